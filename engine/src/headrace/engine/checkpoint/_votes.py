@@ -5,10 +5,10 @@ A gateway that has restarted has no votes, and neither has a sink that has lost 
 
 import json
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from headrace.contract import clock
 from headrace.engine._errors import CheckpointError, SinkLost
 from headrace.protocol.v1 import engine_pb2 as pb
 
@@ -90,12 +90,12 @@ class Votes:
                 log.error("%s", _sentence(vote), extra=fields)
         self._lost = lost
         is_new = {(v.sink, v.instance) for v in self._votes} != {(v.sink, v.instance) for v in self._written}
-        if is_new or time.monotonic() >= self._due:
+        if is_new or clock.monotonic() >= self._due:
             self.save()
 
     def save(self) -> None:
         """Writes the votes to the checkpoint."""
-        self._due = time.monotonic() + WRITE_INTERVAL_S
+        self._due = clock.monotonic() + WRITE_INTERVAL_S
         if self._votes == self._written:
             return
         try:

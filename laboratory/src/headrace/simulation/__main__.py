@@ -1,0 +1,76 @@
+"""`python -m headrace.simulation`: runs schedules, and reports those that violate what must hold."""
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+HASH_SEED = "0"
+"""Sets of text have the same order in each run only with the same PYTHONHASHSEED."""
+
+
+def main() -> int:
+    """Runs the schedules that the arguments name; returns 1 if one of them fails, and 0 otherwise."""
+    from headrace.simulation.drawing import PROFILES, draw
+    from headrace.simulation.schedule import Schedule
+    from headrace.simulation.simulating import Result, simulate
+
+    parser = argparse.ArgumentParser(prog="python -m headrace.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, metavar="N", help="how many schedules to run (default: 100)")
+    parser.add_argument("--first", type=int, default=1, metavar="SEED", help="the first seed (default: 1)")
+    parser.add_argument("--seed", metavar="SEED", help="run the schedule of this seed only")
+    parser.add_argument("--schedule", type=Path, metavar="FILE", help="run the schedule in a JSON file only")
+    parser.add_argument("--profile", choices=PROFILES, default="all", help="what schedules concentrate on (default: all)")
+    parser.add_argument("--seconds", type=float, metavar="S", help="begin no schedule after so many seconds")
+    parser.add_argument("--trace", action="store_true", help="print what happens")
+    parser.add_argument("--json", action="store_true", help="print the schedules that fail as JSON")
+    options = parser.parse_args()
+
+    def schedules() -> Iterator[Schedule]:
+        if options.schedule is not None:
+            yield Schedule.from_json(options.schedule.read_text())
+        elif options.seed is not None:
+            yield draw(options.seed, options.profile)
+        else:
+            for number in range(options.first, options.first + options.seeds):
+                yield draw(str(number), options.profile)
+
+    def show(result: Result) -> None:
+        print(f"seed {result.schedule.seed} --profile {options.profile}: {', '.join(sorted(result.kinds)) or 'holds'}")
+        for violation in result.violations:
+            print(f"  {violation.kind}: {violation.text}")
+        if options.json:
+            print(result.schedule.to_json())
+        sys.stdout.flush()
+
+    began, counts, failed, virtual_s = time.monotonic(), Counter[str](), 0, 0.0
+    for schedule in schedules():
+        if options.seconds is not None and time.monotonic() - began > options.seconds:
+            break
+        result = simulate(schedule, traced=options.trace)
+        counts.update(result.counts)
+        counts.update(schedules=1, callbacks=result.callbacks)
+        virtual_s += result.virtual_s
+        if options.trace:
+            print("\n".join(result.lines))
+        if result.violations:
+            failed += 1
+        if result.violations or options.seed is not None:
+            show(result)
+    seconds, cpu_s = time.monotonic() - began, time.process_time()
+    rate = f"{counts['schedules'] / seconds:.1f} a second, {counts['schedules'] / cpu_s:.1f} a processor second"
+    print(
+        f"{counts['schedules']} schedules ({rate}): {virtual_s:.0f} virtual seconds, {counts['callbacks']} callbacks, "
+        f"{counts['faults']} faults, {counts['commits']} commits, {counts['rows']} rows; {failed} failed"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
+        os.environ["PYTHONHASHSEED"] = HASH_SEED
+        os.execv(sys.executable, [sys.executable, "-m", "headrace.simulation", *sys.argv[1:]])
+    sys.exit(main())

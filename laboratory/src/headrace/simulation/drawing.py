@@ -1,0 +1,170 @@
+"""Draws a schedule by a seed."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from headrace.simulation.schedule import (
+    AT_LEAST_ONCE,
+    IDEMPOTENT,
+    TWO_PHASE,
+    At,
+    Conditions,
+    Fault,
+    QueryPlan,
+    Schedule,
+    SinkPlan,
+    SourcePlan,
+)
+
+PROFILES = ("all", "cuts", "queue", "pipelines", "pauses", "sinks")
+"""What schedules concentrate on."""
+POINTS = (
+    *("run begun", "query started", "before offsets", "offsets written", "fetched", "delivered", "voted", "commit written"),
+    *("source acknowledged", "staged", "preparing", "prepared", "committing", "sink committed"),
+    *("Ingest", "Attach", "Plan", "Fetch", "Deliver", "Vote", "Settle", "Detach"),
+)
+"""The points at which faults strike. Those in capitals are calls that the gateway begins to serve."""
+_KINDS = (
+    *["crash"] * 8,
+    *("crash-all", "crash-two", "freeze", "freeze", "cut", "cut", "cut", "unreachable", "half-close", "stop", "stop"),
+    *("pause", "pause", "clock", "add", "end", "close", "remove", "fail", "fail", "burst"),
+)
+PARTS = ("stream", "connector", "pipeline", "sink")
+_Choice = TypeVar("_Choice")
+
+
+def draw(seed: str, profile: str = "all") -> Schedule:
+    """Returns the schedule of a seed."""
+    source = random.Random(f"{seed}/{profile}")
+    sources = _sources(source, profile)
+    sinks = _sinks(source, profile)
+    queries = _queries(source, profile, sources, sinks)
+    conditions = _conditions(source, profile)
+    roles = ["gateway", *(plan.name for plan in sources), *(f"{s.name}-{i}" for s in sinks for i in range(s.instances))]
+    roles += [query.name for query in queries]
+    faults = [_fault(source, conditions, roles) for _ in range(source.choice([0, 1, 2, 3, 4, 6, 8]))]
+    if profile in ("cuts", "queue", "sinks"):
+        faults += [fault for _ in range(source.choice([1, 2, 3])) for fault in _cut_and_crash(source, roles)]
+    if profile == "pauses":
+        faults += [_paused(source, conditions) for _ in range(source.choice([2, 4, 6]))]
+    return Schedule(
+        seed=seed,
+        sources=tuple(sources),
+        sinks=tuple(sinks),
+        queries=tuple(queries),
+        conditions=conditions,
+        faults=tuple(faults),
+    )
+
+
+def _sources(source: random.Random, profile: str) -> list[SourcePlan]:
+    logs = 1 if profile == "queue" else source.choice([1, 1, 1, 2])
+    queues = {"queue": 1, "cuts": source.choice([0, 0, 1])}.get(profile, source.choice([0, 0, 0, 1]))
+    found = [SourcePlan(f"log{i}", False, source.choice([1, 1, 2, 3]), source.random() < 0.5) for i in range(logs)]
+    return found + [SourcePlan(f"queue{i}", True, source.choice([1, 1, 2])) for i in range(queues)]
+
+
+def _sinks(source: random.Random, profile: str) -> list[SinkPlan]:
+    found = [SinkPlan("store", TWO_PHASE, source.choice([1, 1, 2]))]
+    more = 0.6 if profile == "sinks" else 0.15
+    if source.random() < more:
+        found.append(SinkPlan("table", IDEMPOTENT))
+    if source.random() < more:
+        found.append(SinkPlan("feed", AT_LEAST_ONCE))
+    return found
+
+
+def _queries(source: random.Random, profile: str, sources: Sequence[SourcePlan], sinks: Sequence[SinkPlan]) -> list[QueryPlan]:
+    count = source.choice([2, 2, 3]) if profile == "pipelines" else source.choice([1, 1, 1, 1, 2])
+    everything = tuple(plan.name for plan in sources)
+    logs = tuple(plan.name for plan in sources if not plan.redelivers)
+    found = [QueryPlan("query0", everything, tuple(plan.name for plan in sinks))]
+    return found + [QueryPlan(f"query{i}", logs, ("store",)) for i in range(1, count)]
+
+
+def _conditions(source: random.Random, profile: str) -> Conditions:
+    pick = source.choice
+    return Conditions(
+        messages=pick([5, 20, 40, 80]),
+        produce_s=pick([1.0, 4.0, 8.0]),
+        fault_s=source.uniform(3.0, 10.0),
+        ends=source.random() < 0.5,
+        session_messages=pick([3, 20, 200, 10_000]),
+        max_frame_messages=pick([1, 3, 10, 100]),
+        buffer_bytes=pick([2**20, 2**20, 16 * 2**20]),
+        max_sessions=pick([20, 500]),
+        lease_ms=pick([2_000, 5_000, 60_000]),
+        write_timeout_ms=pick([2_000, 30_000]),
+        drain_timeout_ms=pick([500, 3_000]),
+        frame_messages=pick([1, 5, 50]),
+        drain_s=pick([0.5, 3.0]),
+        tasks=pick([1, 2, 3]),
+        tell_ends=source.random() < 0.4,
+        max_messages=pick([None, None, 3, 20]),
+        poll_s=pick([0.02, 0.1, 0.3]),
+        task_s=pick([0.001, 0.05, 0.5]),
+        slow_tasks_s=pick([0.0, 0.0, 0.02]),
+        doubled=pick([0.0, 0.0, 0.3]),
+        inline=pick([0.0, 0.5]),
+        progress_s=pick([0.01, 0.2, 1.0]),
+        gateway_timeout_s=pick([20.0, 60.0, 300.0]),
+        sink_timeout_s=pick([3.0, 20.0, 60.0]),
+        sticky=pick([0.0, 0.5, 0.9]),
+        hiccups=pick([0.0, 0.0, 0.1]),
+    )
+
+
+def _at(source: random.Random, fault_s: float) -> At:
+    form = source.random()
+    if form < 0.35:
+        return At("time", round(source.uniform(0, fault_s), 3))
+    if form < 0.6:
+        return At("callback", source.randrange(1, 8_000 if source.random() < 0.7 else 1_500))
+    return _at_point(source, source.choice([2, 6, 30]))
+
+
+def _at_point(source: random.Random, most: int = 8) -> At:
+    return At("point", source.randint(1, most), source.choice(POINTS))
+
+
+def _fault(source: random.Random, conditions: Conditions, roles: Sequence[str]) -> Fault:
+    kind, pick = source.choice(_KINDS), source.choice
+    fault = Fault(
+        kind=kind,
+        at=_at(source, conditions.fault_s),
+        who=pick(roles),
+        for_s=round(pick([0.0, 0.01, 0.3, 2.0, 6.0]) * source.uniform(0.5, 1.5), 3),
+    )
+    if kind == "crash-two":
+        return replace(fault, other=pick(roles))
+    if kind in ("freeze", "unreachable"):
+        return replace(fault, for_s=round(pick([0.05, 0.5, 3.0, 12.0]) * source.uniform(0.5, 1.5), 3))
+    if kind == "cut":
+        client_s, server_s = pick([0.001, 0.01, 5.0]), pick([0.001, 0.01, 5.0, 12.0])
+        return replace(fault, client_s=_some(source, client_s), server_s=_some(source, server_s), share=pick([1.0, 0.5]))
+    if kind == "pause":
+        return replace(fault, other=pick(PARTS), for_s=round(source.uniform(0.1, 4.0), 3))
+    if kind == "clock":
+        return replace(fault, by_s=pick([-86_400.0, -5.0, 5.0, 86_400.0]))
+    if kind == "fail":
+        return replace(fault, other=pick(["stage", "prepare", "commit", "source"]))
+    return fault
+
+
+def _some(source: random.Random, most: float) -> float:
+    return round(source.random() * most, 3)
+
+
+def _cut_and_crash(source: random.Random, roles: Sequence[str]) -> list[Fault]:
+    """Returns a cut at a point, and a crash at another one."""
+    server_s = _some(source, source.choice([0.01, 5.0]))
+    cut = Fault(kind="cut", at=_at_point(source), who=source.choice(roles), client_s=_some(source, 0.01), server_s=server_s)
+    crash = Fault(kind="crash", at=_at_point(source), who=source.choice(roles), for_s=source.choice([0.01, 1.0]))
+    return [cut, crash]
+
+
+def _paused(source: random.Random, conditions: Conditions) -> Fault:
+    at = _at(source, conditions.fault_s) if source.random() < 0.5 else _at_point(source)
+    return Fault(kind="pause", at=at, who="gateway", other=source.choice(PARTS), for_s=_some(source, 3.0))

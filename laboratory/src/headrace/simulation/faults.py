@@ -1,0 +1,231 @@
+"""Lets the faults of a schedule strike: at a time, before a callback, or at a point."""
+
+import functools
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping
+
+from headrace.gateway.core import Gateway, ProtocolError
+from headrace.gateway.core.control import Caller, pause, resume
+from headrace.gateway.core.pauses import PartKind
+from headrace.simulation.loop import START_S, Loop, Process
+from headrace.simulation.network import Call, Network
+from headrace.simulation.record import Record
+from headrace.simulation.roles import Role
+from headrace.simulation.schedule import Fault, Schedule
+from headrace.simulation.systems import Log
+
+OPERATOR = Caller("the simulation", "simulated")
+STREAMING = ("Ingest", "Attach", "Deliver")
+MOST_IN_BURST = 30
+
+
+class Faults:
+    """The faults of one schedule."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        record: Record,
+        network: Network,
+        roles: Mapping[str, Role],
+        logs: Mapping[str, Log],
+        gateway: Callable[[], Gateway | None],
+        source: random.Random,
+    ) -> None:
+        self._schedule = schedule
+        self._record = record
+        self._network = network
+        self._roles = roles
+        self._logs = logs
+        self._gateway = gateway
+        self._random = source
+        self._actions: Mapping[str, Callable[[Fault], None]] = {
+            "crash": self._crash,
+            "crash-two": self._crash_two,
+            "crash-all": self._crash_all,
+            "freeze": self._freeze,
+            "cut": self._cut,
+            "unreachable": self._cut_off,
+            "half-close": self._half_close,
+            "stop": self._stop,
+            "second": self._start_second,
+            "pause": self._pause,
+            "clock": self._set_clock,
+            "add": self._add_partition,
+            "end": self._end_partition,
+            "remove": self._end_partition,
+            "close": self._close_partition,
+            "fail": self._fail,
+            "burst": self._burst,
+        }
+
+    @property
+    def _loop(self) -> Loop:
+        return self._network.loop
+
+    def arm(self) -> None:
+        """Lets each fault wait for its time, callback or point."""
+        loop, waiting = self._loop, list[Fault]()
+        for fault in self._schedule.faults:
+            if fault.at.what == "time":
+                loop.call_at(START_S + fault.at.number, self._strike, fault, context=loop.world.context)
+            elif fault.at.what == "callback":
+                waiting.append(fault)
+            else:
+                key = fault.at.point, int(fault.at.number)
+                self._record.at_point.setdefault(key, []).append(functools.partial(self._strike, fault))
+        waiting.sort(key=lambda fault: fault.at.number, reverse=True)
+
+        def strike_waiting() -> None:
+            while waiting and loop.callbacks >= waiting[-1].at.number:
+                self._strike(waiting.pop())
+            loop.next_trigger = int(waiting[-1].at.number) if waiting else sys.maxsize
+
+        loop.trigger = strike_waiting
+        loop.next_trigger = int(waiting[-1].at.number) if waiting else sys.maxsize
+
+    def heal(self) -> None:
+        """Ends all faults: everything runs and reaches everything."""
+        self._record.log("faults stop")
+        self._record.heals = True
+        self._network.unreachable.clear()
+        for role in self._roles.values():
+            for process in role.processes:
+                process.thaw()
+            if not role.is_played:
+                role.start_after(0.1)
+
+    def _strike(self, fault: Fault) -> None:
+        if not self._record.heals:
+            self._record.counts["faults"] += 1
+            more = (f"other={fault.other}" if fault.other else "", f"for={fault.for_s}" if fault.for_s else "")
+            self._record.log(" ".join(filter(None, ("FAULT", fault.kind, fault.who, *more))))
+            self._actions[fault.kind](fault)
+
+    def _process(self, fault: Fault) -> Process | None:
+        """Returns the process that plays the role of a fault; None if there is none."""
+        role = self._roles[fault.who]
+        return role.process if role.is_played else None
+
+    def _later(self, seconds: float, function: Callable[..., object], *args: object) -> None:
+        self._loop.call_later(seconds, function, *args, context=self._loop.world.context)
+
+    # Processes.
+
+    def _crash(self, fault: Fault) -> None:
+        self._roles[fault.who].kill(fault.for_s)
+
+    def _crash_two(self, fault: Fault) -> None:
+        self._roles[fault.who].kill(fault.for_s)
+        self._roles[fault.other].kill(fault.for_s)
+
+    def _crash_all(self, fault: Fault) -> None:
+        for role in self._roles.values():
+            role.kill(self._random.random() * fault.for_s)
+
+    def _freeze(self, fault: Fault) -> None:
+        process = self._process(fault)
+        if process is not None:
+            process.freeze()
+            self._later(fault.for_s, process.thaw)
+
+    def _stop(self, fault: Fault) -> None:
+        role, process = self._roles[fault.who], self._process(fault)
+        if process is not None and role.stop is not None:
+            process.call(role.stop.set)
+
+    def _start_second(self, fault: Fault) -> None:
+        """Starts a second process while the first one runs, or hangs. Two of a sink must not use one storage."""
+        process = self._process(fault)
+        instances = {f"{plan.name}-{number}" for plan in self._schedule.sinks for number in range(plan.instances)}
+        if process is None or fault.who == "gateway" or fault.who in instances:
+            return
+        if fault.for_s:
+            process.freeze()
+            self._later(fault.for_s, process.thaw)
+        self._roles[fault.who].start()
+
+    def _set_clock(self, fault: Fault) -> None:
+        role, process = self._roles[fault.who], self._process(fault)
+        role.clock_offset_s += fault.by_s
+        if process is not None:
+            process.clock_offset_s = role.clock_offset_s
+
+    # The network.
+
+    def _calls_of(self, who: str) -> Iterator[Call]:
+        for call in list(self._network.calls):
+            if who == "gateway" or call.client.name.startswith(f"{who}#"):
+                yield call
+
+    def _cut(self, fault: Fault) -> None:
+        for call in self._calls_of(fault.who):
+            if self._random.random() < fault.share:
+                call.break_off(fault.client_s, fault.server_s)
+
+    def _cut_off(self, fault: Fault) -> None:
+        """Breaks all connections, and lets no new ones begin for a while."""
+        roles = [name for name in self._roles if name != "gateway"] if fault.who == "gateway" else [fault.who]
+        for name in roles:
+            self._network.unreachable[name] = self._loop.now + fault.for_s
+            for call in self._calls_of(name):
+                call.break_off(self._random.random() * 3.0, self._random.random() * 12.0)
+
+    def _half_close(self, fault: Fault) -> None:
+        for call in list(self._network.calls):
+            if call.method.rpartition("/")[2] in STREAMING and self._random.random() < 0.5:
+                call.half_close()
+
+    # Systems and operators.
+
+    def _pause(self, fault: Fault) -> None:
+        process, gateway = self._roles["gateway"].process, self._gateway()
+        if process is None or not process.alive or gateway is None:
+            return
+        kind = PartKind(fault.other)
+        log = self._random.choice(list(self._logs.values()))
+        name = {
+            PartKind.STREAM: f"{log.name}/{self._random.choice(list(log.messages))}",
+            PartKind.CONNECTOR: f"{log.name}-0",
+            PartKind.PIPELINE: f"pipeline-{self._random.choice(self._schedule.queries).name}",
+            PartKind.SINK: self._random.choice(self._schedule.sinks).name,
+        }[kind]
+
+        def act(function: Callable[..., object]) -> None:
+            try:
+                function(gateway, OPERATOR, kind, name)
+            except ProtocolError as error:
+                self._record.log(f"the operator is refused: {error}")
+
+        process.call(act, pause)
+        self._later(fault.for_s, process.call, act, resume)
+
+    def _add_partition(self, fault: Fault) -> None:
+        log = self._random.choice(list(self._logs.values()))
+        partition = str(len(log.messages))
+        log.add(partition)
+        for _ in range(self._random.randint(0, 10)):
+            log.append(partition, self._random)
+
+    def _end_partition(self, fault: Fault) -> None:
+        log = self._random.choice(list(self._logs.values()))
+        left = [partition for partition in log.messages if partition not in log.ended]
+        if left:
+            partition = self._random.choice(left)
+            log.ended.add(partition)
+            if fault.kind == "remove":
+                log.gone.add(partition)
+
+    def _close_partition(self, fault: Fault) -> None:
+        log = self._random.choice(list(self._logs.values()))
+        log.closing.add(self._random.choice(list(log.messages)))
+
+    def _fail(self, fault: Fault) -> None:
+        self._record.failing[fault.other] += 1
+
+    def _burst(self, fault: Fault) -> None:
+        for log in self._logs.values():
+            for partition in log.messages:
+                for _ in range(self._random.randint(1, MOST_IN_BURST)):
+                    log.append(partition, self._random)

@@ -1,0 +1,150 @@
+"""A model of the planner: it attaches a run, commits with each plan, and returns where a batch ends.
+
+It repeats `headrace.engine.source._planner.Planner`, which blocks a thread.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+import grpc
+
+from headrace.engine.checkpoint._position import Offset, Position, ended, left_out, moved, to_stream_positions
+from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.simulation.calls import CallFailed, ask
+from headrace.simulation.engine import Engine, QueryFailed, Retry
+
+PLAN_WAIT_MS = 100
+CALL_TIMEOUT_S = 5.0
+MAX_PAUSE_S = 1.0
+AWAIT_SINKS_MS = 3_000
+
+
+class Planner:
+    """Plans for one run of a query."""
+
+    def __init__(self, engine: Engine, run_id: str) -> None:
+        self._engine = engine
+        self._run_id = run_id
+        self._number: int | None = None
+        self._checkpoint = ""
+        self._attached = False
+        self._known: dict[str, Position] = {}
+        """The committed positions that the gateway knows."""
+        self._retry = Retry(engine, MAX_PAUSE_S)
+        self._renewing: asyncio.Task[None] | None = None
+        self.sizes: dict[str, int] = {}
+        """The size of each range of the last batch, in bytes."""
+
+    def identify(self, offset: Offset) -> None:
+        """Takes the number of the run from the first offset that Spark gives."""
+        if self._number is None:
+            self._number = (offset.run_number or 0) + 1
+            self._checkpoint = offset.checkpoint
+
+    def pipeline(self, offset: Offset | None = None) -> pb.Pipeline:
+        """Identifies this run to the gateway, or the one that has planned an offset."""
+        return pb.Pipeline(
+            name=self._engine.checkpoint.pipeline,
+            run=(self._number if offset is None else offset.run_number) or 0,
+            streams=self._engine.streams,
+            run_id=self._run_id if offset is None else offset.run_id,
+            checkpoint=self._checkpoint,
+        )
+
+    def has_planned(self, offset: Offset) -> bool:
+        """Returns whether this run has planned an offset."""
+        return offset.run_id == self._run_id
+
+    def stop(self) -> None:
+        """Renews the lease no more."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+
+    async def latest_offset(self, start: Offset) -> Offset:
+        """Commits up to `start`, and returns how far the next batch reads; `start` if there is nothing new.
+
+        Raises:
+            QueryFailed: The gateway refuses the run, or was away for too long, or a source has lost messages.
+        """
+        response = await self._plan(start)
+        if response is None:
+            return start
+        forgotten = start.streams.keys() & set(response.forgotten) - {r.stream for r in response.ranges}
+        if not response.ranges and not forgotten:
+            return start
+        self.sizes = {r.stream: r.bytes for r in response.ranges}
+        to = {r.stream: Position.from_proto(r.end, start=r.start, ended=r.ended) for r in response.ranges}
+        streams = {name: position for name, position in {**start.streams, **to}.items() if name not in forgotten}
+        return replace(Offset(start.pipeline, streams), run_number=self._number, run_id=self._run_id, checkpoint=self._checkpoint)
+
+    async def announce_replay(self, start: Offset, end: Offset) -> None:
+        """Tells the gateway that a batch is read again."""
+        with contextlib.suppress(CallFailed):
+            await self._attach(start.streams, moved(end.streams, start.streams))
+
+    async def await_sinks(self) -> None:
+        """Waits until the sinks are there, though not for long."""
+        request = pb.AwaitSinksRequest(pipeline=self.pipeline(), wait_ms=AWAIT_SINKS_MS)
+        with contextlib.suppress(CallFailed):
+            await ask(self._engine.network, "AwaitSinks", request, pb.AwaitSinksResponse, AWAIT_SINKS_MS / 1000 + CALL_TIMEOUT_S)
+
+    async def _plan(self, offset: Offset) -> pb.PlanResponse | None:
+        """Returns the gateway's response; None, after a pause, if it is away."""
+        try:
+            try:
+                await self._attach(offset.streams, {})
+                response = await self._call_plan(offset)
+            except CallFailed as error:
+                if error.code is not grpc.StatusCode.NOT_FOUND:
+                    raise
+                self._attached = False
+                await self._attach(offset.streams, {})
+                response = await self._call_plan(offset)
+        except CallFailed as error:
+            if error.code is grpc.StatusCode.DATA_LOSS:
+                self._engine.record.violation("data-loss", f"plan: {error}")
+            if not error.is_away:
+                raise QueryFailed(f"plan: {error}") from None
+            await self._retry.wait(error)
+            return None
+        self._retry.reset()
+        return response
+
+    async def _call_plan(self, offset: Offset) -> pb.PlanResponse:
+        news = moved(offset.streams, self._known)
+        request = pb.PlanRequest(
+            pipeline=self.pipeline(),
+            committed=to_stream_positions(news),
+            ended=ended(news),
+            forgotten=to_stream_positions(left_out(offset.streams, self._known)),
+            forgets=True,
+            tell_ends=self._engine.conditions.tell_ends,
+            max_messages=self._engine.conditions.max_messages,
+            wait_ms=PLAN_WAIT_MS,
+        )
+        response = await ask(self._engine.network, "Plan", request, pb.PlanResponse, CALL_TIMEOUT_S + PLAN_WAIT_MS / 1000)
+        self._known = dict(offset.streams)
+        return response
+
+    async def _attach(self, committed: Mapping[str, Position], planned: Mapping[str, Position]) -> None:
+        if self._attached:
+            return
+        request = pb.AttachRequest(
+            pipeline=self.pipeline(),
+            committed=to_stream_positions(committed),
+            ended=ended(committed),
+            planned=to_stream_positions(planned),
+        )
+        response = await ask(self._engine.network, "Attach", request, pb.AttachResponse, CALL_TIMEOUT_S)
+        self._attached, self._known = True, dict(committed)
+        if response.lease_ms and self._renewing is None:
+            self._renewing = asyncio.create_task(self._renew(response.lease_ms / 4000))
+
+    async def _renew(self, interval_s: float) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            request = pb.RenewRequest(pipeline=self.pipeline())
+            with contextlib.suppress(CallFailed):
+                await ask(self._engine.network, "Renew", request, pb.RenewResponse, max(1.0, interval_s))

@@ -1,0 +1,149 @@
+"""What a schedule consists of: systems, queries, conditions and faults, drawn by a seed, and kept as JSON."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+TWO_PHASE, IDEMPOTENT, AT_LEAST_ONCE = "two-phase", "idempotent", "at-least-once"
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """A source, and what it reads."""
+
+    name: str
+    redelivers: bool
+    partitions: int
+    prunes: bool = False
+    """Whether its log deletes what is acknowledged."""
+
+
+@dataclass(frozen=True)
+class SinkPlan:
+    """A sink."""
+
+    name: str
+    mode: str
+    instances: int = 1
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """A query: the sources that it reads, and the sinks that it writes to."""
+
+    name: str
+    sources: tuple[str, ...]
+    sinks: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """Under which conditions everything runs: limits, sizes and speeds. Times are in seconds unless the name says otherwise."""
+
+    messages: int = 20
+    """How many messages are produced."""
+    produce_s: float = 1.0
+    """For how long they are produced."""
+    fault_s: float = 5.0
+    """When faults stop."""
+    ends: bool = False
+    """Whether partitions end."""
+    session_messages: int = 10_000
+    max_frame_messages: int = 100
+    buffer_bytes: int = 16 * 2**20
+    max_sessions: int = 500
+    lease_ms: int = 60_000
+    write_timeout_ms: int = 30_000
+    drain_timeout_ms: int = 3_000
+    frame_messages: int = 50
+    """At how many messages the SDK sends a frame without waiting."""
+    drain_s: float = 3.0
+    tasks: int = 1
+    tell_ends: bool = False
+    max_messages: int | None = None
+    """At most so many messages are in a micro-batch."""
+    poll_s: float = 0.1
+    task_s: float = 0.001
+    slow_tasks_s: float = 0.0
+    doubled: float = 0.0
+    """The probability that a task is attempted twice at a time."""
+    inline: float = 0.0
+    """The probability that the planner fetches a batch of one task."""
+    progress_s: float = 0.01
+    """How long the driver takes at most to learn of a commit."""
+    gateway_timeout_s: float = 60.0
+    sink_timeout_s: float = 20.0
+    sticky: float = 0.0
+    """The probability that a process runs on while others could."""
+    hiccups: float = 0.0
+    """The probability that a process is held up at a point."""
+
+
+@dataclass(frozen=True)
+class At:
+    """When a fault strikes: at a time, before a callback, or when a point is passed."""
+
+    what: Literal["time", "callback", "point"]
+    number: float
+    """Seconds, the number of the callback, or the how-manieth pass."""
+    point: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """Something that goes wrong, or that somebody does."""
+
+    kind: str
+    at: At
+    who: str = ""
+    """The role that it strikes."""
+    other: str = ""
+    """A second role, or the part that is paused, or the call that fails."""
+    for_s: float = 0.0
+    """How long it lasts, or until when the role is started again."""
+    client_s: float = 0.0
+    """After how long a client notices that its connection is cut."""
+    server_s: float = 0.0
+    """After how long the gateway notices it."""
+    share: float = 1.0
+    """Which share of the connections it strikes."""
+    by_s: float = 0.0
+    """By how much a clock jumps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """All that decides about a simulation."""
+
+    seed: str
+    sources: tuple[SourcePlan, ...]
+    sinks: tuple[SinkPlan, ...]
+    queries: tuple[QueryPlan, ...]
+    conditions: Conditions
+    faults: tuple[Fault, ...] = ()
+
+    def readers(self, source: str) -> list[str]:
+        """Returns the queries that read a source."""
+        return [query.name for query in self.queries if source in query.sources]
+
+    def to_json(self) -> str:
+        """Returns it as JSON."""
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Schedule":
+        """Reads the JSON form."""
+        document = json.loads(text)
+        return cls(
+            seed=document["seed"],
+            sources=tuple(SourcePlan(**each) for each in document["sources"]),
+            sinks=tuple(SinkPlan(**each) for each in document["sinks"]),
+            queries=tuple(_query(each) for each in document["queries"]),
+            conditions=Conditions(**document["conditions"]),
+            faults=tuple(Fault(**{**each, "at": At(**each["at"])}) for each in document["faults"]),
+        )
+
+
+def _query(document: dict[str, Any]) -> QueryPlan:
+    return QueryPlan(document["name"], tuple(document["sources"]), tuple(document["sinks"]))

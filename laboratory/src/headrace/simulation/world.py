@@ -1,0 +1,254 @@
+"""The world of one schedule: its systems, its processes and what happens to them, until everything is at rest."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+
+from headrace.contract.errors import HeadraceError
+from headrace.gateway.config import Config, Limits, StreamRule
+from headrace.gateway.core import Gateway, run_housekeeping
+from headrace.gateway.identity import AuthInterceptor, TokenRegistry
+from headrace.gateway.observer import Observer
+from headrace.gateway.services import add_services
+from headrace.sdk import FrameTarget, SessionTakenOver, Settings, SourceFailed, serve
+from headrace.simulation import rest
+from headrace.simulation.calls import transport
+from headrace.simulation.checkpoint import Checkpoint
+from headrace.simulation.connectors import PLANNED, AtLeastOnce, Idempotent, LogSource, QueueSource, TwoPhase
+from headrace.simulation.driver import Driver
+from headrace.simulation.engine import Engine
+from headrace.simulation.faults import Faults
+from headrace.simulation.loop import START_S, Loop, Process
+from headrace.simulation.network import Details, Network, Server
+from headrace.simulation.oracle import Oracle
+from headrace.simulation.record import Record
+from headrace.simulation.roles import Role
+from headrace.simulation.schedule import AT_LEAST_ONCE, IDEMPOTENT, TWO_PHASE, Schedule, SinkPlan
+from headrace.simulation.systems import Log, Queue, Storage
+
+LIVENESS_S = 240.0
+"""Within so many virtual seconds after the last fault, everything must be as it must be in the end."""
+REST_S = 16.0
+"""After how many more seconds everything is at rest: late notices of lost connections, housekeeping, reports."""
+SECOND_LOOK_S = 7.0
+"""After how many more seconds what was not at rest is looked at again: a message may have been under way."""
+PRODUCTIONS = 10
+
+SINKS = {TWO_PHASE: TwoPhase, IDEMPOTENT: Idempotent, AT_LEAST_ONCE: AtLeastOnce}
+
+
+class _Handlers:
+    """Collects the handlers of the gateway's services, as a gRPC server does."""
+
+    def __init__(self, registry: TokenRegistry) -> None:
+        self._found: list[grpc.GenericRpcHandler] = []
+        self._interceptor = AuthInterceptor(registry)
+
+    def add_generic_rpc_handlers(self, handlers: tuple[grpc.GenericRpcHandler, ...]) -> None:
+        self._found += handlers
+
+    async def find(self, details: Details) -> Any:
+        return await self._interceptor.intercept_service(self._continue, details)  # type: ignore[arg-type]
+
+    async def _continue(self, details: Any) -> Any:
+        return next((found for handler in self._found if (found := handler.service(details)) is not None), None)
+
+
+class World:
+    """The world of one schedule."""
+
+    def __init__(self, schedule: Schedule, *, traced: bool) -> None:
+        self.schedule = schedule
+        self._conditions = conditions = schedule.conditions
+        self.loop = Loop(self._source("order"), conditions.sticky)  # type: ignore[abstract]
+        self.record = Record(self.loop, self._source("hiccups"), conditions.hiccups, traced=traced)
+        self.loop.unhandled = self._unhandled
+        self.network = Network(self.loop, self._source("network"), self.record.failed, self.record.passed)
+        self.logs = {plan.name: Log(plan.name, plan.prunes) for plan in schedule.sources if not plan.redelivers}
+        self.queues = {plan.name: Queue(plan.name) for plan in schedule.sources if plan.redelivers}
+        for plan in schedule.sources:
+            for number in range(plan.partitions):
+                (self.queues if plan.redelivers else self.logs)[plan.name].add(str(number))
+        self.checkpoints = {query.name: Checkpoint(query.name, f"pipeline-{query.name}") for query in schedule.queries}
+        self.storages = [Storage(plan.name, f"{plan.name}-{n}") for plan in schedule.sinks for n in range(plan.instances)]
+        self.oracle = Oracle(schedule, self.record, self.logs, self.queues, self.storages, self.checkpoints)
+        self.gateway: Gateway | None = None
+        self.roles = dict(self._roles())
+        self.healed_at: float | None = None
+        self.faults = Faults(
+            schedule, self.record, self.network, self.roles, self.logs, lambda: self.gateway, self._source("faults")
+        )
+
+    def _source(self, what: str) -> random.Random:
+        """Returns a source of randomness of its own, so that more of one kind changes nothing of another."""
+        return random.Random(f"{self.schedule.seed}/{what}")
+
+    def _unhandled(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        process = self.loop.current()
+        if error is not None and process.alive:
+            self.record.failed(f"{process.name}, {context.get('message')}", error)
+
+    # The roles.
+
+    def _roles(self) -> Iterator[tuple[str, Role]]:
+        def role(name: str, play: Any) -> tuple[str, Role]:
+            return name, Role(self.record, self.loop.world, name, play)
+
+        yield role("gateway", self._play_gateway)
+        for plan in self.schedule.sources:
+            yield role(plan.name, self._play_queue if plan.redelivers else self._play_log)
+        for storage in self.storages:
+            yield role(storage.instance, self._play_sink)
+        for query in self.schedule.queries:
+            yield role(query.name, self._play_driver)
+
+    def _play_gateway(self, role: Role, process: Process) -> None:
+        conditions = self._conditions
+        limits = Limits(
+            buffer_bytes=conditions.buffer_bytes,
+            session_messages=max(conditions.session_messages, conditions.max_frame_messages),
+            max_frame_messages=conditions.max_frame_messages,
+            max_sessions=conditions.max_sessions,
+            query_lease_ms=conditions.lease_ms,
+            drain_timeout_ms=conditions.drain_timeout_ms,
+            write_timeout_ms=conditions.write_timeout_ms,
+        )
+        config = Config(limits=limits, streams=tuple(self._rules()))
+
+        async def play() -> None:
+            gateway = self.gateway = Gateway(config.limits, config.streams)
+            handlers = _Handlers(TokenRegistry(config.tokens))
+            add_services(gateway, handlers, Observer(gateway, config.http))  # type: ignore[arg-type]
+            self.network.server = Server(process, handlers.find)
+            role.stop = asyncio.Event()
+            housekeeping = asyncio.create_task(run_housekeeping(gateway))
+            await role.stop.wait()
+            await gateway.drain()
+            gateway.close()
+            await asyncio.sleep(1.0)
+            housekeeping.cancel()
+
+        self._spawn(role, process, play())
+
+    def _rules(self) -> Iterator[StreamRule]:
+        """Yields the declarations of the streams that several queries read: a gateway that restarts must know them."""
+        for plan in self.schedule.sources:
+            readers = self.schedule.readers(plan.name)
+            if len(readers) > 1:
+                pipelines = tuple(self.checkpoints[reader].pipeline for reader in readers)
+                yield StreamRule(pattern=f"{plan.name}/*", pipelines=pipelines)
+
+    def _play_log(self, role: Role, process: Process) -> None:
+        source = LogSource(self.record, self.oracle, self.logs[role.name], self._source(process.name))
+        self._serve(role, process, source, f"{role.name}-0")
+
+    def _play_queue(self, role: Role, process: Process) -> None:
+        source = QueueSource(self.record, self.oracle, self.queues[role.name], self._source(process.name), process)
+        self._serve(role, process, source, f"{role.name}-0")
+
+    def _play_sink(self, role: Role, process: Process) -> None:
+        storage = next(storage for storage in self.storages if storage.instance == role.name)
+        plan: SinkPlan = next(plan for plan in self.schedule.sinks if plan.name == storage.sink)
+        sink = SINKS[plan.mode](self.record, self.oracle, storage, self._source(process.name))
+        self._serve(role, process, sink, storage.instance)
+
+    def _serve(self, role: Role, process: Process, connector: Any, instance: str) -> None:
+        settings = Settings(
+            frame=FrameTarget(messages=self._conditions.frame_messages),
+            drain_seconds=self._conditions.drain_s,
+            partition_poll_seconds=1.0,
+            welcome_seconds=3.0,
+            stuck_seconds=1.0,
+        )
+
+        async def play() -> None:
+            role.stop = stop = asyncio.Event()
+            reach = transport(self.network)
+            try:
+                await serve(connector, gateway="simulated:1", instance=instance, settings=settings, stop=stop, transport=reach)
+            except HeadraceError as error:
+                self.record.log(f"{process.name} fails: {error}")
+                planned = isinstance(error, SourceFailed) and PLANNED in str(error)
+                if not planned and not isinstance(error, SessionTakenOver):
+                    self.record.violation("refused", f"{process.name}: {type(error).__name__}: {error}")
+
+        self._spawn(role, process, play())
+
+    def _play_driver(self, role: Role, process: Process) -> None:
+        engine = Engine(
+            query=next(query for query in self.schedule.queries if query.name == role.name),
+            checkpoint=self.checkpoints[role.name],
+            conditions=self._conditions,
+            network=self.network,
+            record=self.record,
+            oracle=self.oracle,
+            process=process,
+            random=self._source(process.name),
+        )
+
+        async def play() -> None:
+            driver = Driver(engine, f"run{role.count}-{role.name}")
+            role.stop = driver.stopping
+            await driver.run()
+
+        self._spawn(role, process, play())
+
+    def _spawn(self, role: Role, process: Process, play: Any) -> None:
+        async def guarded() -> None:
+            try:
+                await play
+            except Exception as error:
+                self.record.failed(process.name, error)
+            role.exited(process)
+
+        process.spawn(guarded())
+
+    # What happens.
+
+    async def run(self) -> None:
+        """Lets everything happen, and checks that all of it ends well."""
+        begin = self._source("begin")
+        for role in self.roles.values():
+            role.start_after(begin.random() * 0.3)
+        self.faults.arm()
+        await self._produce()
+        await asyncio.sleep(max(0.0, START_S + self._conditions.fault_s - self.loop.now))
+        self.faults.heal()
+        self.healed_at = self.loop.now
+        while missing := self.oracle.missing():
+            if self.loop.now >= self.healed_at + LIVENESS_S:
+                self.record.violation("stuck", "; ".join(missing)[:1500])
+                return
+            await asyncio.sleep(0.5)
+        self.oracle.is_done = True
+        self.record.log("everything is committed, shown and acknowledged")
+        await asyncio.sleep(REST_S)
+        if missing := self.oracle.missing():
+            self.record.violation("unstable", "; ".join(missing)[:1500])
+        if self._is_restless():
+            await asyncio.sleep(SECOND_LOOK_S)
+        for each in self._is_restless():
+            self.record.violation(each.kind, each.text)
+
+    def _is_restless(self) -> list[Any]:
+        assert self.gateway is not None, "the gateway runs"
+        return list(rest.violations(self.gateway, self.storages))
+
+    async def _produce(self) -> None:
+        """Produces the messages, in a few portions."""
+        source, conditions = self._source("produce"), self._conditions
+        systems: list[Log | Queue] = [*self.logs.values(), *self.queues.values()]
+        left = conditions.messages
+        for portion in range(PRODUCTIONS, 0, -1):
+            for _ in range(left // portion):
+                system = source.choice(systems)
+                system.append(source.choice(list(system.messages)), source)
+            left -= left // portion
+            await asyncio.sleep(conditions.produce_s / PRODUCTIONS)
+        if conditions.ends:
+            for log in self.logs.values():
+                log.ended |= {partition for partition in list(log.messages) if source.random() < 0.5}

@@ -1,0 +1,54 @@
+"""Schedules of the simulation hold, and are the same for the same seed."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from headrace.simulation.drawing import PROFILES, draw
+from headrace.simulation.schedule import Schedule
+from headrace.simulation.simulating import simulate
+
+SEEDS = ("1", "2", "3")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_must_hold_holds_in_each_schedule(profile: str) -> None:
+    for seed in SEEDS:
+        assert simulate(draw(seed, profile)).violations == (), f"seed {seed} --profile {profile}"
+
+
+def test_a_schedule_does_something() -> None:
+    result = simulate(draw("4", "cuts"))
+    assert result.counts["commits"] > 0
+    assert result.counts["rows"] > 0
+    assert result.counts["faults"] > 0
+    assert {"Plan", "Fetch", "Deliver", "Vote", "source acknowledged", "sink committed"} <= result.points.keys()
+
+
+def test_the_same_schedule_has_the_same_trace() -> None:
+    first, second = (simulate(draw("5", "cuts"), traced=True) for _ in range(2))
+    assert first.lines
+    assert first.lines == second.lines
+    assert first.digest == second.digest
+
+
+def test_tracing_changes_nothing() -> None:
+    assert simulate(draw("5"), traced=True).digest == simulate(draw("5")).digest
+
+
+def test_the_same_seed_has_the_same_trace_in_any_process() -> None:
+    def trace(hash_seed: str) -> str:
+        command = [sys.executable, "-m", "headrace.simulation", "--seed", "6", "--trace"]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        output = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True).stdout
+        return output.rpartition("schedules (")[0]
+
+    assert trace("1") == trace("2")
+
+
+def test_a_schedule_is_the_same_after_it_was_stored() -> None:
+    for profile in PROFILES:
+        schedule = draw("7", profile)
+        assert Schedule.from_json(schedule.to_json()) == schedule
