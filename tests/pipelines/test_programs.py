@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -222,6 +223,45 @@ def test_a_program_that_breaks_the_protocol_fails_the_step_with_an_error_that_na
     assert "scripted_program.py" in str(raised.value)
     assert "start the query again" in str(raised.value)
     assert trial.states("count") == {}
+
+
+@pytest.mark.parametrize(
+    ("pipe", "command", "said"),
+    [
+        ("stderr", "exec sleep 600", "has not answered within 1 s, the timeout= of the step, at its start"),
+        ("stderr", "exit 3", r"ended with exit code 3, at its start"),
+        ("stdout", "exec sleep 600", "wrote to standard output without being asked"),
+    ],
+)
+def test_a_program_that_writes_as_fast_as_it_is_read_is_ended(
+    pipe: str, command: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, flooded = os.read, set[int]()
+
+    class Started(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **words: Any) -> None:
+            super().__init__(*arguments, **words)
+            flooded.add(getattr(self, pipe).fileno())
+
+    def read_or_noise(file: int, size: int) -> bytes:
+        try:
+            return read(file, size)
+        except BlockingIOError:
+            if file in flooded:
+                return b"noise\n" + bytes(size - 6)
+            raise
+
+    monkeypatch.setattr(os, "read", read_or_noise)
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    trial = Trial(application(["/bin/sh", "-c", command], timeout="1 second"))
+    with pytest.raises(ProgramError, match=said):
+        trial.send(vote("a"))
+
+
+def test_the_last_lines_of_a_program_that_floods_standard_error_are_in_the_error() -> None:
+    trial = Trial(application(["/bin/sh", "-c", "(yes noise >&2); :"], timeout="1 second"))
+    with pytest.raises(ProgramError, match=r"(?s)has not answered within 1 s.*last lines of its standard error:\n    noise\n"):
+        trial.send(vote("a"))
 
 
 @pytest.mark.parametrize(("answers", "when"), [(["hang"], "at its start"), ([ready(), "hang"], "while it had block 1")])

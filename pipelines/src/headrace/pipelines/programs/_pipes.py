@@ -110,29 +110,30 @@ class Pipes:
         if any(pipe == self._err for pipe, _ in ready):
             self._read_errors()
 
+    # Both read once: a program that writes as fast as it is read must not keep the caller from its deadline.
+
     def _read(self) -> None:
-        """Reads the available standard output."""
-        while not self._has_ended:
-            try:
-                data = os.read(self._out, _READ_BYTES)
-            except BlockingIOError:
-                return
+        """Reads the available standard output, or a part of it."""
+        if self._has_ended:
+            return
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._out, _READ_BYTES)
             self._received += data
             self._has_ended = not data
-            if len(data) < _READ_BYTES:
-                return
 
     def _read_errors(self) -> None:
-        """Reads the available standard error."""
+        """Reads the available standard error, or a part of it."""
         with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._err, _READ_BYTES):
-                first, *others = data.split(b"\n")
-                for part in others:
-                    self._line_ends(first)
-                    first = part
-                self._line = (self._line + first)[: 2 * _LINE_BYTES]
-            with contextlib.suppress(KeyError):
-                self._poll.unregister(self._err)
+            data = os.read(self._err, _READ_BYTES)
+            if not data:
+                with contextlib.suppress(KeyError):
+                    self._poll.unregister(self._err)
+                return
+            first, *others = data.split(b"\n")
+            for part in others:
+                self._line_ends(first)
+                first = part
+            self._line = (self._line + first)[: 2 * _LINE_BYTES]
 
     def _line_ends(self, last: bytes) -> None:
         text = (self._line + last).decode(errors="backslashreplace").rstrip("\r")
