@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.pipelines import _arguments as check
 from headrace.pipelines._errors import GraphError
-from headrace.pipelines.steps._aggregation import Aggregation, Functions, Window, functions_of
+from headrace.pipelines.steps._aggregation import Aggregation, Functions, Window, checked, functions_of
 from headrace.pipelines.steps._contextual import Contextual
 from headrace.pipelines.steps._stateful import Stateful, StatefulFlat, listed
 from headrace.pipelines.steps._step import OnError, Step
@@ -68,18 +68,37 @@ def aggregation_of(
         raise GraphError(f"{where}: aggregation: {check.shown(aggregation)} is not an Aggregation, such as count()")
     if initial is not None or update is not None or combine is not None:
         raise GraphError(f"{where}: pass either an Aggregation or functions; only output= is allowed with both")
+    _check_methods(where, aggregation)
     return functions_of(aggregation, output)
+
+
+def _check_methods(where: str, aggregation: Aggregation[Any, Any, Any]) -> None:
+    """Checks the methods of an application's own aggregation."""
+    if isinstance(aggregation, Functions):
+        return
+    name = type(aggregation).__name__
+    _check_functions(where, f"{name}.", aggregation.initial, aggregation.update, aggregation.combine)
+    check.function(
+        where, f"{name}.output", aggregation.output, "key", "accumulator", "window", instead_of_yield="return one result"
+    )
+
+
+def _check_functions(where: str, of: str, initial: Any, update: Any, combine: Any) -> Any:
+    """Checks the functions of accumulators; returns a new accumulator."""
+    made = check.factory(where, f"{of}initial", initial)
+    for parameter, function, called_with in (("update", update, "value"), ("combine", combine, "accumulator")):
+        if function is not None or parameter == "update":
+            instead = "return the accumulator"
+            check.function(where, of + parameter, function, "accumulator", called_with, instead_of_yield=instead)
+    return made
 
 
 def _of_functions(where: str, initial: Any, update: Any, combine: Any, output: Any) -> Functions:
     """Returns an aggregation that consists of the user's functions."""
     if initial is None or update is None:
         raise GraphError(f"{where}: pass an Aggregation, or functions: initial=list, update=..., output=...")
-    check.factory(where, "initial", initial)
-    check.function(where, "update", update, "accumulator", "value", instead_of_yield="return the accumulator")
-    if combine is not None:
-        check.function(where, "combine", combine, "accumulator", "accumulator", instead_of_yield="return an accumulator")
-    return Functions(initial, update, output or (lambda key, accumulator, window: accumulator), combine)
+    empty = _check_functions(where, "", initial, update, combine)
+    return checked(initial, update, output, combine, empty)
 
 
 def check_state(where: str, make: Callable[[], Any]) -> None:

@@ -29,16 +29,36 @@ class Headers(tuple[Header, ...]):
     __slots__ = ()
 
     def get(self, name: str, default: bytes | None = None) -> bytes | None:
-        """Returns the last value of a name; `default` if there is none."""
+        """Returns the last value of a name; `default` if there is none.
+
+        Raises:
+            TypeError: The name is not text.
+        """
+        _check_names(name)
         return next((value for known, value in reversed(self) if known == name), default)
 
     def with_header(self, name: str, value: bytes | None) -> "Headers":
-        """Returns these headers with one more, which replaces all of its name."""
-        return Headers((*self.without(name), (name, value)))
+        """Returns these headers with one more, which replaces all of its name.
+
+        Raises:
+            TypeError: The name is not text, or the value neither bytes nor None.
+        """
+        return checked((*self.without(name), (name, value)))
 
     def without(self, *names: str) -> "Headers":
-        """Returns these headers except those with one of the names."""
+        """Returns these headers except those with one of the names.
+
+        Raises:
+            TypeError: A name is not text.
+        """
+        _check_names(*names)
         return Headers(header for header in self if header[0] not in names)
+
+
+def _check_names(*names: Any) -> None:
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a header is a str, not {type(name).__name__}")
 
 
 NO_HEADERS = Headers()

@@ -151,6 +151,23 @@ def as_array(values: Sequence[bytes | None]) -> "pa.Array":
     return values.array() if isinstance(values, Column) else pa.array(values, pa.binary())
 
 
+def keys_array(keys: Sequence[Any]) -> "pa.Array":
+    """The Arrow array of keys in their normal form.
+
+    Raises:
+        TypeError: They are not of one type, or tuples.
+    """
+    import pyarrow as pa
+
+    if isinstance(keys, Column):
+        return keys.array()
+    kinds = set(map(type, keys)) - {type(None)}
+    if len(kinds) > 1 or tuple in kinds:
+        found = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise TypeError(f"the keys of a columnar step must be bytes, text or numbers, all of one type, and they are {found}")
+    return pa.array(keys) if kinds else pa.array(keys, pa.binary())
+
+
 def _arrow_indices(indices: Sequence[int] | npt.NDArray[np.int64]) -> "pa.Array":
     import pyarrow as pa
 

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from headrace.pipelines import _arguments as check
 from headrace.pipelines.elements._message import moment
+from headrace.pipelines.steps._returned import accumulating, present
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -102,18 +103,31 @@ class Functions(Aggregation[Any, Any, Any]):
         return self.finish(key, accumulator, window)
 
 
-def functions_of(
-    aggregation: Aggregation[Any, Any, Any], output: Callable[[Any, Any, Window | None], Any] | None = None
-) -> Functions:
+def functions_of(aggregation: Aggregation[Any, Any, Any], output: Callable[[Any, Any, Window | None], Any] | None) -> Functions:
     """Returns the functions of an aggregation. `output`, if given, converts its results."""
-    joins = type(aggregation).combine is not Aggregation.combine
-    found = Functions(aggregation.initial, aggregation.update, aggregation.output, aggregation.combine if joins else None)
     if isinstance(aggregation, Functions):
         found = aggregation
+    else:
+        joins = type(aggregation).combine is not Aggregation.combine
+        combine = aggregation.combine if joins else None
+        found = checked(aggregation.initial, aggregation.update, aggregation.output, combine, aggregation.initial())
     if output is None:
         return found
     finish = found.finish
-    return replace(found, finish=lambda key, accumulator, window: output(key, finish(key, accumulator, window), window))
+    return replace(found, finish=lambda key, accumulator, window: present(output(key, finish(key, accumulator, window), window)))
+
+
+def checked(
+    initial: Callable[[], Any],
+    update: Callable[[Any, Any], Any],
+    output: Callable[[Any, Any, Window | None], Any] | None,
+    combine: Callable[[Any, Any], Any] | None,
+    empty: Any,
+) -> Functions:
+    """Returns functions of an application that check what it returns. `empty` is a new accumulator."""
+    finish = _as_it_is if output is None else lambda key, accumulator, window: present(output(key, accumulator, window))
+    joins = None if combine is None else accumulating(combine, "combine", empty)
+    return Functions(initial, accumulating(update, "update", empty), finish, joins)
 
 
 def count() -> Aggregation[Any, int, int]:

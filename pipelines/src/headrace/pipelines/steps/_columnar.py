@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.elements._headers import Headers
-from headrace.pipelines.elements._rows import ArrowColumn, Rows, TableRows, as_array
+from headrace.pipelines.elements._rows import ArrowColumn, Rows, TableRows, keys_array
 from headrace.pipelines.states._state import StateClass
 from headrace.pipelines.steps._keys import normal_key
+from headrace.pipelines.steps._returned import discard
 from headrace.pipelines.steps._step import KeyedStep, Step, StepPass
 
 if TYPE_CHECKING:
@@ -17,37 +18,63 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
+_PLAIN = (bytes, str)
+
 
 class KeyStates(Generic[S]):
-    """The states of a step for a columnar function: `states[key]` is the state of a key, which is created for a new key."""
+    """The states of a step for a columnar function: `states[key]` is the state of a key, which is created for a new key.
 
-    def __init__(self, states: States, make: Callable[[], S]) -> None:
+    Only a key of the record batch can be new: the states of another one may be in another task.
+    """
+
+    def __init__(self, states: States, make: Callable[[], S], keys: Sequence[Key]) -> None:
         self._states = states
         self._make = make
+        self._keys = keys
         self.asked: dict[Key, None] = {}
         """The keys whose states the function has accessed, and may have changed."""
 
     def __getitem__(self, key: Key) -> S:
-        """The state of a key, which may be changed."""
-        self.asked[key] = None
+        """The state of a key, which may be changed.
+
+        Raises:
+            TypeError: It cannot be a key.
+            ValueError: It cannot be a key.
+            KeyError: It has no state, and is not a key of the record batch.
+        """
+        state: S
+        key = _normal(key)
         try:
-            state: S = self._states[key]
+            state = self._states[key]
         except KeyError:
+            if key not in self._here:
+                raise KeyError(f"{key!r} is not a key of this record batch, and has no state here") from None
             state = self._states[key] = self._make()
+        self.asked[key] = None
         return state
 
     def __delitem__(self, key: Key) -> None:
         """Removes the state of a key."""
+        key = _normal(key)
         self.asked[key] = None
         self._states.pop(key, None)
 
     def __contains__(self, key: Key) -> bool:
         """Whether a key has a state."""
-        return key in self._states
+        return _normal(key) in self._states
 
     def __iter__(self) -> Iterator[Key]:
         """Iterates over the keys with states in this bucket."""
         return iter(list(self._states))
+
+    @cached_property
+    def _here(self) -> frozenset[Key]:
+        return frozenset(self._keys)
+
+
+def _normal(key: Key) -> Key:
+    """The normal form of a key that a function uses."""
+    return key if type(key) in _PLAIN else normal_key(key)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +104,10 @@ class MapColumns(Step):
         return "map_columns"
 
     def _batch_of(self, elements: Elements) -> "pa.RecordBatch":
-        return with_headers(batch_of(elements), elements) if self.headers else batch_of(elements)
+        batch = batch_of(elements)
+        if elements.keys is not None and "key" in batch.schema.names:
+            batch = with_keys(batch, elements.keys)
+        return with_headers(batch, elements) if self.headers else batch
 
     @property
     def reads_headers(self) -> bool:
@@ -112,14 +142,15 @@ class StatefulColumns(KeyedStep):
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """What the function returns."""
         assert elements.keys is not None, "the graph puts such a step behind a key_by"
-        batch = batch_of(elements)
-        if "key" not in batch.schema.names:
-            batch = batch.append_column("key", as_array(elements.keys))  # type: ignore[arg-type]
-        if self.headers:
-            batch = with_headers(batch, elements)
-        states = KeyStates[Any](step_pass.states(self.name), self.make)
+        keys = elements.keys
+        states = KeyStates[Any](step_pass.states(self.name), self.make, keys)
+
+        def call() -> "pa.RecordBatch | None":
+            batch = with_keys(batch_of(elements), keys)
+            return self.function(with_headers(batch, elements) if self.headers else batch, states)
+
         try:
-            return _handed(self, lambda: self.function(batch, states), elements, step_pass)
+            return _handed(self, call, elements, step_pass)
         finally:
             step_pass.touched(self.name, list(states.asked))
 
@@ -150,6 +181,16 @@ def batch_of(elements: Elements) -> "pa.RecordBatch":
     return elements.values.batch
 
 
+def with_keys(batch: "pa.RecordBatch", keys: Sequence[Key]) -> "pa.RecordBatch":
+    """The batch with the keys of its rows, which replace those of messages.
+
+    Raises:
+        TypeError: The keys are not of one type.
+    """
+    array, index = keys_array(keys), batch.schema.get_field_index("key")
+    return batch.append_column("key", array) if index < 0 else batch.set_column(index, "key", array)
+
+
 def with_headers(batch: "pa.RecordBatch", elements: Elements) -> "pa.RecordBatch":
     """The batch with the headers of its rows in a column."""
     from headrace.pipelines.elements._arrow_headers import headers_array
@@ -162,7 +203,7 @@ def _handed(
 ) -> Elements:
     """The results of a function for elements, all of which fail if it raises."""
     try:
-        made = call()
+        made = _batch(call())
         keys = _keys_of(made)
         headers = _headers_of(made) if step.headers else None
     except Exception as error:
@@ -179,6 +220,22 @@ def _handed(
     # If the function has dropped or added rows, it is unknown which message each comes from: use the last one for all.
     last = elements.place(len(elements) - 1)
     return Elements(TableRows(made), elements.origin, [last] * made.num_rows, keys, mixed=True, headers=headers)
+
+
+def _batch(made: Any) -> "pa.RecordBatch | None":
+    """What a function returned.
+
+    Raises:
+        TypeError: It is neither a record batch nor None.
+    """
+    import pyarrow as pa
+
+    if made is None or isinstance(made, pa.RecordBatch):
+        return made
+    discard(made)
+    raise TypeError(
+        f"the function returned a {type(made).__name__}; it must return a pyarrow.RecordBatch, or None for no results"
+    )
 
 
 def _headers_of(made: "pa.RecordBatch | None") -> Sequence[Headers] | None:

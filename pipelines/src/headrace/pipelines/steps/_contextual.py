@@ -16,6 +16,7 @@ from headrace.pipelines.elements._results import Fired, Results, fired_elements,
 from headrace.pipelines.states._state import TIMERS, StateClass
 from headrace.pipelines.steps._context import Context
 from headrace.pipelines.steps._due import due_of
+from headrace.pipelines.steps._returned import present, spread_or_none
 from headrace.pipelines.steps._rollback import GONE, Replay, Rollback
 from headrace.pipelines.steps._step import KeyedStep, OnError, StepPass
 from headrace.pipelines.time._time import END
@@ -194,8 +195,8 @@ class Contextual(KeyedStep):
 
     def _listed(self, result: Any) -> Sequence[Any]:
         if self.flat:
-            return list(result or ())
-        return () if result is None else (result,)
+            return spread_or_none(result)
+        return () if result is None else (present(result),)
 
 
 class _Calls:

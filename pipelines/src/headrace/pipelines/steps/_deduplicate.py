@@ -11,7 +11,7 @@ from headrace.pipelines.elements._origin import NO_TIME
 from headrace.pipelines.states._state import StateClass
 from headrace.pipelines.steps._due import due_of
 from headrace.pipelines.steps._fingerprints import named
-from headrace.pipelines.steps._keys import keyed
+from headrace.pipelines.steps._keys import keyed, normal_keys
 from headrace.pipelines.steps._stateless import KeyBy
 from headrace.pipelines.steps._step import KeyedStep, Step, StepPass, each
 from headrace.pipelines.time._time import END
@@ -58,15 +58,9 @@ class Deduplicate(KeyedStep):
                 passed.append(index)
             elif mark == NO_TIME:
                 step_pass.failed(self, there, index, no_time())
-            else:
-                try:
-                    new = self._is_new(states, key, id_, mark)
-                except TypeError as error:  # an id that is not hashable, such as a list
-                    step_pass.failed(self, there, index, error)
-                    continue
-                if new:
-                    passed.append(index)
-                    touched.append(key)
+            elif self._is_new(states, key, id_, mark):
+                passed.append(index)
+                touched.append(key)
         step_pass.touched(self.name, touched)
         return there if len(passed) == len(there) else there.pick(passed)
 
@@ -84,7 +78,7 @@ class Deduplicate(KeyedStep):
         return ()
 
     def _ids(self, elements: Elements, step_pass: StepPass) -> tuple[Sequence[Key | None], Elements]:
-        return ids_of(self, self.id, elements, step_pass)
+        return normal_keys(self, *ids_of(self, self.id, elements, step_pass), step_pass)
 
     def _is_new(self, states: Any, key: Key, id_: Key, mark: int) -> bool:
         seen = states.get(key)

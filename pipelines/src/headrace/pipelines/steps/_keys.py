@@ -28,8 +28,18 @@ def keyed(step: Step, keys: Sequence[Any], elements: Elements, step_pass: StepPa
     Raises:
         StepError: A key is invalid, and the step's policy is `OnError.FAIL`.
     """
+    normal, there = normal_keys(step, keys, elements, step_pass)
+    return replace(there, keys=normal)
+
+
+def normal_keys(step: Step, keys: Sequence[Any], elements: Elements, step_pass: StepPass) -> tuple[Sequence[Key], Elements]:
+    """Keys in their normal form, and their elements. Those with an invalid key have failed.
+
+    Raises:
+        StepError: A key is invalid, and the step's policy is `OnError.FAIL`.
+    """
     if are_normal(keys):
-        return replace(elements, keys=keys)
+        return keys, elements
     found, there = list[Key](), list[int]()
     for index, key in enumerate(keys):
         try:
@@ -39,7 +49,7 @@ def keyed(step: Step, keys: Sequence[Any], elements: Elements, step_pass: StepPa
         else:
             found.append(normal)
             there.append(index)
-    return replace(elements if len(there) == len(keys) else elements.pick(there), keys=found)
+    return found, elements if len(there) == len(keys) else elements.pick(there)
 
 
 def normal_key(key: Any, depth: int = 0) -> Key:

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.pipelines.elements._elements import Elements, Key
 from headrace.pipelines.states._state import StateClass
+from headrace.pipelines.steps._returned import is_lazy, present, spread_or_none
 from headrace.pipelines.steps._step import KeyedStep, OnError, StepPass
 
 
@@ -47,6 +48,8 @@ class Stateful(KeyedStep):
                     state = states[key] = make()
                 try:
                     result = function(value, state)
+                    if is_lazy(type(result)):
+                        present(result)
                 except Exception as error:
                     step_pass.failed(self, elements, index, error)
                     assert rollback is not None, "failed() raises under OnError.FAIL"
@@ -76,7 +79,7 @@ class StatefulFlat(Stateful):
 
 def listed(function: Callable[[Any, Any], Iterable[Any] | None]) -> Callable[[Any, Any], list[Any]]:
     """A function that returns a list: a generator must run to its end before the state is used again."""
-    return lambda value, state: list(function(value, state) or ())
+    return lambda value, state: spread_or_none(function(value, state))
 
 
 class _Rollback:

@@ -12,6 +12,7 @@ from headrace.pipelines.elements._origin import NO_TIME
 from headrace.pipelines.elements._rows import ArrowColumn, MessageRows, Rows
 from headrace.pipelines.steps._fingerprints import named
 from headrace.pipelines.steps._keys import keyed
+from headrace.pipelines.steps._returned import spread
 from headrace.pipelines.steps._step import Step, StepPass, each
 from headrace.pipelines.time._time import event_time
 
@@ -72,7 +73,7 @@ class FlatMap(Step):
 
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """All results that the function yields."""
-        many, kept = each(self, lambda value: list(self.function(value)), elements, step_pass)
+        many, kept = each(self, lambda value: spread(self.function(value)), elements, step_pass)
         indices = [index for index, results in enumerate(many) for _ in results]
         return kept.changed([result for results in many for result in results], indices)
 
@@ -91,7 +92,16 @@ class Filter(Step):
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """The elements for which the function returns true."""
         passed, kept = each(self, self.function, elements, step_pass)
-        return kept if all(passed) else kept.pick([index for index, passes in enumerate(passed) if passes])
+        if set(map(type, passed)) <= {bool} and all(passed):
+            return kept
+        there = list[int]()
+        for index, passes in enumerate(passed):
+            try:
+                if passes:
+                    there.append(index)
+            except Exception as error:  # an array, which is neither true nor false
+                step_pass.failed(self, kept, index, error)
+        return kept.pick(there)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.states._state import StateClass
+from headrace.pipelines.steps._returned import discard, is_lazy, present
 
 
 class OnError(Enum):
@@ -149,15 +150,20 @@ class KeyedStep(Step):
 def each(step: Step, function: Callable[[Any], Any], elements: Elements, step_pass: StepPass) -> tuple[list[Any], Elements]:
     """The results of a function for each element, and the elements for which it did not raise.
 
-    If it raises, it is called again for each element, to find those that fail.
+    If it raises, or a result is not there yet, it is called again for each element, to find those that fail.
 
     Raises:
         StepError: It raises, and the step's policy is `OnError.FAIL`.
     """
     try:
-        return list(map(function, elements.values)), elements
+        results = list(map(function, elements.values))
     except Exception:
         return _one_by_one(step, function, elements, step_pass)
+    if not any(map(is_lazy, set(map(type, results)))):
+        return results, elements
+    for result in results:
+        discard(result)
+    return _one_by_one(step, function, elements, step_pass)
 
 
 def _one_by_one(
@@ -166,7 +172,7 @@ def _one_by_one(
     results, there = [], []
     for index, value in enumerate(elements.values):
         try:
-            results.append(function(value))
+            results.append(present(function(value)))
         except Exception as error:
             step_pass.failed(step, elements, index, error)
         else:
