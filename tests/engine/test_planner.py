@@ -416,6 +416,33 @@ def test_the_end_of_a_stream_is_in_the_checkpoint_and_so_the_same_when_the_batch
     assert plain.latest_offset(offset, ALL) == offset, "a query without event time is not told"
 
 
+def test_streams_without_messages_are_in_the_offset_until_they_have_some_or_have_ended(gateway: FakeGateway) -> None:
+    for stream in ("orders/1", "orders/2"):
+        gateway.append(stream, [])
+    gateway.append("orders/0", messages(1, 5))
+    planner = make(gateway, application="app")
+    beginning = planner.initial_offset()
+    first = planner.latest_offset(beginning, ALL)
+    assert first["awaited"] == ["orders/1", "orders/2"]
+    assert planner.ends(beginning, first).opened == ("orders/0", "orders/1", "orders/2")
+    assert {r.stream for some in planner.plan_reads(beginning, first) for r in some} == {"orders/0"}
+    gateway.append("orders/0", messages(6, 6))
+    gateway.append("orders/1", messages(1, 1))
+    gateway.ended.add("orders/2")
+    second = planner.latest_offset(first, ALL)
+    assert list(gateway.plans[-1].awaited) == ["orders/1", "orders/2"]
+    assert "awaited" not in second
+    for again in (planner, make(gateway, application="app")):
+        assert again.ends(first, second) == Ends(("orders/2",)), "the same where the batch is read again"
+
+
+def test_a_query_without_event_time_awaits_no_streams(gateway: FakeGateway) -> None:
+    gateway.append("orders/1", [])
+    gateway.append("orders/0", messages(1, 5))
+    planner = make(gateway)
+    assert "awaited" not in planner.latest_offset(planner.initial_offset(), ALL)
+
+
 def test_streams_that_are_gone_are_left_out_of_the_next_offset(gateway: FakeGateway) -> None:
     for stream in ("orders/0", "orders/1"):
         gateway.append(stream, messages(1, 5))

@@ -29,7 +29,7 @@ class Worker:
             raise CheckpointError("it has begun")
         self.begun.append(batch)
 
-    def pause(self, follow: object) -> dict[str, Any]:
+    def pause(self, follow: object, awaited: object) -> dict[str, Any]:
         return {}
 
     def resume(self) -> None:

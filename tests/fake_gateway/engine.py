@@ -144,7 +144,12 @@ class FakeGateway(EngineServiceServicer):
             forgotten = sorted(self.gone & known.keys() - {r.stream for r in ranges}) if told else []
             away = self.streams_away if request.awaits_streams else []
             done = not ranges and not away
-            return pb.PlanResponse(ranges=ranges, exhausted=done, all_ended=over, forgotten=forgotten, streams_away=away)
+            response = pb.PlanResponse(ranges=ranges, exhausted=done, all_ended=over, forgotten=forgotten, streams_away=away)
+            if request.tell_ends and ranges:
+                there = known.keys() | {r.stream for r in ranges}
+                response.opened.extend(sorted(self.streams.keys() - there - self.ended - set(request.awaited)))
+                response.ended_unread.extend(sorted(self.ended & set(request.awaited)))
+            return response
 
     def ReportBatches(self, request: pb.ReportBatchesRequest, context: grpc.ServicerContext) -> pb.ReportBatchesResponse:
         with self._changed:
@@ -217,7 +222,7 @@ class FakeGateway(EngineServiceServicer):
                 end = frame_pb2.Position(sequence=fresh[-1].sequence, cursor=str(fresh[-1].sequence).encode())
                 over = request.tell_ends and stream in self.ended and fresh[-1] is self.streams[stream][-1]
                 ranges.append(pb.PlannedRange(stream=stream, end=end, messages=len(fresh), bytes=size, ended=over))
-            elif request.tell_ends and stream in self.ended - self._ends[request.pipeline.name]:
+            elif request.tell_ends and stream in known and stream in self.ended - self._ends[request.pipeline.name]:
                 end = frame_pb2.Position(sequence=known[stream])
                 ranges.append(pb.PlannedRange(stream=stream, end=end, ended=True))
         return ranges

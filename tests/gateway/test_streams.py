@@ -540,3 +540,28 @@ async def test_a_run_that_catches_up_waits_for_the_connector_of_a_stream_that_it
     await source.send(backlog=source_pb2.Backlog(stream_id=1, latest_sequence=14))
     assert (await pipeline.plan_until("orders/0", 14)).messages == 5
     assert (await pipeline.plan({"orders/0": 14}, wait_ms=0)).exhausted
+
+
+async def test_a_plan_names_the_streams_that_are_open_and_have_no_messages_until_they_end(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    source, pipeline = connector(), engine()
+    await pipeline.attach()
+    await source.hello()
+    for stream_id in (1, 2, 3):
+        await source.open(f"orders/{stream_id}", stream_id)
+        await source.expect("stream_opened")
+    await source.open("trades/0", 4)
+    await source.send(frame=numbered(1, 0, 5))
+    await pipeline.plan_until("orders/1", 4)
+    assert not (await pipeline.plan()).opened, "a query without event time does not need them"
+    planned = await pipeline.plan(tell_ends=True)
+    assert list(planned.opened) == ["orders/2", "orders/3"]
+    planned = await pipeline.plan(tell_ends=True, awaited=["orders/2", "orders/3"])
+    assert (list(planned.opened), list(planned.ended_unread)) == ([], [])
+    await source.send(close_stream=source_pb2.CloseStream(stream_id=3, end_of_stream=True))
+    await source.send(close_stream=source_pb2.CloseStream(stream_id=2))
+    await source.send(frame=numbered(1, 5, 5))
+    await pipeline.plan_until("orders/1", 9, tell_ends=True, awaited=["orders/2", "orders/3"])
+    planned = await pipeline.plan({"orders/1": 4}, tell_ends=True, awaited=["orders/2", "orders/3"])
+    assert list(planned.ended_unread) == ["orders/3"], "orders/2 is closed, and may come back"

@@ -40,7 +40,8 @@ class Offset:
     them to detach the run when the query ends. They are absent in the first offset. `finish` counts how often event time has
     ended, because all streams had ended, and `finished` is true if it did so here. `checkpoint` is the checkpoint's id, absent in
     checkpoints that are older than these ids. `planned_at` is when the batch that ends here was planned, in microseconds since
-    1970, if the application needs the present time: a batch that is repeated finds the same value.
+    1970, if the application needs the present time: a batch that is repeated finds the same value. `awaited` are the streams
+    that were opened and have no position yet: event time waits for them.
     """
 
     pipeline: str
@@ -51,6 +52,7 @@ class Offset:
     run_id: str = ""
     checkpoint: str = ""
     planned_at: int | None = None
+    awaited: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, text: str) -> "Offset | None":
@@ -75,8 +77,8 @@ class Offset:
             streams = {name: _position(position) for name, position in document["streams"].items()}
             finish, finished = int(document.get("finish", 0)), document.get("finished") is True
             run_id, checkpoint = (str(document.get(name, "")) for name in ("run_id", "checkpoint"))
-            at = document.get("plannedAt")
-            return cls(document["pipeline"], streams, document.get("run"), finish, finished, run_id, checkpoint, at)
+            at, awaited = document.get("plannedAt"), frozenset(map(str, document.get("awaited", ())))
+            return cls(document["pipeline"], streams, document.get("run"), finish, finished, run_id, checkpoint, at, awaited)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"the checkpoint's offset is not an offset of this source ({type(error).__name__}: {error}); "
@@ -98,6 +100,8 @@ class Offset:
             document["run_id"] = self.run_id
         if self.planned_at is not None:
             document["plannedAt"] = self.planned_at
+        if self.awaited:
+            document["awaited"] = sorted(self.awaited)
         document["streams"] = {name: _document(self.streams[name]) for name in sorted(self.streams)}
         return document
 

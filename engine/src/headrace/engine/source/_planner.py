@@ -114,10 +114,12 @@ class Planner:
         moved_to = {r.stream: Position.from_proto(r.end, start=r.start, ended=r.ended) for r in response.ranges}
         finishes = self._finishes(offset, response)
         forgotten = self._forgets(offset, response)
+        streams = {name: position for name, position in {**offset.streams, **moved_to}.items() if name not in forgotten}
+        awaited = (offset.awaited | set(response.opened)) - set(response.ended_unread) - streams.keys()
         run = self.pipeline_run
         end = Offset(
             offset.pipeline,
-            {name: position for name, position in {**offset.streams, **moved_to}.items() if name not in forgotten},
+            streams,
             run.number,
             offset.finish + finishes,
             # A batch that only forgets streams contains nothing new.
@@ -125,6 +127,7 @@ class Planner:
             run_id=run.run_id,
             checkpoint=run.checkpoint,
             planned_at=time.time_ns() // 1000 if self._options.asks_for_present else None,
+            awaited=awaited,
         )
         self._last_end = end.to_json()
         self._parsed = [(start, offset), (self._last_end, end)]
@@ -216,6 +219,7 @@ class Planner:
             forgets=True,
             awaits_streams=self._available_now and not self._options.accept_away,
             tell_ends=self._keeps_ends,
+            awaited=sorted(offset.awaited),
             max_messages=max_messages,
             max_bytes=max_bytes,
             wait_ms=PLAN_WAIT_MS,
@@ -288,7 +292,9 @@ class Planner:
         known = set(ended(begin.streams))
         names = tuple(name for name in ended(finish.streams) if name not in known)
         forgotten = tuple(left_out(finish.streams, begin.streams))
-        opened = tuple(left_out(begin.streams, finish.streams))
+        before, after = begin.streams.keys() | begin.awaited, finish.streams.keys() | finish.awaited
+        names += tuple(sorted(begin.awaited - after))
+        opened = tuple(sorted(after - before))
         return Ends(names, finish.finish != begin.finish, forgotten, opened)
 
     def planned_at(self, end: dict[str, Any]) -> int | None:

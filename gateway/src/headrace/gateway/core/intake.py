@@ -256,6 +256,9 @@ def close_stream(gateway: Gateway, session: Session, close: source_pb2.CloseStre
         if not stream.forgetting:
             stream.ended = close.end_of_stream and attachment.opened
             stream.gone = stream.ended and close.gone and not stream.chooses_start
+            if stream.ended and stream.received == BEGINNING:
+                for pipeline in stream.readers:
+                    pipeline.note_ended_unread(stream.name)
         if attachment.opened:
             stream.tell_readers()
         if stream.gone:

@@ -117,6 +117,8 @@ class Pipeline:
     """Streams with received messages that it has not committed."""
     ended: set[str] = field(default_factory=set)
     """Streams whose end is in its checkpoint."""
+    ended_unread: dict[str, None] = field(default_factory=dict)
+    """The streams that have most recently ended without a message: its query may wait for them."""
     forgets: bool = False
     """Whether its query can drop streams from its checkpoint."""
     left_out: dict[str, None] = field(default_factory=dict)
@@ -215,6 +217,12 @@ class Pipeline:
         """Records which of the streams have ended according to its checkpoint."""
         self.ended -= positions.keys()
         self.ended |= positions.keys() & set(ended)
+
+    def note_ended_unread(self, stream: str) -> None:
+        """Records that a stream without messages has ended."""
+        self.ended_unread[stream] = None
+        if len(self.ended_unread) > MOST_LEFT_OUT:
+            del self.ended_unread[next(iter(self.ended_unread))]
 
     def leave_out(self, stream: str) -> None:
         """Drops the state of a stream that its checkpoint no longer contains."""

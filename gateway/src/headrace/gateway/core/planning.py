@@ -1,6 +1,6 @@
 """Plans how far a pipeline's next micro-batch reads in each stream."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,6 +71,21 @@ def all_ended(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
     """Returns whether every stream that the pipeline reads has ended, and is planned or committed to its end."""
     mine = [stream for stream in streams if pipeline in stream.readers]
     return bool(mine) and all(_is_over(pipeline, stream) for stream in mine)
+
+
+def newly_opened(
+    pipeline: Pipeline, streams: Iterable[Stream], ranges: Iterable[PlannedRange], awaited: Collection[str]
+) -> list[str]:
+    """Returns the streams that the pipeline reads and of which neither its checkpoint nor the batch has anything.
+
+    Args:
+        pipeline: The pipeline.
+        streams: All streams.
+        ranges: The batch.
+        awaited: The streams that the checkpoint awaits already.
+    """
+    known = {*awaited, *pipeline.committed, *(r.stream.name for r in ranges)}
+    return [stream.name for stream in streams if not stream.ended and stream.name not in known and pipeline in stream.readers]
 
 
 def _is_over(pipeline: Pipeline, stream: Stream) -> bool:

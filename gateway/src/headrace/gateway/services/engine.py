@@ -21,7 +21,7 @@ from headrace.gateway.core.forgetting import begin_to_forget, leave_out, to_forg
 from headrace.gateway.core.leases import detach
 from headrace.gateway.core.pauses import held_by
 from headrace.gateway.core.pipeline import Pipeline, Run
-from headrace.gateway.core.planning import PlannedRange, all_ended, plan
+from headrace.gateway.core.planning import PlannedRange, all_ended, newly_opened, plan
 from headrace.gateway.core.position import BEGINNING, check_pattern, from_stream_positions, to_proto
 from headrace.gateway.core.reading import ReadRange, describe_loss, read
 from headrace.gateway.core.sinks.awaiting import await_sinks, sinks_away
@@ -85,6 +85,8 @@ class EngineService(EngineServiceServicer):
             commit(self._gateway, pipeline, committed, request.ended)
             leave_out(self._gateway, pipeline, forgotten)
             pipeline.forgets = request.forgets
+            check_count("awaited", request.awaited, MAX_POSITIONS)
+            pipeline.ended_unread = {name: None for name in request.awaited if name in pipeline.ended_unread}
             pipeline.calls += 1
             try:
                 return await self._plan(pipeline, request)
@@ -128,9 +130,13 @@ class EngineService(EngineServiceServicer):
                 if ranges:
                     pipeline.planned_batches += 1
                     pipeline.timeline.plan([_batch_stream(pipeline, r) for r in ranges])
-                return pb.PlanResponse(
+                response = pb.PlanResponse(
                     ranges=planned, exhausted=done, all_ended=over, sinks_away=away, forgotten=forgotten, streams_away=absent
                 )
+                if request.tell_ends and (ranges or forgotten or over):
+                    response.opened.extend(newly_opened(pipeline, self._gateway.streams.values(), ranges, request.awaited))
+                    response.ended_unread.extend(pipeline.ended_unread)
+                return response
             _check_current(pipeline, request.pipeline)
 
     async def AwaitSinks(

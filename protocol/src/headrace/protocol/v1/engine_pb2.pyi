@@ -211,6 +211,7 @@ class PlanRequest(_message.Message):
     FORGOTTEN_FIELD_NUMBER: _builtins.int
     FORGETS_FIELD_NUMBER: _builtins.int
     AWAITS_STREAMS_FIELD_NUMBER: _builtins.int
+    AWAITED_FIELD_NUMBER: _builtins.int
     max_messages: _builtins.int
     """The maximum number of messages of the batch, over all streams; absent means that the gateway decides."""
     max_bytes: _builtins.int
@@ -251,6 +252,12 @@ class PlanRequest(_message.Message):
         differs from the one that the gateway knows. At most as many as `committed` may have.
         """
 
+    @_builtins.property
+    def awaited(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The streams that the checkpoint has as opened (PlanResponse.opened), without a position. Only if `tell_ends`. At most as
+        many as `committed` may have.
+        """
+
     def __init__(
         self,
         *,
@@ -264,10 +271,11 @@ class PlanRequest(_message.Message):
         forgotten: _abc.Iterable[_frame_pb2.StreamPosition] | None = ...,
         forgets: _builtins.bool = ...,
         awaits_streams: _builtins.bool = ...,
+        awaited: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "awaits_streams", b"awaits_streams", "committed", b"committed", "ended", b"ended", "forgets", b"forgets", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "awaited", b"awaited", "awaits_streams", b"awaits_streams", "committed", b"committed", "ended", b"ended", "forgets", b"forgets", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_bytes: _TypeAlias = _typing.Literal["max_bytes"]  # noqa: Y015
     _WhichOneofArgType__max_bytes: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes"]  # noqa: Y015
@@ -292,6 +300,8 @@ class PlanResponse(_message.Message):
     SINKS_AWAY_FIELD_NUMBER: _builtins.int
     FORGOTTEN_FIELD_NUMBER: _builtins.int
     STREAMS_AWAY_FIELD_NUMBER: _builtins.int
+    OPENED_FIELD_NUMBER: _builtins.int
+    ENDED_UNREAD_FIELD_NUMBER: _builtins.int
     exhausted: _builtins.bool
     """Only for a run with available_now: everything that existed when it began is planned, with this response or before."""
     all_ended: _builtins.bool
@@ -324,6 +334,19 @@ class PlanResponse(_message.Message):
         10 s after the run has attached. At most 100.
         """
 
+    @_builtins.property
+    def opened(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The streams that the pipeline reads, that have not ended, and of which neither `ranges` nor the checkpoint has anything,
+        except those of `PlanRequest.awaited`: event time waits for them from this batch on, before their first message. Only
+        with a batch, and if the request has `tell_ends`.
+        """
+
+    @_builtins.property
+    def ended_unread(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The streams among `PlanRequest.awaited` that have ended without a message: nothing waits for them any more. Only with a
+        batch.
+        """
+
     def __init__(
         self,
         *,
@@ -333,10 +356,12 @@ class PlanResponse(_message.Message):
         sinks_away: _abc.Iterable[_builtins.str] | None = ...,
         forgotten: _abc.Iterable[_builtins.str] | None = ...,
         streams_away: _abc.Iterable[_builtins.str] | None = ...,
+        opened: _abc.Iterable[_builtins.str] | None = ...,
+        ended_unread: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_ended", b"all_ended", "exhausted", b"exhausted", "forgotten", b"forgotten", "ranges", b"ranges", "sinks_away", b"sinks_away", "streams_away", b"streams_away"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_ended", b"all_ended", "ended_unread", b"ended_unread", "exhausted", b"exhausted", "forgotten", b"forgotten", "opened", b"opened", "ranges", b"ranges", "sinks_away", b"sinks_away", "streams_away", b"streams_away"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

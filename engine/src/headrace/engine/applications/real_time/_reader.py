@@ -92,7 +92,7 @@ class RealTimePlanner(Planner):
         if not self._has_begun:
             self._worker.begin(self.pipeline_run.to_proto(self._options).SerializeToString())
             self._has_begun = True
-        reached = self._worker.pause(_followed(offset, response))
+        reached = self._worker.pause(_followed(offset, response), offset.awaited | set(response.opened))
         if reached is None:
             return pb.PlanResponse()
         self._is_paused = True
@@ -138,4 +138,12 @@ def _ended_where_reached(response: pb.PlanResponse, reached: dict[str, Reached])
         for each in response.ranges
         if each.messages
     )
-    return pb.PlanResponse(ranges=ranges, all_ended=response.all_ended and not is_behind, forgotten=response.forgotten)
+    # Event time waits for streams whose first messages the worker has yet to process.
+    there = {each.stream for each in ranges}
+    return pb.PlanResponse(
+        ranges=ranges,
+        all_ended=response.all_ended and not is_behind,
+        forgotten=response.forgotten,
+        opened=[*response.opened, *(each.stream for each in response.ranges if each.stream not in there)],
+        ended_unread=response.ended_unread,
+    )

@@ -3,7 +3,7 @@
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
@@ -113,9 +113,9 @@ class ServedWorker:
         """See `RealTimeWorker.begin`; the driver knows the other arguments."""
         self._call("begin", pipeline)
 
-    def pause(self, follow: Mapping[str, Position | None]) -> dict[str, Reached] | None:
+    def pause(self, follow: Mapping[str, Position | None], awaited: Collection[str] = ()) -> dict[str, Reached] | None:
         """See `RealTimeWorker.pause`."""
-        reached: dict[str, Reached] | None = self._call("pause", follow)
+        reached: dict[str, Reached] | None = self._call("pause", follow, awaited)
         return reached
 
     def resume(self) -> None:

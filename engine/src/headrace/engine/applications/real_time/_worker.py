@@ -113,13 +113,14 @@ class RealTimeWorker:
         self._processor = Processor(self._plan, self._files, continued, batch)
         self._thread.start()
 
-    def pause(self, follow: Mapping[str, Position | None]) -> dict[str, Reached] | None:
+    def pause(self, follow: Mapping[str, Position | None], awaited: Collection[str] = ()) -> dict[str, Reached] | None:
         """Stops between two messages, until `resume` or `close`; returns how far it is in the streams that have moved.
 
         Returns None if it has not come to a stop in time: then it stops soon, and waits for the next call.
 
         Args:
             follow: The streams of the planner, each with the position after which it is read. New ones are followed from now on.
+            awaited: The streams that event time waits for, although they have no message yet.
 
         Raises:
             HeadraceError: A function has raised, or a sink or the gateway has failed.
@@ -133,7 +134,7 @@ class RealTimeWorker:
             reached = {stream: Reached(position, self._messages[stream]) for stream, position in self._moved.items()}
         if not stopped:
             return None
-        self._open(follow)
+        self._open({*follow, *awaited})
         return reached if all(sink.await_mode(PAUSE_S) for sink in self._sinks) else None
 
     def resume(self) -> None:
@@ -202,7 +203,7 @@ class RealTimeWorker:
     def _open(self, streams: Collection[str]) -> None:
         """Has windows and timers wait for streams before their first messages are processed."""
         assert self._processor is not None, "it has begun"
-        news = tuple(stream for stream in streams if stream not in self._opened)
+        news = tuple(sorted(set(streams) - self._opened))
         self._opened = frozenset(streams)
         if news:
             self._deliver(self._processor.end(Ends(opened=news)))
