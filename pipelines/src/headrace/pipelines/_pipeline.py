@@ -101,5 +101,6 @@ class Pipeline:
 
         Raises:
             GraphError: The pipeline is invalid; the error has the reason.
+            StateError: A new state of a step cannot be stored and read back.
         """
         return self._builder.graph

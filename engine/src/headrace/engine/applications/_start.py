@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -111,9 +110,6 @@ def start(
     refuse_local_checkpoint(spark, str(checkpoint), shared=checked.shared_checkpoint)
     if log.is_unfinished():
         raise CheckpointError(f"{checkpoint} is incomplete, since its creation did not finish; delete it, and create it again")
-    for step in graph.keyed:
-        # A copy, since what it caches must not be sent to the workers.
-        replace(step.state_class).check()
     folder = folder or pipeline.folder
     for program in graph.programs:
         program.check_files(folder)

@@ -105,6 +105,7 @@ class GraphBuilder:
 
         Raises:
             GraphError: The pipeline is invalid; the error has the reason.
+            StateError: A new state of a step cannot be stored and read back.
         """
         graph = Graph(self.name, tuple(self._steps), tuple(self._inputs), self._dead_letters)
         graph.check()

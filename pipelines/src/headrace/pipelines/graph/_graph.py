@@ -1,7 +1,7 @@
 """The graph of a pipeline: its steps, and their inputs."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headrace.contract.names import covers as matches
@@ -37,6 +37,7 @@ class Graph:
 
         Raises:
             GraphError: The graph is invalid; the error has the reason and the remedy.
+            StateError: A new state of a step cannot be stored and read back.
         """
         if not self.sources:
             raise GraphError(f"pipeline {self.name} has no source: begin with pipeline.source('orders/*')")
@@ -52,6 +53,9 @@ class Graph:
                     f"pipeline {self.name}: step {step.name} uses OnError.DEAD_LETTER, and there is no dead-letter sink; "
                     "set one: Pipeline(..., dead_letters='failed')"
                 )
+            if isinstance(step, KeyedStep):
+                # A copy, since what it caches must not be sent to the workers.
+                replace(step.state_class).check()
 
     @cached_property
     def consumers(self) -> list[list[int]]:

@@ -1,7 +1,7 @@
 """Converts instances to their fields and back, many at a time."""
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
@@ -9,6 +9,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from headrace.pipelines.states._classes import Defaults
+from headrace.pipelines.states._slots import slots_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ Fields = Columns | list[dict[str, Any]]
 
 def fields_of(kind: type, states: Sequence[Any], first: Sequence[str] = ()) -> Fields:
     """The fields of instances of a class: those in `first`, then the others sorted by name."""
-    slots = _slots(kind)
+    slots = slots_of(kind)
     try:
         if not _has_dict(kind):
             return Columns(slots, len(states), tuple(list(map(attrgetter(name), states)) for name in slots))
@@ -49,13 +50,13 @@ def fields_of(kind: type, states: Sequence[Any], first: Sequence[str] = ()) -> F
 def fields_of_one(state: Any) -> dict[str, Any]:
     """The fields of one instance."""
     kind: type = type(state)
-    slots = _slots(kind)
+    slots = slots_of(kind)
     return _fields(state, slots) if slots else dict(state.__dict__)
 
 
 def lies_in_dict(kind: type) -> bool:
     """Whether all fields of a class's instances are in their dict."""
-    return _has_dict(kind) and not _slots(kind)
+    return _has_dict(kind) and not slots_of(kind)
 
 
 def one_by_one(fields: Fields) -> list[dict[str, Any]]:
@@ -75,7 +76,7 @@ def instances_of_columns(kind: type, fields: Columns, defaults: Defaults) -> lis
             columns[name] = [default() for _ in range(fields.count)]
     if any(_is_computed(kind, name) for name in columns):
         return [instance(kind, of_one, defaults) for of_one in one_by_one(fields)]
-    instances: list[Any] = list(map(object.__new__, repeat(kind, fields.count)))
+    instances: list[Any] = list(map(new_of(kind), repeat(kind, fields.count)))
     for name, column in columns.items():
         # Works for frozen classes too, and runs in C.
         deque(map(object.__setattr__, instances, repeat(name), column), maxlen=0)
@@ -91,8 +92,8 @@ def instance(kind: type, fields: Mapping[str, Any], defaults: Defaults, made: An
         defaults: Functions that create defaults.
         made: An existing instance to fill; by default, a new one.
     """
-    state: Any = object.__new__(kind) if made is None else made
-    slots = _slots(kind)
+    state: Any = new_of(kind)(kind) if made is None else made
+    slots = slots_of(kind)
     has_dict = _has_dict(kind)
     for name, default in defaults.items():
         if name not in fields:
@@ -103,6 +104,18 @@ def instance(kind: type, fields: Mapping[str, Any], defaults: Defaults, made: An
         else:
             object.__setattr__(state, name, value)
     return state
+
+
+@lru_cache(maxsize=1024)
+def new_of(kind: type) -> Callable[[type], Any]:
+    """Creates an instance without fields: as `pickle` does it, with the class's own `__new__`, unless that needs arguments."""
+    new: Callable[..., Any] = kind.__new__
+    if new is object.__new__:
+        return new
+    try:
+        return new if type(new(kind)) is kind else object.__new__
+    except Exception:
+        return object.__new__
 
 
 def _fields(state: Any, slots: Sequence[str]) -> dict[str, Any]:
@@ -124,19 +137,4 @@ def _has_dict(kind: type) -> bool:
 def _is_computed(kind: type, name: str) -> bool:
     """Whether setting a field of a class calls a descriptor, such as a property."""
     found = getattr(kind, name, None)
-    return name not in _slots(kind) and hasattr(type(found), "__set__")
-
-
-@lru_cache(maxsize=64)
-def _slots(kind: type) -> tuple[str, ...]:
-    names: list[str] = []
-    for base in reversed(kind.__mro__):
-        slots = base.__dict__.get("__slots__", ())
-        names += [_mangled(base, name) for name in ([slots] if isinstance(slots, str) else slots)]
-    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
-
-
-def _mangled(kind: type, name: str) -> str:
-    """The mangled name of a private attribute."""
-    private = name.startswith("__") and not name.endswith("__")
-    return f"_{kind.__name__.lstrip('_')}{name}" if private else name
+    return name not in slots_of(kind) and hasattr(type(found), "__set__")

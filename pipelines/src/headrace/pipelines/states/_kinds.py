@@ -3,6 +3,7 @@
 import copyreg
 import dataclasses
 import pickle
+import struct
 import sys
 import typing
 from collections.abc import Callable, Iterator
@@ -10,9 +11,11 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from headrace.pipelines._errors import StateError
+from headrace.pipelines.states._slots import slots_of
 
 HEAP_TYPE = 1 << 9
-"""The flag of classes that are defined in Python."""
+"""The flag of classes that are defined in Python, and of some in C."""
+_WORD = struct.calcsize("P")
 
 
 @lru_cache(maxsize=1024)
@@ -27,7 +30,13 @@ def is_by_field(kind: type) -> bool:
         return kind.__bases__ == (tuple,) and hasattr(kind, "_fields") and _says_nothing(kind, "__getnewargs__")
     if not all(base is object or base.__flags__ & HEAP_TYPE for base in kind.__mro__) or issubclass(kind, type):
         return False
-    return _says_nothing(kind)
+    return _says_nothing(kind) and not _has_hidden_state(kind)
+
+
+def _has_hidden_state(kind: type) -> bool:
+    """Whether a class's instances contain more than fields: its base is a class in C, which `pickle` recognises by its size."""
+    words = len(slots_of(kind)) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    return kind.__itemsize__ != 0 or kind.__basicsize__ > object.__basicsize__ + words * _WORD
 
 
 def _says_nothing(kind: type, *expected: str) -> bool:

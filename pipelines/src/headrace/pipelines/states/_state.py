@@ -14,9 +14,9 @@ from typing import Any
 from headrace.pipelines._errors import StateError
 from headrace.pipelines.states._classes import check_fields, defaults_of, upgrade_of, version_of
 from headrace.pipelines.states._fields import Columns, Fields, fields_of, instance, instances_of_columns, one_by_one
-from headrace.pipelines.states._kinds import Kinds
+from headrace.pipelines.states._kinds import Kinds, is_by_field
 from headrace.pipelines.states._values import dumps, dumps_plain, loads
-from headrace.pipelines.states._writers import Tables
+from headrace.pipelines.states._writers import ContainsItself, Tables
 
 TIMERS = "a state with timers"
 """The layout of states with timers. If the function no longer has a context, the timers are lost."""
@@ -47,11 +47,16 @@ class StateClass:
     def _kinds(self) -> Kinds:
         return Kinds(self._where, self.make)
 
+    @cached_property
+    def _made(self) -> type:
+        """The class of a new state."""
+        return type(self.make())
+
     @property
     def kind(self) -> type | None:
-        """The class of the instances; None if states are plain values."""
-        made = self.make if isinstance(self.make, type) else type(self.make())
-        return None if issubclass(made, _PLAIN) else made
+        """The class of the instances whose fields are stored; None if states are stored as values."""
+        made = self._made
+        return made if is_by_field(made) and not issubclass(made, tuple) else None
 
     @cached_property
     def _first(self) -> Sequence[str]:
@@ -66,23 +71,40 @@ class StateClass:
         """
         kind = self.kind
         try:
-            if kind is None:
-                packed, tables = dumps(list(states), self._kinds, len(states))
-                return dumps_plain((None, 0, packed, _BY_FIELD, tables))
+            # A state that is of another class, such as one that has replaced its own, is stored with its class.
+            if kind is None or not set(map(type, states)) <= {kind}:
+                return self._packed_values(states)
             fields = fields_of(kind, states, self._first)
             plain = (fields.names, fields.count, fields.values) if isinstance(fields, Columns) else fields
-            packed, tables = dumps(plain, self._kinds, len(states))
+            try:
+                packed, tables = dumps(plain, self._kinds, len(states), states)
+            except ContainsItself:
+                return self._packed_values(states)
             return dumps_plain((kind.__qualname__, version_of(kind), packed, _BY_FIELD, tables))
         except Exception as error:
             raise StateError(f"{self._where}: a state cannot be stored: {error}; keep plain data in states") from error
 
+    def _packed_values(self, states: Sequence[Any]) -> bytes:
+        packed, tables = dumps(list(states), self._kinds, len(states))
+        return dumps_plain((None, 0, packed, _BY_FIELD, tables))
+
     def check(self) -> None:
-        """Checks that a new state can be stored.
+        """Checks that a new state can be stored and read back.
 
         Raises:
             StateError: It cannot.
         """
-        StateClass.pack(self, [self.make()])
+        made = self.make()
+        packed = StateClass.pack(self, [made])
+        try:
+            (again,) = StateClass.unpack(self, packed)
+        except StateError as error:
+            raise StateError(f"{self._where}: a state cannot be read back: {error}; keep plain data in states") from error
+        if type(again) is not type(made):
+            raise StateError(
+                f"{self._where}: a state of class {type(made).__qualname__} is read back as one of class "
+                f"{type(again).__qualname__}; correct how the class pickles itself"
+            )
 
     def unpack(self, packed: bytes) -> list[Any]:
         """Deserialises states, upgraded to the present class.
@@ -140,15 +162,20 @@ class StateClass:
     def _of_instances(
         self, name: str | None, version: int, stored: Any, form: int = _BY_PICKLE, tables: Tables | None = None
     ) -> list[Any]:
-        kind = self.kind
         if form == _BY_FIELD:
             stored = loads(stored, self._kinds, tables)
-        if (name is None) != (kind is None):
-            is_now = "plain values" if kind is None else f"instances of {kind.__qualname__}"
-            raise StateError(f"{self._where}: the checkpoint has states of {name or 'plain values'}, and they are now {is_now}")
-        if kind is None:
-            return list(stored)
-        return self._upgrade(kind, version, Columns(*stored) if isinstance(stored, tuple) else stored)
+        made = self._made
+        if name is None:
+            states = list(stored)
+            if not issubclass(made, _PLAIN) and not all(isinstance(state, made) for state in states):
+                raise self._another_class("plain values", f"instances of {made.__qualname__}")
+            return states
+        if issubclass(made, _PLAIN):
+            raise self._another_class(name, "plain values")
+        return self._upgrade(made, version, Columns(*stored) if isinstance(stored, tuple) else stored)
+
+    def _another_class(self, was: str, is_now: str) -> StateError:
+        return StateError(f"{self._where}: the checkpoint has states of {was}, and they are now {is_now}")
 
     def _upgrade(self, kind: type, version: int, stored: Fields) -> list[Any]:
         upgrade = upgrade_of(self._where, kind, version)
@@ -158,6 +185,6 @@ class StateClass:
         if isinstance(stored, Columns):
             check_fields(self._where, kind, stored.names)
             return instances_of_columns(kind, stored, defaults)
-        if stored:
-            check_fields(self._where, kind, stored[0])
+        for names in {tuple(fields) for fields in stored}:
+            check_fields(self._where, kind, names)
         return [instance(kind, fields, defaults) for fields in stored]

@@ -5,16 +5,16 @@ this: it writes an object once, and references it afterwards, and whether equal 
 """
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
 from headrace.pipelines._errors import StateError
 from headrace.pipelines.states._classes import Upgrade, check_fields, defaults_of, upgrade_of, version_inside
-from headrace.pipelines.states._fields import fields_of_one, instance, lies_in_dict
+from headrace.pipelines.states._fields import fields_of_one, instance, lies_in_dict, new_of
 from headrace.pipelines.states._kinds import Kinds, is_by_field
 from headrace.pipelines.states._trees import LARGE, has_large_twice, is_tree
-from headrace.pipelines.states._writers import MEMBER, SET, TEXT, ByReference, ByValue, InTwoPlaces, Layout, Tables
+from headrace.pipelines.states._writers import MEMBER, PROVED, SET, TEXT, ByReference, ByValue, InTwoPlaces, Layout, Tables
 
 _WRITERS = (ByValue.__module__, "headrace.pipelines" + "._writers")
 """The modules of the functions that stored values name: the present one, and the one that older checkpoints name.
@@ -25,25 +25,56 @@ _SMALL_BYTES = 2**16
 """Smaller values are not searched for duplicate large texts."""
 
 
-def dumps(value: Any, kinds: Kinds, count: int) -> tuple[bytes, Tables | None]:
+def dumps(value: Any, kinds: Kinds, count: int, states: Sequence[Any] = ()) -> tuple[bytes, Tables | None]:
     """The states of `count` keys as bytes, and the tables that these reference.
 
+    Args:
+        value: The states, or their fields.
+        kinds: The present classes.
+        count: The number of states.
+        states: The states, if the value is their fields.
+
     Raises:
+        ContainsItself: A state occurs in its own fields, or in those of another.
         PicklingError: A value cannot be stored. A class may raise other errors.
     """
     if is_tree(value):
         packed = dumps_plain(value)
         if len(packed) <= max(_SMALL_BYTES, LARGE * count) or not has_large_twice(value):
             return packed, None
+    packed, tables, unproved = _written(value, kinds, states)
+    # The innermost first, which is what the error should name.
+    for kind, first in reversed(unproved.items()):
+        _prove(kind, first, kinds)
+    return packed, tables
+
+
+def _written(value: Any, kinds: Kinds, states: Sequence[Any] = ()) -> tuple[bytes, Tables | None, dict[type, Any]]:
+    """A value as bytes, their tables, and the first instance of each class that pickles itself and is not proved yet."""
     written = BytesIO()
     try:
         writer = ByValue(written, kinds)
         writer.dump(value)
     except InTwoPlaces:
         written = BytesIO()
-        ByReference(written, kinds).dump(value)
-        return written.getvalue(), None
-    return written.getvalue(), writer.tables
+        by_reference = ByReference(written, kinds, states)
+        by_reference.dump(value)
+        return written.getvalue(), None, by_reference.unproved
+    return written.getvalue(), writer.tables, writer.unproved
+
+
+def _prove(kind: type, value: Any, kinds: Kinds) -> None:
+    """Reads an instance back, once for each class in a process: a class may pickle itself such that nobody can read it.
+
+    Raises:
+        PicklingError: It cannot be read back.
+    """
+    packed, tables, _ = _written(value, kinds)
+    try:
+        loads(packed, kinds, tables)
+    except StateError as error:
+        raise pickle.PicklingError(f"a {kind.__module__}.{kind.__qualname__} could not be read back: {error}") from error
+    PROVED.add(kind)
 
 
 def loads(packed: bytes, kinds: Kinds, tables: Tables | None = None, *, by_field: bool = True) -> Any:
@@ -131,7 +162,7 @@ class _Reader(pickle.Unpickler):
         kind, _, is_simple = self._known.get(layout) or self._now(layout)
         fields = dict(zip(layout[3], values, strict=True))
         if is_simple and made is None:
-            made = object.__new__(kind)
+            made = new_of(kind)(kind)
             made.__dict__.update(fields)
             return made
         return self._filled(made, layout, fields)
@@ -157,7 +188,8 @@ class _Reader(pickle.Unpickler):
 
     def _same(self, number: int, layout: Layout) -> Any:
         if number not in self._begun:
-            self._begun[number] = object.__new__(self._kinds.find(layout[0], layout[1]))
+            kind = self._kinds.find(layout[0], layout[1])
+            self._begun[number] = new_of(kind)(kind)
         return self._begun[number]
 
     def _member(self, module: str, name: str, member: str | None, value: Any) -> Any:

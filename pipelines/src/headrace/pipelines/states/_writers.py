@@ -8,7 +8,7 @@ references, and then the bytes depend on whether equal texts are the same object
 """
 
 import pickle
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from io import BytesIO
@@ -35,8 +35,16 @@ _FIXED = frozenset({"datetime", "decimal", "fractions", "ipaddress", "pathlib", 
 """Modules of classes with immutable instances."""
 
 
+PROVED: set[Any] = {*LEAVES, bytearray, dict, frozenset, list, set, tuple}
+"""Classes that are not stored by field, and whose instances can be read back."""
+
+
 class InTwoPlaces(Exception):
     """A mutable object occurs in two places, or in itself."""
+
+
+class ContainsItself(Exception):
+    """A state whose fields are written occurs in them, which can only be expressed if the state itself is written."""
 
 
 class ByValue(pickle.Pickler):
@@ -45,6 +53,7 @@ class ByValue(pickle.Pickler):
     Attributes:
         layouts: The layouts of instances, with their numbers.
         texts: Large texts, with their numbers.
+        unproved: The first instance of each class that pickles itself, and of which none has been read back yet.
 
     Raises:
         InTwoPlaces: A mutable object occurs in two places, which this format cannot express.
@@ -55,6 +64,7 @@ class ByValue(pickle.Pickler):
         self.fast = True
         self.layouts: dict[Layout, int] = {}
         self.texts: dict[str | bytes, int] = {}
+        self.unproved: dict[type, Any] = {}
         self._kinds = kinds
         self._last: dict[type, tuple[tuple[str, ...], int]] = {}
         # Keeps temporary objects alive too, so that no other object has the same id.
@@ -74,6 +84,8 @@ class ByValue(pickle.Pickler):
         if kind is str or kind is bytes:
             return None if len(value) <= LARGE else (TEXT, self.texts.setdefault(value, len(self.texts)))
         how = _how(kind)
+        if how <= _CHANGING and kind not in PROVED:
+            self.unproved.setdefault(kind, value)
         if how == _AS_IT_IS:
             return None
         if how in (_CHANGING, _INSTANCE, _SET):
@@ -118,10 +130,24 @@ class ByValue(pickle.Pickler):
 
 
 class ByReference(pickle.Pickler):
-    """Writes values with pickle's references, and instances by field: object identity is preserved."""
+    """Writes values with pickle's references, and instances by field: object identity is preserved.
 
-    def __init__(self, written: BytesIO, kinds: Kinds) -> None:
+    Args:
+        written: Where to write.
+        kinds: The present classes.
+        states: The states whose fields the values are, if they are not states themselves.
+
+    Attributes:
+        unproved: As for `ByValue`.
+
+    Raises:
+        ContainsItself: One of the states occurs in the values.
+    """
+
+    def __init__(self, written: BytesIO, kinds: Kinds, states: Sequence[Any] = ()) -> None:
         super().__init__(written, 5)
+        self._states = frozenset(map(id, states))
+        self.unproved: dict[type, Any] = {}
         self._kinds = kinds
         self._begun: dict[int, int] = {}
         self._layouts: dict[Layout, Layout] = {}
@@ -133,7 +159,11 @@ class ByReference(pickle.Pickler):
             refuse_lost(self._kinds, kind)
             return member, member_of(kind, value)
         if not is_by_field(kind):
+            if kind not in PROVED:
+                self.unproved.setdefault(kind, value)
             return NotImplemented
+        if id(value) in self._states:
+            raise ContainsItself
         number = self._begun.get(id(value))
         fields = fields_by_name(value)
         layout = self._layout(layout_of(kind, fields), kind)
