@@ -184,7 +184,7 @@ async def test_a_gateway_that_stops_and_a_token_that_is_revoked_end_the_call(
         engine = Engine(address)
         await engine.attach()
         following = Following(engine, {"orders/0": None})
-        await engine.status_once(lambda _: bool(gateway.long_calls))
+        await engine.status_once(lambda _: gateway.pipelines[engine.who.name].follower is not None)
         end(gateway)
         assert (await following.code())[0] is code
         await engine.close()

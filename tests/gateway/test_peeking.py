@@ -368,7 +368,9 @@ async def test_a_stream_that_nobody_peeks_at_wakes_nobody() -> None:
         await rig.send(numbered(1, 1, 3))
         assert [len(sample.messages) async for sample in rig.peek(limit=3)] == [3]
         await rig.until_nobody_listens()
-        assert (rig.gateway.streams["orders/0"].news.waiters, len(rig.gateway.long_calls)) == (0, 0)
+        assert (rig.gateway.streams["orders/0"].news.waiters, len(rig.gateway.open_calls)) == (0, 1), (
+            "only the session of the source is left"
+        )
 
 
 # HTTP

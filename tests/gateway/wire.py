@@ -12,9 +12,9 @@ import grpc.aio
 from headrace.gateway.config import Http, Limits, StreamRule, Token
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.housekeeping import run_housekeeping
-from headrace.gateway.identity import AuthInterceptor, TokenRegistry
+from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.observer import Observer
-from headrace.gateway.services import RejectMalformed, add_services
+from headrace.gateway.services import add_services, interceptors
 from headrace.protocol.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -38,7 +38,7 @@ async def serve(
     gateway = Gateway(limits or Limits(), rules)
     registry = TokenRegistry(tokens)
     server = grpc.aio.server(
-        interceptors=[AuthInterceptor(registry), RejectMalformed()], options=[("grpc.max_receive_message_length", 64 * 2**20)]
+        interceptors=interceptors(registry, gateway.open_calls), options=[("grpc.max_receive_message_length", 64 * 2**20)]
     )
     add_services(gateway, server, Observer(gateway, Http()))
     port = server.add_insecure_port(f"127.0.0.1:{port}")

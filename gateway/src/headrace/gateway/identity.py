@@ -120,6 +120,11 @@ def identity_of(context: "grpc.aio.ServicerContext[Any, Any]") -> Identity:
     return _current.get()
 
 
+def current_identity() -> Identity:
+    """Returns the identity of the sender of the call that the current task serves."""
+    return _current.get()
+
+
 def method_of(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
     """Returns the name of a call's method. Must be called in the RPC's own task."""
     del context  # As above.
@@ -217,17 +222,16 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         except Unauthenticated as error:
             call = method if method in RULES else "an unknown method"
             return _refusal(call, None, grpc.StatusCode.UNAUTHENTICATED, str(error), connector_pb2.ERROR_REASON_UNAUTHENTICATED)
-        handler = await continuation(handler_call_details)
-        if handler is None:
-            return None
         needed = RULES.get(method)
         if needed is None:
-            return _not_permitted(method, identity, f"no rule says who may call {method}")
+            handler = await continuation(handler_call_details)
+            return handler and _not_permitted(method, identity, f"no rule says who may call {method}")
         if refusal := identity.lacks(needed, method):
             return _not_permitted(method, identity, refusal)
+        # Before the call is served in any way, so that whoever serves it knows whose it is.
         _current.set(identity)
         _method.set(method)
-        return handler
+        return await continuation(handler_call_details)
 
 
 def _authorization(details: grpc.HandlerCallDetails) -> str | None:

@@ -8,9 +8,10 @@ import grpc.aio
 import structlog
 
 from headrace.gateway.config import Config, is_loopback, split_address
+from headrace.gateway.core.open_calls import OpenCalls
 from headrace.gateway.errors import ListenError
-from headrace.gateway.identity import AuthInterceptor, TokenRegistry
-from headrace.gateway.services import RejectMalformed
+from headrace.gateway.identity import TokenRegistry
+from headrace.gateway.services import interceptors
 from headrace.gateway.tls import server_credentials
 
 MAX_CALLS_PER_CONNECTION = 500
@@ -20,8 +21,14 @@ _HTTP_BACKLOG = 128
 _log = structlog.get_logger("headrace.gateway")
 
 
-def new_server(config: Config, registry: TokenRegistry) -> grpc.aio.Server:
-    """Creates a server that authenticates callers with the registry's tokens. It has no services and no address yet."""
+def new_server(config: Config, registry: TokenRegistry, calls: OpenCalls) -> grpc.aio.Server:
+    """Creates a server that authenticates callers with the registry's tokens. It has no services and no address yet.
+
+    Args:
+        config: The configuration.
+        registry: The tokens.
+        calls: Where its calls are added while they are in progress.
+    """
     options = [
         # The gateway's own check names the limit in its error; gRPC's limit only stops messages far above it.
         ("grpc.max_receive_message_length", min(2 * config.limits.max_frame_bytes + 2**20, 2**31 - 1)),
@@ -43,7 +50,7 @@ def new_server(config: Config, registry: TokenRegistry) -> grpc.aio.Server:
         # Connections that do not complete the handshake are dropped.
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
     ]
-    return grpc.aio.server(interceptors=[AuthInterceptor(registry), RejectMalformed()], options=options)
+    return grpc.aio.server(interceptors=interceptors(registry, calls), options=options)
 
 
 def listen(server: grpc.aio.Server, config: Config) -> str:

@@ -136,7 +136,7 @@ class Reloading:
         if config.tokens != self._in_force.tokens:
             self._registry.replace(config.tokens)
             ended = self._gateway.end_revoked(self._registry)
-            log.info("tokens replaced", tokens=len(config.tokens), sessions_ended=ended)
+            log.info("tokens replaced", tokens=len(config.tokens), calls_ended=ended)
 
 
 def differences(before: Config, after: Config) -> dict[str, str]:

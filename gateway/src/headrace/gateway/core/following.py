@@ -6,11 +6,9 @@ from headrace.contract.position import Position
 from headrace.gateway.core.errors import NotReplayable, Superseded
 from headrace.gateway.core.frames import HeldFrame
 from headrace.gateway.core.gateway import Gateway
-from headrace.gateway.core.long_calls import LongCall
 from headrace.gateway.core.pauses import held_by
 from headrace.gateway.core.pipeline import Follower, Pipeline
 from headrace.gateway.core.stream import Stream
-from headrace.gateway.identity import Identity
 
 LOOKS_EVERY_S = 1.0
 """How often a call without news checks whether it has been replaced."""
@@ -19,22 +17,17 @@ Arrived = list[tuple[int, HeldFrame]]
 """Frames, each with the index of its stream among those that are followed."""
 
 
-async def follow(
-    gateway: Gateway, pipeline: Pipeline, positions: Mapping[str, Position], identity: Identity
-) -> AsyncIterator[Arrived]:
+async def follow(gateway: Gateway, pipeline: Pipeline, positions: Mapping[str, Position]) -> AsyncIterator[Arrived]:
     """Yields the frames after each position, in groups as available, then those that arrive. Ends only with an error.
 
     Args:
         gateway: The gateway.
         pipeline: The pipeline that follows.
         positions: What the pipeline has of each stream.
-        identity: Who calls.
 
     Raises:
         NotReplayable: a stream is redelivering.
         Superseded: a newer call follows in place of this one, or another run has taken over.
-        Draining: the gateway is stopping.
-        TokenRevoked: the caller's token is no longer valid.
     """
     at = dict(positions)
     indices = {name: index for index, name in enumerate(at)}
@@ -42,12 +35,8 @@ async def follow(
     older, pipeline.follower = pipeline.follower, follower
     if older is not None:
         older.news.notify()
-    call = LongCall(identity, follower.news.notify)
-    gateway.long_calls[call] = None
     try:
         while True:
-            if call.failure is not None:
-                raise call.failure
             if pipeline.follower is not follower:
                 raise Superseded(f"pipeline {pipeline.name}: a newer call follows its streams")
             if pipeline.run != run:
@@ -65,7 +54,6 @@ async def follow(
             elif not follower.fresh:
                 await follower.news.wait(LOOKS_EVERY_S)
     finally:
-        gateway.long_calls.pop(call, None)
         if pipeline.follower is follower:
             pipeline.follower = None
 

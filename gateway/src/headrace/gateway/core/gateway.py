@@ -16,7 +16,7 @@ from headrace.gateway.core.connectors import Connectors
 from headrace.gateway.core.credit import CreditPool
 from headrace.gateway.core.deployments import Deployments
 from headrace.gateway.core.errors import AtCapacity, ChangeRefused, Draining, ProtocolError, TokenRevoked
-from headrace.gateway.core.long_calls import LongCall
+from headrace.gateway.core.open_calls import OpenCalls
 from headrace.gateway.core.pauses import Pauses
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.position import BEGINNING
@@ -95,8 +95,8 @@ class Gateway:
         """Reads the configuration file again; returns what has changed."""
         self.deployments = Deployments()
         """The deployments whose supervisors are registered."""
-        self.long_calls: dict[LongCall, None] = {}
-        """The calls of engines that last until they are ended."""
+        self.open_calls = OpenCalls()
+        """The calls in progress, those of sessions among them."""
         self._sessions_changed = Signal()
         self._session_numbers = itertools.count(1)
         for rule in rules:
@@ -177,16 +177,15 @@ class Gateway:
         self._sessions_changed.notify()
 
     def end_revoked(self, registry: TokenRegistry) -> int:
-        """Ends the sessions whose tokens are no longer valid or whose rights have changed; returns how many."""
-        sessions: list[Session | SinkSession] = [*self.sessions.values(), *self.sink_sessions.values()]
-        revoked = [session for session in sessions if not registry.holds(session.identity)]
-        for session in revoked:
-            text = f"the token of {session.identity.name!r} was replaced, or has other rights now; connect with the new one"
-            session.end(TokenRevoked(text))
-        calls = [call for call in self.long_calls if not registry.holds(call.identity)]
+        """Ends the calls, those of sessions among them, whose tokens are no longer valid or whose rights have changed.
+
+        The call that has requested this may still answer. Returns how many calls it has ended.
+        """
+        calls = [call for call in self.open_calls if not call.is_own and not registry.holds(call.identity)]
         for call in calls:
-            call.end(TokenRevoked(f"the token of {call.identity.name!r} was replaced, or has other rights now"))
-        return len(revoked) + len(calls)
+            text = f"the token of {call.identity.name!r} was replaced, or has other rights now; connect with the new one"
+            call.end(TokenRevoked(text))
+        return len(calls)
 
     def sink(self, name: str) -> Sink:
         """Returns the sink of a name, known or new.
@@ -282,5 +281,7 @@ class Gateway:
             session.end(stopping)
         for sink_session in self.sink_sessions.values():
             sink_session.end(stopping)
-        for call in self.long_calls:
-            call.end(stopping)
+        for call in self.open_calls:
+            # What has only begun has until the server stops to answer.
+            if call.is_served:
+                call.end(stopping)

@@ -17,7 +17,7 @@ from headrace.gateway.core.control import Caller, checked, unknown
 from headrace.gateway.core.errors import ChangeRefused, LimitExceeded, MalformedMessage, NotPermitted, ProtocolError, UnknownPart
 from headrace.gateway.core.frames import count_up_to
 from headrace.gateway.core.gateway import Gateway
-from headrace.gateway.core.long_calls import LongCall
+from headrace.gateway.core.open_calls import OpenCall
 from headrace.gateway.core.previews import previews
 from headrace.gateway.core.stream import Stream
 from headrace.gateway.identity import Identity
@@ -113,38 +113,41 @@ async def peek(gateway: Gateway, identity: Identity, stream: Stream, limit: int 
         TokenRevoked: the listener's token is no longer valid.
     """
     _check_room(gateway)
-    call = LongCall(identity, stream.news.notify)
-    gateway.long_calls[call] = None
     gateway.listeners += 1
     try:
-        loop, at, shown = asyncio.get_running_loop(), stream.start, 0
-        before = stream.received_messages - stream.held_messages
-        while True:
-            ends_at, settings = loop.time() + WINDOW_S, gateway.peek
-            left = _Allowance(settings.messages_per_s, settings.bytes_per_s)
-            while True:
-                _check_going_on(gateway, call, stream)
-                at = min(at, stream.received)
-                found = _look(stream, at, left, settings.preview_bytes, limit - shown if limit else left.messages)
-                at, shown = stream.received, shown + len(found)
-                if found:
-                    yield PeekResponse(messages=found, not_shown=_not_shown(stream, before, shown))
-                if limit and shown >= limit:
-                    return
-                wait_s = max(0.0, ends_at - loop.time())
-                if left.is_spent:
-                    await asyncio.sleep(wait_s)
-                if left.is_spent or not wait_s:
-                    break
-                if at >= stream.received:
-                    await stream.news.wait(wait_s)
-            yield PeekResponse(not_shown=_not_shown(stream, before, shown))
+        with gateway.open_calls.woken(identity, lambda _: stream.news.notify()) as call:
+            async for sample in _samples(gateway, call, stream, limit):
+                yield sample
     finally:
         gateway.listeners -= 1
-        gateway.long_calls.pop(call, None)
 
 
-def _check_going_on(gateway: Gateway, call: LongCall, stream: Stream) -> None:
+async def _samples(gateway: Gateway, call: OpenCall, stream: Stream, limit: int) -> AsyncGenerator[PeekResponse]:
+    loop, at, shown = asyncio.get_running_loop(), stream.start, 0
+    before = stream.received_messages - stream.held_messages
+    while True:
+        ends_at, settings = loop.time() + WINDOW_S, gateway.peek
+        left = _Allowance(settings.messages_per_s, settings.bytes_per_s)
+        while True:
+            _check_going_on(gateway, call, stream)
+            at = min(at, stream.received)
+            found = _look(stream, at, left, settings.preview_bytes, limit - shown if limit else left.messages)
+            at, shown = stream.received, shown + len(found)
+            if found:
+                yield PeekResponse(messages=found, not_shown=_not_shown(stream, before, shown))
+            if limit and shown >= limit:
+                return
+            wait_s = max(0.0, ends_at - loop.time())
+            if left.is_spent:
+                await asyncio.sleep(wait_s)
+            if left.is_spent or not wait_s:
+                break
+            if at >= stream.received:
+                await stream.news.wait(wait_s)
+        yield PeekResponse(not_shown=_not_shown(stream, before, shown))
+
+
+def _check_going_on(gateway: Gateway, call: OpenCall, stream: Stream) -> None:
     if call.failure is not None:
         raise call.failure
     check_enabled(gateway)

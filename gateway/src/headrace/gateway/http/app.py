@@ -16,6 +16,7 @@ from headrace.gateway.http.api import API, api_endpoints
 from headrace.gateway.http.callers import Callers
 from headrace.gateway.http.changes import change_routes
 from headrace.gateway.http.console import console_routes
+from headrace.gateway.http.ending import EndRevoked
 from headrace.gateway.http.guard import Bounds, Endpoint, guarded, http_error, may_see
 from headrace.gateway.http.peeking import peek_endpoints
 from headrace.gateway.http.signing import signing_routes
@@ -76,7 +77,7 @@ def new_app(
             *console_routes(),
             *(Route(path, guarded(path, endpoint, callers)) for path, endpoint in endpoints.items()),
         ],
-        middleware=[Middleware(Bounds, loopback=loopback)],
+        middleware=[Middleware(Bounds, loopback=loopback), Middleware(EndRevoked, calls=gateway.open_calls)],
         exception_handlers={HTTPException: http_error},
     )
     app.router.redirect_slashes = False

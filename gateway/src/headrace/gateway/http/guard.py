@@ -28,6 +28,7 @@ _Body = TypeVar("_Body", bound=BaseModel)
 MAX_BODY_BYTES = 16 * 2**10
 """The size in bytes of the body of a request that changes something."""
 _STATUSES = {
+    grpc.StatusCode.UNAUTHENTICATED: 401,
     grpc.StatusCode.INVALID_ARGUMENT: 400,
     grpc.StatusCode.PERMISSION_DENIED: 403,
     grpc.StatusCode.NOT_FOUND: 404,
@@ -133,6 +134,7 @@ def _identity(request: Request, needed: frozenset[Any], path: str, callers: Call
     if refusal := identity.lacks(needed, path):
         log_refusal(path, peer_of(request), refusal, identity.name)
         return problem(403, refusal)
+    request.state.begin_call(identity)
     return identity
 
 

@@ -2,9 +2,8 @@
 
 from headrace.gateway.services.admin import AdminService
 from headrace.gateway.services.engine import EngineService
-from headrace.gateway.services.malformed import RejectMalformed
-from headrace.gateway.services.serve import add_services
+from headrace.gateway.services.serve import add_services, interceptors
 from headrace.gateway.services.sink import SinkService
 from headrace.gateway.services.source import SourceService
 
-__all__ = ["AdminService", "EngineService", "RejectMalformed", "SinkService", "SourceService", "add_services"]
+__all__ = ["AdminService", "EngineService", "SinkService", "SourceService", "add_services", "interceptors"]

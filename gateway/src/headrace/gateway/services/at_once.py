@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.long_calls import LongCall
 from headrace.gateway.core.signal import Signal
 from headrace.gateway.core.sinks.parts import Refused
 from headrace.gateway.identity import Identity
@@ -23,26 +22,21 @@ async def deliver_at_once(
     """Delivers parts in order, each without waiting for the answer to the one before; yields the answers.
 
     Raises:
-        ProtocolError: a part cannot be delivered, and the answers to the parts before it were yielded; or the call was ended.
+        ProtocolError: a part cannot be delivered, and the answers to the parts before it were yielded.
     """
     parts = _Parts()
     taking = asyncio.create_task(_take(gateway, identity, requests, parts))
     taking.add_done_callback(parts.notify)
-    call = LongCall(identity, parts.news.notify)
-    gateway.long_calls[call] = None
     try:
         while parts.unanswered or not taking.done():
             if parts.unanswered and parts.unanswered[0].done():
                 yield pb.DeliverAtOnceResponse(refused=parts.unanswered[0].result())
                 parts.unanswered.popleft()
                 parts.room.release()
-            elif call.failure is not None:
-                raise call.failure
             else:
                 await parts.news.wait()
         taking.result()
     finally:
-        gateway.long_calls.pop(call, None)
         left = [taking, *parts.unanswered]
         for task in left:
             task.cancel()

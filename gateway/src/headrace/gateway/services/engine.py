@@ -197,12 +197,11 @@ class EngineService(EngineServiceServicer):
     ) -> AsyncIterator[bytes]:
         """Streams what arrives after positions; each FollowResponse is built around the frames' bytes."""
         try:
-            identity = identity_of(context)
-            pipeline = self._attached(request.pipeline, identity)
+            pipeline = self._attached(request.pipeline, identity_of(context))
             positions = _positions(pipeline, request.positions)
             if len(positions) < len(request.positions):
                 raise MalformedMessage(f"pipeline {pipeline.name}: a stream is named twice; follow each stream once")
-            async for arrived in follow(self._gateway, pipeline, positions, identity):
+            async for arrived in follow(self._gateway, pipeline, positions):
                 parts, size = list[bytes | memoryview](), 0
                 for index, held in arrived:
                     parts += range_frame_head(index, held.size), held.serialized

@@ -10,10 +10,13 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
 from headrace.gateway.core import Gateway
+from headrace.gateway.core.open_calls import OpenCalls
+from headrace.gateway.identity import AuthInterceptor, TokenRegistry
 from headrace.gateway.observer import Observer
 from headrace.gateway.services.admin import AdminService
+from headrace.gateway.services.ending import EndRevoked
 from headrace.gateway.services.engine import EngineService
-from headrace.gateway.services.malformed import METHOD_KINDS
+from headrace.gateway.services.malformed import METHOD_KINDS, RejectMalformed
 from headrace.gateway.services.received import delivered, received
 from headrace.gateway.services.sink import SinkService
 from headrace.gateway.services.source import SourceService
@@ -44,6 +47,16 @@ def add_services(gateway: Gateway, server: grpc.aio.Server, observer: Observer) 
         descriptor = file.DESCRIPTOR.services_by_name[type(service).__name__]
         handlers = {method.name: _handler(service, method) for method in descriptor.methods}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(descriptor.full_name, handlers),))
+
+
+def interceptors(registry: TokenRegistry, calls: OpenCalls) -> list[grpc.aio.ServerInterceptor]:
+    """Returns what each call passes before its service, in order.
+
+    Args:
+        registry: The tokens that callers need.
+        calls: Where calls are added while they are in progress.
+    """
+    return [AuthInterceptor(registry), EndRevoked(calls), RejectMalformed()]
 
 
 def _handler(service: object, method: MethodDescriptor) -> "grpc.RpcMethodHandler[Any, Any]":

@@ -50,7 +50,7 @@ class SinkService(SinkServiceServicer):
                 capabilities=[source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT],
             )
             session.send(pb.SinkServiceAttachResponse(welcome=welcome))
-            with bound_contextvars(**session.for_logs):
+            with bound_contextvars(**session.for_logs), self._gateway.open_calls.woken(identity, session.end):
                 sink = attach_sink(self._gateway, session)
                 await first_to_end(self._read(sink, session, request_iterator), self._write(session, context))
         except (ProtocolError, DecodeError) as failure:

@@ -43,7 +43,7 @@ class SourceService(SourceServiceServicer):
             check_hello(hello)
             await begin_call(context)
             session = self._gateway.open_session(hello, context.peer(), identity)
-            with bound_contextvars(**session.for_logs):
+            with bound_contextvars(**session.for_logs), self._gateway.open_calls.woken(identity, session.end):
                 log.info("session opened", connector=hello.connector, peer=session.peer)
                 session.send(self._welcome(session))
                 await first_to_end(self._read(session, identity, request_iterator), self._write(session, context))

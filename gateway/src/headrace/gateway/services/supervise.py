@@ -8,7 +8,6 @@ import structlog
 from headrace.gateway.core import VERSION, Gateway
 from headrace.gateway.core.deployments import Deployment
 from headrace.gateway.core.errors import OutOfTurn, UnknownMessage
-from headrace.gateway.core.long_calls import LongCall
 from headrace.gateway.core.supervising import leave, register, replace_connectors, take_outcome
 from headrace.gateway.identity import Identity
 from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, first_of, first_to_end, write_in_time
@@ -27,20 +26,12 @@ async def supervise(gateway: Gateway, identity: Identity, requests: AsyncIterato
     """
     hello = await first_of(anext(requests, None), gateway.limits.hello_timeout_ms, "supervisor", "SuperviseHello")
     deployment = register(gateway, hello, context.peer(), identity)
-    call = LongCall(identity, lambda: _end(deployment, call))
-    gateway.long_calls[call] = None
     try:
         await begin_call(context)
         await first_to_end(_read(gateway, deployment, requests), _write(gateway, deployment, context))
     finally:
-        gateway.long_calls.pop(call, None)
         leave(gateway, deployment)
         log.info("deployment left", deployment=deployment.name, run=deployment.run)
-
-
-def _end(deployment: Deployment, call: LongCall) -> None:
-    assert call.failure is not None
-    deployment.end(call.failure)
 
 
 async def _read(gateway: Gateway, deployment: Deployment, requests: AsyncIterator[pb.SuperviseRequest]) -> None:

@@ -1,0 +1,108 @@
+"""Ends calls whose token is revoked while they are served, of whatever method."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from typing import Any, TypeAlias
+
+import grpc
+import grpc.aio
+
+from headrace.gateway.core.errors import OutOfTurn
+from headrace.gateway.core.open_calls import OpenCall, OpenCalls
+from headrace.gateway.identity import NOBODY, current_identity
+from headrace.gateway.services.calls import end_call
+from headrace.gateway.services.malformed import METHOD_KINDS
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Serve: TypeAlias = Callable[[Any, Context], Awaitable[None]]
+
+
+class EndRevoked(grpc.aio.ServerInterceptor):
+    """Adds each call to the open calls, and ends it with the error that ends it there.
+
+    It comes after the interceptor that finds out who calls. A call without a token, such as a probe's, is not added.
+    """
+
+    def __init__(self, calls: OpenCalls) -> None:
+        self._calls = calls
+
+    async def intercept_service(
+        self,
+        continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]",
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "Handler | None":
+        """Adds the call, and wraps its handler."""
+        identity = current_identity()
+        if identity is NOBODY:
+            return await continuation(handler_call_details)
+        # From here on, not from the first request on: a client may take its time to send that.
+        call = self._calls.begin(identity)
+        task = asyncio.current_task()
+        assert task is not None
+        task.add_done_callback(lambda _: self._calls.finish(call))
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        name, _ = METHOD_KINDS[handler.request_streaming, handler.response_streaming]
+        behaviour = getattr(handler, name)
+        answer = _writing(behaviour) if handler.response_streaming else _answering(behaviour)
+        serve = self._ending(call, answer if handler.request_streaming else _of_one(answer))
+        # Of this kind for every method: gRPC would wait for the only request of a call by itself, and cannot be interrupted.
+        return grpc.stream_stream_rpc_method_handler(serve, handler.request_deserializer, handler.response_serializer)
+
+    def _ending(self, call: OpenCall, serve: Serve) -> Serve:
+        async def serve_until_ended(requests: Any, context: Context) -> None:
+            call.is_served = True
+            try:
+                await serve(requests, context)
+            except asyncio.CancelledError:
+                if not call.was_cancelled_by_end():
+                    raise
+                assert call.failure is not None
+                # It may already have begun to end with an error of its own.
+                with suppress(grpc.aio.UsageError):
+                    await end_call(context, call.failure)
+            finally:
+                # What is answered is sent, also if the token is revoked meanwhile.
+                self._calls.finish(call)
+
+        return serve_until_ended
+
+
+def _of_one(answer: Serve) -> Serve:
+    """Returns the method of a stream of requests that answers its only one."""
+
+    async def serve(requests: AsyncIterator[Any], context: Context) -> None:
+        nothing = object()
+        request = await anext(requests, nothing)
+        if request is nothing:
+            await end_call(context, OutOfTurn("the call ended without a request; send one"))
+        else:
+            await answer(request, context)
+
+    return serve
+
+
+def _answering(behaviour: Callable[[Any, Context], Awaitable[Any]]) -> Serve:
+    """Returns a method that writes its only response."""
+
+    async def serve(request: Any, context: Context) -> None:
+        await context.write(await behaviour(request, context))
+
+    return serve
+
+
+def _writing(behaviour: Callable[[Any, Context], Any]) -> Serve:
+    """Returns a method that writes its responses, which gRPC would otherwise do where nothing ends it."""
+    if not inspect.isasyncgenfunction(behaviour):
+        return behaviour
+
+    async def serve(request: Any, context: Context) -> None:
+        async with aclosing(behaviour(request, context)) as responses:
+            async for response in responses:
+                await context.write(response)
+
+    return serve

@@ -1,0 +1,194 @@
+"""Every call in progress ends when its token is revoked, whatever its method, and whatever it waits for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import grpc
+import grpc.aio
+import pytest
+from google.protobuf.descriptor import MethodDescriptor
+from tests.gateway.http_server import get, post, serve_http
+from tests.gateway.test_rights import ALL_NAMES, METHODS, bearer, token
+from tests.gateway.test_supervising import serving
+from tests.gateway.wire import DEADLINE_S, REPLAYABLE, numbered, positions, serve
+
+from headrace.gateway import Config, Peek
+from headrace.gateway.core import Gateway
+from headrace.gateway.identity import TokenRegistry
+from headrace.gateway.reload import ConfigSource, Reloading
+from headrace.gateway.services import AdminService, EngineService, SinkService, SourceService
+from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, engine_pb2, engine_pb2_grpc, source_pb2, source_pb2_grpc
+
+KEPT, REVOKED = token("kept", **ALL_NAMES), token("revoked", **ALL_NAMES)
+SERVICES = {service.__name__: service for service in (SourceService, SinkService, EngineService, AdminService)}
+Code = grpc.StatusCode
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not holds():  # noqa: ASYNC110 - there is no event to wait on
+            await asyncio.sleep(0.01)
+
+
+def open_call(channel: grpc.aio.Channel, path: str) -> Any:
+    """A call of a method of any kind, whose request is yet to be written."""
+    return channel.stream_stream(path, request_serializer=bytes, response_deserializer=bytes)(metadata=bearer("revoked"))
+
+
+async def code_of(call: Any) -> grpc.StatusCode:
+    async with asyncio.timeout(DEADLINE_S):
+        return await call.code()
+
+
+async def in_progress(gateway: Gateway) -> None:
+    await until(lambda: any(call.identity.name == "revoked" and call.is_served for call in gateway.open_calls))
+
+
+def waits(method: MethodDescriptor, begun: asyncio.Event) -> Callable[..., Any]:
+    """A method that never answers."""
+
+    async def one(self: object, request: Any, context: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def several(self: object, request: Any, context: object) -> AsyncIterator[bytes]:
+        begun.set()
+        await asyncio.Event().wait()
+        yield b""
+
+    return several if method.server_streaming else one
+
+
+@pytest.mark.parametrize("path", METHODS)
+async def test_a_call_of_any_method_ends_while_it_is_served(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    method, begun = METHODS[path], asyncio.Event()
+    monkeypatch.setattr(SERVICES[method.containing_service.name], method.name, waits(method, begun))
+    async with serve(tokens=(KEPT, REVOKED)) as (gateway, address), grpc.aio.insecure_channel(address) as channel:
+        call = open_call(channel, path)
+        await call.write(b"")
+        async with asyncio.timeout(DEADLINE_S):
+            await begun.wait()
+        assert gateway.end_revoked(TokenRegistry((KEPT, REVOKED))) == 0
+        assert gateway.end_revoked(TokenRegistry((KEPT,))) == 1
+        assert await code_of(call) is Code.UNAUTHENTICATED
+        assert "'revoked' was replaced" in await call.details()
+        await until(lambda: not len(gateway.open_calls))
+
+
+@pytest.mark.parametrize("path", METHODS)
+async def test_a_call_of_any_method_ends_before_its_first_message(path: str) -> None:
+    async with serve(tokens=(KEPT, REVOKED)) as (gateway, address), grpc.aio.insecure_channel(address) as channel:
+        call = open_call(channel, path)
+        await until(lambda: len(gateway.open_calls) == 1)
+        assert gateway.end_revoked(TokenRegistry((KEPT,))) == 1
+        assert await code_of(call) is Code.UNAUTHENTICATED
+        await until(lambda: not len(gateway.open_calls))
+
+
+async def test_a_fetch_and_a_plan_that_wait_read_nothing_more() -> None:
+    async with serve(tokens=(KEPT, REVOKED)) as (gateway, address), grpc.aio.insecure_channel(address) as channel:
+        engine = engine_pb2_grpc.EngineServiceStub(channel)
+        who = engine_pb2.Pipeline(name="p", run=1, streams=["orders/*"])
+        await engine.Attach(engine_pb2.AttachRequest(pipeline=who), metadata=bearer("revoked"), timeout=DEADLINE_S)
+        connector = source_pb2_grpc.SourceServiceStub(channel).Ingest(metadata=bearer("kept"))
+        hello = source_pb2.Hello(protocol_version=1, connector="c", instance="i")
+        await connector.write(source_pb2.IngestRequest(hello=hello))
+        opened = source_pb2.OpenStream(stream_id=1, stream="orders/0", kind=REPLAYABLE)
+        await connector.write(source_pb2.IngestRequest(open_stream=opened))
+        await until(lambda: "orders/0" in gateway.streams)
+        ranges = [engine_pb2.Range(stream="orders/0", start=None, end={"sequence": 2**40})]
+        fetch = engine.Fetch(engine_pb2.FetchRequest(pipeline=who, ranges=ranges), metadata=bearer("revoked"))
+        other = engine_pb2.Pipeline(name="q", run=1, streams=["trades/*"])
+        await engine.Attach(engine_pb2.AttachRequest(pipeline=other), metadata=bearer("revoked"), timeout=DEADLINE_S)
+        plan = engine.Plan(engine_pb2.PlanRequest(pipeline=other, wait_ms=600_000), metadata=bearer("revoked"))
+        following = engine_pb2.FollowRequest(pipeline=who, positions=positions({"orders/0": None}))
+        follow = engine.Follow(following, metadata=bearer("revoked"))
+        await until(lambda: sum(call.is_served for call in gateway.open_calls) == 4)
+        gateway.end_revoked(TokenRegistry((KEPT,)))
+        await connector.write(source_pb2.IngestRequest(frame=numbered(1, 0, 5)))
+        for call in (fetch, plan, follow):
+            assert await code_of(call) is Code.UNAUTHENTICATED
+        assert {pipeline.calls for pipeline in gateway.pipelines.values()} == {0}
+        connector.cancel()
+
+
+async def test_a_session_that_says_hello_after_the_revocation_is_refused() -> None:
+    async with serve(tokens=(KEPT, REVOKED)) as (gateway, address), grpc.aio.insecure_channel(address) as channel:
+        call = source_pb2_grpc.SourceServiceStub(channel).Ingest(metadata=bearer("revoked"))
+        await in_progress(gateway)
+        gateway.end_revoked(TokenRegistry((KEPT,)))
+        assert await code_of(call) is Code.UNAUTHENTICATED
+        assert not gateway.sessions
+
+
+def reloading(gateway: Gateway, *tokens: Any) -> Reloading:
+    """What reloads a gateway whose file now has these tokens."""
+    registry = TokenRegistry((KEPT, REVOKED))
+    source = ConfigSource(Path("gateway.toml"), lambda: Config(tokens=tokens, peek=gateway.peek))
+    return Reloading(source, Config(tokens=(KEPT, REVOKED), peek=gateway.peek), registry, gateway)
+
+
+@pytest.mark.parametrize("how", ["reload", "reload_tokens"])
+async def test_both_ways_to_reload_tokens_end_calls(how: str) -> None:
+    async with serve(tokens=(KEPT, REVOKED)) as (gateway, address), grpc.aio.insecure_channel(address) as channel:
+        request = admin_pb2.SuperviseRequest(hello=admin_pb2.SuperviseHello(deployment="deploy.toml", run="r1"))
+        call = admin_pb2_grpc.AdminServiceStub(channel).Supervise(metadata=bearer("revoked"))
+        await call.write(request)
+        assert (await call.read()).HasField("welcome")  # type: ignore[union-attr]
+        await until(lambda: bool(gateway.deployments.by_name))
+        getattr(reloading(gateway, KEPT), how)()
+        assert await code_of(call) is Code.UNAUTHENTICATED
+
+
+async def test_whoever_revokes_the_own_token_learns_that_it_worked() -> None:
+    async with serve(tokens=(KEPT, REVOKED)) as (gateway, address), grpc.aio.insecure_channel(address) as channel:
+        gateway.reload = reloading(gateway, KEPT).reload
+        stub = admin_pb2_grpc.AdminServiceStub(channel)
+        answer = await stub.Reload(admin_pb2.ReloadRequest(), metadata=bearer("revoked"), timeout=DEADLINE_S)
+        assert list(answer.changes) == ["tokens: revoked changed"]
+        async with serve_http(gateway, (KEPT, REVOKED)) as http:
+            gateway.reload = reloading(gateway, KEPT).reload
+            assert (await post(http, "/api/v1/gateway/reload", {}, "revoked"))[0] == 200
+
+
+async def test_a_gateway_that_stops_ends_a_plan_that_waits() -> None:
+    async with serve() as (gateway, address), grpc.aio.insecure_channel(address) as channel:
+        engine = engine_pb2_grpc.EngineServiceStub(channel)
+        who = engine_pb2.Pipeline(name="p", run=1, streams=["orders/*"])
+        await engine.Attach(engine_pb2.AttachRequest(pipeline=who), timeout=DEADLINE_S)
+        plan = engine.Plan(engine_pb2.PlanRequest(pipeline=who, wait_ms=600_000))
+        await until(lambda: any(call.is_served for call in gateway.open_calls))
+        gateway.close()
+        assert await code_of(plan) is Code.UNAVAILABLE
+
+
+# HTTP
+
+
+async def test_a_request_that_waits_ends() -> None:
+    async with serving(KEPT, REVOKED) as rig, serve_http(rig.gateway, (KEPT, REVOKED)) as http:
+        supervisor = await rig.supervisor("kept").register("orders")
+        request = asyncio.create_task(post(http, "/api/v1/connectors/restart", {"name": "orders"}, "revoked"))
+        await supervisor.order()
+        assert rig.gateway.end_revoked(TokenRegistry((KEPT,))) == 1
+        code, told = await request
+        assert (code, "'revoked' was replaced" in told["detail"]) == (401, True)
+        await until(lambda: rig.gateway.deployments.waiting == 0)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/events", "/api/v1/streams/orders/0/peek"])
+async def test_a_stream_of_events_ends_at_once(path: str) -> None:
+    async with serve() as (gateway, _), serve_http(gateway, (KEPT, REVOKED)) as http, aiohttp.ClientSession() as session:
+        gateway.peek = Peek(enabled=True)
+        gateway.stream("orders/0")
+        async with session.get(f"http://{http}{path}", headers={"Authorization": "Bearer revoked"}) as response:
+            assert response.status == 200
+            await response.content.readline()
+            assert gateway.end_revoked(TokenRegistry((KEPT,))) == 1
+            async with asyncio.timeout(DEADLINE_S):
+                await response.content.read()
+        await until(lambda: not len(gateway.open_calls))
+        assert (await get(http, "/healthz"))[0] == 200
