@@ -41,3 +41,12 @@ def no_step(step: str) -> StateError:
 def no_time() -> ValueError:
     """Returns the error for an element without event time, in a step that needs one."""
     return ValueError("it has no event time; assign one with event_time(...) before the first key_by")
+
+
+def text_of(error: BaseException) -> str:
+    """Returns the text of an error of the application's code, which may have none, or one that is not valid Unicode."""
+    try:
+        text = str(error)
+    except Exception as another:
+        return f"(its text cannot be read: __str__ raises {type(another).__name__})"
+    return text.encode(errors="backslashreplace").decode()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.pipelines._errors import StepError
+from headrace.pipelines._errors import StepError, text_of
 from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.elements._origin import NO_TIME
 from headrace.pipelines.execution._measures import StepMeasures
@@ -151,14 +151,18 @@ class Pass:
         """Adds to the number of timers and windows of a step that have fired."""
         self.measures[step].fired += number
 
-    def failed(self, step: Step, elements: Elements, index: int, error: Exception) -> None:
+    def failed(self, step: Step, elements: Elements, index: int, error: BaseException) -> None:
         """Applies a step's error policy to an element for which a function raised.
 
         Raises:
             StepError: The policy is `OnError.FAIL`.
+            KeyboardInterrupt: Somebody interrupts the program, which is no matter of a policy.
         """
-        raised = f"{type(error).__name__}: {error}"
-        reason = f"{self._where(step, elements, index)}: {raised}"
+        where, raised = self._where(step, elements, index), f"{type(error).__name__}: {text_of(error)}"
+        if isinstance(error, KeyboardInterrupt):
+            error.add_note(f"{where} was being processed")
+            raise error
+        reason = f"{where}: {raised}"
         if step.on_error is OnError.FAIL:
             raise StepError(f"{reason}. Correct the function, or use another on_error than OnError.FAIL") from error
         self.measures[step.name].failed += 1

@@ -206,7 +206,7 @@ def _handed(
         made = _batch(call())
         keys = _keys_of(made)
         headers = _headers_of(made) if step.headers else None
-    except Exception as error:
+    except BaseException as error:
         for index in range(len(elements)):
             step_pass.failed(step, elements, index, error)
         return elements.pick([])

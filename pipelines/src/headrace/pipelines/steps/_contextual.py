@@ -136,7 +136,7 @@ class Contextual(KeyedStep):
                     context.bind_headers(headers, index)
                 try:
                     after, found = calls.call(key, value, context)
-                except Exception as error:
+                except BaseException as error:
                     step_pass.failed(self, elements, index, error)
                     calls.roll_back(key)
                     continue
@@ -252,7 +252,7 @@ class _Calls:
         context = Context(key, at, stream, sequence, None, at, at)
         try:
             after, found = step.fire_timer(timed, context)
-        except Exception as error:
+        except BaseException as error:
             self._pass.failed(step, placeholder(key, stream, sequence), 0, error)
             return self.roll_back(key)
         self._keep(key, after)

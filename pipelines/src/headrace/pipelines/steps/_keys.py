@@ -44,7 +44,7 @@ def normal_keys(step: Step, keys: Sequence[Any], elements: Elements, step_pass: 
     for index, key in enumerate(keys):
         try:
             normal = normal_key(key)
-        except Exception as error:
+        except BaseException as error:
             step_pass.failed(step, elements, index, error)
         else:
             found.append(normal)

@@ -45,7 +45,7 @@ class Running(KeyedStep):
             for index, (key, value) in enumerate(zip(elements.keys, elements.values, strict=True)):
                 try:
                     result = self._take(states, key, value)
-                except Exception as error:
+                except BaseException as error:
                     step_pass.failed(self, elements, index, error)
                     assert rollback is not None, "failed() raises under OnError.FAIL"
                     rollback.roll_back(key)

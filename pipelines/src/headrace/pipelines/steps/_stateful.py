@@ -50,7 +50,7 @@ class Stateful(KeyedStep):
                     result = function(value, state)
                     if is_lazy(type(result)):
                         present(result)
-                except Exception as error:
+                except BaseException as error:
                     step_pass.failed(self, elements, index, error)
                     assert rollback is not None, "failed() raises under OnError.FAIL"
                     states[key] = rollback.state_before(index)

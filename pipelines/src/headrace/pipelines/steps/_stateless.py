@@ -99,7 +99,7 @@ class Filter(Step):
             try:
                 if passes:
                     there.append(index)
-            except Exception as error:  # an array, which is neither true nor false
+            except BaseException as error:  # for instance an array, which is neither true nor false
                 step_pass.failed(self, kept, index, error)
         return kept.pick(there)
 

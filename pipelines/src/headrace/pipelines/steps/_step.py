@@ -37,8 +37,10 @@ class Counted(Enum):
 class StepPass(Protocol):
     """One pass of elements through steps, between two shuffles."""
 
-    def failed(self, step: "Step", elements: Elements, index: int, error: Exception) -> None:
+    def failed(self, step: "Step", elements: Elements, index: int, error: BaseException) -> None:
         """Applies a step's error policy to an element for which a function raised, which is dropped.
+
+        `sys.exit` raises, too, so a function that calls it is treated as one that raises any other exception.
 
         Raises:
             StepError: The policy is `OnError.FAIL`.
@@ -157,9 +159,11 @@ def each(step: Step, function: Callable[[Any], Any], elements: Elements, step_pa
     """
     try:
         results = list(map(function, elements.values))
-    except Exception:
+    except BaseException:
         return _one_by_one(step, function, elements, step_pass)
-    if not any(map(is_lazy, set(map(type, results)))):
+    # map() takes a StopIteration that the function raises for its own end.
+    is_whole = len(results) == len(elements)
+    if is_whole and not any(map(is_lazy, set(map(type, results)))):
         return results, elements
     for result in results:
         discard(result)
@@ -173,7 +177,7 @@ def _one_by_one(
     for index, value in enumerate(elements.values):
         try:
             results.append(present(function(value)))
-        except Exception as error:
+        except BaseException as error:
             step_pass.failed(step, elements, index, error)
         else:
             there.append(index)

@@ -157,7 +157,7 @@ class TimeWindows(KeyedStep):
                         result = self._alone(key, value, around)
                         if result is not None:
                             results.add(index, key, result, around[1] - 1, mark)
-                except Exception as error:
+                except BaseException as error:
                     step_pass.failed(self, elements, index, error)
                     assert rollback is not None, "failed() raises under OnError.FAIL"
                     rollback.roll_back(key)
@@ -250,7 +250,7 @@ class TimeWindows(KeyedStep):
         for bounds, accumulator in zip(closed, accumulators, strict=True):
             try:
                 result = self.aggregation.finish(key, accumulator, Window(*bounds))
-            except Exception as error:
+            except BaseException as error:
                 step_pass.failed(self, placeholder(key, opened.stream, opened.sequence), 0, error)
                 continue
             if result is not None:
