@@ -50,9 +50,14 @@ class BucketFiles:
         """The size of all pieces, in bytes."""
         return sum(size for pieces in (self.changes, self.segments) for _, _, size in pieces.places.values())
 
-    def finish(self, batch: int) -> Entry:
-        """Writes the file of this micro-batch; returns the bucket's entry in its manifest."""
-        name = new_file(self._bucket, batch)
+    def finish(self, batch: int, run: int | None = None) -> Entry:
+        """Writes the file of this micro-batch; returns the bucket's entry in its manifest.
+
+        Args:
+            batch: The micro-batch.
+            run: The number of its run; None if it has none.
+        """
+        name = new_file(self._bucket, batch, run)
         parts: list[bytes] = []
         offset = self.changes.place(name, 0, parts)
         offset = self.segments.place(name, offset, parts)

@@ -2,22 +2,24 @@
 
 import logging
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.contract.errors import HeadraceError
 from headrace.engine._errors import CheckpointError
+from headrace.engine.applications._garbage import Garbage
 from headrace.engine.applications._reports import unpack
 from headrace.engine.applications._results import vote
 from headrace.engine.applications._totals import Totals
 from headrace.engine.applications.real_time._parts import Run
 from headrace.engine.applications.real_time._service import Service
 from headrace.engine.applications.real_time._worker import RealTimeWorker
+from headrace.engine.checkpoint._fence import Fence
 from headrace.engine.checkpoint._folder import Folder, open_folder
-from headrace.engine.checkpoint._manifests import MANIFESTS, STATES, Manifest, ManifestLog, batch_of
+from headrace.engine.checkpoint._manifests import MANIFESTS, STATES, Manifest, ManifestLog
+from headrace.engine.checkpoint._runs import RUNS, RunLog
 from headrace.engine.sink._options import SinkOptions
 from headrace.engine.sink._writer import Written
 from headrace.protocol.v1.metrics_pb2 import RunMetrics
@@ -25,6 +27,7 @@ from headrace.protocol.v1.metrics_pb2 import RunMetrics
 STOPPED = "stopped"
 """The answer for a micro-batch whose query was stopped while it waited; `ApplicationSink` knows it."""
 LOOKS_EVERY_S = 0.2
+_RETAINED = "spark.sql.streaming.minBatchesToRetain"
 
 log = logging.getLogger("headrace.engine")
 
@@ -38,6 +41,8 @@ class Commits:
         options: The options of the sinks; None if the results are not delivered.
         sinks: The names of the sinks.
         committed: The last committed micro-batch of the checkpoint.
+        runs: The runs of the checkpoint; None if they are not recorded.
+        retained: The number of micro-batches before the last one that can be restored.
     """
 
     def __init__(
@@ -47,6 +52,8 @@ class Commits:
         options: SinkOptions | None,
         sinks: Sequence[str],
         committed: int | None = None,
+        runs: RunLog | None = None,
+        retained: int = 1,
     ) -> None:
         self._run_of_query: Run | None = None
         self._committed = committed
@@ -57,11 +64,9 @@ class Commits:
         self._manifests = manifests
         self._options = options
         self._sinks = sinks
-        self._run = 0
         self._last: Manifest | None = None
-        self._outdated: frozenset[str] = frozenset()
-        """The files of the manifest before the last one, which is needed until Spark has committed the last one."""
-        self._garbage = _Garbage(states, manifests)
+        self._fence = Fence(manifests, runs)
+        self._garbage = Garbage(states, manifests, self._fence, retained)
         self._totals = Totals()
 
     def serve(self, worker: RealTimeWorker) -> str:
@@ -76,6 +81,7 @@ class Commits:
     def began(self, query: str, run: str, number: int) -> None:
         """The query has begun a run, and will ask for its first micro-batch."""
         self._run_of_query = Run(query, run, number)
+        self._fence.began(run, number)
 
     def begin(self, run: str | None, batch: str) -> str:
         """The states that a micro-batch of a run continues from; what is wrong, after `!`, if it cannot begin."""
@@ -114,17 +120,35 @@ class Commits:
         """Where the query is between two micro-batches, since the planner asks for it before it plans."""
         assert self._run_of_query is not None, "a query plans after it has begun"
         batch = -1 if self._committed is None else self._committed
-        return batch + 1, self._last or self._manifests.read(batch) or Manifest(), self._run_of_query
+        return batch + 1, self._last or self._after(batch), self._run_of_query
 
     def _begin(self, run: str | None, batch: int) -> str:
         if run is None and self._options is not None:
             raise HeadraceError("the driver does not monitor this query, so its run has no number; restart the query")
-        self._run = int(run or 1)
         if self._last is None:
-            # Not the last one in the commit log: another driver may have committed this micro-batch meanwhile.
-            self._last = self._manifests.read(batch - 1) or Manifest()
-            self._garbage.sweep(self._last.files, batch - 1)
+            if self._run_of_query is None:
+                self._fence.set_number(None if run is None else int(run))
+            with self._fence.guarding():
+                # Not the last one in the commit log: another driver may have committed this micro-batch meanwhile.
+                self._last = self._after(batch - 1)
+            self._garbage.sweep(self._last, batch)
         return self._last.dumps(whole=False)
+
+    def _after(self, batch: int) -> Manifest:
+        """The states after a micro-batch, which is in the commit log; none if there was no micro-batch.
+
+        Raises:
+            CheckpointError: The checkpoint does not have them, or they cannot be read.
+        """
+        if batch < 0:
+            return Manifest()
+        found = self._manifests.read(batch)
+        if found is None:
+            raise CheckpointError(
+                f"the checkpoint has no manifest of the states after micro-batch {batch}, which is in its commit log: restore "
+                f"{MANIFESTS} from the same backup as the rest"
+            )
+        return found
 
     def _commit(self, batch: int, packed: bytes) -> str:
         if self._last is None:
@@ -139,11 +163,10 @@ class Commits:
             vote(self._options, self._sinks, [*(report.written for report in reports), *rejected], batch)
         changed = {bucket: entry for report in reports for bucket, entry in report.states.items()}
         manifest = self._last.after(changed)
-        self._manifests.write(batch, self._run, manifest)
+        with self._fence.guarding():
+            self._manifests.write(batch, self._fence.number, manifest)
         self._totals.add(reports)
-        # This micro-batch has run, so the one before it is committed, and those before that are not needed any more.
-        self._garbage.collect(self._outdated - self._last.files, batch - 1)
-        self._outdated = self._last.files
+        self._garbage.collect(self._last.files - manifest.files, batch)
         self._last, self._committed = manifest, batch
         return ""
 
@@ -169,46 +192,10 @@ def commits(
         sinks: The names of the sinks.
         committed: The last committed micro-batch of the checkpoint.
     """
-    manifests = ManifestLog(open_folder(spark, f"{url}/{MANIFESTS}"))
-    return Commits(open_folder(spark, f"{url}/{STATES}"), manifests, options, sinks, committed)
-
-
-class _Garbage:
-    """Deletes what no manifest needs any more, in a thread of its own, since files may be on other machines."""
-
-    def __init__(self, states: Folder, manifests: ManifestLog) -> None:
-        self._states = states
-        self._manifests = manifests
-        self._thread = ThreadPoolExecutor(1, "headrace-states")
-        self._running: Future[None] | None = None
-        self._files: set[str] = set()
-
-    def collect(self, files: Collection[str], first_batch: int) -> None:
-        """Deletes files, and the manifests of micro-batches before `first_batch`: now, or with the next ones if it is busy."""
-        self._files.update(files)
-        if self._running is None or self._running.done():
-            files, self._files = self._files, set()
-            self._running = self._thread.submit(self._delete, files, first_batch)
-
-    def sweep(self, needed: Collection[str], committed: int) -> None:
-        """Deletes the files that attempts have left behind, of micro-batches up to the last committed one."""
-        self._running = self._thread.submit(self._sweep, needed, committed)
-
-    def close(self) -> None:
-        """Waits until everything that it has begun to delete is deleted."""
-        self._thread.shutdown()
-
-    def _sweep(self, needed: Collection[str], committed: int) -> None:
-        names = [name for name in self._states.names() if batch_of(name) is not None]
-        self._delete([name for name in names if name not in needed and (batch_of(name) or 0) <= committed], committed)
-
-    def _delete(self, files: Collection[str], first_batch: int) -> None:
-        try:
-            for name in files:
-                self._states.delete(name)
-            self._manifests.delete_before(first_batch)
-        except Exception:
-            log.warning("cannot delete old states of the checkpoint; they take up space until the next start", exc_info=True)
+    folders = (open_folder(spark, f"{url}/{name}") for name in (STATES, MANIFESTS, RUNS))
+    states, manifests, runs = folders
+    retained = int(spark.conf.get(_RETAINED) or 0)
+    return Commits(states, ManifestLog(manifests), options, sinks, committed, RunLog(runs), retained)
 
 
 def _reported(call: Callable[[], str], mark: str = "") -> str:

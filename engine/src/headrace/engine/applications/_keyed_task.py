@@ -16,7 +16,7 @@ from headrace.engine.applications._results import Results
 from headrace.engine.applications._source_stage import batches_of, record_batch_of
 from headrace.engine.checkpoint._manifests import Bucket, Entry, Manifest
 from headrace.engine.checkpoint._state_files import StateFiles, state_files
-from headrace.engine.sink._options import SinkOptions
+from headrace.engine.sink._options import RUN_NUMBER, SinkOptions
 from headrace.engine.sink._writer import BATCH, this_task
 
 STATES = "headrace.states"
@@ -52,7 +52,7 @@ class KeyedTask:
             by_bucket[row.bucket].append(row)
         if not by_bucket:
             return
-        stage = _Stage(self.plan, self.level, state_files(self.root), _continued(), _batch())
+        stage = _Stage(self.plan, self.level, state_files(self.root), _continued(), _batch(), _run())
         leaving = (stage.rows(bucket, by_bucket.pop(bucket)) for bucket in sorted(by_bucket))
         if self.is_last and self.options is not None:
             yield from batches_of(self._delivered(leaving, stage, self.options))
@@ -85,14 +85,16 @@ class _Stage:
         files: The files of states.
         continued: The states that the micro-batch continues from.
         batch: The micro-batch.
+        run: The number of its run; None if it has none.
     """
 
-    def __init__(self, plan: Plan, level: int, files: StateFiles, continued: Manifest, batch: int) -> None:
+    def __init__(self, plan: Plan, level: int, files: StateFiles, continued: Manifest, batch: int, run: int | None) -> None:
         self._plan = plan
         self._level = level
         self._files = files
         self._continued = continued
         self._batch = batch
+        self._run = run
         self.changed: dict[Bucket, Entry] = {}
         self.sizes: dict[Bucket, int] = {}
 
@@ -107,7 +109,7 @@ class _Stage:
         store = BucketFiles(self._files, at, self._continued.entries.get(at))
         leaving = list(keyed_stage_rows(self._plan, self._level, bucket, arriving, store))
         if store.is_changed:
-            self.changed[at] = store.finish(self._batch)
+            self.changed[at] = store.finish(self._batch, self._run)
             self.sizes[at] = store.size
         return leaving
 
@@ -128,14 +130,24 @@ def _batch() -> int:
     return int(_property(BATCH))
 
 
+def _run() -> int | None:
+    """The number of the task's run; None if the driver does not number the runs of the query."""
+    number = _found(RUN_NUMBER)
+    return None if number is None else int(number)
+
+
+def _found(name: str) -> str | None:
+    context = TaskContext.get()
+    return context.getLocalProperty(name) if context is not None else None
+
+
 def _property(name: str) -> str:
     """A local property of the task.
 
     Raises:
         CheckpointError: The driver has not passed it.
     """
-    context = TaskContext.get()
-    text = context.getLocalProperty(name) if context is not None else None
+    text = _found(name)
     if text is None:
         raise CheckpointError(f"the driver has not passed {name} to this task of an application; restart the query")
     return text

@@ -5,6 +5,7 @@ copied to files: as they are stored, without a look at what is in them.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -119,13 +120,17 @@ def take_over(spark: SparkSession, log: CheckpointLog, url: str, graph: Graph, d
     manifests = ManifestLog(open_folder(spark, f"{url}/{MANIFESTS}"))
     if manifests.read(batch) is None:
         if log.has_spark_states():
-            files = driver_files(spark, f"{url}/{STATES}")
-            manifests.write(batch, CONVERTED, converted(spark, url, batch, graph, dropped, files))
+            manifest = converted(spark, url, batch, graph, dropped, driver_files(spark, f"{url}/{STATES}"))
         elif log.steps():
             raise CheckpointError(
                 f"{url} has no manifest of the states after micro-batch {batch}, which is in its commit log: restore "
                 f"{MANIFESTS} from the same backup as the rest"
             )
+        else:
+            manifest = Manifest()
+        # Where it exists, another driver that starts now was faster: its copy counts.
+        with suppress(FileExistsError):
+            manifests.write(batch, CONVERTED, manifest)
     # Spark refuses to start a query without operators for these.
     log.delete_spark_states()
 

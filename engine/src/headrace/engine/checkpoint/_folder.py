@@ -1,6 +1,8 @@
 """Files of a checkpoint, on any file system that Spark supports."""
 
+import errno
 import os
+import uuid
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,6 +12,7 @@ from pyspark.sql import SparkSession
 from headrace.engine.checkpoint._state_files import is_local, local_path
 
 _ABSENT = "FileNotFoundException"
+_EXISTS = "FileAlreadyExistsException"
 # HDFS raises the last one for a file whose writer was killed while closing it.
 _NOT_WHOLE = {_ABSENT, "ChecksumException", "CannotObtainBlockLengthException"}
 
@@ -30,7 +33,13 @@ class Folder(Protocol):
         ...
 
     def write(self, name: str, text: str) -> None:
-        """Creates a file, and the folder if it does not exist."""
+        """Creates a file, complete or not at all, and the folder if it does not exist.
+
+        A process that dies may leave a file with a name that begins with `.NAME.`.
+
+        Raises:
+            FileExistsError: The file exists.
+        """
         ...
 
     def delete(self, name: str) -> None:
@@ -60,9 +69,14 @@ class LocalFolder:
         return (self._path / name).read_text()
 
     def write(self, name: str, text: str) -> None:
-        """Creates a file, and the folder if it does not exist."""
+        """See `Folder`."""
         self._path.mkdir(parents=True, exist_ok=True)
-        (self._path / name).write_text(text)
+        new = self._path / f".{name}.{uuid.uuid4().hex}.tmp"
+        try:
+            new.write_text(text)
+            _put(new, self._path / name)
+        finally:
+            new.unlink(missing_ok=True)
 
     def delete(self, name: str) -> None:
         """Deletes a file if it exists."""
@@ -77,7 +91,11 @@ class HadoopFolder:
         self._jvm = jvm
         self._path = path
         self._folder = jvm.org.apache.hadoop.fs.Path(path)
-        self._files = self._folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        self._files = self._folder.getFileSystem(configuration)
+        self._manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.create(
+            self._folder, configuration
+        )
 
     def names(self) -> list[str]:
         """The names of all files."""
@@ -111,12 +129,20 @@ class HadoopFolder:
             raise
 
     def write(self, name: str, text: str) -> None:
-        """Creates a file, and the folder if it does not exist."""
-        file = self._files.create(self._at(name))
+        """See `Folder`."""
+        self._manager.mkdirs(self._folder)
         try:
-            file.write(bytearray(text.encode()))
-        finally:
+            file = self._manager.createAtomic(self._at(name), False)
+            try:
+                file.write(bytearray(text.encode()))
+            except BaseException:
+                file.cancel()
+                raise
             file.close()
+        except Py4JJavaError as error:
+            if _kind(error) == _EXISTS:
+                raise FileExistsError(f"{self._path}/{name}") from None
+            raise
 
     def delete(self, name: str) -> None:
         """Deletes a file if it exists."""
@@ -137,6 +163,23 @@ def qualified(spark: SparkSession, path: str) -> str:
 def open_folder(spark: SparkSession, url: str) -> Folder:
     """A folder at a URL from `qualified`, by the fastest way."""
     return LocalFolder(local_path(url)) if is_local(url) else HadoopFolder(spark, url)
+
+
+def _put(file: Path, name: Path) -> None:
+    """Gives a complete file its name, unless another file has it.
+
+    Raises:
+        FileExistsError: One has.
+    """
+    try:
+        os.link(file, name)
+    except (FileExistsError, FileNotFoundError):
+        raise
+    except OSError:
+        # Not every file system has links. Two drivers that write the same manifest are told apart by the names of their runs.
+        if name.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(name)) from None
+        os.rename(file, name)
 
 
 def _kind(error: Py4JJavaError) -> str:

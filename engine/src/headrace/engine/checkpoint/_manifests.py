@@ -82,15 +82,31 @@ class Manifest:
         )
 
 
-def new_file(bucket: Bucket, batch: int) -> str:
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What has written a file of states.
+
+    Attributes:
+        batch: The micro-batch.
+        run: The number of its run; None if it is unknown, as for files of earlier versions.
+    """
+
+    batch: int
+    run: int | None
+
+
+def new_file(bucket: Bucket, batch: int, run: int | None) -> str:
     """The name of a new file: each attempt has a file of its own, so that one that is repeated or late cannot damage another."""
-    return f"{bucket[0]}-{bucket[1]}-{batch}-{uuid.uuid4().hex}"
+    origin = f"{batch}" if run is None else f"{batch}-{run}"
+    return f"{bucket[0]}-{bucket[1]}-{origin}-{uuid.uuid4().hex}"
 
 
-def batch_of(file: str) -> int | None:
-    """The micro-batch that has written a file; None for other files."""
-    parts = file.split("-")
-    return int(parts[2]) if len(parts) == 4 and parts[2].isdecimal() else None
+def origin_of(file: str) -> Origin | None:
+    """What has written a file; None if it is not a file of states."""
+    *numbers, _ = file.split("-")
+    if len(numbers) not in (3, 4) or not all(number.isdecimal() for number in numbers):
+        return None
+    return Origin(int(numbers[2]), int(numbers[3]) if len(numbers) == 4 else None)
 
 
 class ManifestLog:
@@ -106,16 +122,26 @@ class ManifestLog:
             CheckpointError: The manifest cannot be read.
         """
         run = max((run for number, run in self._all() if number == batch), default=None)
-        if run is None:
-            return None
-        name = _name(batch, run)
-        try:
-            return Manifest.loads(self._folder.read(name))
-        except (OSError, ValueError, TypeError) as error:
-            raise CheckpointError(f"{MANIFESTS}/{name} in the checkpoint is not a manifest of states ({error})") from None
+        return None if run is None else self._read(batch, run)
+
+    def read_all(self) -> dict[tuple[int, int], Manifest]:
+        """All manifests, by micro-batch and run.
+
+        Raises:
+            CheckpointError: A manifest cannot be read.
+        """
+        return {(batch, run): self._read(batch, run) for batch, run in self._all()}
+
+    def newest_run(self) -> int:
+        """The highest number of a run that has written a manifest; 0 if there is none."""
+        return max((run for _, run in self._all()), default=0)
 
     def write(self, batch: int, run: int, manifest: Manifest) -> None:
-        """Writes the manifest of a micro-batch, before it is committed."""
+        """Writes the manifest of a micro-batch, before it is committed.
+
+        Raises:
+            FileExistsError: The run has already written it.
+        """
         self._folder.write(_name(batch, run), manifest.dumps())
 
     def delete_before(self, batch: int) -> None:
@@ -123,6 +149,20 @@ class ManifestLog:
         for number, run in self._all():
             if number < batch:
                 self._folder.delete(_name(number, run))
+
+    def delete_incomplete(self, batch: int) -> None:
+        """Deletes what drivers have left behind that died while they wrote the manifest of a micro-batch before `batch`."""
+        for name in self._folder.names():
+            hidden, *parts = name.split(".")
+            if not hidden and len(parts) > 2 and parts[0].isdecimal() and parts[1].isdecimal() and int(parts[0]) < batch:
+                self._folder.delete(name)
+
+    def _read(self, batch: int, run: int) -> Manifest:
+        name = _name(batch, run)
+        try:
+            return Manifest.loads(self._folder.read(name))
+        except (OSError, ValueError, TypeError) as error:
+            raise CheckpointError(f"{MANIFESTS}/{name} in the checkpoint is not a manifest of states ({error})") from None
 
     def _all(self) -> list[tuple[int, int]]:
         parts = (name.split(".") for name in self._folder.names())

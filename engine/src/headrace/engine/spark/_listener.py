@@ -216,7 +216,12 @@ def _begun(execution: Execution, query_id: str, run_id: str, options: SinkOption
     run = runs.begin(run_id, 0 if last is None else last + 1, options.sinks if options is not None else ())
     execution.set_run_number(run.number)
     commits = CommitLog(last=execution.last_committed, first_run=execution.first_batch, fail=partial(_fail, execution))
-    votes = Votes(execution.read_votes, execution.write_votes, {"query": query_id, "run": run_id})
+
+    def write_votes(text: str) -> None:
+        runs.check(run)
+        execution.write_votes(text)
+
+    votes = Votes(execution.read_votes, write_votes, {"query": query_id, "run": run_id})
     return ReportedRun(query_id, run, options, commits, runs, votes, committed=last)
 
 

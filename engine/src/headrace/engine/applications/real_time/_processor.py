@@ -29,10 +29,12 @@ class Processor:
         files: The files of states in the checkpoint.
         continued: The states that the first micro-batch continues from.
         batch: The first micro-batch.
+        run: The number of the run.
     """
 
-    def __init__(self, plan: Plan, files: StateFiles, continued: Manifest, batch: int) -> None:
+    def __init__(self, plan: Plan, files: StateFiles, continued: Manifest, batch: int, run: int | None = None) -> None:
         self._plan = plan
+        self._run = run
         self._files = files
         self._buckets = {at: _Bucket(plan, files, at, entry) for at, entry in continued.entries.items()}
         # The states are not examined for garbage, which would delay messages.
@@ -69,7 +71,7 @@ class Processor:
             StateError: A state cannot be stored.
             OSError: The file system failed.
         """
-        changed = {at: bucket.save(self.batch) for at, bucket in self._buckets.items() if bucket.is_changed}
+        changed = {at: bucket.save(self.batch, self._run) for at, bucket in self._buckets.items() if bucket.is_changed}
         first = self._plan.bucket_ids[0]
         rows = [BlockRow(first, target, step, 0, number, b"\0") for (target, step), number in self._counts.items()]
         sizes = {at: self._buckets[at].size for at in changed}
@@ -135,12 +137,12 @@ class _Bucket:
         self.is_changed = True
         return processed.departing
 
-    def save(self, batch: int) -> Entry:
+    def save(self, batch: int, run: int | None) -> Entry:
         store = BucketFiles(self._files, self._at, self._entry)
         held = self._held
         self._head = save(store, self._head, held.kept, held.dirty, self._changed, self._classes, self._beside)
         held.mark_saved(self._head)
         self._changed, self.is_changed = {}, False
-        self._entry = store.finish(batch)
+        self._entry = store.finish(batch, run)
         self.size = store.size
         return self._entry

@@ -110,7 +110,7 @@ class RealTimeWorker:
         self._sinks = [AtOnce(self._options, sink, run) for sink in self._plan.graph.sinks]
         who = pb.Pipeline.FromString(pipeline)
         self._following = Following(self._connection, who, self._timeout_s, self._take_over, self._fail)
-        self._processor = Processor(self._plan, self._files, continued, batch)
+        self._processor = Processor(self._plan, self._files, continued, batch, run.number)
         self._thread.start()
 
     def pause(self, follow: Mapping[str, Position | None], awaited: Collection[str] = ()) -> dict[str, Reached] | None:
