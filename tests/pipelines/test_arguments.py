@@ -19,12 +19,17 @@ from hypothesis import strategies as st
 import headrace.pipelines
 from headrace.contract.names import is_name, is_stream_pattern
 from headrace.pipelines import (
+    Context,
     Flow,
     GraphError,
+    Headers,
     KeyedFlow,
     Late,
+    Message,
     OnError,
     Pipeline,
+    StepError,
+    Trial,
     Windowed,
     count,
     count_window,
@@ -237,6 +242,31 @@ def methods() -> Iterator[tuple[str, str, Callable[[], Callable[..., Any]]]]:
     yield "Pipeline", "Pipeline", lambda: Pipeline
 
 
+ELSEWHERE: Mapping[str, str] = {
+    "Aggregation": "its methods are called by steps, which check what they return: test_returned",
+    "Context": "below",
+    "Headers": "below",
+    "KeyStates": "test_returned",
+    "Message": "the values of a stream; those that a trial sends are checked: test_trial",
+    "Trial": "test_trial",
+    "Window": "what functions receive",
+    "Written": "what a trial returns",
+}
+"""The public classes whose methods do not build a pipeline, and what tries them."""
+
+
+def test_nothing_public_is_left_out() -> None:
+    tried = {owner for owner, _, _ in methods() if owner != "function"} | {
+        method for owner, method, _ in methods() if owner == "function"
+    }
+    types = {
+        name
+        for name in headrace.pipelines.__all__
+        if isinstance(found := getattr(headrace.pipelines, name), type) and issubclass(found, (Enum, Exception))
+    }
+    assert {*headrace.pipelines.__all__} - {"Header"} == tried | types | ELSEWHERE.keys()
+
+
 CASES = [
     Case(owner, method, parameter, bind)
     for owner, method, bind in methods()
@@ -252,13 +282,18 @@ def test_every_method_is_known_with_a_valid_call() -> None:
         bind()(**case.sound)
 
 
-def refusal(case: Case, odd: str) -> str | None:
-    """The error for an odd value; None if there is none."""
+def raised(call: Callable[[], object], *errors: type[Exception]) -> str | None:
+    """The error of a call; None if there is none."""
     try:
-        case.call(ODD[odd])
-    except GraphError as error:
+        call()
+    except errors as error:
         return str(error)
     return None
+
+
+def refusal(case: Case, odd: str) -> str | None:
+    """The error for an odd value; None if there is none."""
+    return raised(lambda: case.call(ODD[odd]), GraphError)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.owner}.{case.method}-{case.parameter.name}")
@@ -350,3 +385,34 @@ def test_what_makes_states_may_not_raise() -> None:
         keyed().stateful(keeps, broken)
     with pytest.raises(GraphError, match="step sums: initial raised OSError: no such file"):
         keyed().aggregate(initial=broken, update=lambda a, b: a, name="sums")
+
+
+@pytest.mark.parametrize("parameter", ["at", "after"])
+@pytest.mark.parametrize("method", ["set_timer", "cancel_timer"])
+def test_a_context_refuses_what_is_no_time(method: str, parameter: str) -> None:
+    can_be = {"after": {"no time"}, "at": {"True", "0", "-1", "60"}}[parameter]
+    for odd in ODD.keys() - can_be - {"None"}:
+
+        def times(value: Any, state: list[Any], context: Context, odd: Any = ODD[odd]) -> None:
+            getattr(context, method)(**{parameter: odd})
+
+        app = Pipeline("odd")
+        flow: KeyedFlow[Any] = app.source("s/*").key_by(name="by-key")
+        flow.stateful(times, list, on_timer=lambda state, context: None, name="step").sink("out")
+        message = Message(b"", b"k", 5, "s/0")
+        assert raised(lambda app=app, message=message: Trial(app).send(message), StepError), f"{method} accepts {odd}"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("odd", [odd for odd, value in ODD.items() if not isinstance(value, str) or odd == "a surrogate"])
+def test_headers_refuse_what_is_no_name_and_no_value(odd: str) -> None:
+    headers, error = Headers([("tenant", b"a")]), (TypeError, UnicodeEncodeError)
+    with pytest.raises(error):
+        headers.with_header(ODD[odd], b"")
+    if odd not in {"None", "bytes"}:
+        with pytest.raises(error):
+            headers.with_header("tenant", ODD[odd])
+    if odd != "a surrogate":
+        with pytest.raises(error):
+            headers.get(ODD[odd])
+        with pytest.raises(error):
+            headers.without("tenant", ODD[odd])

@@ -40,7 +40,7 @@ def test_two_streams_with_a_backlog_have_one_result_for_each_window(order: list[
 
 def test_a_stream_that_was_opened_is_waited_for_before_its_first_message() -> None:
     trial = Trial(tens(), buckets=2)
-    trial.open("s/0", "s/1", "elsewhere/0")
+    trial.open("s/0", "s/1")
     trial.send(*BACKLOG[:2])
     trial.restart()
     assert lines(trial) == []

@@ -44,7 +44,7 @@ def test_what_all_streams_that_have_ended_reached_is_closed_and_no_more() -> Non
 def test_a_stream_that_comes_back_goes_on_where_it_was(restarts: bool) -> None:
     trial = Trial(daily())
     trial.send(*messages(f"a@1=1 a@{DAY}=2", "s/0"))
-    trial.end("s/0", "s/7", "elsewhere/1")
+    trial.end("s/0", "s/7")
     if restarts:
         trial.restart()
     trial.send(*messages(f"a@3=8 a@{2 * DAY}=16", "s/0"))

@@ -16,7 +16,7 @@ def test_steps_without_state() -> None:
     words.sink("words")
     lines_.sink("lines", encode=str.encode)
     trial = Trial(app)
-    trial.send(Message(b"one 2 no", stream="text/0"), Message(b"", stream="text/0"), Message(b"other", stream="else/0"))
+    trial.send(Message(b"one 2 no", stream="text/0"), Message(b"", stream="text/0"))
     assert trial.values("words") == [b"ONE"]
     assert trial.values("lines") == [b"one 2 no"]
 

@@ -3,7 +3,7 @@
 This package does not need Spark. `headrace run` runs a pipeline on Spark, and `Trial` runs it on a list of messages.
 """
 
-from headrace.pipelines._errors import GraphError, PipelineError, ProgramError, StateError, StepError
+from headrace.pipelines._errors import GraphError, PipelineError, ProgramError, StateError, StepError, TrialError
 from headrace.pipelines._flow import Flow, KeyedFlow
 from headrace.pipelines._harness import Trial, Written
 from headrace.pipelines._pipeline import Pipeline
@@ -34,6 +34,7 @@ __all__ = [
     "StateError",
     "StepError",
     "Trial",
+    "TrialError",
     "Window",
     "Windowed",
     "Written",

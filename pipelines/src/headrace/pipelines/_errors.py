@@ -4,7 +4,8 @@ PipelineError
 ├── GraphError     the pipeline is invalid
 ├── StepError      a function of the application raised; names step, key, stream and sequence
 ├── ProgramError   the program of a step cannot be started, has ended, is late, or has broken the protocol
-└── StateError     stored states do not match the classes or steps of the pipeline
+├── StateError     stored states do not match the classes or steps of the pipeline
+└── TrialError     a trial was given, or asked for, something that its pipeline does not have
 """
 
 from headrace.contract.errors import HeadraceError
@@ -28,6 +29,13 @@ class ProgramError(PipelineError):
 
 class StateError(PipelineError):
     """A state cannot be stored, or stored states do not match the classes or the steps of the pipeline."""
+
+
+class TrialError(PipelineError, KeyError):
+    """A `Trial` was given, or asked for, something that its pipeline does not have. A test that goes on would show nothing."""
+
+    # The message itself: a KeyError shows its repr.
+    __str__ = Exception.__str__
 
 
 def no_step(step: str) -> StateError:

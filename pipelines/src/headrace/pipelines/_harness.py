@@ -11,8 +11,10 @@ from zlib import crc32
 import numpy as np
 
 from headrace.contract.names import covers as matches
-from headrace.pipelines._errors import no_step
+from headrace.pipelines._arguments import shown
+from headrace.pipelines._errors import TrialError, no_step
 from headrace.pipelines._pipeline import Pipeline
+from headrace.pipelines._trial_checks import Counts, Known, check_messages, check_names, check_streams, counted_by, no_states
 from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.elements._headers import NO_HEADERS, Headers
 from headrace.pipelines.elements._message import Message
@@ -54,27 +56,42 @@ class Trial:
     """The number of key partitions, as on Spark."""
     now: Callable[[], int] = lambda: time.time_ns() // 1000
     """Returns the present time, in microseconds since 1970 UTC, for `max_ahead` of a source."""
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    counts: Counter[tuple[str, str]] = field(init=False)
     """The number of values that were `late`, `skipped` or too far `ahead`, by one of these words and the step."""
-    written: defaultdict[str, list[Written]] = field(default_factory=lambda: defaultdict(list))
+    written: defaultdict[str, list[Written]] = field(init=False)
     """What each sink received."""
-    failed: list[str] = field(default_factory=list)
+    failed: list[str] = field(init=False)
     """The reasons for which messages went to the dead-letter sink."""
-    _kept: defaultdict[int, defaultdict[str, States]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(States)))
-    _last: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def __post_init__(self) -> None:
-        """Initialises the watermarks."""
+        """Checks the arguments, and initialises the watermarks.
+
+        Raises:
+            GraphError: The pipeline is invalid.
+            TrialError: An argument is invalid.
+        """
+        _check_pipeline(self.pipeline)
+        if not isinstance(self.buckets, int) or isinstance(self.buckets, bool) or self.buckets < 1:
+            raise TrialError(f"Trial(...): buckets is a whole number of at least 1, not {shown(self.buckets)}")
+        if not callable(self.now):
+            raise TrialError(f"Trial(...): now is a function that returns microseconds since 1970 UTC, not {shown(self.now)}")
+        where = f"pipeline {self.pipeline.name}"
+        self._counts, self._written = Counts(where), Known[Written](where)
+        self.counts, self.written, self.failed = self._counts, self._written, []
+        self._kept: defaultdict[int, defaultdict[str, States]] = defaultdict(lambda: defaultdict(States))
+        self._last: defaultdict[str, int] = defaultdict(int)
         self._event_time = EventTime(self.pipeline.graph)
+        self._note_names()
 
     def send(self, *messages: Message) -> None:
         """Processes messages, as one micro-batch.
 
         Raises:
-            GraphError: The pipeline is invalid.
             StepError: A function raises, and its step's policy is `OnError.FAIL`.
+            TrialError: No source reads the stream of a message, or a field has a wrong type. No message is processed then.
         """
         graph = self.pipeline.graph
+        check_messages(graph, messages)
         arriving = Pass(graph)
         for stream, run in groupby(self._numbered(messages), key=lambda message: message.stream):
             origin, values = _origin(stream, list(run))
@@ -88,7 +105,11 @@ class Trial:
 
         On Spark, a pipeline waits for every stream that the gateway knows when the pipeline starts. In a `Trial`, open those
         whose first message is sent later than the first messages of others.
+
+        Raises:
+            TrialError: No source reads a stream.
         """
+        check_streams(self.pipeline.graph, "open", streams)
         self._run_keyed_steps(Pass(self.pipeline.graph), opened=streams)
 
     def end(self, *streams: str) -> None:
@@ -96,7 +117,9 @@ class Trial:
 
         Raises:
             StepError: A function raises, and its step's policy is `OnError.FAIL`.
+            TrialError: No source reads a stream.
         """
+        check_streams(self.pipeline.graph, "end", streams)
         self._run_keyed_steps(Pass(self.pipeline.graph), ended=streams)
 
     def finish(self) -> None:
@@ -119,8 +142,13 @@ class Trial:
 
         Raises:
             StateError: A state cannot be stored, or stored states do not match the classes or the steps of the pipeline.
+            TrialError: `pipeline` is not a pipeline, or names are no list of texts.
         """
+        if pipeline is not None:
+            _check_pipeline(pipeline)
         now = (pipeline or self.pipeline).graph
+        check_names("migrate_states", migrate_states)
+        check_names("drop_states", drop_states)
         check_fingerprints(self.pipeline.graph.fingerprints, now.fingerprints, migrate_states)
         for name in self.pipeline.graph.fingerprints.keys() - now.fingerprints.keys() - set(drop_states):
             if self.states(name):
@@ -131,6 +159,7 @@ class Trial:
             for step in self.pipeline.graph.keyed
         }
         self.pipeline = pipeline or self.pipeline
+        self._note_names()
         self._event_time = EventTime(self.pipeline.graph, self._event_time.to_keep())
         self._kept.clear()
         for (bucket, name), (keys, packed) in stored.items():
@@ -139,20 +168,30 @@ class Trial:
                     self._kept[bucket][name].update(zip(keys, step.state_class.unpack(packed), strict=True))
 
     def values(self, sink: str) -> list[bytes]:
-        """Returns the payloads that a sink received."""
-        return [written.value for written in self.written[sink]]
+        """Returns the payloads that a sink received.
+
+        Raises:
+            TrialError: The pipeline has no such sink.
+        """
+        self._written.check(sink)
+        return [written.value for written in self._written[sink]]
 
     def states(self, step: str) -> Mapping[Key, Any]:
         """Returns the states of a step by key; for a step with windows, the accumulators of the open windows.
 
         Raises:
-            KeyError: The pipeline has no such step with states.
+            TrialError: The pipeline has no such step with states.
         """
         for keyed in self.pipeline.graph.keyed:
             if keyed.name == step:
                 kept = [states[step] for states in self._kept.values()]
                 return {key: keyed.shown(state) for states in kept for key, state in states.items()}
-        raise KeyError(f"pipeline {self.pipeline.name} has no step {step} that keeps states")
+        raise no_states(self.pipeline.graph, step)
+
+    def _note_names(self) -> None:
+        """Notes the names of sinks and counts of the pipeline, beside those of the pipelines before."""
+        self._written.names.update(dict.fromkeys(self.pipeline.graph.sinks))
+        self._counts.names.update(counted_by(self.pipeline.graph))
 
     def _run_keyed_steps(
         self, arriving: Pass, end: int | None = None, *, opened: Iterable[str] = (), ended: Iterable[str] = ()
@@ -219,6 +258,11 @@ class Trial:
             sequence = message.sequence or self._last[message.stream] + 1
             self._last[message.stream] = sequence
             yield message if message.sequence else _with(message, sequence)
+
+
+def _check_pipeline(pipeline: Any) -> None:
+    if not isinstance(pipeline, Pipeline):
+        raise TrialError(f"a trial runs a Pipeline, not {shown(pipeline)}")
 
 
 def _have_times(elements: Elements) -> bool:

@@ -81,9 +81,9 @@ class Context:
             after: Instead, a duration after `event_time`: a timedelta, or text such as "10 minutes".
 
         Raises:
-            TypeError: Neither or both of `at` and `after` are given, or `at` is of another type.
-            ValueError: There is no event time for `after`, the time is outside the years 1 to 9999, `at` has no time zone, or a
-                timer sets one that is not later than itself.
+            TypeError: Neither or both of `at` and `after` are given, or one is of another type.
+            ValueError: There is no event time for `after`, `after` is negative, the time is outside the years 1 to 9999, `at` has
+                no time zone, or a timer sets one that is not later than itself.
             RuntimeError: The step has no `on_timer`.
         """
         time, timers = self._time(at, after), self._own_timers()
@@ -101,7 +101,7 @@ class Context:
 
         Raises:
             TypeError: As for `set_timer`.
-            ValueError: There is no event time for `after`, the time is outside the years 1 to 9999, or `at` has no time zone.
+            ValueError: As for `set_timer`, but for timers that are not later.
             RuntimeError: The step has no `on_timer`.
         """
         time, timers = self._time(at, after), self._own_timers()
@@ -124,7 +124,11 @@ class Context:
             return event_time(at)
         if self.event_time is None:
             raise ValueError(f"after={after!r} is relative to the event time, and there is none; see event_time(...)")
-        return event_time(self.event_time + microseconds_of(after or ""))
+        assert after is not None
+        span = microseconds_of(after)
+        if span < 0:
+            raise ValueError(f"after={after!r} is before the event time; pass a duration of at least 0, or a time as at=")
+        return event_time(self.event_time + span)
 
     def _own_timers(self) -> list[int]:
         if self._timers is None:
