@@ -32,15 +32,29 @@ REDELIVERING = source_pb2.SOURCE_KIND_REDELIVERING
 
 @asynccontextmanager
 async def serve(
-    limits: Limits | None = None, rules: Sequence[StreamRule] = (), tokens: Sequence[Token] = (), *, port: int = 0
+    limits: Limits | None = None,
+    rules: Sequence[StreamRule] = (),
+    tokens: Sequence[Token] = (),
+    *,
+    port: int = 0,
+    more: Callable[[grpc.aio.Server], object] = lambda _: None,
 ) -> AsyncIterator[tuple[Gateway, str]]:
-    """A gateway on this machine, on a free port if none is given, without configuration, TLS or signals."""
+    """A gateway on this machine, on a free port if none is given, without configuration, TLS or signals.
+
+    Args:
+        limits: Its limits.
+        rules: Its rules for streams.
+        tokens: Its tokens; none if it needs none.
+        port: Its port.
+        more: Adds further services.
+    """
     gateway = Gateway(limits or Limits(), rules)
     registry = TokenRegistry(tokens)
     server = grpc.aio.server(
         interceptors=interceptors(registry, gateway.open_calls), options=[("grpc.max_receive_message_length", 64 * 2**20)]
     )
     add_services(gateway, server, Observer(gateway, Http()))
+    more(server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     housekeeping = asyncio.create_task(run_housekeeping(gateway))

@@ -1,13 +1,22 @@
-"""Ends calls with unparseable requests with INVALID_ARGUMENT; gRPC itself would report an internal error of the gateway."""
+"""Ends calls with requests that cannot be parsed, or must not be, because of how much is in them.
+
+gRPC itself would report an internal error of the gateway.
+"""
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import cache
 from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 
+from headrace.gateway.core import ProtocolError
+from headrace.gateway.services.calls import end_call
+from headrace.gateway.services.entries import check_entries
 from headrace.gateway.statuses import abort
 from headrace.protocol.v1 import connector_pb2
 
@@ -26,7 +35,7 @@ _SESSIONS = ("/Ingest", "/Attach")
 
 
 class RejectMalformed(grpc.aio.ServerInterceptor):
-    """Ends each call that sends an unparseable request, before its method sees the request."""
+    """Ends each call that sends such a request, of whatever service, before its method sees the request."""
 
     async def intercept_service(
         self,
@@ -35,16 +44,34 @@ class RejectMalformed(grpc.aio.ServerInterceptor):
     ) -> "Handler | None":
         """Wraps the call's handler with the check."""
         handler = await continuation(handler_call_details)
-        streams = handler is not None and handler.request_streaming
-        if handler is None or handler.request_deserializer is None or (streams and _is_session(handler_call_details)):
+        if handler is None or handler.request_deserializer is None:
             return handler
-        name, make = METHOD_KINDS[handler.request_streaming, handler.response_streaming]
-        behaviour = _checked(getattr(handler, name), _whole if streams else _one)
-        return make(behaviour, _reading(handler.request_deserializer), handler.response_serializer)
+        streams = handler.request_streaming
+        name, make = METHOD_KINDS[streams, handler.response_streaming]
+        behaviour, deserialize = getattr(handler, name), _bounded(handler_call_details.method, handler.request_deserializer)
+        if not (streams and _is_session(handler_call_details)):
+            behaviour, deserialize = _checked(behaviour, _whole if streams else _one), _reading(deserialize)
+        return make(behaviour, deserialize, handler.response_serializer)
 
 
 def _is_session(details: grpc.HandlerCallDetails) -> bool:
     return details.method.endswith(_SESSIONS)
+
+
+def _bounded(method: str, deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Returns a deserializer that first looks at how much there is."""
+    kind = _request_of(method)
+
+    def read(data: bytes) -> Any:
+        check_entries(data, kind)
+        return deserialize(data)
+
+    return read
+
+
+@cache
+def _request_of(method: str) -> Descriptor:
+    return descriptor_pool.Default().FindMethodByName(method.removeprefix("/").replace("/", ".")).input_type
 
 
 def _reading(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -53,7 +80,7 @@ def _reading(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     def read(data: bytes) -> Any:
         try:
             return deserialize(data)
-        except DecodeError as error:
+        except (DecodeError, ProtocolError) as error:
             return error
 
     return read
@@ -76,7 +103,9 @@ def _checked(behaviour: Callable[[Any, Context], Any], look: Callable[[Any, Cont
 
 
 async def _one(request: Any, context: Context) -> Any:
-    """Returns a request; ends the call if it is a parse error."""
+    """Returns a request; ends the call if it is an error."""
+    if isinstance(request, ProtocolError):
+        await end_call(context, request)
     if isinstance(request, DecodeError):
         text, reason = f"not a valid request for this method: {request}", connector_pb2.ERROR_REASON_MALFORMED_MESSAGE
         await abort(context, grpc.StatusCode.INVALID_ARGUMENT, text, reason)
