@@ -83,6 +83,7 @@ async def test_a_stream_is_named_in_ascii_wherever_it_is_named(name: str) -> Non
         await source.hello()
         await source.open(name)
         assert (await source.ended())[0] is grpc.StatusCode.INVALID_ARGUMENT
+        await pipeline.attach()
         at = positions({name: 1})
         wanted = engine_pb2.Range(stream=name, end=at[0].position)
         stub, who = pipeline.stub, pipeline.who
@@ -160,13 +161,15 @@ async def test_long_names_are_refused() -> None:
         await writer.close()
 
 
+WHO = engine_pb2.Pipeline(name="p", run=1, streams=["orders/*"])
+
+
 def many_names() -> Iterable[tuple[str, object]]:
-    who = engine_pb2.Pipeline(name="p", run=1, streams=["orders/*"])
     patterns = engine_pb2.Pipeline(name="p", run=1, streams=[f"orders/{n}" for n in range(bounds.MAX_PATTERNS + 1)])
     yield "Attach", engine_pb2.AttachRequest(pipeline=patterns)
     many = positions({f"orders/{n}": n for n in range(bounds.MAX_POSITIONS + 1)})
-    yield "Attach", engine_pb2.AttachRequest(pipeline=who, committed=many)
-    yield "Plan", engine_pb2.PlanRequest(pipeline=who, forgotten=many, forgets=True)
+    yield "Attach", engine_pb2.AttachRequest(pipeline=WHO, committed=many)
+    yield "Plan", engine_pb2.PlanRequest(pipeline=WHO, forgotten=many, forgets=True)
     sinks = [f"s{n}" for n in range(bounds.MAX_WRITTEN + 1)]
     yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=sinks)
     yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], readers=sinks)
@@ -181,6 +184,7 @@ def many_names() -> Iterable[tuple[str, object]]:
 async def test_many_names_in_one_request_are_refused() -> None:
     async with serve() as (gateway, address):
         writer = Writer(address)
+        await writer.stub.Attach(engine_pb2.AttachRequest(pipeline=WHO))
         for method, request in many_names():
             code, details = await refusal(getattr(writer.stub, method)(request))
             assert (code, "at most" in details) == (grpc.StatusCode.RESOURCE_EXHAUSTED, True)
