@@ -1,12 +1,17 @@
 """`python -m headrace.simulation`: runs schedules, and reports those that violate what must hold."""
 
 import argparse
+import dataclasses
 import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.simulation.schedule import Schedule
 
 HASH_SEED = "0"
 """Sets of text have the same order in each run only with the same PYTHONHASHSEED."""
@@ -15,6 +20,7 @@ HASH_SEED = "0"
 def main() -> int:
     """Runs the schedules that the arguments name; returns 1 if one of them fails, and 0 otherwise."""
     from headrace.simulation.drawing import PROFILES, draw
+    from headrace.simulation.minimising import minimised
     from headrace.simulation.schedule import Schedule
     from headrace.simulation.simulating import Result, simulate
 
@@ -26,6 +32,7 @@ def main() -> int:
     parser.add_argument("--profile", choices=PROFILES, default="all", help="what schedules concentrate on (default: all)")
     parser.add_argument("--seconds", type=float, metavar="S", help="begin no schedule after so many seconds")
     parser.add_argument("--trace", action="store_true", help="print what happens")
+    parser.add_argument("--as-drawn", action="store_true", help="do not make the schedules that fail smaller")
     parser.add_argument("--json", action="store_true", help="print the schedules that fail as JSON")
     options = parser.parse_args()
 
@@ -42,6 +49,12 @@ def main() -> int:
         print(f"seed {result.schedule.seed} --profile {options.profile}: {', '.join(sorted(result.kinds)) or 'holds'}")
         for violation in result.violations:
             print(f"  {violation.kind}: {violation.text}")
+        if result.violations and not options.as_drawn:
+            small = minimised(result.schedule, result.violations[0])
+            result = simulate(small, traced=True)
+            print("  a smaller schedule that fails in the same way:")
+            for line in (*describe(small), *result.story):
+                print(f"    {line}")
         if options.json:
             print(result.schedule.to_json())
         sys.stdout.flush()
@@ -67,6 +80,20 @@ def main() -> int:
         f"{counts['faults']} faults, {counts['commits']} commits, {counts['rows']} rows; {failed} failed"
     )
     return 1 if failed else 0
+
+
+def describe(schedule: "Schedule") -> Iterator[str]:
+    """Yields lines about what a schedule consists of."""
+    for source in schedule.sources:
+        kind = "queue" if source.redelivers else "log that prunes" if source.prunes else "log"
+        yield f"{source.name}: a {kind} of {source.partitions} partition(s)"
+    for sink in schedule.sinks:
+        yield f"{sink.name}: a {sink.mode} sink of {sink.instances} instance(s)"
+    for query in schedule.queries:
+        yield f"{query.name}: reads {', '.join(query.sources)}, writes {', '.join(query.sinks)}"
+    plain = dataclasses.asdict(type(schedule.conditions)())
+    unusual = {name: value for name, value in dataclasses.asdict(schedule.conditions).items() if value != plain[name]}
+    yield "conditions: " + ", ".join(f"{name}={value}" for name, value in unusual.items())
 
 
 if __name__ == "__main__":

@@ -42,21 +42,14 @@ def draw(seed: str, profile: str = "all") -> Schedule:
     sinks = _sinks(source, profile)
     queries = _queries(source, profile, sources, sinks)
     conditions = _conditions(source, profile)
-    roles = ["gateway", *(plan.name for plan in sources), *(f"{s.name}-{i}" for s in sinks for i in range(s.instances))]
-    roles += [query.name for query in queries]
+    schedule = Schedule(seed=seed, sources=tuple(sources), sinks=tuple(sinks), queries=tuple(queries), conditions=conditions)
+    roles = schedule.roles()
     faults = [_fault(source, conditions, roles) for _ in range(source.choice([0, 1, 2, 3, 4, 6, 8]))]
     if profile in ("cuts", "queue", "sinks"):
         faults += [fault for _ in range(source.choice([1, 2, 3])) for fault in _cut_and_crash(source, roles)]
     if profile == "pauses":
         faults += [_paused(source, conditions) for _ in range(source.choice([2, 4, 6]))]
-    return Schedule(
-        seed=seed,
-        sources=tuple(sources),
-        sinks=tuple(sinks),
-        queries=tuple(queries),
-        conditions=conditions,
-        faults=tuple(faults),
-    )
+    return replace(schedule, faults=tuple(faults))
 
 
 def _sources(source: random.Random, profile: str) -> list[SourcePlan]:
@@ -138,18 +131,18 @@ def _fault(source: random.Random, conditions: Conditions, roles: Sequence[str]) 
         for_s=round(pick([0.0, 0.01, 0.3, 2.0, 6.0]) * source.uniform(0.5, 1.5), 3),
     )
     if kind == "crash-two":
-        return replace(fault, other=pick(roles))
+        return replace(fault, second=pick(roles))
     if kind in ("freeze", "unreachable"):
         return replace(fault, for_s=round(pick([0.05, 0.5, 3.0, 12.0]) * source.uniform(0.5, 1.5), 3))
     if kind == "cut":
         client_s, server_s = pick([0.001, 0.01, 5.0]), pick([0.001, 0.01, 5.0, 12.0])
         return replace(fault, client_s=_some(source, client_s), server_s=_some(source, server_s), share=pick([1.0, 0.5]))
     if kind == "pause":
-        return replace(fault, other=pick(PARTS), for_s=round(source.uniform(0.1, 4.0), 3))
+        return replace(fault, what=pick(PARTS), for_s=round(source.uniform(0.1, 4.0), 3))
     if kind == "clock":
         return replace(fault, by_s=pick([-86_400.0, -5.0, 5.0, 86_400.0]))
     if kind == "fail":
-        return replace(fault, other=pick(["stage", "prepare", "commit", "source"]))
+        return replace(fault, what=pick(["stage", "prepare", "commit", "source"]))
     return fault
 
 
@@ -167,4 +160,4 @@ def _cut_and_crash(source: random.Random, roles: Sequence[str]) -> list[Fault]:
 
 def _paused(source: random.Random, conditions: Conditions) -> Fault:
     at = _at(source, conditions.fault_s) if source.random() < 0.5 else _at_point(source)
-    return Fault(kind="pause", at=at, who="gateway", other=source.choice(PARTS), for_s=_some(source, 3.0))
+    return Fault(kind="pause", at=at, who="gateway", what=source.choice(PARTS), for_s=_some(source, 3.0))

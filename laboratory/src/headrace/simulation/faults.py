@@ -99,7 +99,7 @@ class Faults:
     def _strike(self, fault: Fault) -> None:
         if not self._record.heals:
             self._record.counts["faults"] += 1
-            more = (f"other={fault.other}" if fault.other else "", f"for={fault.for_s}" if fault.for_s else "")
+            more = (fault.second, fault.what, f"for {fault.for_s} s" if fault.for_s else "")
             self._record.log(" ".join(filter(None, ("FAULT", fault.kind, fault.who, *more))))
             self._actions[fault.kind](fault)
 
@@ -118,7 +118,7 @@ class Faults:
 
     def _crash_two(self, fault: Fault) -> None:
         self._roles[fault.who].kill(fault.for_s)
-        self._roles[fault.other].kill(fault.for_s)
+        self._roles[fault.second].kill(fault.for_s)
 
     def _crash_all(self, fault: Fault) -> None:
         for role in self._roles.values():
@@ -138,8 +138,7 @@ class Faults:
     def _start_second(self, fault: Fault) -> None:
         """Starts a second process while the first one runs, or hangs. Two of a sink must not use one storage."""
         process = self._process(fault)
-        instances = {f"{plan.name}-{number}" for plan in self._schedule.sinks for number in range(plan.instances)}
-        if process is None or fault.who == "gateway" or fault.who in instances:
+        if process is None or fault.who == "gateway" or fault.who in self._schedule.instances():
             return
         if fault.for_s:
             process.freeze()
@@ -183,7 +182,7 @@ class Faults:
         process, gateway = self._roles["gateway"].process, self._gateway()
         if process is None or not process.alive or gateway is None:
             return
-        kind = PartKind(fault.other)
+        kind = PartKind(fault.what)
         log = self._random.choice(list(self._logs.values()))
         name = {
             PartKind.STREAM: f"{log.name}/{self._random.choice(list(log.messages))}",
@@ -222,7 +221,7 @@ class Faults:
         log.closing.add(self._random.choice(list(log.messages)))
 
     def _fail(self, fault: Fault) -> None:
-        self._record.failing[fault.other] += 1
+        self._record.failing[fault.what] += 1
 
     def _burst(self, fault: Fault) -> None:
         for log in self._logs.values():

@@ -46,6 +46,7 @@ class Oracle:
     def acknowledged(self, log: Log, partition: str, sequence: int) -> None:
         """A source has received an acknowledgement: each query that reads it must have committed that."""
         stream = f"{log.name}/{partition}"
+        self._record.log(f"{log.name} learns that {stream} is acknowledged up to {sequence}")
         for query in self._schedule.readers(log.name):
             reached = self._reached.get((query, stream), -1)
             if any(reached < entry.sequence <= sequence for entry in log.messages[partition]):
@@ -92,11 +93,13 @@ class Oracle:
 
     def shown(self, storage: Storage, transaction: Transaction) -> None:
         """A two-phase sink shows a transaction: its commit entry must be there."""
+        self._record.log(f"{storage.instance} shows batch {transaction.batch} of {transaction.pipeline}")
         if transaction.batch not in self._checkpoints[transaction.pipeline].commits:
             self._record.violation("early-commit", f"{storage.instance} shows {transaction} before its commit entry")
 
     def aborts(self, storage: Storage, transaction: Transaction) -> None:
         """A two-phase sink aborts a transaction."""
+        self._record.log(f"{storage.instance} aborts batch {transaction.batch} of {transaction.pipeline}")
         commit = self._checkpoints[transaction.pipeline].commits.get(transaction.batch)
         if commit is not None and transaction in storage.prepared:
             rows = [row for part in storage.prepared[transaction] for row in storage.staged[part]]

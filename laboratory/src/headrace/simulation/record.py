@@ -46,6 +46,9 @@ class Record:
         self.heals = False
         """Whether no more faults happen."""
         self.lines: list[str] = []
+        """The trace."""
+        self.story: list[str] = []
+        """The lines of the trace that tell who did what when, without the log of the gateway and the SDK."""
         self.violations: list[Violation] = []
         self.notes: Counter[str] = Counter()
         """What broke a rule of the protocol, though with no effect in the end."""
@@ -57,7 +60,13 @@ class Record:
         """What happens at the n-th pass of a point."""
 
     def log(self, text: str) -> None:
-        """Adds a line to the trace."""
+        """Adds a line to the trace, and to the story."""
+        if self.traced and self.is_open:
+            self.detail(text)
+            self.story.append(f"{self._loop.now - START_S:8.3f} s  {text}")
+
+    def detail(self, text: str) -> None:
+        """Adds a line to the trace only."""
         if self.traced and self.is_open:
             self.lines.append(f"{self._loop.now - START_S:10.6f} {text}")
 

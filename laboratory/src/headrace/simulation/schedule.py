@@ -98,8 +98,10 @@ class Fault:
     at: At
     who: str = ""
     """The role that it strikes."""
-    other: str = ""
-    """A second role, or the part that is paused, or the call that fails."""
+    second: str = ""
+    """A second role that it strikes."""
+    what: str = ""
+    """The kind of part that is paused, or the call that fails."""
     for_s: float = 0.0
     """How long it lasts, or until when the role is started again."""
     client_s: float = 0.0
@@ -126,6 +128,14 @@ class Schedule:
     def readers(self, source: str) -> list[str]:
         """Returns the queries that read a source."""
         return [query.name for query in self.queries if source in query.sources]
+
+    def instances(self) -> list[str]:
+        """Returns the names of all instances of sinks."""
+        return [f"{sink.name}-{number}" for sink in self.sinks for number in range(sink.instances)]
+
+    def roles(self) -> list[str]:
+        """Returns the names of all roles."""
+        return ["gateway", *(s.name for s in self.sources), *self.instances(), *(query.name for query in self.queries)]
 
     def to_json(self) -> str:
         """Returns it as JSON."""

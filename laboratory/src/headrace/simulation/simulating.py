@@ -19,7 +19,7 @@ from headrace.contract import clock, randomness
 from headrace.simulation.loop import START_S, VirtualClock
 from headrace.simulation.record import Record, Violation
 from headrace.simulation.schedule import Schedule
-from headrace.simulation.world import World
+from headrace.simulation.world import LIVENESS_S, World
 
 MOST_CALLBACKS = 400_000
 """A schedule that needs more callbacks does not end."""
@@ -33,6 +33,7 @@ class Result:
         schedule: The schedule.
         violations: What must not have happened.
         lines: The trace; empty unless it was wanted.
+        story: Who did what when: the trace without the log of the gateway and the SDK.
         digest: Depends on which processes have run, and when.
         callbacks: How many callbacks have run.
         virtual_s: How long it was, in virtual seconds.
@@ -45,6 +46,7 @@ class Result:
     schedule: Schedule
     violations: tuple[Violation, ...]
     lines: tuple[str, ...]
+    story: tuple[str, ...]
     digest: int
     callbacks: int
     virtual_s: float
@@ -59,15 +61,16 @@ class Result:
         return {violation.kind for violation in self.violations}
 
 
-def simulate(schedule: Schedule, *, traced: bool = False) -> Result:
+def simulate(schedule: Schedule, *, traced: bool = False, liveness_s: float = LIVENESS_S) -> Result:
     """Runs a schedule.
 
     Args:
         schedule: The schedule.
         traced: Whether to keep the trace, with the log of the gateway and the SDK.
+        liveness_s: Within so many virtual seconds after the last fault, everything must be as it must be in the end.
     """
     began = time.process_time()
-    world = World(schedule, traced=traced)
+    world = World(schedule, traced=traced, liveness_s=liveness_s)
     product = randomness.use(random.Random(f"{schedule.seed}/product"))
     with _without_collections(), _logs(world.record), clock.use(VirtualClock(world.loop)), product:
         main = world.loop.create_task(world.run(), context=world.loop.world.context.copy())
@@ -81,6 +84,7 @@ def simulate(schedule: Schedule, *, traced: bool = False) -> Result:
         schedule=schedule,
         violations=tuple(record.violations),
         lines=tuple(record.lines),
+        story=tuple(record.story),
         digest=world.loop.digest,
         callbacks=world.loop.callbacks,
         virtual_s=world.loop.now - START_S,
@@ -169,7 +173,7 @@ def _logs(record: Record) -> Iterator[None]:
 def _to_trace(record: Record) -> Any:
     def add(logger: object, method: str, event: Any) -> Any:
         text = event.pop("event")
-        record.log(f"  gateway: {text} " + " ".join(f"{key}={value}" for key, value in event.items()))
+        record.detail(f"  gateway: {text} " + " ".join(f"{key}={value}" for key, value in event.items()))
         raise structlog.DropEvent
 
     return add
@@ -184,4 +188,4 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Takes a line."""
-        self._record.log(f"  {record.name}: {record.getMessage()}")
+        self._record.detail(f"  {record.name}: {record.getMessage()}")

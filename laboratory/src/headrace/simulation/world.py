@@ -29,7 +29,7 @@ from headrace.simulation.roles import Role
 from headrace.simulation.schedule import AT_LEAST_ONCE, IDEMPOTENT, TWO_PHASE, Schedule, SinkPlan
 from headrace.simulation.systems import Log, Queue, Storage
 
-LIVENESS_S = 240.0
+LIVENESS_S = 150.0
 """Within so many virtual seconds after the last fault, everything must be as it must be in the end."""
 REST_S = 16.0
 """After how many more seconds everything is at rest: late notices of lost connections, housekeeping, reports."""
@@ -60,8 +60,9 @@ class _Handlers:
 class World:
     """The world of one schedule."""
 
-    def __init__(self, schedule: Schedule, *, traced: bool) -> None:
+    def __init__(self, schedule: Schedule, *, traced: bool, liveness_s: float) -> None:
         self.schedule = schedule
+        self._liveness_s = liveness_s
         self._conditions = conditions = schedule.conditions
         self.loop = Loop(self._source("order"), conditions.sticky)  # type: ignore[abstract]
         self.record = Record(self.loop, self._source("hiccups"), conditions.hiccups, traced=traced)
@@ -220,7 +221,7 @@ class World:
         self.faults.heal()
         self.healed_at = self.loop.now
         while missing := self.oracle.missing():
-            if self.loop.now >= self.healed_at + LIVENESS_S:
+            if self.loop.now >= self.healed_at + self._liveness_s:
                 self.record.violation("stuck", "; ".join(missing)[:1500])
                 return
             await asyncio.sleep(0.5)

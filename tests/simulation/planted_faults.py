@@ -1,0 +1,460 @@
+"""The planted faults: what is changed, and in how many schedules of which profile the simulation must find it."""
+
+from dataclasses import dataclass
+
+from tests.simulation.planting import Change
+
+CORE = "headrace.gateway.core"
+SINKS = "headrace.gateway.core.sinks"
+SERVICES = "headrace.gateway.services"
+SDK = "headrace.sdk"
+ENGINE = "headrace.engine"
+MODEL = "headrace.simulation"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A planted fault.
+
+    Attributes:
+        name: Its name.
+        changes: What is changed.
+        profile: The profile whose schedules find it.
+        within: How many schedules, from seed 1, find it at the latest.
+    """
+
+    name: str
+    changes: tuple[Change, ...]
+    profile: str = "all"
+    within: int = 30
+
+
+def _fault(name: str, function: str, old: str, new: str, profile: str = "all", within: int = 30) -> Fault:
+    return Fault(name, (Change(function, old, new),), profile, within)
+
+
+GATEWAY = (
+    _fault(
+        "acknowledges what one of several readers has committed",
+        f"{CORE}.acknowledging:committed_by_all",
+        "return min(",
+        "return max(",
+        "pipelines",
+    ),
+    _fault(
+        "acknowledges what is planned",
+        f"{CORE}.acknowledging:committed_by_all",
+        "min(p.position(stream.name) for",
+        "min(max(p.position(stream.name), p.planned.get(stream.name, BEGINNING)) for",
+    ),
+    _fault(
+        "drops a frame that is still needed",
+        f"{CORE}.stream:Stream.release",
+        "done = bisect_right(self._ends, needed_after.sequence)",
+        "done = min(len(self._ends), bisect_right(self._ends, needed_after.sequence) + 1)",
+    ),
+    _fault(
+        "tells a source to resume one message too late",
+        f"{CORE}.opening:_open",
+        "to_proto(stream.received)",
+        "to_proto(Position(stream.received.epoch, stream.received.sequence + 1))",
+        "cuts",
+    ),
+    _fault(
+        "numbers epochs by the clock alone",
+        f"{CORE}.opening:_open",
+        "max(clock.now_ns() // 1000, newest + 1)",
+        "clock.now_ns() // 1000",
+        "queue",
+        60,
+    ),
+    _fault(
+        "never lets a source open a stream again",
+        f"{CORE}.opening:reconcile",
+        "(_is_elsewhere(stream) or _is_loss_accepted(stream))",
+        "False",
+        "pipelines",
+        60,
+    ),
+    _fault(
+        "begins a stream where the farthest reader is",
+        f"{CORE}.opening:_floor",
+        "max(min((",
+        "max(max((",
+        "pipelines",
+    ),
+    _fault(
+        "keeps the credit of lost sessions",
+        f"{CORE}.credit:CreditPool.close",
+        "self.used_bytes -= account.bytes_left",
+        "pass",
+        "cuts",
+    ),
+    _fault(
+        "loses the credit of frames for a rejected stream",
+        f"{CORE}.intake:take_frame",
+        "        _give_back(gateway, session, charge, count)\n        return",
+        "        return",
+        "pauses",
+        60,
+    ),
+    _fault(
+        "returns the size of a frame and not its charge",
+        f"{CORE}.stream:Stream.drop_frames",
+        "frame.account.release(frame.charged,",
+        "frame.account.release(frame.size,",
+    ),
+    _fault(
+        "loses the credit of what is cut off a frame",
+        f"{CORE}.intake:_hold",
+        "_give_back(gateway, session, charged - left, seen)",
+        "pass",
+        "cuts",
+        60,
+    ),
+    _fault(
+        "grants no credit that was requested",
+        f"{CORE}.stream_credit:request_credit",
+        "if not grant_where_awaited(attachment.stream):",
+        "if False:",
+        "cuts",
+        60,
+    ),
+    _fault(
+        "charges no frame",
+        f"{CORE}.intake:take_frame",
+        "session.account.charge(charge, count)\n    if not",
+        "pass\n    if not",
+    ),
+    _fault(
+        "takes what is planned for committed when a run attaches",
+        f"{CORE}.checkpoints:attach",
+        "pipeline.take_checkpoint(committed, planned)",
+        "pipeline.take_checkpoint({**committed, **planned}, {})",
+        "cuts",
+    ),
+    _fault(
+        "does not acknowledge what a run commits",
+        f"{CORE}.checkpoints:commit",
+        "            pipeline.behind_since.pop(name, None)\n        reconcile(stream)",
+        "            pipeline.behind_since.pop(name, None)",
+    ),
+    _fault(
+        "does not take over the planned batch from a fetch",
+        f"{CORE}.checkpoints:adopt",
+        "pipeline.planned[stream_name] = max(batch_end, pipeline.planned.get(stream_name, BEGINNING))",
+        "pass",
+        "cuts",
+        60,
+    ),
+    _fault(
+        "plans one message too far",
+        f"{CORE}.planning:_take",
+        "int(frame.sequences()[seen + part - 1])",
+        "int(frame.sequences()[seen + part - 1]) + 1",
+    ),
+    _fault(
+        "waits for a range of a past epoch",
+        f"{CORE}.reading:read",
+        "if end.epoch and end.epoch != stream.live_epoch:",
+        "if False:",
+        "queue",
+    ),
+    _fault(
+        "serves a range from one frame too late",
+        f"{CORE}.stream:Stream.after",
+        "self.frames[self._first_after(position) :]",
+        "self.frames[self._first_after(position) + (len(self.frames) > 2) :]",
+    ),
+    _fault(
+        "does not notice that a query is back",
+        f"{CORE}.leases:resume",
+        "pipeline.attached, pipeline.away_since = True, None",
+        "pipeline.away_since = None",
+        "pauses",
+        60,
+    ),
+    _fault(
+        "forgets that a call has ended",
+        f"{SERVICES}.engine:EngineService.Plan",
+        "pipeline.calls -= 1",
+        "pass",
+    ),
+    _fault(
+        "keeps a paused stream paused",
+        f"{CORE}.pausing:apply_pauses",
+        "stream.pause = ",
+        "stream.pause = stream.pause or ",
+        "pauses",
+    ),
+    _fault(
+        "keeps what a newer session of an instance takes over",
+        f"{CORE}.intake:_take_over",
+        "            gateway.detach(attachment.stream)",
+        "            pass",
+        "queue",
+        60,
+    ),
+    _fault(
+        "does not release what a query has that is forgotten",
+        f"{CORE}.gateway:Gateway.detach",
+        "stream.leave()",
+        "pass",
+        "cuts",
+    ),
+)
+SINK_SIDE = (
+    _fault(
+        "commits at the vote",
+        f"{SINKS}.commit_log:CommitLog.decision",
+        "return Decision.ABORT if self.closed or left_over else Decision.OPEN",
+        "return Decision.COMMIT if prepared else Decision.OPEN",
+    ),
+    _fault(
+        "commits what another run has prepared",
+        f"{SINKS}.commit_log:CommitLog.decision",
+        "owner in run_ids else Decision.ABORT",
+        "owner in run_ids else Decision.COMMIT",
+        "cuts",
+        60,
+    ),
+    _fault(
+        "takes any position of a reader for the proof of a commit",
+        f"{SINKS}.delivering:commit_proven",
+        "if planned and all(pipeline.position(stream) >= end for stream, end in planned.items()):",
+        "if True:",
+        "pipelines",
+        60,
+    ),
+    _fault(
+        "lets a sink vote though parts are missing",
+        f"{SINKS}.delivering:_shares",
+        "if not missing or sink.writes_at_once:",
+        "if shares or sink.writes_at_once:",
+        "sinks",
+        60,
+    ),
+    _fault(
+        "does not repeat a commit that has failed",
+        f"{SINKS}.session:SinkSession.transaction_failed",
+        "    self._told_to_commit.pop(transaction, None)\n    vote",
+        "    vote",
+        "sinks",
+        60,
+    ),
+    _fault(
+        "does not end the deliveries of a lost session",
+        f"{SINKS}.session:SinkSession.close",
+        "_answer(opened.staged, away)",
+        "pass",
+        "cuts",
+        60,
+    ),
+    _fault(
+        "does not end the votes of a lost session",
+        f"{SINKS}.session:SinkSession.close",
+        "_answer(vote.answer, away)",
+        "pass",
+        "cuts",
+        60,
+    ),
+    _fault(
+        "lets a commit log shrink",
+        f"{SINKS}.runs:merged",
+        "committed=max(reported.committed, known.committed)",
+        "committed=reported.committed - (reported.committed > 0)",
+    ),
+    _fault(
+        "asks for no vote",
+        f"{SINKS}.delivering:vote",
+        "shares = await _shares(gateway, sink, transaction, parts, run_number)",
+        "shares = {}",
+    ),
+    _fault(
+        "prepares other parts than those that count",
+        f"{SINKS}.session:SinkSession.vote",
+        "for part in parts])",
+        "for part in parts[1:] or parts])",
+    ),
+    _fault(
+        "keeps no holdings of an instance that is away",
+        f"{SINKS}.session:SinkSession.prepared",
+        "self.holdings.prepared.add(transaction)",
+        "pass",
+    ),
+    _fault(
+        "counts a vote twice",
+        f"{SINKS}.votes:Votes.record",
+        "_Vote(transaction.batch, run_id)",
+        "_Vote(transaction.batch + 1, run_id)",
+        "sinks",
+        60,
+    ),
+)
+SDKS = (
+    _fault(
+        "sends more than its credit",
+        f"{SDK}.sources._stream:Stream.frame",
+        " + window.frame_overhead, stop - start)",
+        ", stop - start)",
+    ),
+    _fault(
+        "keeps the credit of one stream",
+        f"{SDK}.sources._stream:Stream.release_grant",
+        "window.grant(self._lent.bytes, self._lent.messages)",
+        "pass",
+        "cuts",
+        60,
+    ),
+    _fault(
+        "settles all but the last message",
+        f"{SDK}.sources._stream:Stream.acknowledge",
+        "self._tokens[0][0] <= sequence",
+        "self._tokens[0][0] < sequence",
+        "queue",
+    ),
+    _fault(
+        "settles more than is acknowledged",
+        f"{SDK}.sources._stream:Stream.acknowledge",
+        "while self._tokens and self._tokens[0][0] <= sequence:",
+        "while self._tokens:",
+        "queue",
+    ),
+    _fault(
+        "reads from the beginning after a reconnect",
+        f"{SDK}.sources._stream:Stream.opened",
+        "return resume, acknowledged",
+        "return None, acknowledged",
+        "cuts",
+    ),
+    _fault(
+        "says that the source has less than it was sent",
+        f"{SDK}.sources._stream:Stream._sent",
+        "self._last_sent = sequences[stop - 1] if sequences else columns.last",
+        "self._last_sent = None",
+    ),
+    _fault(
+        "continues with what an old reader has gathered",
+        f"{SDK}.sources._stream:Stream.mute",
+        "self.muted = True\n",
+        "self.muted = False\n",
+        "pauses",
+        60,
+    ),
+    _fault(
+        "sends a message that it has set aside twice",
+        f"{SDK}.sources._stream:Stream._move_on",
+        "self._at = stop",
+        "self._at = stop - (stop > 2)",
+    ),
+    _fault(
+        "votes before its parts are staged",
+        f"{SDK}.sinks._two_phase:TwoPhaseHandler._told",
+        "return False",
+        "return True",
+        "sinks",
+        60,
+    ),
+    _fault(
+        "says that a transaction is committed before it is",
+        f"{SDK}.sinks._two_phase:TwoPhaseHandler._carry_out",
+        'if await self._told(decision.transaction, "committing", self._sink.commit, decision.transaction):',
+        "if True:",
+    ),
+    _fault(
+        "stages a part that has not arrived whole",
+        f"{SDK}.sinks._two_phase:_rows_on_loop",
+        "yield rows",
+        "yield rows\n        break",
+    ),
+    _fault(
+        "writes what it has of an idempotent transaction",
+        f"{SDK}.sinks._idempotent:IdempotentHandler._write",
+        "held = [whole[part] for part in parts]",
+        "held = [whole[part] for part in parts[:1]]",
+        "sinks",
+    ),
+    _fault(
+        "takes a failed write for a good one",
+        f"{SDK}.sinks._in_order:AtLeastOnceHandler.rows",
+        "await self._answers.part_failed(id_, writing.part, error)",
+        "self._parts[id_] = writing\n        writing.messages += len(rows)",
+        "sinks",
+        60,
+    ),
+)
+ENGINES = (
+    _fault(
+        "writes a commit entry without a vote",
+        f"{MODEL}.driver:Driver._vote",
+        "if not results or self._run is None:",
+        "if True:",
+    ),
+    _fault(
+        "reports a batch before its commit entry",
+        f"{MODEL}.driver:Driver._settle",
+        "committed=self._committed,",
+        "committed=max(self._engine.checkpoint.offsets, default=None),",
+    ),
+    _fault(
+        "attaches with the batch that is not committed",
+        f"{MODEL}.planner:Planner.announce_replay",
+        "await self._attach(start.streams, moved(end.streams, start.streams))",
+        "await self._attach(end.streams, {})",
+        "cuts",
+    ),
+    _fault(
+        "takes messages of a frame that are before its range",
+        f"{MODEL}.tasks:_Reading.take",
+        "if wanted.low < message.sequence <= wanted.end.sequence:",
+        "if message.sequence <= wanted.end.sequence:",
+        "cuts",
+    ),
+    _fault(
+        "reads again what it has read before a call broke",
+        f"{MODEL}.tasks:_Reading.take",
+        "if last is not None:",
+        "if False:",
+    ),
+    _fault(
+        "plans again a batch that was not committed",
+        f"{MODEL}.driver:Driver._query",
+        "batch, end = planned, checkpoint.offsets[planned]",
+        "batch, end = planned, None\n        del checkpoint.offsets[planned]",
+        "cuts",
+        60,
+    ),
+    _fault(
+        "counts an attempt that has failed",
+        f"{MODEL}.tasks:Tasks._attempt",
+        "return Result(task.partition, tuple(rows), delivered)",
+        "return Result(task.partition, (*rows, rows[0]), delivered)",
+    ),
+    _fault(
+        "gives each attempt the same name",
+        f"{MODEL}.tasks:Tasks._deliver",
+        '{next(self._attempts)}"',
+        '0"',
+    ),
+    _fault(
+        "loses the end of a range",
+        f"{ENGINE}.source._ranges:split",
+        "lists[-1].append(whole.part(at, high))",
+        "lists[-1].append(whole.part(at, max(at, high - 1)))",
+    ),
+    _fault(
+        "does not send positions that have moved",
+        f"{ENGINE}.checkpoint._position:moved",
+        "if not _is_same(position, known.get(name))}",
+        "if name not in known}",
+    ),
+    _fault(
+        "does not record that a stream has ended",
+        f"{ENGINE}.checkpoint._runs:RunLog.correct",
+        "first_batch=first_batch",
+        "first_batch=run.first_batch",
+        "cuts",
+        60,
+    ),
+)
+FAULTS = (*GATEWAY, *SINK_SIDE, *SDKS, *ENGINES)
