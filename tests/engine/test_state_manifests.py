@@ -1,5 +1,7 @@
 """The manifests of states: what a driver that dies at any moment leaves behind is enough for the next one."""
 
+import json
+import pickle
 import random
 import struct
 from dataclasses import dataclass, field
@@ -164,3 +166,67 @@ def test_errors_of_the_driver_are_told_and_not_raised(tmp_path: Path) -> None:
     assert commits.begin("2", "4").startswith("!headrace.engine._errors.CheckpointError: headrace/states/manifests/3.1 ")
     assert "without having begun" in str(commits.commit(4, b""))
     commits.close()
+
+
+def flipped(content: bytes, draw: random.Random) -> bytes:
+    damaged = bytearray(content)
+    damaged[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+    return bytes(damaged)
+
+
+@pytest.mark.parametrize("what", ["pieces", "description"])
+def test_a_flipped_bit_in_a_file_of_states_is_an_error_that_names_it(tmp_path: Path, what: str) -> None:
+    draw, at = random.Random(7), (1, 0)
+    store = BucketFiles(LocalFiles(tmp_path), at, None)
+    for number in range(5):
+        store.changes.write(number, draw.randbytes(300))
+        store.segments.write(number, draw.randbytes(300))
+    store.write_head(draw.randbytes(100))
+    last = store.finish(3, 1)
+    file = tmp_path / last.file
+    good, start = file.read_bytes(), last.offset
+    for _ in range(300):
+        file.write_bytes(
+            flipped(good[:start], draw) + good[start:] if what == "pieces" else good[:start] + flipped(good[start:], draw)
+        )
+        with pytest.raises(
+            CheckpointError, match=rf"headrace/states/{last.file} in the checkpoint is damaged: .*restore the file"
+        ):
+            read_all(tmp_path, at, last)
+    file.write_bytes(good)
+    read_all(tmp_path, at, last)
+
+
+def read_all(folder: Path, at: Bucket, last: Entry) -> None:
+    store = BucketFiles(LocalFiles(folder), at, last)
+    for pieces in store.changes, store.segments:
+        for number in pieces.places:
+            pieces.read(number)
+
+
+def test_a_flipped_bit_in_a_manifest_is_an_error_that_names_it(log: ManifestLog, tmp_path: Path) -> None:
+    log.write(7, 1, Manifest({(level, bucket): entry(f"{level}-{bucket}-7-1-a") for level in (1, 2) for bucket in range(8)}))
+    file, draw = tmp_path / "manifests" / "7.1", random.Random(7)
+    good = file.read_bytes()
+    for _ in range(300):
+        file.write_bytes(flipped(good, draw))
+        with pytest.raises(
+            CheckpointError, match=r"headrace/states/manifests/7\.1 .* is not a manifest of states .*restore the file"
+        ):
+            log.read(7)
+
+
+def test_files_that_an_earlier_version_has_written_have_no_checksum(tmp_path: Path) -> None:
+    description = pickle.dumps((b"head", {4: ("old", 0, 3)}, {0: ("old", 3, 5)}))
+    (tmp_path / "old").write_bytes(b"abcdefgh" + description)
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "7.1").write_text(json.dumps([[1, 0, "old", 8, len(description), ["old"]]]))
+    found = ManifestLog(LocalFolder(tmp_path / "manifests")).read(7)
+    assert found is not None
+    store = BucketFiles(LocalFiles(tmp_path), (1, 0), found.entries[1, 0])
+    assert (store.read_head(), store.changes.read(4), store.segments.read(0)) == (b"head", b"abc", b"defgh")
+    store.changes.write(5, b"new")
+    after = store.finish(8, 2)
+    again = BucketFiles(LocalFiles(tmp_path), (1, 0), after)
+    assert (again.changes.read(4), again.changes.read(5), again.segments.read(0)) == (b"abc", b"new", b"defgh")
+    assert after.needs == tuple(sorted(("old", after.file)))

@@ -1,18 +1,21 @@
 """The stored states of one bucket, in the files of a checkpoint.
 
 A micro-batch writes one file for each bucket with messages: the pieces that it has written, and a description of the bucket, its
-head and where each piece is. Pieces that have not changed stay in the files of earlier micro-batches.
+head and where each piece is. Pieces that have not changed stay in the files of earlier micro-batches. Description and pieces have
+checksums, which are compared whenever they are read.
 """
 
 import pickle
+import zlib
 from collections.abc import Sequence
 
-from headrace.engine.checkpoint._manifests import Bucket, Entry, new_file
+from headrace.engine._errors import CheckpointError
+from headrace.engine.checkpoint._manifests import RESTORE, STATES, Bucket, Entry, new_file
 from headrace.engine.checkpoint._state_files import StateFiles
 from headrace.pipelines.runtime import dumps_plain
 
-_Place = tuple[str, int, int]
-"""A file, and the offset and size of a piece in it, in bytes."""
+_Place = tuple[str, int, int, int | None]
+"""A file, the offset and size of a piece in it, in bytes, and its checksum; None if an earlier version has written it."""
 
 
 class BucketFiles:
@@ -32,9 +35,9 @@ class BucketFiles:
         """Whether a micro-batch has replaced the head, which it does last."""
         places: tuple[dict[int, _Place], dict[int, _Place]] = ({}, {})
         if entry is not None:
-            self._head, *places = pickle.loads(files.read(entry.file, entry.offset, entry.bytes))
-        self.changes = _Pieces(files, places[0])
-        self.segments = _Pieces(files, places[1])
+            description = _checked(files, (entry.file, entry.offset, entry.bytes, entry.checksum))
+            self._head, *places = pickle.loads(description)
+        self.changes, self.segments = (_Pieces(files, {at: _place(*place) for at, place in each.items()}) for each in places)
 
     def read_head(self) -> bytes | None:
         """The head; None if the bucket is new."""
@@ -48,7 +51,7 @@ class BucketFiles:
     @property
     def size(self) -> int:
         """The size of all pieces, in bytes."""
-        return sum(size for pieces in (self.changes, self.segments) for _, _, size in pieces.places.values())
+        return sum(place[2] for pieces in (self.changes, self.segments) for place in pieces.places.values())
 
     def finish(self, batch: int, run: int | None = None) -> Entry:
         """Writes the file of this micro-batch; returns the bucket's entry in its manifest.
@@ -63,8 +66,8 @@ class BucketFiles:
         offset = self.segments.place(name, offset, parts)
         description = dumps_plain((self._head, self.changes.places, self.segments.places))
         self._files.write(name, [*parts, description])
-        needs = {file for places in (self.changes.places, self.segments.places) for file, _, _ in places.values()}
-        return Entry(name, offset, len(description), tuple(sorted(needs | {name})))
+        needs = {place[0] for places in (self.changes.places, self.segments.places) for place in places.values()}
+        return Entry(name, offset, len(description), tuple(sorted(needs | {name})), zlib.crc32(description))
 
 
 class _Pieces:
@@ -78,7 +81,7 @@ class _Pieces:
     def read(self, number: int) -> bytes:
         """The piece with a number."""
         written = self._written.get(number)
-        return self._files.read(*self.places[number]) if written is None else written
+        return _checked(self._files, self.places[number]) if written is None else written
 
     def write(self, number: int, piece: bytes) -> None:
         """Stores a piece under a number, replacing the one before."""
@@ -94,6 +97,26 @@ class _Pieces:
         """Appends what was written to the parts of a file; returns the offset after it, in bytes."""
         for number, piece in self._written.items():
             parts.append(piece)
-            self.places[number] = (name, offset, len(piece))
+            self.places[number] = (name, offset, len(piece), zlib.crc32(piece))
             offset += len(piece)
         return offset
+
+
+def _place(file: str, offset: int, size: int, checksum: int | None = None) -> _Place:
+    return file, offset, size, checksum
+
+
+def _checked(files: StateFiles, place: _Place) -> bytes:
+    """The bytes at a place.
+
+    Raises:
+        CheckpointError: They are not those that were written, or are missing.
+    """
+    file, offset, size, checksum = place
+    found = files.read(file, offset, size)
+    if checksum is not None and zlib.crc32(found) != checksum:
+        raise CheckpointError(
+            f"{STATES}/{file} in the checkpoint is damaged: {size} bytes from byte {offset} on are not those that were written; "
+            f"{RESTORE}"
+        )
+    return found

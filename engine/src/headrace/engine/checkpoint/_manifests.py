@@ -8,6 +8,7 @@ committed is repeated by a later run, whose number is higher, so that no manifes
 
 import json
 import uuid
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ from headrace.engine.checkpoint._folder import Folder
 STATES = "headrace/states"
 """The folder of files and manifests in a checkpoint."""
 MANIFESTS = f"{STATES}/manifests"
+RESTORE = "restore the file from a backup of the checkpoint, or set the query back to an earlier micro-batch (docs/pipelines.md)"
+"""What to do about a damaged file."""
 CONVERTED = 0
 """The number of the run in a manifest that converts the states of an earlier format."""
 
@@ -30,12 +33,14 @@ class Entry:
         offset: Where in that file the description of the states begins, in bytes.
         bytes: The size of the description.
         needs: All files that contain parts of the states.
+        checksum: The checksum of the description; None if an earlier version has written it.
     """
 
     file: str
     offset: int
     bytes: int
     needs: tuple[str, ...]
+    checksum: int | None = None
 
 
 Bucket = tuple[int, int]
@@ -61,7 +66,7 @@ class Manifest:
         """The manifest as text; without `Entry.needs` if it is not to be whole."""
         return json.dumps(
             [
-                [*bucket, entry.file, entry.offset, entry.bytes, list(entry.needs) if whole else []]
+                [*bucket, entry.file, entry.offset, entry.bytes, list(entry.needs) if whole else [], entry.checksum]
                 for bucket, entry in self.entries.items()
             ],
             separators=(",", ":"),
@@ -76,8 +81,8 @@ class Manifest:
         """
         return cls(
             {
-                (int(level), int(bucket)): Entry(str(file), int(offset), int(size), tuple(needs))
-                for level, bucket, file, offset, size, needs in json.loads(text)
+                (int(level), int(bucket)): Entry(str(file), int(offset), int(size), tuple(needs), *checksum)
+                for level, bucket, file, offset, size, needs, *checksum in json.loads(text)
             }
         )
 
@@ -142,7 +147,8 @@ class ManifestLog:
         Raises:
             FileExistsError: The run has already written it.
         """
-        self._folder.write(_name(batch, run), manifest.dumps())
+        text = manifest.dumps()
+        self._folder.write(_name(batch, run), f"{text}\n{_sum_of(text)}")
 
     def delete_before(self, batch: int) -> None:
         """Deletes the manifests of micro-batches before `batch`, which must be committed."""
@@ -160,9 +166,15 @@ class ManifestLog:
     def _read(self, batch: int, run: int) -> Manifest:
         name = _name(batch, run)
         try:
-            return Manifest.loads(self._folder.read(name))
+            # Those of earlier versions have no checksum.
+            text, *checksum = self._folder.read(name).split("\n", 1)
+            if checksum not in ([], [_sum_of(text)]):
+                raise ValueError("its checksum is another one")
+            return Manifest.loads(text)
         except (OSError, ValueError, TypeError) as error:
-            raise CheckpointError(f"{MANIFESTS}/{name} in the checkpoint is not a manifest of states ({error})") from None
+            raise CheckpointError(
+                f"{MANIFESTS}/{name} in the checkpoint is not a manifest of states ({error}); {RESTORE}"
+            ) from None
 
     def _all(self) -> list[tuple[int, int]]:
         parts = (name.split(".") for name in self._folder.names())
@@ -171,3 +183,7 @@ class ManifestLog:
 
 def _name(batch: int, run: int) -> str:
     return f"{batch}.{run}"
+
+
+def _sum_of(text: str) -> str:
+    return f"crc32:{zlib.crc32(text.encode()):08x}"
