@@ -4,7 +4,7 @@ import copy
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -103,9 +103,9 @@ class Stages:
         opened = tuple(dict.fromkeys(message.stream for message in messages))
         self._run(self._told(Ends(opened=opened)) + [row for task in self._cut(messages) for row in self._read(task)])
 
-    def open(self, *streams: str) -> None:
-        """A micro-batch with which streams are opened."""
-        self._run(self._told(Ends(opened=streams)))
+    def open(self, *streams: str, elapsed: int = 0) -> None:
+        """A micro-batch with which streams are opened, some time after the first one, in microseconds."""
+        self._run(self._told(Ends(opened=streams, elapsed=elapsed)))
 
     def end(self, *streams: str, all_: bool = False) -> None:
         """A micro-batch with which streams have ended, or all of them with all of event time."""
@@ -214,10 +214,7 @@ class Stages:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[BlockRow]:
-    return [
-        BlockRow(r["bucket"], r["target"], r["stream"], r["sequence"], r["messages"], r["block"], r["peak"], r["branch"])
-        for r in batch.to_pylist()
-    ]
+    return [BlockRow(**{field.name: row[field.name] for field in fields(BlockRow)}) for row in batch.to_pylist()]
 
 
 def frame(messages: Sequence[Message]) -> Columns:

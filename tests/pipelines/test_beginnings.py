@@ -3,13 +3,14 @@
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import itemgetter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.stages import Stages
-from tests.pipelines.rig import SECOND, cut, keyed, lines, messages, pipeline, read
+from tests.pipelines.rig import SECOND, cut, decode, keyed, lines, messages, pipeline, read
 
 from headrace.pipelines import Late, Message, OnError, Pipeline, Trial, Window, collect, count, session, tumbling
 
@@ -176,3 +177,89 @@ def test_results_depend_neither_on_micro_batches_nor_on_the_order_of_the_streams
     for sink, some in stages.written.items():
         written[sink] = list(some)
     assert outcome(written) == of_trial(whole)
+
+
+def awaiting(streams: int | None, time: str | None) -> Pipeline:
+    app = pipeline()
+    values = app.source("s/*", decode=decode, await_streams=streams, await_time=time, name="s")
+    numbers = values.event_time(lambda value: (value.second or 0) * SECOND).key_by(lambda value: value.key, name="k")
+    numbers.map(lambda value: value.number).window(tumbling("10s")).aggregate(collect(), output=show).sink("out")
+    return app
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_event_time_does_not_begin_before_so_many_streams_are_open(restarts: bool) -> None:
+    trial = Trial(awaiting(3, None), buckets=2)
+    trial.send(*messages("a@0=1 a@100=2", "s/0"))
+    trial.send(*messages("a@0=3 a@100=4", "s/1"))
+    trial.end("s/1")
+    if restarts:
+        trial.restart()
+    trial.send(*messages("a@0=5", "s/0"))
+    assert lines(trial) == []
+    trial.send(*messages("a@0=7 a@100=8", "s/2"))
+    assert lines(trial) == ["a 0: [1, 3, 7]"]
+    trial.send(*messages("a@200=9", "s/0"), *messages("a@200=9", "s/2"))
+    assert lines(trial)[1:] == ["a 100: [2, 4, 8]"], "what s/0 brought again at 0 s was late"
+
+
+@pytest.mark.parametrize("streams", [None, 2])
+def test_event_time_begins_at_the_latest_after_a_time(streams: int | None) -> None:
+    now = [5_000]
+    trial = Trial(awaiting(streams, "1 minute"), now=lambda: now[0])
+    trial.send(*messages("a@0=1 a@100=2", "s/0"))
+    now[0] += 60 * SECOND - 1
+    trial.restart()
+    trial.send(*messages("a@200=3", "s/0"))
+    assert lines(trial) == []
+    now[0] += 1
+    trial.send()
+    assert lines(trial) == ["a 0: [1]", "a 100: [2]"]
+
+
+def test_in_the_stages_of_spark_event_time_begins_in_the_same_way() -> None:
+    for elapsed, streams in ((60 * SECOND, 9), (0, 2)):
+        stages = Stages(awaiting(streams, "1 minute"), buckets=3)
+        stages.send(*numbered(messages("a@0=1 b@100=2 a@100=3", "s/0")))
+        assert not stages.written
+        stages.open(*(["s/1"] if streams == 2 else []), elapsed=elapsed)
+        stages.send(*numbered(messages("a@0=4 a@100=5", "s/1")))
+        assert (b"a", b"0: [1]" if elapsed else b"0: [1, 4]") in stages.written["out"]
+
+
+def test_a_source_that_awaits_no_stream_delays_no_other_branch() -> None:
+    app = Pipeline("two")
+    for name, streams in (("a", None), ("b", 2)):
+        flow = app.source(f"{name}/*", await_streams=streams).key_by(name=f"{name}-key").window(tumbling("10s"))
+        flow.aggregate(count(), name=name).sink(name, encode=lambda number: b"%d" % number)
+    trial = Trial(app)
+    for name in ("a", "b"):
+        trial.send(*(Message(b"", b"k", at * SECOND, f"{name}/0") for at in (0, 100)))
+    assert (trial.values("a"), trial.values("b")) == ([b"1"], [])
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_streams_that_begin_behind_the_watermark_are_counted_once(buckets: int) -> None:
+    trial, stages = Trial(tens(), buckets=buckets), Stages(tens(), buckets=buckets)
+    batches = [
+        messages("a@0=1 b@100=2", "s/0"),
+        [*messages("a@5=3 a@200=4", "s/1"), *messages("b@101=5", "s/2")],
+        messages("c@6=6", "s/1"),
+        messages("d@1=7", "s/3"),
+    ]
+    for batch in batches:
+        trial.send(*batch)
+        stages.send(*numbered(batch))
+        trial.restart()
+    assert trial.counts["behind", "by-key"] == stages.counts["behind", "by-key"] == 2, "s/1 and s/3"
+
+
+LAST: dict[str, int] = defaultdict(int)
+
+
+def numbered(batch: Sequence[Message]) -> list[Message]:
+    found = []
+    for message in batch:
+        LAST[message.stream] += 1
+        found.append(replace(message, sequence=LAST[message.stream]))
+    return found

@@ -184,5 +184,5 @@ def test_marks_that_were_kept_by_number_are_still_found() -> None:
     graph = trial.pipeline.graph
     number = next(n for n, step in enumerate(graph.steps) if step.label == "key_by")
     older = EventTime(graph, {"watermarks": {number: {"s/0": 11}, 99: {"s/0": 5}}})
-    assert older.lowest() == {number: 11}
-    assert EventTime(graph, older.to_keep()).lowest() == {number: 11}
+    assert older.lowest() == {frozenset({number}): 11}
+    assert EventTime(graph, older.to_keep()).lowest() == {frozenset({number}): 11}

@@ -187,8 +187,8 @@ def test_what_is_known_of_idle_streams_outlives_another_division_of_the_keys() -
         event_time.end()
     kept = event_time.to_keep()
     assert merged(merged({}, kept), kept) == kept
-    assert EventTime(graph, kept).lowest() == event_time.lowest() == {key_by: 40 * SECOND}
-    assert EventTime(windows(None).graph, kept).lowest() == {key_by: SECOND}
+    assert EventTime(graph, kept).lowest() == event_time.lowest() == {frozenset({key_by}): 40 * SECOND}
+    assert EventTime(windows(None).graph, kept).lowest() == {frozenset({key_by}): SECOND}
 
 
 def test_a_span_that_is_none_is_refused() -> None:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipelines.runtime import END, NO_TIME, Watermarks, prefix_maxima
+from headrace.pipelines.execution._progress import Progress
+from headrace.pipelines.runtime import END, NO_TIME, Marks, prefix_maxima
 from headrace.pipelines.time._time import microseconds_of
 
 TIMES = st.lists(st.one_of(st.just(NO_TIME), st.integers(-(10**18), 10**18)), min_size=1)
@@ -18,21 +19,23 @@ def test_marks_do_not_depend_on_where_a_stream_is_cut(times: list[int], cut: int
     whole = prefix_maxima(np.array(times, np.int64)).tolist()
     assert whole == [max(times[: place + 1]) for place in range(len(times))]
     cut %= len(times)
-    watermarks = Watermarks()
-    watermarks.advance("s/0", max(times[:cut], default=NO_TIME))
-    assert prefix_maxima(np.array(times[cut:], np.int64), watermarks.base("s/0")).tolist() == whole[cut:]
+    marks = Marks()
+    marks.advance("s/0", max(times[:cut], default=NO_TIME))
+    assert prefix_maxima(np.array(times[cut:], np.int64), marks.base("s/0")).tolist() == whole[cut:]
 
 
 def test_the_watermark_of_all_streams_is_the_lowest() -> None:
-    watermarks = Watermarks()
-    assert (watermarks.lowest(), watermarks.others("a")) == (NO_TIME, END)
-    watermarks.advance("a", 5)
-    watermarks.advance("a", 3)
-    watermarks.advance("c", NO_TIME)
-    assert (watermarks.lowest(), watermarks.base("a"), watermarks.others("a"), watermarks.others("b")) == (5, 5, END, 5)
-    watermarks.advance("b", 4)
-    assert (watermarks.lowest(), watermarks.others("a"), watermarks.others("b")) == (4, 4, 5)
-    assert Watermarks(dict(watermarks.maxima)) == watermarks
+    marks = Marks()
+    progress = Progress(frozenset({7}), {7: marks})
+    assert (progress.lowest(), progress.others((7, "a"))) == (NO_TIME, END)
+    marks.advance("a", 5)
+    marks.advance("a", 3)
+    marks.advance("c", NO_TIME)
+    assert (progress.lowest(), marks.base("a"), progress.others((7, "a")), progress.others((7, "b"))) == (5, 5, END, 5)
+    marks.advance("b", 4)
+    assert (progress.lowest(), progress.others((7, "a")), progress.others((7, "b"))) == (4, 4, 5)
+    progress.is_held = True
+    assert (progress.lowest(), progress.others((7, "a"))) == (NO_TIME, NO_TIME)
 
 
 @pytest.mark.parametrize(

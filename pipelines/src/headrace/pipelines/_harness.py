@@ -24,7 +24,7 @@ from headrace.pipelines.execution._pass import Pass
 from headrace.pipelines.execution._watermarks import EventTime
 from headrace.pipelines.steps._fingerprints import check_fingerprints
 from headrace.pipelines.steps._step import Counted
-from headrace.pipelines.time._time import END, bounded, prefix_maxima
+from headrace.pipelines.time._time import END, bounded, first_time, prefix_maxima
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,9 @@ class Trial:
     now: Callable[[], int] = lambda: time.time_ns() // 1000
     """Returns the present time, in microseconds since 1970 UTC, for `max_ahead` of a source."""
     counts: Counter[tuple[str, str]] = field(init=False)
-    """The number of values that were `late`, `skipped` or too far `ahead`, by one of these words and the step."""
+    """The number of values that were `late`, `skipped` or too far `ahead`, and of streams that began `behind` the watermark.
+
+    By one of these words and the step."""
     written: defaultdict[str, list[Written]] = field(init=False)
     """What each sink received."""
     failed: list[str] = field(init=False)
@@ -81,6 +83,7 @@ class Trial:
         self._kept: defaultdict[int, defaultdict[str, States]] = defaultdict(lambda: defaultdict(States))
         self._last: defaultdict[str, int] = defaultdict(int)
         self._event_time = EventTime(self.pipeline.graph)
+        self._began_at: int | None = None
         self._note_names()
 
     def send(self, *messages: Message) -> None:
@@ -203,11 +206,12 @@ class Trial:
         event_time.begin(
             ((key_by, elements.origin.stream) for key_by, elements in arriving.shuffled if _have_times(elements)),
             graph.reached_by(opened),
+            graph.begun_after(self._elapsed()),
         )
         arrived = [self._marked(*item) for item in in_order(arriving.shuffled)]
         event_time.end_streams(graph.reached_by(ended))
         event_time.end()
-        firing: int | Mapping[int, int] = event_time.lowest() if end is None else end
+        firing: int | Mapping[frozenset[int], int] = event_time.lowest() if end is None else end
         shuffled: list[tuple[int, Elements]] = []
         for level in range(1, graph.shuffles + 1):
             here = [item for item in arrived if graph.levels[item[0]] == level]
@@ -227,14 +231,25 @@ class Trial:
         """Returns the elements with their marks, and the watermark of the other streams."""
         if elements.times is None:
             return key_by, elements, END
-        watermarks, stream = self._event_time[key_by], elements.origin.stream
+        event_time, stream = self._event_time, elements.origin.stream
+        streams = event_time[key_by]
         ahead = self.pipeline.graph.max_ahead(key_by, stream)
         times, count = bounded(elements.times, None if ahead is None else self.now() + ahead)
         if count:
             self.counts[Counted.AHEAD.value, self.pipeline.graph.steps[key_by].name] += count
-        marks = prefix_maxima(times, watermarks.base(stream))
-        watermarks.advance(stream, int(marks[-1]))
-        return key_by, replace(elements, marks=marks), watermarks.others(stream)
+        if event_time.is_behind(key_by, stream, first_time(times)):
+            self.counts[Counted.BEHIND.value, self.pipeline.graph.steps[key_by].name] += 1
+        marks = prefix_maxima(times, streams.base(stream))
+        streams.advance(stream, int(marks[-1]))
+        return key_by, replace(elements, marks=marks), event_time.others_here(key_by, stream)
+
+    def _elapsed(self) -> int:
+        """The time since the first micro-batch, in microseconds."""
+        if not self.pipeline.graph.asks_for_present:
+            return 0
+        now = self.now()
+        self._began_at = now if self._began_at is None else self._began_at
+        return now - self._began_at
 
     def _of_bucket(self, elements: Elements, bucket: int) -> Elements:
         """Returns the elements of a bucket, as after a shuffle, where raw messages are decoded again."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headrace.pipelines import _arguments as check
+from headrace.pipelines._errors import GraphError
 from headrace.pipelines._flow import Flow
 from headrace.pipelines._module_folder import module_folder
 from headrace.pipelines.graph._builder import GraphBuilder
@@ -62,6 +63,8 @@ class Pipeline:
         *,
         idle_after: timedelta | str | None = None,
         max_ahead: timedelta | str | None = None,
+        await_streams: int | None = None,
+        await_time: timedelta | str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> Flow[T]:
@@ -76,6 +79,10 @@ class Pipeline:
             max_ahead: How far an event time may be ahead of the time at which its micro-batch was planned, and still advance the
                 watermark: a timedelta, or text such as "1 hour". One wrong clock then does not make other values late. By
                 default, there is no limit.
+            await_streams: The number of streams of this source that must be open before event time begins. Until then, no window
+                closes and no timer fires. By default, event time waits only for the streams that the gateway knows.
+            await_time: How long after the application's first micro-batch event time begins, by the clock: a timedelta, or text
+                such as "1 minute". With `await_streams`, it begins as soon as one of both is true.
             name: The step's name.
             on_error: The policy for messages for which `decode` raises.
 
@@ -91,8 +98,11 @@ class Pipeline:
             check.function(where, "decode", decode, "payload", instead_of_yield="yield in a flat_map after the source")
         idle = None if idle_after is None else span(idle_after, f"{where}: idle_after")
         ahead = None if max_ahead is None else span(max_ahead, f"{where}: max_ahead", least=0)
+        if await_streams is not None and check.whole(where, "await_streams", await_streams) < 1:
+            raise GraphError(f"{where}: await_streams must be at least 1, and is {await_streams}")
+        time = None if await_time is None else span(await_time, f"{where}: await_time")
         policy = builder.policy(where, on_error)
-        step = Source(builder.name_for(name, patterns[0]), policy, patterns, decode, idle, ahead)
+        step = Source(builder.name_for(name, patterns[0]), policy, patterns, decode, idle, ahead, await_streams, time)
         return Flow(builder, builder.add(step))
 
     @property

@@ -6,17 +6,19 @@ from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.elements._headers import Headers, HeadersColumn
 from headrace.pipelines.elements._origin import NO_TIME, Origin, Times
 from headrace.pipelines.elements._rows import Column, Rows
+from headrace.pipelines.execution._kept_times import merged
+from headrace.pipelines.execution._marks import EVERY_STREAM, Marks
 from headrace.pipelines.execution._measures import StepMeasures, summed
 from headrace.pipelines.execution._order import in_order
 from headrace.pipelines.execution._pass import Failed, Pass
-from headrace.pipelines.execution._watermarks import EVERY_STREAM, EventTime, Watermarks, merged
+from headrace.pipelines.execution._watermarks import EventTime
 from headrace.pipelines.graph._graph import Graph
 from headrace.pipelines.states._state import StateClass
 from headrace.pipelines.states._values import dumps_plain
 from headrace.pipelines.steps._fingerprints import Fingerprint, check_fingerprints
 from headrace.pipelines.steps._keys import in_order_of_keys, normal_key, not_normal
 from headrace.pipelines.steps._step import Counted, OnError
-from headrace.pipelines.time._time import END, bounded, prefix_maxima
+from headrace.pipelines.time._time import END, bounded, first_time, prefix_maxima
 
 __all__ = [
     "END",
@@ -32,6 +34,7 @@ __all__ = [
     "Headers",
     "HeadersColumn",
     "Key",
+    "Marks",
     "OnError",
     "Origin",
     "Pass",
@@ -40,10 +43,10 @@ __all__ = [
     "States",
     "StepMeasures",
     "Times",
-    "Watermarks",
     "bounded",
     "check_fingerprints",
     "dumps_plain",
+    "first_time",
     "in_order",
     "in_order_of_keys",
     "matches",

@@ -18,7 +18,7 @@ from headrace.engine.applications._stage_output import StageOutput, mark_rows
 from headrace.engine.applications._state_cache import STATE_CACHE, StateCache
 from headrace.engine.applications._store import Store, read_head
 from headrace.engine.applications._tracing import Processing, processing
-from headrace.pipelines.runtime import END, NO_TIME, Elements, EventTime, Pass, StateClass, States, in_order
+from headrace.pipelines.runtime import END, NO_TIME, Counted, Elements, EventTime, Graph, Pass, StateClass, States, in_order
 
 
 def keyed_stage_rows(
@@ -48,7 +48,9 @@ def divided(plan: Plan, level: int, arriving: Iterable[BlockRow]) -> tuple[list[
     rows = sorted(arriving, key=attrgetter("target", "stream", "sequence", "branch"))
     here = [row for row in rows if row.is_mark or (row.target >= 0 and graph.levels[row.target] == level)]
     passing = [row for row in rows if not row.is_mark and (row.target < 0 or graph.levels[row.target] != level)]
-    return here, passing + (list(mark_rows(here)) if level < graph.shuffles else [])
+    leaving = passing + (list(mark_rows(here)) if level < graph.shuffles else [])
+    # Every stage knows the event time of all streams, also of those that reach only later ones.
+    return here + list(mark_rows(passing)) if here else here, leaving
 
 
 def _through(plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], store: Store, worker: StateCache) -> list[BlockRow]:
@@ -102,13 +104,17 @@ def process(
     event_time = EventTime(graph, beside)
     passed = Pass(graph, kept, shipped_programs(plan.programs))
     known = event_time.lowest()
-    arrived = [row for row in here if not (row.is_end or row.is_forgotten or row.is_opened)]
+    arrived = [row for row in here if not (row.is_end or row.is_forgotten or row.is_opened or row.is_begun)]
+    arrived.sort(key=attrgetter("target", "stream"))
     ended = [row for row in here if row.is_end]
     event_time.forget((row.target, row.stream) for row in here if row.is_forgotten)
     opened = ((row.target, row.stream) for row in here if row.is_opened)
-    event_time.begin(((row.target, row.stream) for row in arrived if row.peak != NO_TIME), opened)
+    begun = (row.stream for row in here if row.is_begun)
+    event_time.begin(((row.target, row.stream) for row in arrived if row.peak != NO_TIME), opened, begun)
+    if bucket == plan.bucket_ids[0]:
+        _count_behind(graph, level, arrived, event_time, passed)
     with processing(graph.name, graph.name, level) as traced:
-        for key_by, elements, others in _arrived(arrived, event_time, passed, traced, first=level == 1):
+        for key_by, elements, others in _arrived(arrived, event_time, passed, traced, level):
             passed.enter(key_by, elements, others if level == 1 else event_time.others(key_by, known))
         finishes = event_time.end_streams((row.target, row.stream) for row in ended)
         event_time.end()
@@ -126,25 +132,25 @@ def state_classes(plan: Plan, level: int) -> dict[str, StateClass]:
 
 
 def _arrived(
-    rows: Sequence[BlockRow], event_time: EventTime, passed: Pass, traced: Processing | None, *, first: bool
+    rows: Sequence[BlockRow], event_time: EventTime, passed: Pass, traced: Processing | None, level: int
 ) -> Iterator[tuple[int, Elements, int]]:
     """Yields the elements of all blocks in order, with their marks, and a lower bound of the watermark of the other streams.
 
-    After the `first` shuffle, marks are relative to the elements' pieces of their streams, and are adjusted to what the stream
-    had before. After later shuffles they are final.
+    The marks of elements that come from a source are relative to their piece of the stream, and are adjusted to what the stream
+    had before. Those of the results of keyed steps are final.
     """
     by_stream = attrgetter("target", "stream")
     for (key_by, stream), run in groupby(rows, key=by_stream):
-        watermarks = event_time[key_by]
-        others = watermarks.others(stream)
+        marks = event_time[key_by]
+        others = event_time.others_here(key_by, stream) if level == 1 and passed.graph.levels[key_by] == 1 else END
         blocks: list[tuple[Block, int | None, int]] = []
         for row in run:
             if not row.is_mark:
                 block = Block.unpack(row.block)
-                blocks.append((block, watermarks.base(stream) if first else None, row.branch))
+                blocks.append((block, None if row.first == END else marks.base(stream), row.branch))
                 if traced is not None:
                     traced.take_headers(block.messages.headers, row.messages)
-            watermarks.advance(stream, row.peak)
+            marks.advance(stream, row.peak)
         if all(before[0].last < after[0].first for before, after in pairwise(blocks)):
             # One block after the other, so that decoded values are still in the processor's cache when they are used.
             yield from ((key_by, _elements(block, stream, base, passed), others) for block, base, _ in blocks)
@@ -153,6 +159,13 @@ def _arrived(
             blocks.sort(key=itemgetter(2))
             pieces = [(key_by, _elements(block, stream, base, passed)) for block, base, _ in blocks]
             yield from ((key_by, elements, others) for _, elements in in_order(pieces))
+
+
+def _count_behind(graph: Graph, level: int, rows: Iterable[BlockRow], event_time: EventTime, passed: Pass) -> None:
+    """Counts the streams that begin when the watermark has passed their first event time, in one bucket."""
+    for row in rows:
+        if graph.levels[row.target] == level and row.first != END and event_time.is_behind(row.target, row.stream, row.first):
+            passed.count(Counted.BEHIND, graph.steps[row.target].name, 1)
 
 
 def _elements(block: Block, stream: str, base: int | None, passed: Pass) -> Elements:

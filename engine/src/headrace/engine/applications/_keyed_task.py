@@ -116,8 +116,8 @@ class _Stage:
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[BlockRow]:
     for batch in batches:
-        bucket, target, stream, sequence, peak, messages, block, branch = (column.to_pylist() for column in batch.columns)
-        yield from map(BlockRow, bucket, target, stream, sequence, messages, block, peak, branch)
+        bucket, target, stream, sequence, peak, messages, block, branch, first = (column.to_pylist() for column in batch.columns)
+        yield from map(BlockRow, bucket, target, stream, sequence, messages, block, peak, branch, first)
 
 
 def _continued() -> Manifest:

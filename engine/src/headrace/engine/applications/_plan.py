@@ -24,6 +24,7 @@ ROWS = StructType(
         StructField("messages", IntegerType(), False),
         StructField("block", BinaryType(), False),
         StructField("branch", LongType(), False),
+        StructField("first", LongType(), False),
     ]
 )
 ARROW_ROWS = pa.schema(
@@ -36,6 +37,7 @@ ARROW_ROWS = pa.schema(
         pa.field("messages", pa.int32(), nullable=False),
         pa.field("block", pa.binary(), nullable=False),
         pa.field("branch", pa.int64(), nullable=False),
+        pa.field("first", pa.int64(), nullable=False),
     ]
 )
 
@@ -46,6 +48,8 @@ FORGOTTEN = END - 1
 """The peak of a row for a stream that is forgotten, after it has ended."""
 OPENED = END - 2
 """The peak of a row for a stream that is opened: windows and timers wait for it from this micro-batch on."""
+BEGUN = END - 3
+"""The peak of a row for a source that no longer waits for further streams; its name is in the place of the stream."""
 
 
 COUNTS = {what: -(2**30) - number for number, what in enumerate(Counted)}
@@ -67,8 +71,11 @@ class BlockRow:
         messages: The number of elements, for metrics.
         block: The elements; for a sink, an Arrow record batch; empty if the row only has a peak.
         peak: The largest event time of the piece of the stream that the row comes from; NO_TIME if no step needs times; END if
-            the stream has ended, FORGOTTEN if the checkpoint omits it from now on, OPENED if it is waited for from now on.
+            the stream has ended, FORGOTTEN if the checkpoint omits it from now on, OPENED if it is waited for from now on,
+            BEGUN if it is a source that waits for no further streams.
         branch: The bucket and the branch of the pipeline that it comes from. It orders rows that begin with the same message.
+        first: The first event time of the piece that the row comes from, whose marks do not yet include those of earlier pieces;
+            NO_TIME if there is none, and END if the marks of the row are final.
     """
 
     bucket: int
@@ -79,6 +86,7 @@ class BlockRow:
     block: bytes
     peak: int = NO_TIME
     branch: int = 0
+    first: int = END
 
     @property
     def is_mark(self) -> bool:
@@ -104,6 +112,11 @@ class BlockRow:
     def is_opened(self) -> bool:
         """Whether its stream is opened."""
         return self.is_mark and (self.sequence, self.peak) == (LAST, OPENED)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it names a source that waits for no further streams."""
+        return self.is_mark and (self.sequence, self.peak) == (LAST, BEGUN)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.engine.applications._blocks import Block, Messages, blocks_by_bucket
 from headrace.engine.applications._keys import packed_buckets
 from headrace.engine.applications._packed import Packed, PackedHeaders
-from headrace.engine.applications._plan import ARROW_ROWS, FORGOTTEN, LAST, OPENED, BlockRow, Plan
+from headrace.engine.applications._plan import ARROW_ROWS, BEGUN, FORGOTTEN, LAST, OPENED, BlockRow, Plan
 from headrace.engine.applications._reports import Report
 from headrace.engine.applications._stage_output import StageOutput
 from headrace.engine.applications._tracing import processing
@@ -88,6 +88,7 @@ def rows_of_ends(plan: Plan, ends: Ends) -> list[BlockRow]:
     told += [(key_by, stream, END) for key_by, stream in graph.reached_by(ends.streams)]
     if ends.all:
         told += [(key_by, EVERY_STREAM, END) for key_by in sorted(graph.first_keys)]
+    told += [(min(graph.first_keys), source, BEGUN) for source in graph.begun_after(ends.elapsed)]
     told += [(key_by, stream, FORGOTTEN) for key_by, stream in graph.reached_by(ends.forgotten)]
     return [BlockRow(bucket, key_by, stream, LAST, 0, b"", peak) for key_by, stream, peak in told for bucket in plan.bucket_ids]
 

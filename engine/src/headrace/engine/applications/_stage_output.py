@@ -13,7 +13,19 @@ from headrace.engine.applications._blocks import Block, Messages, blocks_by_buck
 from headrace.engine.applications._keys import buckets_of
 from headrace.engine.applications._packed import HEADERS, Packed, PackedHeaders
 from headrace.engine.applications._plan import COUNTS, BlockRow, Plan
-from headrace.pipelines.runtime import NO_TIME, Column, Counted, Elements, Failed, Key, Pass, bounded, in_order, prefix_maxima
+from headrace.pipelines.runtime import (
+    NO_TIME,
+    Column,
+    Counted,
+    Elements,
+    Failed,
+    Key,
+    Pass,
+    bounded,
+    first_time,
+    in_order,
+    prefix_maxima,
+)
 
 _TIME = pa.timestamp("us", tz="UTC")
 
@@ -68,14 +80,15 @@ class StageOutput:
             passed.count(Counted.AHEAD, self._plan.graph.steps[key_by].name, count)
         marks = prefix_maxima(counting)
         peak = int(marks[-1])
+        begins = first_time(counting)
         there = set()
         for row in self._shuffled(key_by, replace(elements, times=times, marks=marks), own, branch):
             there.add(row.bucket)
-            yield replace(row, peak=peak)
+            yield replace(row, peak=peak, first=begins)
         if peak != NO_TIME:
             first = _first(elements)
             for bucket in [each for each in self._plan.bucket_ids if each not in there]:
-                yield BlockRow(bucket, key_by, elements.origin.stream, first, 0, b"", peak)
+                yield BlockRow(bucket, key_by, elements.origin.stream, first, 0, b"", peak, first=begins)
 
     def _branch(self, number: int) -> int:
         return self._bucket << 32 | number

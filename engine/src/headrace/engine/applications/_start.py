@@ -139,7 +139,7 @@ def start(
         if real_time:
             files = driver_files(spark, f"{url}/{STATES}")
             worker = RealTimeWorker(
-                plan, files, options, Connection.of(checked), checked.gateway_timeout_s, asks_for_present=graph.bounds_skew
+                plan, files, options, Connection.of(checked), checked.gateway_timeout_s, asks_for_present=graph.asks_for_present
             )
             more["realTime"] = handler.serve(worker)
         arriving = _arriving(spark, graph, {**for_source, **more}, finish, interval_s)
@@ -167,7 +167,7 @@ def _arriving(spark: SparkSession, graph: Graph, options: Mapping[str, str], fin
     own = {"application": graph.name, "stream": ",".join(graph.streams), "interval": str(interval_s)}
     if finish is not None:
         own["finish"] = str(finish).lower()
-    if graph.bounds_skew:
+    if graph.asks_for_present:
         own["asksForPresent"] = "true"
     return spark.readStream.format(FORMAT).options(**{"pipeline": graph.name, **options}, **own).load()
 

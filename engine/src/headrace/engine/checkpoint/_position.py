@@ -41,7 +41,8 @@ class Offset:
     ended, because all streams had ended, and `finished` is true if it did so here. `checkpoint` is the checkpoint's id, absent in
     checkpoints that are older than these ids. `planned_at` is when the batch that ends here was planned, in microseconds since
     1970, if the application needs the present time: a batch that is repeated finds the same value. `awaited` are the streams
-    that were opened and have no position yet: event time waits for them.
+    that were opened and have no position yet: event time waits for them. `began_at` is when the first batch was planned, in
+    microseconds since 1970, if the application needs the present time.
     """
 
     pipeline: str
@@ -53,6 +54,7 @@ class Offset:
     checkpoint: str = ""
     planned_at: int | None = None
     awaited: frozenset[str] = frozenset()
+    began_at: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> "Offset | None":
@@ -78,7 +80,10 @@ class Offset:
             finish, finished = int(document.get("finish", 0)), document.get("finished") is True
             run_id, checkpoint = (str(document.get(name, "")) for name in ("run_id", "checkpoint"))
             at, awaited = document.get("plannedAt"), frozenset(map(str, document.get("awaited", ())))
-            return cls(document["pipeline"], streams, document.get("run"), finish, finished, run_id, checkpoint, at, awaited)
+            began_at = document.get("beganAt")
+            return cls(
+                document["pipeline"], streams, document.get("run"), finish, finished, run_id, checkpoint, at, awaited, began_at
+            )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"the checkpoint's offset is not an offset of this source ({type(error).__name__}: {error}); "
@@ -100,6 +105,8 @@ class Offset:
             document["run_id"] = self.run_id
         if self.planned_at is not None:
             document["plannedAt"] = self.planned_at
+        if self.began_at is not None:
+            document["beganAt"] = self.began_at
         if self.awaited:
             document["awaited"] = sorted(self.awaited)
         document["streams"] = {name: _document(self.streams[name]) for name in sorted(self.streams)}

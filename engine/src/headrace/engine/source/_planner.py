@@ -116,7 +116,9 @@ class Planner:
         forgotten = self._forgets(offset, response)
         streams = {name: position for name, position in {**offset.streams, **moved_to}.items() if name not in forgotten}
         awaited = (offset.awaited | set(response.opened)) - set(response.ended_unread) - streams.keys()
-        run = self.pipeline_run
+        run, now = self.pipeline_run, time.time_ns() // 1000
+        # A checkpoint that knows streams and not when it began is older than this.
+        began_at = offset.began_at if offset.began_at is not None else 0 if offset.streams else now
         end = Offset(
             offset.pipeline,
             streams,
@@ -126,8 +128,9 @@ class Planner:
             finishes or (offset.finished and not response.ranges),
             run_id=run.run_id,
             checkpoint=run.checkpoint,
-            planned_at=time.time_ns() // 1000 if self._options.asks_for_present else None,
+            planned_at=now if self._options.asks_for_present else None,
             awaited=awaited,
+            began_at=began_at if self._options.asks_for_present else offset.began_at,
         )
         self._last_end = end.to_json()
         self._parsed = [(start, offset), (self._last_end, end)]
@@ -295,7 +298,8 @@ class Planner:
         before, after = begin.streams.keys() | begin.awaited, finish.streams.keys() | finish.awaited
         names += tuple(sorted(begin.awaited - after))
         opened = tuple(sorted(after - before))
-        return Ends(names, finish.finish != begin.finish, forgotten, opened)
+        elapsed = 0 if finish.planned_at is None or finish.began_at is None else max(0, finish.planned_at - finish.began_at)
+        return Ends(names, finish.finish != begin.finish, forgotten, opened, elapsed)
 
     def planned_at(self, end: dict[str, Any]) -> int | None:
         """When a batch was planned, in microseconds since 1970; the same if it is read again. None if no step needs it."""

@@ -16,16 +16,18 @@ class Ends:
         all: Whether event time ends with it, since all streams have ended.
         forgotten: The streams that ended earlier, and that the checkpoint omits from this batch on.
         opened: The streams that the checkpoint has from this batch on.
+        elapsed: The time from when the first batch was planned to when this one was, in microseconds; 0 if no step needs it.
     """
 
     streams: tuple[str, ...] = ()
     all: bool = False
     forgotten: tuple[str, ...] = ()
     opened: tuple[str, ...] = ()
+    elapsed: int = 0
 
     def __bool__(self) -> bool:
-        """Whether any stream is opened, ends or is forgotten."""
-        return bool(self.streams or self.forgotten or self.opened) or self.all
+        """Whether any stream is opened, ends or is forgotten, or time has passed that a step needs."""
+        return bool(self.streams or self.forgotten or self.opened or self.elapsed) or self.all
 
 
 NO_ENDS = Ends()

@@ -92,12 +92,12 @@ class Pass:
         if elements:
             self._after(key_by, elements)
 
-    def fire_due(self, level: int, watermark: int | Mapping[int, int]) -> None:
+    def fire_due(self, level: int, watermark: int | Mapping[frozenset[int], int]) -> None:
         """Fires the timers and windows that are due at the end of a micro-batch in the steps of a level.
 
         Args:
             level: The number of shuffles before the steps.
-            watermark: The watermark of all streams; by `key_by` if several are reached from sources (`Graph.roots`).
+            watermark: The watermark of all steps, or that of each by its `Graph.roots`.
 
         Raises:
             StepError: A function raises, and its step's policy is `OnError.FAIL`.
@@ -182,10 +182,8 @@ class Pass:
         measured.sent += len(found)
         return found
 
-    def _watermark(self, number: int, watermark: int | Mapping[int, int]) -> int:
-        if isinstance(watermark, int):
-            return watermark
-        return min(watermark.get(key_by, NO_TIME) for key_by in self.graph.roots[number])
+    def _watermark(self, number: int, watermark: int | Mapping[frozenset[int], int]) -> int:
+        return watermark if isinstance(watermark, int) else watermark.get(self.graph.roots[number], NO_TIME)
 
     def _where(self, step: Step, elements: Elements, index: int) -> str:
         origin = elements.origin

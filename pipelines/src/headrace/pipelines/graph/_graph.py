@@ -122,6 +122,12 @@ class Graph:
             roots.append(found | {number} if isinstance(step, KeyBy) and self._unkeyed[number] else found)
         return roots
 
+    @cached_property
+    def meetings(self) -> list[frozenset[int]]:
+        """The different `roots` of the steps behind a `key_by`. The streams that reach them share a watermark."""
+        found = {self.roots[number] for number, step in enumerate(self.steps) if isinstance(step, (KeyBy, KeyedStep))}
+        return sorted(found, key=sorted)
+
     @property
     def first_keys(self) -> frozenset[int]:
         """Every `key_by` that elements reach directly from sources, where marks are computed."""
@@ -192,6 +198,24 @@ class Graph:
         return max(known) if known and len(known) == len(spans) else None
 
     @cached_property
+    def awaiting(self) -> dict[str, Source]:
+        """The sources with `await_streams` or `await_time`, by name."""
+        return {source.name: source for source in self.sources.values() if source.awaits}
+
+    def begun_after(self, elapsed: int) -> list[str]:
+        """The sources whose `await_time` has passed, in microseconds after the first micro-batch."""
+        return [name for name, source in self.awaiting.items() if source.await_time is not None and source.await_time <= elapsed]
+
+    def passes(self, source: Source, roots: frozenset[int]) -> bool:
+        """Whether messages of a source reach one of some `key_by`s directly."""
+        return any(self.sources[number] is source for root in roots for number in self._unkeyed[root])
+
+    @property
+    def asks_for_present(self) -> bool:
+        """Whether a step needs to know when a micro-batch was planned."""
+        return self.bounds_skew or any(source.await_time is not None for source in self.awaiting.values())
+
+    @cached_property
     def bounds_skew(self) -> bool:
         """Whether a source has `max_ahead`."""
         return any(source.max_ahead is not None for source in self.sources.values())
@@ -255,7 +279,8 @@ class Graph:
         late = [(Counted.LATE, step.name) for step in self.steps if isinstance(step, TimeWindows)]
         skipped = [(Counted.SKIPPED, step.name) for step in self.steps if step.on_error is OnError.SKIP]
         ahead = [(Counted.AHEAD, self.steps[number].name) for number in sorted(self.first_keys) if self.bounds_skew]
-        return late + skipped + ahead
+        behind = [(Counted.BEHIND, self.steps[number].name) for number in sorted(self.first_keys) if self.uses_time]
+        return late + skipped + ahead + behind
 
     def describe(self) -> str:
         """A line for each step: its name, its kind, and its inputs."""

@@ -33,12 +33,21 @@ class Source(Step):
         idle_after: The event time without an element after which a stream is idle, in microseconds; None for never.
         max_ahead: How far ahead of the present an event time may be and advance the watermark, in microseconds; None for no
             limit.
+        await_streams: The number of streams without which event time does not begin; None for any.
+        await_time: The time after the first micro-batch at which event time begins in any case, in microseconds; None for never.
     """
 
     streams: tuple[str, ...]
     decode: Callable[[bytes], Any] | None
     idle_after: int | None = None
     max_ahead: int | None = None
+    await_streams: int | None = None
+    await_time: int | None = None
+
+    @property
+    def awaits(self) -> bool:
+        """Whether event time waits for streams before it begins."""
+        return self.await_streams is not None or self.await_time is not None
 
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """Decodes elements whose values are payloads."""

@@ -32,6 +32,8 @@ class Counted(Enum):
     """Elements that were skipped, since a function raised."""
     AHEAD = "ahead"
     """Elements whose event times are too far ahead of the present to advance the watermark."""
+    BEHIND = "behind"
+    """Streams whose first event time the watermark had passed when they began."""
 
 
 class StepPass(Protocol):

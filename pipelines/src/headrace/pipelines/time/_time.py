@@ -42,6 +42,12 @@ def prefix_maxima(times: Times, base: int = NO_TIME) -> Times:
     return np.maximum(np.maximum.accumulate(times), base)
 
 
+def first_time(times: Times) -> int:
+    """The event time of the first element that has one; NO_TIME if none has."""
+    known = times[times != NO_TIME]
+    return int(known[0]) if len(known) else NO_TIME
+
+
 def event_time(time: datetime | int) -> int:
     """Converts an event time to microseconds since 1970-01-01 UTC.
 
