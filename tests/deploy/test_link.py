@@ -107,7 +107,7 @@ def until(condition: Callable[[], Any]) -> Any:
 
 
 def test_a_restart_requested_at_the_gateway_is_made_and_answered(tmp_path: Path, threads: ThreadPoolExecutor) -> None:
-    tokens = [token("deployment", supervise=True), token("operator", control=True)]
+    tokens = [token("deployment", supervise=True), token("operator", admin=True, control=True)]
     calls: list[Future[Any]] = []
     with served(*tokens) as gateway:
         sleeping = plan(tmp_path, source=(Kind.SOURCE, SLEEPS), sink=(Kind.SINK, SLEEPS))

@@ -20,7 +20,7 @@ from headrace.gateway.core.pipeline import Pipeline
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1 import source_pb2
 
-OPERATOR = Caller("operator", "here")
+OPERATOR = Caller("operator", "here", sees_names=True)
 STREAM, CONNECTOR, PIPELINE, SINK = pb.PART_KIND_STREAM, pb.PART_KIND_CONNECTOR, pb.PART_KIND_PIPELINE, pb.PART_KIND_SINK
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from headrace.deploy.supervised import Supervised
+
 SOCKET_FILE = "supervisor.socket"
 LARGEST_REQUEST_BYTES = 4096
 MOST_REQUESTS = 16
@@ -38,6 +40,10 @@ class Request:
     def is_open(self) -> bool:
         """Whether it is not answered yet."""
         return self._connection.fileno() >= 0
+
+    def is_checked(self, one: Supervised) -> bool:
+        """Returns False: a command on this machine takes the supervisor's word."""
+        return False
 
     def answer(self, document: Mapping[str, Any]) -> None:
         """Sends the answer. A caller who has left is none of the supervisor's concern."""

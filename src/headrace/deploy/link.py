@@ -17,6 +17,7 @@ from headrace.contract.backoff import Backoff
 from headrace.deploy.control import refusal
 from headrace.deploy.plan import Listed
 from headrace.deploy.replays import Replay
+from headrace.deploy.supervised import Supervised
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -69,6 +70,10 @@ class LinkRequest:
     def is_open(self) -> bool:
         """Whether it is not answered yet, and the call lasts that it has come from."""
         return not self._answered and not self._call.is_over
+
+    def is_checked(self, one: Supervised) -> bool:
+        """Returns whether the gateway checks that the connector has a session: it does if it knows what the connector serves."""
+        return bool(one.role.serves)
 
     def answer(self, document: Mapping[str, Any]) -> None:
         """Sends the answer in the call that the request has come from; another gateway, or run of it, would not know it."""

@@ -9,7 +9,7 @@ from headrace.deploy.control import refusal
 from headrace.deploy.errors import CannotRestart
 from headrace.deploy.processes import SupervisedProcesses
 from headrace.deploy.status import State
-from headrace.deploy.supervised import Supervised
+from headrace.deploy.supervised import STABLE_S, Supervised
 
 ANSWER_WITHIN_S = 120.0
 """A request is answered after this time at the latest, also if the connector has no session then."""
@@ -29,6 +29,9 @@ class Request(Protocol):
     @property
     def is_open(self) -> bool:
         """Whether it still waits."""
+
+    def is_checked(self, one: Supervised) -> bool:
+        """Returns whether whoever takes the answer checks that the connector has a session."""
 
     def answer(self, document: Mapping[str, Any]) -> None:
         """Answers it. Does not wait for whoever has made it."""
@@ -107,11 +110,17 @@ def _answer(pending: _Pending, now: float) -> dict[str, Any] | None:
     if one.leaves:
         return refusal(f"{name} was removed from the deployment in the meantime", made=True)
     started = len(one.process.pids) > pending.starts
-    if started and one.state in (State.RUNS, State.ENDED):
+    is_connected = one.state is State.RUNS and (one.has_session or pending.request.is_checked(one))
+    if started and (is_connected or one.state is State.ENDED):
         process = {"pid": one.process.pid, "stopped_pid": pending.pid, "stopped_exit_code": one.stopped_with}
         return {"ok": True, "result": {"name": name, "state": str(one.state), **process, "seconds": seconds}}
     if started and one.reason is not None:
         return refusal(f"{name} was restarted, and has failed: {one.reason} (log: {one.process.log})", made=True)
+    if started and one.state is State.RUNS and now - one.started_at >= STABLE_S:
+        text = (
+            f"{name} was restarted and runs as process {one.process.pid}, and it is not known whether it has a session: give the "
+        )
+        return refusal(f"{text}token of the supervisor the right admin, or restart it with headrace restart --gateway", made=True)
     if now - pending.since > ANSWER_WITHIN_S:
         lacks = "no session at the gateway" if started else "not been started again"
         return refusal(f"{name} has {lacks} after {seconds:.0f} s (log: {one.process.log})", made=True)

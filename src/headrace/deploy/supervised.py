@@ -38,6 +38,8 @@ class Supervised:
     """Consecutive failures."""
     has_run: bool = False
     """Whether it was ever connected."""
+    has_session: bool | None = False
+    """Whether this run is connected; None if that is not known."""
     reason: str | None = None
     """Why it last ended; None if it never has, or has been stable since."""
     exit_code: int | None = None
@@ -72,7 +74,7 @@ class Supervised:
             self._log_offset = _size(self.process.log)
             self.process.start()
             self._was_asked = False
-            self.started_at = now
+            self.started_at, self.has_session = now, False
             self.state = State.FAILS if self.state is State.FAILS else State.STARTS
 
     def look(self, now: float, connected: bool | None) -> None:
@@ -92,6 +94,7 @@ class Supervised:
                 self.process.kill()
                 self._ended(now, -signal.SIGKILL)
         elif connected or connected is None:
+            self.has_session = connected
             self.state, self.has_run = State.RUNS, self.has_run or bool(connected)
             if now - self.started_at >= STABLE_S:
                 self.failures, self.reason = 0, None

@@ -8,5 +8,6 @@ import time
 from pathlib import Path
 
 _shift = Path(os.environ["TESTS_CLOCK_SHIFT_FILE"])
-_time_of_day = time.time
-time.time = lambda: _time_of_day() + float(_shift.read_text())
+_now_ns = time.time_ns
+time.time_ns = lambda: _now_ns() + round(float(_shift.read_text()) * 1e9)
+time.time = lambda: time.time_ns() / 1e9

@@ -176,8 +176,13 @@ class Token(_Model):
     """Whether it may change what the gateway does: pause, resume, forget, drain, reload and restart."""
     peek: tuple[AnyPattern, ...] = ()
     """Streams of which it may see messages, and sinks of which it may see dead letters, if `[peek]` enables that."""
-    supervise: bool = False
-    """Whether it may register a deployment, and is told which of its connectors to restart."""
+    supervise: tuple[NamePattern, ...] = ()
+    """Deployments that it may register, and of which it is told which connectors to restart; true for all."""
+
+    @field_validator("supervise", mode="before")
+    @classmethod
+    def _all_or_some(cls, value: object) -> object:
+        return ("*",) if value is True else () if value is False else value
 
     @field_validator("sha256", mode="before")
     @classmethod

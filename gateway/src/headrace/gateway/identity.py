@@ -39,7 +39,7 @@ class Identity:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     peek: tuple[str, ...] = ()
-    supervise: bool = False
+    supervise: tuple[str, ...] = ()
     digest: str = field(default="", repr=False)
     """The SHA-256 of the token that was sent, so that revoking another token of the same name does not end the session."""
 
@@ -84,9 +84,9 @@ class Identity:
         """Returns whether it may change what the gateway does: pause, forget, drain, reload, restart."""
         return self.control
 
-    def may_supervise(self) -> bool:
-        """Returns whether it may register a deployment."""
-        return self.supervise
+    def may_supervise(self, deployment: str) -> bool:
+        """Returns whether it may register this deployment."""
+        return _any_covers(self.supervise, deployment)
 
 
 def _any_covers(patterns: Sequence[str], name: str) -> bool:
@@ -103,7 +103,7 @@ EVERYTHING = Identity(
     reads=("*/*",),
     writes=("*",),
     peek=("*/*", "*"),
-    supervise=True,
+    supervise=("*",),
 )
 """The identity of all callers if no tokens are configured."""
 

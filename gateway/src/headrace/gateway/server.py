@@ -171,7 +171,7 @@ def _reload_signal(gateway: Gateway, *, reloads: bool) -> Iterator[None]:
     def reload_or_log() -> None:
         # What is refused is in the log.
         with suppress(ProtocolError):
-            reload(gateway, Caller("SIGHUP", "this machine"))
+            reload(gateway, Caller("SIGHUP", "this machine", sees_names=True))
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, reload_or_log)

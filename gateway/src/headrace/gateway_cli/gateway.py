@@ -70,7 +70,7 @@ def gateway(
       admin = false                # whether it may read the status
       control = false              # whether it may pause, forget, drain, reload and restart
       peek = []                    # streams of which it may see messages
-      supervise = false            # whether it may register a deployment
+      supervise = []               # deployments that it may register, such as deploy.toml
 
     \b
       [[streams]]                  # acknowledged when all these have committed
@@ -174,7 +174,7 @@ def token(name: str) -> None:
     sys.stdout.write(
         f'\n[[tokens]]\nname = "{name}"\nsha256 = "{token_digest(secret)}"\n'
         f'sources = ["{name}/*"]\npipelines = []\nreads = []\nwrites = []\nsinks = []\n'
-        "admin = false\ncontrol = false\npeek = []\nsupervise = false\n"
+        "admin = false\ncontrol = false\npeek = []\nsupervise = []\n"
     )
 
 

@@ -15,7 +15,7 @@ from headrace.simulation.roles import Role
 from headrace.simulation.schedule import Fault, Schedule
 from headrace.simulation.systems import Log
 
-OPERATOR = Caller("the simulation", "simulated")
+OPERATOR = Caller("the simulation", "simulated", sees_names=True)
 STREAMING = ("Ingest", "Attach", "Deliver")
 MOST_IN_BURST = 30
 

@@ -1,7 +1,7 @@
 """Changes that operators request. Each is logged with who requested it, whether it is made or refused."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -31,6 +31,14 @@ class Caller:
     """The name of the token; `anybody` if the gateway has no tokens."""
     peer: str
     """The address that the request comes from."""
+    sees_names: bool
+    """Whether it may read the status, and so learn of parts that it has not named itself."""
+
+    def named(self, names: Sequence[str]) -> str:
+        """Returns names for a text, 20 at most; only their number if the caller may not see them."""
+        if not self.sees_names:
+            return f"{len(names)} that only the right admin shows" if names else "none"
+        return listed(names)
 
 
 def pause(gateway: Gateway, caller: Caller, kind: PartKind, name: str) -> tuple[Pause, bool]:
@@ -42,7 +50,7 @@ def pause(gateway: Gateway, caller: Caller, kind: PartKind, name: str) -> tuple[
         LimitExceeded: too much is paused.
     """
     with audited(caller, "pause", f"{kind} {name}"):
-        _check_known(gateway, kind, checked(name))
+        _check_known(gateway, caller, kind, checked(name))
         before = gateway.pauses.of(kind, name)
         if before is not None:
             return before, False
@@ -61,17 +69,17 @@ def resume(gateway: Gateway, caller: Caller, kind: PartKind, name: str) -> bool:
     with audited(caller, "resume", f"{kind} {name}"):
         ended = gateway.pauses.end(kind, checked(name))
         if not ended:
-            _check_known(gateway, kind, name)
+            _check_known(gateway, caller, kind, name)
         apply_pauses(gateway)
         if gateway.pauses.of(kind, name) is not None:
             raise ChangeRefused(f"{kind} {name} is paused by {CONFIGURATION}; remove it from [paused] there, and reload")
         stream = gateway.streams.get(name) if kind is PartKind.STREAM else None
         if stream is not None and stream.pause is not None:
-            raise ChangeRefused(f"stream {name} is still paused, because {stream.pause.part} is; resume that")
+            raise ChangeRefused(f"stream {name} is still paused, because {caller.named([stream.pause.part])} is; resume that")
         return ended
 
 
-def _check_known(gateway: Gateway, kind: PartKind, name: str) -> None:
+def _check_known(gateway: Gateway, caller: Caller, kind: PartKind, name: str) -> None:
     """Checks that the gateway knows a part: one that is misspelt would never be paused.
 
     Raises:
@@ -84,7 +92,7 @@ def _check_known(gateway: Gateway, kind: PartKind, name: str) -> None:
         known = streams | {session.instance for session in gateway.sessions.values()}
         serves = [session.hello.sink for session in gateway.sink_sessions.values() if session.instance == name]
         if serves and name not in known:
-            raise ChangeRefused(f"connector {name} serves sink {serves[0]}; pause the sink")
+            raise ChangeRefused(f"connector {name} serves sink {caller.named(serves[:1])}; pause the sink")
     else:
         of_kind: dict[PartKind, Iterable[str]] = {
             PartKind.STREAM: gateway.streams,
@@ -93,7 +101,7 @@ def _check_known(gateway: Gateway, kind: PartKind, name: str) -> None:
         }
         known = of_kind[kind]
     if name not in known:
-        raise unknown(kind, name, known)
+        raise unknown(kind, name, caller.named(sorted(known)))
 
 
 def forget_stream(gateway: Gateway, caller: Caller, name: str) -> bool:
@@ -108,14 +116,16 @@ def forget_stream(gateway: Gateway, caller: Caller, name: str) -> bool:
     with audited(caller, "forget", f"stream {name}"):
         stream = gateway.streams.get(checked(name))
         if stream is None:
-            raise unknown("stream", name, gateway.streams)
+            raise unknown("stream", name, caller.named(sorted(gateway.streams)))
         if stream.attachment is not None and not stream.attachment.closed:
-            text = f"stream {name} is sent by connector {stream.attachment.session.instance}; stop it, or let it end the stream"
+            sender = caller.named([stream.attachment.session.instance])
+            text = f"stream {name} is sent by connector {sender}; stop it, or let it end the stream"
             raise ChangeRefused(text)
         for pipeline in stream.readers:
             planned = pipeline.planned.get(name)
             if stream.must_be_rewound_for(pipeline) or (planned is not None and planned > stream.received):
-                text = f"pipeline {pipeline.name} needs messages of stream {name} that only its source has; start its connector"
+                reader = caller.named([pipeline.name])
+                text = f"pipeline {reader} needs messages of stream {name} that only its source has; start its connector"
                 raise ChangeRefused(text)
         if not stream.readers:
             gateway.gone.pop(name, None)
@@ -140,12 +150,12 @@ def forget_pipeline(gateway: Gateway, caller: Caller, name: str, *, force: bool 
     with audited(caller, "forget", f"pipeline {name}", force=force):
         pipeline = gateway.pipelines.get(checked(name))
         if pipeline is None:
-            raise unknown("pipeline", name, gateway.pipelines)
+            raise unknown("pipeline", name, caller.named(sorted(gateway.pipelines)))
         if pipeline.attached and not force:
             text = f"pipeline {name!r} is attached; stop its query first, or use force if its machine is gone"
             raise ChangeRefused(text)
         if pipeline.declared:
-            text = f"pipeline {name!r} is declared for {', '.join(pipeline.declared)}; remove it from the configuration"
+            text = f"pipeline {name!r} is declared for {caller.named(pipeline.declared)}; remove it from the configuration"
             raise ChangeRefused(text)
         forget(gateway, pipeline)
         gateway.pauses.end(PartKind.PIPELINE, name)
@@ -215,8 +225,12 @@ def checked(name: str) -> str:
     return name
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownPart:
-    """Returns the error that names the parts of that kind that there are."""
-    names = sorted(known)
+def unknown(kind: str, name: str, known: str) -> UnknownPart:
+    """Returns the error that lists the parts of that kind that there are, as far as the caller may see them."""
+    return UnknownPart(f"no {kind} {name!r}; known: {known}")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns names for a text, 20 at most."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return UnknownPart(f"no {kind} {name!r}; known: {', '.join(names[:MOST_NAMED]) or 'none'}{more}")
+    return f"{', '.join(names[:MOST_NAMED]) or 'none'}{more}"

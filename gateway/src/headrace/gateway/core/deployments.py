@@ -58,6 +58,8 @@ class Order:
     """None for a restart."""
     by: str
     outcome: "asyncio.Future[pb.OrderOutcome]"
+    ordered_at: float = field(default_factory=clock.monotonic)
+    """When it was requested, on the monotonic clock."""
 
     @property
     def action(self) -> str:

@@ -97,7 +97,8 @@ class Gateway:
         """The deployments whose supervisors are registered."""
         self.open_calls = OpenCalls()
         """The calls in progress, those of sessions among them."""
-        self._sessions_changed = Signal()
+        self.sessions_changed = Signal()
+        """Notified when a session has opened or closed."""
         self._session_numbers = itertools.count(1)
         for rule in rules:
             for name in rule.pipelines:
@@ -121,7 +122,7 @@ class Gateway:
             self.connectors.opened("source", hello.connector),
         )
         self.sessions[session.id] = session
-        self._sessions_changed.notify()
+        self.sessions_changed.notify()
         return session
 
     def open_sink_session(self, hello: sink_pb2.SinkHello, peer: str, identity: Identity) -> SinkSession:
@@ -136,6 +137,7 @@ class Gateway:
             f"k{next(self._session_numbers)}", hello, peer, identity, self.connectors.opened("sink", hello.connector)
         )
         self.sink_sessions[session.id] = session
+        self.sessions_changed.notify()
         return session
 
     def _check_room(self) -> None:
@@ -161,11 +163,12 @@ class Gateway:
         if not session.attachments and session.reported.last_error:
             # It has given up before it opened what it sent in earlier sessions.
             for stream in self.streams.values():
-                if stream.attachment is None and stream.last_instance == session.instance:
+                own = stream.last_instance == session.instance and session.identity.may_open(stream.name)
+                if stream.attachment is None and own:
                     stream.last_error = session.reported.last_error
         self.credit.close(session.account)
         self.credit.rebalance()
-        self._sessions_changed.notify()
+        self.sessions_changed.notify()
 
     def close_sink_session(self, session: SinkSession) -> None:
         """Closes a sink's session, and fails the calls that wait for its answers."""
@@ -174,7 +177,7 @@ class Gateway:
         sink = self.sinks.get(session.hello.sink)
         if sink is not None:  # The gateway may have had no room for it.
             sink.detach(session)
-        self._sessions_changed.notify()
+        self.sessions_changed.notify()
 
     def end_revoked(self, registry: TokenRegistry) -> int:
         """Ends the calls, those of sessions among them, whose tokens are no longer valid or whose rights have changed.
@@ -270,7 +273,7 @@ class Gateway:
     async def _until_left(self, sessions: Mapping[str, object], deadline: float) -> None:
         """Waits until all sessions have ended, or until `deadline` on the event loop's clock."""
         while sessions and (left := deadline - asyncio.get_running_loop().time()) > 0:
-            await self._sessions_changed.wait(left)
+            await self.sessions_changed.wait(left)
 
     def close(self) -> None:
         """Ends all remaining sessions."""

@@ -43,21 +43,22 @@ def problems(status: pb.GetStatusResponse, stuck_after_ms: int, slow_after_ms: i
     """
     found: dict[str, Problem] = {}
     _add(found, _gateway(status.gateway))
-    connected = {session.instance for session in status.sessions}
+    by_session: dict[str, Problem] = {}
     live_ms = {stream.stream: stream.state_age_ms for stream in status.streams if stream.state == pb.STREAM_STATE_LIVE}
     for session in status.sessions:
-        _add(found, _silent(f"connector {session.instance}", session))
-        _add(found, _reports(f"connector {session.instance}", session.reported, errors_of_source(session, live_ms)))
-        _add(found, _paused(f"connector {session.instance}", session))
+        of_session = list(_session(session, live_ms))
+        _add(found, of_session)
+        if of_session:
+            by_session[session.session] = of_session[0]
     sinks_failing = {sink.sink for sink in status.sinks if sink.failure}
     for serving in status.sink_sessions:
         errors = errors_of_sink(serving, fails=serving.sink in sinks_failing)
         _add(found, _silent(_connector_of(serving.sink, serving.instance), serving))
         _add(found, _reports(_connector_of(serving.sink, serving.instance), serving.reported, errors))
-    processes = failing(status)
+    processes, absent = failing(status), dict[str, Problem]()
     _add(found, processes.all)
     for stream in status.streams:
-        _add(found, _stream(stream, connected, found, processes.of_stream(stream.stream)))
+        _add(found, _stream(stream, by_session, absent, processes.of_stream(stream.stream)))
     ages = {(session.sink, session.instance): session.age_ms for session in status.sink_sessions}
     for sink in status.sinks:
         _add(found, _sink(sink, ages, slow_after_ms, found, processes.by_sink.get(sink.sink)))
@@ -92,6 +93,13 @@ def _gateway(gateway: pb.GatewayStatus) -> Iterator[Problem]:
         yield Problem("gateway", Kind.CLOCK_JUMPED, cause, gateway.clock_jump_age_ms, remedy)
 
 
+def _session(session: pb.SessionStatus, live_ms: Mapping[str, int]) -> Iterator[Problem]:
+    part = f"connector {session.instance}"
+    yield from _silent(part, session)
+    yield from _reports(part, session.reported, errors_of_source(session, live_ms))
+    yield from _paused(part, session)
+
+
 def _silent(part: str, session: pb.SessionStatus | pb.SinkSessionStatus) -> Iterator[Problem]:
     """Yields that a connector sends nothing. It comes before what the connector has reported, which is out of date."""
     if session.HasField("silent_ms"):
@@ -120,14 +128,22 @@ def _reports(part: str, reported: pb.ReportedStatus, errors: list[ConnectorError
 
 
 def _stream(
-    stream: pb.StreamStatus, connected: set[str], found: Mapping[str, Problem], process: Problem | None
+    stream: pb.StreamStatus, by_session: Mapping[str, Problem], absent: dict[str, Problem], process: Problem | None
 ) -> Iterator[Problem]:
+    """Yields the problem of a stream. What counts is what its own session has said, not one that shares its instance's name.
+
+    Args:
+        stream: The stream.
+        by_session: The problem of each source's session that has one.
+        absent: The connectors that have no session, each as the first of its streams tells.
+        process: Why the process of its connector fails, if its supervisor knows.
+    """
     part = f"stream {stream.stream}"
     if stream.state == pb.STREAM_STATE_LOST:
         remedy = "restore the source and restart the query, or restart it with failOnDataLoss=false to skip what is lost"
         yield Problem(part, Kind.POSITION_LOST, stream.detail, stream.state_age_ms, remedy)
     elif stream.state == pb.STREAM_STATE_DETACHED and (stream.readers or stream.lag_messages):
-        if stream.last_instance in connected:
+        if stream.session:
             cause = f"instance {stream.last_instance} is connected, and no longer sends this stream"
             remedy = "check the connector's configuration and its log; restart it if its source still has the stream"
             if not stream.HasField("paused"):
@@ -147,10 +163,10 @@ def _stream(
                 "no connector has opened its streams since the gateway started",
             )
         remedy = "start the connector; if it runs, its log says why it has no session"
-        away = Problem(connector, Kind.CONNECTOR_AWAY, cause, stream.state_age_ms, remedy)
+        away = absent.setdefault(connector, Problem(connector, Kind.CONNECTOR_AWAY, cause, stream.state_age_ms, remedy))
         yield away
-        yield found.get(connector, away).within(part)
-    elif stream.state in (pb.STREAM_STATE_LIVE, pb.STREAM_STATE_PARKED) and (root := found.get(f"connector {stream.instance}")):
+        yield away.within(part)
+    elif stream.state in (pb.STREAM_STATE_LIVE, pb.STREAM_STATE_PARKED) and (root := by_session.get(stream.session)):
         yield root.within(part)
     yield from _paused(part, stream)
 

@@ -3,7 +3,7 @@
 import structlog
 
 from headrace.contract.limits import MAX_DEAD_LETTERS, MAX_NAME_BYTES
-from headrace.gateway.core.control import Caller, checked, unknown
+from headrace.gateway.core.control import Caller, checked, listed, unknown
 from headrace.gateway.core.errors import MalformedMessage, NotPermitted, ProtocolError
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.identity import Identity
@@ -36,8 +36,8 @@ def list_dead_letters(gateway: Gateway, caller: Caller, identity: Identity, sink
     log.info("dead letters shown", **facts)
     most = limit or MAX_DEAD_LETTERS
     kept = gateway.dead_letters
-    listed = [SinkDeadLetters(sink=name, count=kept.count(name), letters=kept.last(name, most)) for name in names]
-    return ListDeadLettersResponse(sinks=listed, kept=gateway.peek.enabled)
+    sinks = [SinkDeadLetters(sink=name, count=kept.count(name), letters=kept.last(name, most)) for name in names]
+    return ListDeadLettersResponse(sinks=sinks, kept=gateway.peek.enabled)
 
 
 def _names(gateway: Gateway, identity: Identity, sink: str, limit: int) -> list[str]:
@@ -49,5 +49,5 @@ def _names(gateway: Gateway, identity: Identity, sink: str, limit: int) -> list[
         text = f"the token of {identity.name!r} does not allow seeing dead letters of sink {sink!r}; add it to the token's peek"
         raise NotPermitted(text)
     if sink not in gateway.sinks and not gateway.dead_letters.count(sink):
-        raise unknown("sink", sink, (known for known in gateway.sinks if identity.may_peek(known)))
+        raise unknown("sink", sink, listed(sorted(filter(identity.may_peek, gateway.sinks))))
     return [sink]

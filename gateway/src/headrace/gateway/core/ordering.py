@@ -1,8 +1,10 @@
 """Requests restarts and replays of the deployments that are registered, and waits for their answers."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from headrace.contract import clock
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.contract.names import covers, is_name
 from headrace.gateway.core.control import Caller, audited, checked, unknown
@@ -14,6 +16,7 @@ from headrace.gateway.core.errors import (
     OrderPending,
 )
 from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.reconnecting import has_session_since
 from headrace.protocol.v1 import admin_pb2 as pb
 
 MOST_WAITING = 256
@@ -28,7 +31,8 @@ async def restart_connector(
 ) -> pb.RestartConnectorResponse:
     """Restarts a connector of a deployment, and waits until it has a session again.
 
-    The restart goes on if the caller leaves.
+    The restart goes on if the caller leaves. If the supervisor tells what the connector serves, its word alone is no success: the
+    gateway must have a session of the connector that was opened after the request.
 
     Args:
         gateway: The gateway.
@@ -44,21 +48,31 @@ async def restart_connector(
         LimitExceeded: too many restarts are in progress.
         OrderFailed: the connector was restarted, and has failed.
         SupervisorAway: the deployment has left before it answered.
-        OrderPending: there was no answer in time.
+        OrderPending: there was no answer, or no session, in time.
     """
     with audited(caller, "restart", f"connector {connector}"):
         _check_time(timeout_ms)
         _check_serving(gateway, "a connector would have no session after its restart")
-        among = _registered(gateway, deployment)
+        among = _registered(gateway, caller, deployment)
         checked(connector)
         having = [one for one in among if connector in one.connectors]
         if not having:
             every = {name for one in among for name in one.connectors}
-            raise unknown(f"connector of {_of(deployment)}", connector, every)
-        found = _only(having, f"connector {connector} runs in")
+            raise unknown(f"connector of {_of(deployment)}", connector, caller.named(sorted(every)))
+        found = _only(caller, having, f"connector {connector} runs in")
         _check_waiting(gateway)
+        supervised = found.connectors[connector]
         order = gateway.deployments.order(found, connector, f"{caller.name} ({caller.peer})")
+    due_at = clock.monotonic() + (WAITS_MS if timeout_ms is None else timeout_ms) / 1000
     outcome = await _outcome(gateway, found, order, timeout_ms)
+    made = outcome.restarted
+    if (supervised.source or supervised.sink) and not made.ended:
+        with _waiting(gateway):
+            left_s = due_at - clock.monotonic()
+            is_connected = await has_session_since(gateway, supervised, order.ordered_at, left_s)
+        if not is_connected:
+            text = f"deployment {found.name} has restarted {connector} as process {made.pid}, and it has no session; see its log"
+            raise OrderPending(text)
     return pb.RestartConnectorResponse(deployment=found.name, restarted=outcome.restarted)
 
 
@@ -94,9 +108,9 @@ async def replay_dead_letters(
             raise MalformedMessage(f"source {replay.source!r}: a source has letters, digits and ._- only")
         if len(replay.refused_by) > 2 * MAX_NAME_BYTES or not all(map(str.isprintable, replay.refused_by)):
             raise MalformedMessage("refused_by is no name of a sink, and no step such as application/step")
-        among = _registered(gateway, deployment)
-        found, connector = _that_replays(among, checked(sink), deployment)
-        _check_read(gateway, replay.source)
+        among = _registered(gateway, caller, deployment)
+        found, connector = _that_replays(caller, among, checked(sink), deployment)
+        _check_read(gateway, caller, replay.source)
         _check_waiting(gateway)
         order = gateway.deployments.order(found, connector, f"{caller.name} ({caller.peer})", replay)
     outcome = await _outcome(gateway, found, order, timeout_ms)
@@ -118,21 +132,18 @@ def _check_waiting(gateway: Gateway) -> None:
         raise LimitExceeded(f"{MOST_WAITING} callers wait for restarts and replays already; try again when they have ended")
 
 
-def _check_read(gateway: Gateway, source: str) -> None:
+def _check_read(gateway: Gateway, caller: Caller, source: str) -> None:
     """Checks that a pipeline reads the streams of a source, one for each file: what nobody reads is never acknowledged."""
     patterns = sorted({pattern for pipeline in gateway.pipelines.values() for pattern in pipeline.patterns})
     if not any(covers(pattern, f"{source}/*.jsonl") for pattern in patterns):
-        reads = f"pipelines read {', '.join(patterns)}"[:500] if patterns else "there is no pipeline"
+        reads = f"pipelines read {caller.named(patterns)}" if patterns else "there is no pipeline"
         raise ChangeRefused(f"no pipeline reads {source}/*, so that a replay as source {source} would never end; {reads}")
 
 
 async def _outcome(gateway: Gateway, deployment: Deployment, order: Order, timeout_ms: int | None) -> pb.OrderOutcome:
     wait_ms = WAITS_MS if timeout_ms is None else timeout_ms
-    gateway.deployments.waiting += 1
-    try:
+    with _waiting(gateway):
         done, _ = await asyncio.wait({order.outcome}, timeout=wait_ms / 1000)
-    finally:
-        gateway.deployments.waiting -= 1
     if not done:
         text = f"no answer of deployment {deployment.name} within {wait_ms} ms; the {order.action} of {order.connector} goes on"
         raise OrderPending(text)
@@ -143,15 +154,25 @@ async def _outcome(gateway: Gateway, deployment: Deployment, order: Order, timeo
     return order.outcome.result()
 
 
-def _registered(gateway: Gateway, name: str) -> list[Deployment]:
+@contextmanager
+def _waiting(gateway: Gateway) -> Iterator[None]:
+    """Counts a caller that waits."""
+    gateway.deployments.waiting += 1
+    try:
+        yield
+    finally:
+        gateway.deployments.waiting -= 1
+
+
+def _registered(gateway: Gateway, caller: Caller, name: str) -> list[Deployment]:
     """Returns the registered deployment of a name, or all without a name."""
     known = gateway.deployments.by_name
     if name and name not in known:
-        raise unknown("registered deployment", name[:MAX_NAME_BYTES], known)
+        raise unknown("registered deployment", name[:MAX_NAME_BYTES], caller.named(sorted(known)))
     return [known[name]] if name else list(known.values())
 
 
-def _that_replays(among: list[Deployment], sink: str, deployment: str) -> tuple[Deployment, str]:
+def _that_replays(caller: Caller, among: list[Deployment], sink: str, deployment: str) -> tuple[Deployment, str]:
     """Returns the deployment and the connector that have written the dead letters of a sink."""
 
     def writers(does: Callable[[Supervised], bool]) -> list[tuple[Deployment, str]]:
@@ -160,10 +181,10 @@ def _that_replays(among: list[Deployment], sink: str, deployment: str) -> tuple[
     having = writers(lambda connector: connector.replays == sink)
     if not having:
         every = {one.connectors[name].replays for one, name in writers(lambda connector: bool(connector.replays))}
-        raise unknown(f"sink whose dead letters {_of(deployment)} can replay", sink, every)
-    found = _only([one for one, _ in having], f"the dead letters of sink {sink} are in")
+        raise unknown(f"sink whose dead letters {_of(deployment)} can replay", sink, caller.named(sorted(every)))
+    found = _only(caller, [one for one, _ in having], f"the dead letters of sink {sink} are in")
     if len(having) > 1:
-        names = ", ".join(sorted(name for _, name in having))
+        names = caller.named(sorted(name for _, name in having))
         raise ChangeRefused(f"connectors {names} of deployment {found.name} serve sink {sink}; run headrace dlq replay for each")
     return having[0]
 
@@ -172,8 +193,8 @@ def _of(deployment: str) -> str:
     return f"deployment {deployment}" if deployment else "a registered deployment"
 
 
-def _only(having: list[Deployment], what: str) -> Deployment:
+def _only(caller: Caller, having: list[Deployment], what: str) -> Deployment:
     names = sorted({one.name for one in having})
     if len(names) > 1:
-        raise ChangeRefused(f"{what} several deployments, {', '.join(names)}; name one of them")
+        raise ChangeRefused(f"{what} several deployments, {caller.named(names)}; name one of them")
     return having[0]

@@ -13,7 +13,7 @@ import structlog
 
 from headrace.contract.limits import MAX_NAME_BYTES, MAX_PEEK
 from headrace.contract.position import Position
-from headrace.gateway.core.control import Caller, checked, unknown
+from headrace.gateway.core.control import Caller, checked, listed, unknown
 from headrace.gateway.core.errors import ChangeRefused, LimitExceeded, MalformedMessage, NotPermitted, ProtocolError, UnknownPart
 from headrace.gateway.core.frames import count_up_to
 from headrace.gateway.core.gateway import Gateway
@@ -74,7 +74,7 @@ def _checked(gateway: Gateway, identity: Identity, name: str, limit: int) -> Str
         raise MalformedMessage(f"limit {limit}: a peek shows at most {MAX_PEEK} messages; without a limit, it does not end")
     check_enabled(gateway)
     if name not in gateway.streams:
-        raise unknown("stream", name, (known for known in gateway.streams if identity.may_peek(known)))
+        raise unknown("stream", name, listed(sorted(filter(identity.may_peek, gateway.streams))))
     _check_room(gateway)
     return gateway.streams[name]
 

@@ -1,5 +1,6 @@
 """A snapshot of the gateway's state, for GetStatus."""
 
+from collections.abc import Mapping
 from importlib.metadata import version
 
 from headrace.contract import clock
@@ -36,8 +37,11 @@ def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
         sink_sessions=[_sink_session(session, room) for session in gateway.sink_sessions.values()],
         deployments=[_deployment(deployment) for _, deployment in sorted(gateway.deployments.by_name.items())],
     )
+    by_instance: dict[str, list[Session]] = {}
+    for session in gateway.sessions.values():
+        by_instance.setdefault(session.instance, []).append(session)
     for _, stream in sorted(gateway.streams.items()):
-        _add_stream(status, stream, now)
+        _add_stream(status, stream, _session_of(stream, by_instance), now)
     return status
 
 
@@ -89,7 +93,15 @@ def _gateway(gateway: Gateway) -> pb.GatewayStatus:
     )
 
 
-def _add_stream(to: pb.GetStatusResponse, stream: Stream, now: float) -> None:
+def _session_of(stream: Stream, by_instance: Mapping[str, list[Session]]) -> str:
+    """Returns the id of the session that sends a stream, or else of one of its last instance that may; empty if there is none."""
+    if stream.attachment is not None:
+        return stream.attachment.session.id
+    same = by_instance.get(stream.last_instance, [])
+    return next((session.id for session in same if session.identity.may_open(stream.name)), "")
+
+
+def _add_stream(to: pb.GetStatusResponse, stream: Stream, session_id: str, now: float) -> None:
     name, session = stream.name, stream.attachment.session if stream.attachment else None
     missing = [pipeline for pipeline in stream.readers if not pipeline.knows(name)]
     state, detail = _state(stream, missing)
@@ -98,6 +110,7 @@ def _add_stream(to: pb.GetStatusResponse, stream: Stream, now: float) -> None:
         state=state,
         detail=detail,
         instance=session.instance if session else "",
+        session=session_id,
         replayable=stream.replayable,
         received_messages=stream.received_messages,
         received_bytes=stream.received_bytes,

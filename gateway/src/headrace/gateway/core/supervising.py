@@ -8,6 +8,7 @@ from headrace.contract import clock
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.contract.names import is_name
 from headrace.gateway.core.bounds import check_count, check_length, check_room
+from headrace.gateway.core.control import listed
 from headrace.gateway.core.deployments import Deployment, Order, Supervised
 from headrace.gateway.core.errors import (
     ChangeRefused,
@@ -43,11 +44,16 @@ def register(gateway: Gateway, hello: pb.SuperviseHello, peer: str, identity: Id
     Raises:
         MalformedMessage: a name is not valid.
         LimitExceeded: there are too many connectors, or deployments.
-        NotPermitted: another token has registered the deployment.
+        NotPermitted: the token does not allow the deployment, or another token has registered it.
     """
     name = check_length("deployment in SuperviseHello", hello.deployment)
-    if not name or not name.isprintable():
-        raise MalformedMessage(f"deployment {name!r} in SuperviseHello: a name has 1 to {MAX_NAME_BYTES} bytes, all printable")
+    if not name or not name.isprintable() or "/" in name:
+        text = f"deployment {name!r} in SuperviseHello: a name has 1 to {MAX_NAME_BYTES} bytes, all printable, and no slash"
+        raise MalformedMessage(text)
+    if not identity.may_supervise(name):
+        allowed = listed(identity.supervise)
+        text = f"the token of {identity.name!r} does not allow deployment {name!r}; its supervise covers {allowed}"
+        raise NotPermitted(text)
     if not check_length("run in SuperviseHello", hello.run):
         raise MalformedMessage("SuperviseHello without a run; name each start of the supervisor differently")
     known = gateway.deployments.by_name

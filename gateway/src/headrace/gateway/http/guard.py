@@ -111,7 +111,7 @@ def guarded_change(
 
 def caller_of(request: Request, identity: Identity) -> Caller:
     """Returns who makes a request, for the log."""
-    return Caller(identity.name, peer_of(request))
+    return Caller(identity.name, peer_of(request), identity.may_administer())
 
 
 def peer_of(request: Request) -> str:

@@ -29,7 +29,7 @@ from headrace.gateway.core.ordering import replay_dead_letters, restart_connecto
 from headrace.gateway.core.pauses import PartKind
 from headrace.gateway.core.peeking import begin_peek, peek
 from headrace.gateway.core.snapshot import pause_status
-from headrace.gateway.identity import identity_of
+from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.observer import Observer
 from headrace.gateway.services.calls import end_call, write_in_time
 from headrace.gateway.services.supervise import supervise
@@ -206,8 +206,9 @@ class AdminService(AdminServiceServicer):
         """Registers the supervisor of a deployment, and sends it the restarts and replays that are requested."""
         identity = identity_of(context)
         try:
-            if not identity.may_supervise():
-                raise NotPermitted(f"the token of {identity.name!r} does not allow this; set supervise = true for it")
+            if not identity.supervise:
+                text = f"the token of {identity.name!r} does not allow this; name the deployment in its supervise"
+                raise NotPermitted(text)
             await supervise(self._gateway, identity, request_iterator, context)
         except ProtocolError as error:
             await end_call(context, error)
@@ -219,7 +220,7 @@ class AdminService(AdminServiceServicer):
     ) -> pb.ListDeadLettersResponse:
         """Returns the last dead letters of sinks."""
         identity = identity_of(context)
-        caller = Caller(identity.name, context.peer())
+        caller = _caller(identity, context)
         try:
             return list_dead_letters(self._gateway, caller, identity, request.sink, request.limit)
         except ProtocolError as error:
@@ -232,7 +233,7 @@ class AdminService(AdminServiceServicer):
         """Shows a sample of a stream's messages."""
         identity, timeout_ms = identity_of(context), self._gateway.limits.write_timeout_ms
         try:
-            stream = begin_peek(self._gateway, Caller(identity.name, context.peer()), identity, request.stream, request.limit)
+            stream = begin_peek(self._gateway, _caller(identity, context), identity, request.stream, request.limit)
             async with aclosing(peek(self._gateway, identity, stream, request.limit)) as samples:
                 async for sample in samples:
                     await write_in_time(context, sample, timeout_ms, "listener")
@@ -273,4 +274,8 @@ async def _controlling(context: "grpc.aio.ServicerContext[Any, Any]") -> Caller:
     if not identity.may_control():
         text = f"the token of {identity.name!r} does not allow this; set control = true for it"
         await abort(context, grpc.StatusCode.PERMISSION_DENIED, text)
-    return Caller(identity.name, context.peer())
+    return _caller(identity, context)
+
+
+def _caller(identity: Identity, context: "grpc.aio.ServicerContext[Any, Any]") -> Caller:
+    return Caller(identity.name, context.peer(), identity.may_administer())
