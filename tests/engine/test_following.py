@@ -105,7 +105,7 @@ class Followed:
             self._is_held.set()
             assert self._may.wait(DEADLINE_S)
         with self._changed:
-            for part, _ in arrived:
+            for part, _, _ in arrived:
                 self.arrived += ((part.stream, sequence) for sequence in range(part.first, part.last + 1))
             self._changed.notify_all()
 

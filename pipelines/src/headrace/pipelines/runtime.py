@@ -1,7 +1,7 @@
 """The interface for engines that run pipelines. Applications do not need it."""
 
 from headrace.contract.names import covers as matches
-from headrace.pipelines._errors import no_step
+from headrace.pipelines._errors import no_step, text_of
 from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.elements._headers import Headers, HeadersColumn
 from headrace.pipelines.elements._origin import NO_TIME, Origin, Times
@@ -56,4 +56,5 @@ __all__ = [
     "not_normal",
     "prefix_maxima",
     "summed",
+    "text_of",
 ]

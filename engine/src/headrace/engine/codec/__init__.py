@@ -9,6 +9,7 @@ from headrace.engine.codec._decode import (
     cut,
     record_batch,
     record_batches,
+    sequences_of,
 )
 from headrace.engine.codec._encode import COLUMNS, MAX_FRAME_BYTES, MAX_FRAME_ROWS, check_schema, frames
 
@@ -26,4 +27,5 @@ __all__ = [
     "frames",
     "record_batch",
     "record_batches",
+    "sequences_of",
 ]

@@ -92,6 +92,11 @@ def columns(stream: str, frame: pb.Frame) -> Columns:
     )
 
 
+def sequences_of(frame: Columns) -> npt.NDArray[np.int64]:
+    """The sequence of each message."""
+    return _sequences([frame])
+
+
 def cut(frame: Columns, after: int, upto: int) -> Columns | None:
     """The messages with sequences greater than `after` and at most `upto`; None if there are none."""
     if frame.first > after and frame.last <= upto:

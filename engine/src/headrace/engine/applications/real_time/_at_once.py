@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections import defaultdict, deque
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -20,7 +21,9 @@ from headrace.engine.wire._connection import Connection
 from headrace.engine.wire._retry import Retry
 
 MOST_WAITING_BYTES = 32 * 2**20
-"""The size of the results that wait for a sink, in bytes, at which processing waits, too."""
+"""The size of the results that wait for an at-least-once sink, in bytes, at which processing waits, too."""
+MOST_KEPT_BYTES = 128 * 2**20
+"""The size of the results that are kept for the next micro-batch, in bytes, at which processing waits for it."""
 PART_BYTES = 2**20
 """The size of the results in one part, in bytes, beyond which further ones are in the next part."""
 MOST_UNANSWERED = 8
@@ -42,11 +45,18 @@ class AtOnce:
     """Delivers the results for one sink, in a thread of its own, in order.
 
     Results for a sink of another mode are kept for their micro-batch.
+
+    Args:
+        options: The options of the sinks.
+        sink: The name of the sink.
+        run: The run of the query.
+        freed: Called after there is room for results again, or the sink has failed. It must not wait for the sink.
     """
 
-    def __init__(self, options: SinkOptions, sink: str, run: Run) -> None:
+    def __init__(self, options: SinkOptions, sink: str, run: Run, freed: Callable[[], None]) -> None:
         self._options = options.for_sink(sink)
         self._run_of_query = run
+        self._freed = freed
         self._connection = Connection.of(self._options)
         self._fields: dict[str, object] = {"query": run.query, "sink": sink}
         self._retry = Retry(self._options.gateway_timeout_s, MAX_PAUSE_S, fields=self._fields)
@@ -55,6 +65,7 @@ class AtOnce:
         self._waiting_bytes = 0
         self._unanswered: deque[_Part] = deque()
         self._kept: defaultdict[int, list[BlockRow]] = defaultdict(list)
+        self._kept_bytes = 0
         self._rejected: defaultdict[int, list[Written]] = defaultdict(list)
         self._is_at_once = True
         self._has_answered = False
@@ -68,21 +79,25 @@ class AtOnce:
         self._thread = threading.Thread(target=self._run, name=f"headrace-sink-{sink}", daemon=True)
         self._thread.start()
 
+    @property
+    def has_room(self) -> bool:
+        """Whether results may be put. The caller looks before it makes some: it could not be paused while it waits with them."""
+        return self._is_over or (self._waiting_bytes < MOST_WAITING_BYTES and self._kept_bytes < MOST_KEPT_BYTES)
+
     def put(self, batch: int, row: BlockRow) -> None:
-        """Takes over a row of a micro-batch; waits while too many are waiting.
+        """Takes over a row of a micro-batch.
 
         Raises:
             HeadraceError: The sink cannot accept the results, or was unavailable until the timeout.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting_bytes < MOST_WAITING_BYTES or self._is_over)
             self._check()
-            if not self._is_at_once:
-                self._kept[batch].append(row)
-                return
-            self._waiting.append((batch, row))
-            self._waiting_bytes += len(row.block)
-            self._changed.notify_all()
+            if self._is_at_once:
+                self._waiting.append((batch, row))
+                self._waiting_bytes += len(row.block)
+                self._changed.notify_all()
+            else:
+                self._keep(batch, row)
 
     def await_mode(self, timeout_s: float) -> bool:
         """Waits until it is known which results are kept for their micro-batch; returns False if it is not known in time.
@@ -98,7 +113,10 @@ class AtOnce:
     def kept(self, batch: int) -> list[BlockRow]:
         """The rows that are to be delivered with their micro-batch, after all of its rows were put, and the mode is known."""
         with self._changed:
-            return self._kept.pop(batch, [])
+            rows = self._kept.pop(batch, [])
+            self._kept_bytes -= sum(len(row.block) for row in rows)
+        self._freed()
+        return rows
 
     def await_delivered(self, batch: int, timeout_s: float) -> bool:
         """Waits until all results of a micro-batch are delivered; returns False if it takes longer.
@@ -151,6 +169,7 @@ class AtOnce:
             with self._changed:
                 self._failure = error
                 self._changed.notify_all()
+        self._freed()
 
     def _deliver(self) -> None:
         """Makes one call, which delivers everything that is not answered again, and then what comes, until it ends."""
@@ -187,7 +206,8 @@ class AtOnce:
             part = _Part(self._run_of_query.task(batch), tuple(rows))
             self._unanswered.append(part)
             self._changed.notify_all()
-            return part
+        self._freed()
+        return part
 
     def _answered(self, refused: Refused) -> None:
         """The sink has written the first part that was not answered."""
@@ -241,10 +261,15 @@ class AtOnce:
             log.info(text, sink, extra=self._fields)
             self._is_at_once = False
             for part in self._unanswered:
-                self._kept[part.task.batch] += part.rows
+                for row in part.rows:
+                    self._keep(part.task.batch, row)
             for batch, row in self._waiting:
-                self._kept[batch].append(row)
+                self._keep(batch, row)
             self._unanswered.clear()
             self._waiting.clear()
             self._waiting_bytes = 0
             self._changed.notify_all()
+
+    def _keep(self, batch: int, row: BlockRow) -> None:
+        self._kept[batch].append(row)
+        self._kept_bytes += len(row.block)

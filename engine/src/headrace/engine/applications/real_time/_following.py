@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -16,8 +16,19 @@ from headrace.protocol.v1 import frame_pb2
 
 MAX_PAUSE_S = 1.0
 
-Arrived = tuple[Columns, Position]
-"""The messages of a frame that are new, and the position after them."""
+
+class Arrived(NamedTuple):
+    """The messages of a frame that are new.
+
+    Attributes:
+        frame: The messages.
+        end: The position after them.
+        cursor: The cursor of positions between them.
+    """
+
+    frame: Columns
+    end: Position
+    cursor: bytes | None
 
 
 class Following:
@@ -131,6 +142,7 @@ class Following:
         part = cut(frame, -1 if before is None else before.sequence, frame.last)
         if part is None:
             return ()
-        cursor = found.frame.cursor if found.frame.HasField("cursor") else before.cursor if before is not None else None
-        self._at[stream] = after = Position(0, frame.last, cursor)
-        return ((part, after),)
+        between = None if before is None else before.cursor
+        after = Position(0, frame.last, found.frame.cursor if found.frame.HasField("cursor") else between)
+        self._at[stream] = after
+        return (Arrived(part, after, between),)

@@ -9,6 +9,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 from headrace.engine.applications._plan import BlockRow
+from headrace.engine.applications.real_time._crossing import crossing
 from headrace.engine.applications.real_time._parts import Run
 from headrace.engine.applications.real_time._socket_folder import SocketFolder
 from headrace.engine.applications.real_time._worker import Reached, RealTimeWorker
@@ -84,8 +85,8 @@ class Service:
         """Whether a call has succeeded, and its result or its error."""
         try:
             return True, self._calls[call](*arguments)
-        except Exception as error:
-            return False, error
+        except BaseException as error:  # Whatever a call raises belongs to the planner, which waits for the answer.
+            return False, crossing(error)
 
     def _begin(self, pipeline: bytes) -> None:
         batch, continued, run = self._present()

@@ -3,13 +3,15 @@
 import logging
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.engine._errors import CheckpointError, SinkAway
 from headrace.engine.applications._plan import BlockRow, Plan
+from headrace.engine.applications.real_time._arrivals import Arrivals
 from headrace.engine.applications.real_time._at_once import AtOnce
+from headrace.engine.applications.real_time._crossing import crossing
 from headrace.engine.applications.real_time._following import Arrived, Following
 from headrace.engine.applications.real_time._parts import Run
 from headrace.engine.applications.real_time._processor import Processor
@@ -28,8 +30,8 @@ PAUSE_S = 1.0
 """How long the planner waits for the worker, in seconds: Spark cannot stop the query during this time."""
 STOP_S = 10.0
 """How long to wait for a function that runs when the query ends, in seconds."""
-PIECE_BYTES = 2**20
-"""The size of the messages, in bytes, that are processed before results are delivered."""
+MOST_MISSED = 3
+"""How often in a row the worker may not have stopped in time before it waits for the planner's next call."""
 
 log = logging.getLogger("headrace.engine")
 
@@ -76,13 +78,14 @@ class RealTimeWorker:
         self._timeout_s = timeout_s
         self._asks_for_present = asks_for_present
         self._changed = threading.Condition()
-        self._arrived: deque[Arrived] = deque()
-        self._arrived_bytes = 0
+        self._arrivals = Arrivals()
         self._opened: frozenset[str] = frozenset()
         self._moved: dict[str, Position] = {}
         self._messages: Counter[str] = Counter()
         self._is_busy = False
         self._is_paused = False
+        self._missed = 0
+        """How often in a row it has not stopped in time."""
         self._is_stopped = False
         self._failure: Exception | None = None
         self._processor: Processor | None = None
@@ -107,7 +110,7 @@ class RealTimeWorker:
         Raises:
             StateError: Stored states do not match the classes of the pipeline.
         """
-        self._sinks = [AtOnce(self._options, sink, run) for sink in self._plan.graph.sinks]
+        self._sinks = [AtOnce(self._options, sink, run, self._look_again) for sink in self._plan.graph.sinks]
         who = pb.Pipeline.FromString(pipeline)
         self._following = Following(self._connection, who, self._timeout_s, self._take_over, self._fail)
         self._processor = Processor(self._plan, self._files, continued, batch, run.number)
@@ -116,7 +119,8 @@ class RealTimeWorker:
     def pause(self, follow: Mapping[str, Position | None], awaited: Collection[str] = ()) -> dict[str, Reached] | None:
         """Stops between two messages, until `resume` or `close`; returns how far it is in the streams that have moved.
 
-        Returns None if it has not come to a stop in time: then it stops soon, and waits for the next call.
+        Returns None if it has not come to a stop in time, since one message takes long. It goes on then, and after the third time
+        in a row stops and waits for the next call.
 
         Args:
             follow: The streams of the planner, each with the position after which it is read. New ones are followed from now on.
@@ -133,9 +137,16 @@ class RealTimeWorker:
             self._check()
             reached = {stream: Reached(position, self._messages[stream]) for stream, position in self._moved.items()}
         if not stopped:
+            self._missed += 1
+            if self._missed < MOST_MISSED:
+                self.resume()
             return None
+        self._missed = 0
         self._open({*follow, *awaited})
-        return reached if all(sink.await_mode(PAUSE_S) for sink in self._sinks) else None
+        if all(sink.await_mode(PAUSE_S) for sink in self._sinks):
+            return reached
+        self.resume()
+        return None
 
     def resume(self) -> None:
         """Goes on without having planned."""
@@ -225,49 +236,47 @@ class RealTimeWorker:
 
     def _take_over(self, arrived: Sequence[Arrived]) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._arrived_bytes < MOST_ARRIVED_BYTES or self._is_over)
-            self._arrived.extend(arrived)
-            self._arrived_bytes += sum(_size(each) for each in arrived)
+            self._changed.wait_for(lambda: self._arrivals.bytes < MOST_ARRIVED_BYTES or self._is_over)
+            self._arrivals.put(arrived)
             self._changed.notify_all()
 
     def _run(self) -> None:
         try:
-            while (piece := self._next()) is not None:
-                self._process(piece)
-        except Exception as error:
-            self._fail(error)
+            while slice_ := self._next():
+                self._process(slice_)
+        except BaseException as error:  # Whatever ends this thread must end the query.
+            self._fail(crossing(error))
 
-    def _next(self) -> list[Arrived] | None:
-        """The next messages; None at the end."""
+    def _next(self) -> list[Arrived]:
+        """The next messages; none at the end."""
         with self._changed:
             self._is_busy = False
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._is_over or (self._arrived and not self._is_paused))
+            self._changed.wait_for(lambda: self._is_over or (self._arrivals and not self._is_paused and self._have_room()))
             if self._is_over:
-                return None
-            piece: list[Arrived] = []
-            size = 0
-            while self._arrived and size < PIECE_BYTES:
-                piece.append(self._arrived.popleft())
-                size += _size(piece[-1])
-            self._arrived_bytes -= size
+                return []
             self._is_busy = True
-            return piece
+            return self._arrivals.take()
 
-    def _process(self, piece: Sequence[Arrived]) -> None:
+    def _have_room(self) -> bool:
+        return all(sink.has_room for sink in self._sinks)
+
+    def _look_again(self) -> None:
+        """A sink has room, or has failed."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _process(self, arrived: Sequence[Arrived]) -> None:
         assert self._processor is not None, "it has begun"
         now = time.time_ns() // 1000 if self._asks_for_present else None
-        self._deliver(self._processor.process((frame for frame, _ in piece), now))
-        for frame, position in piece:
-            self._moved[frame.stream] = position
+        begun = time.perf_counter()
+        self._deliver(self._processor.process((each.frame for each in arrived), now))
+        self._arrivals.took(sum(each.frame.rows for each in arrived), time.perf_counter() - begun)
+        for frame, end, _ in arrived:
+            self._moved[frame.stream] = end
             self._messages[frame.stream] += frame.rows
 
     def _deliver(self, rows: Sequence[BlockRow]) -> None:
         assert self._processor is not None, "it has begun"
         for row in rows:
             self._sinks[-1 - row.target].put(self._processor.batch, row)
-
-
-def _size(arrived: Arrived) -> int:
-    frame, _ = arrived
-    return len(frame.values) + len(frame.keys) + 16 * frame.rows
