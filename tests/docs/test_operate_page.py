@@ -44,6 +44,7 @@ def test_limits_are_what_the_page_says() -> None:
     assert f"has at most {server.MAX_HEADER_BYTES // 1024} KiB of headers" in page
     assert f"longer than {server.REQUEST_TIMEOUT_S:g} s is cut off" in page
     assert f"at most {server.MAX_CONNECTIONS} connections" in page
+    assert f"at most {server.MAX_OF_ADDRESS} of one address" in page
 
 
 def test_every_kind_of_problem_is_explained() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from starlette.types import Receive, Scope, Send
+from structlog.testing import capture_logs
 from tests.gateway.certificates import Authority
 from tests.gateway.http_server import get, serve_http, until_closed
 from tests.gateway.processes import gateway_process, headrace
@@ -167,25 +168,63 @@ async def test_a_client_that_does_not_read_its_response_is_dropped(monkeypatch: 
         writer.close()
 
 
-async def test_there_are_so_many_connections_and_no_more(monkeypatch: pytest.MonkeyPatch, http: str) -> None:
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
-    held = [await asyncio.open_connection(*http.split(":")) for _ in range(3)]
-    # The third one is known once it is answered.
-    held[2][1].write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-    assert (await held[2][0].readline()).startswith(b"HTTP/1.1 200 ")
-    reader, _ = await asyncio.open_connection(*http.split(":"))
-    assert await until_closed(reader) == b""
-    for _, writer in held:
+HEAD = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
+
+
+async def held(http: str, sent: bytes = b"", of: str = "127.0.0.1") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that has sent something, and says nothing more."""
+    host, port = http.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port), local_addr=(of, 0))
+    writer.write(sent)
+    if sent.endswith(b"\r\n\r\n"):
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+    return reader, writer
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", HEAD, HEAD + b"\r\n", b"POST /api/v1/sign-in HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{"],
+    ids=["nothing", "unfinished-head", "idle", "unfinished-body"],
+)
+@pytest.mark.parametrize("of", ["127.0.0.1", "127.0.0.2"], ids=["same-address", "other-address"])
+async def test_connections_that_wait_make_room(sent: bytes, of: str, monkeypatch: pytest.MonkeyPatch, http: str) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 6)
+    monkeypatch.setattr(server, "MAX_OF_ADDRESS", 4)
+    with capture_logs() as logs:
+        strangers = [await held(http, sent, of) for _ in range(10)]
+        for _ in range(20):
+            assert (await get(http, "/healthz"))[0] == 200
+    assert {line["event"] for line in logs} == {"connection dropped"}
+    assert len([line for line in logs if line["peer"].startswith(of)]) >= 6
+    for _, writer in strangers:
         writer.close()
-        await writer.wait_closed()
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                assert (await get(http, "/healthz"))[0] == 200
-                break
-            except OSError:
-                # The server learns a little later that the others are gone.
-                continue
+
+
+async def test_the_connections_of_one_address_make_room_before_those_of_others(
+    monkeypatch: pytest.MonkeyPatch, http: str
+) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 6)
+    reader, writer = await held(http, of="127.0.0.3")
+    strangers = [await held(http, of="127.0.0.2") for _ in range(20)]
+    writer.write(HEAD + b"\r\n")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+    for _, other in [(reader, writer), *strangers]:
+        other.close()
+
+
+async def test_requests_of_known_callers_make_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 6)
+    gateway, tokens = Gateway(Limits()), (token("admin", admin=True),)
+    listening = b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer admin\r\n\r\n"
+    async with serve_http(gateway, tokens) as http:
+        owners = [await held(http, listening) for _ in range(3)]
+        strangers = [await held(http, HEAD) for _ in range(30)]
+        assert (await get(http, "/healthz"))[0] == 200
+        assert len(gateway.open_calls) == 3
+        owners += [await held(http, listening) for _ in range(2)]
+        assert len(gateway.open_calls) == 5
+        for _, writer in [*owners, *strangers]:
+            writer.close()
 
 
 # Its end

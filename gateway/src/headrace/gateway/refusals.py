@@ -20,3 +20,14 @@ def log_refusal(call: str, peer: str, error: str, caller: str | None = None) -> 
     """
     known = {} if caller is None else {"caller": caller}
     log.warning("call refused", call=call, **known, peer=peer, error=error[:_MAX_ERROR_CHARACTERS])
+
+
+def log_dropped(protocol: str, peer: str) -> None:
+    """Logs that a connection was dropped, to make room for others.
+
+    Args:
+        protocol: What it speaks.
+        peer: The address of the client.
+    """
+    text = f"there are too many {protocol} connections of this address, or in all, and it has no call of a known caller"
+    log.warning("connection dropped", peer=peer, error=text)

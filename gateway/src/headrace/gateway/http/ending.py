@@ -28,6 +28,7 @@ class EndRevoked:
             nonlocal call
             call = self._calls.begin(identity)
             call.is_served = True
+            scope["state"]["is_known"] = True
 
         async def send_noting(message: Message) -> None:
             nonlocal has_begun

@@ -1,6 +1,7 @@
 """Runs the HTTP application with uvicorn, on the gateway's event loop. Connections and their time are bounded."""
 
 import asyncio
+import itertools
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
@@ -11,8 +12,13 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from headrace.gateway.http.room import to_drop
+from headrace.gateway.refusals import log_dropped
+
 MAX_CONNECTIONS = 100
-"""How many connections there may be; further ones are closed at once."""
+"""How many connections there may be. For a further one, the one that waits longest without a known caller is dropped."""
+MAX_OF_ADDRESS = 50
+"""How many connections of one address there may be without a request of a known caller in progress."""
 REQUEST_TIMEOUT_S = 30.0
 """How long a request, with its response, may take, and how long a client may take to read the end of the response."""
 MAX_HEADER_BYTES = 16 * 2**10
@@ -25,17 +31,42 @@ class _Connection(H11Protocol):
     """A connection that is dropped if it does not complete a request in time, whichever side of it is slow."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _turns = itertools.count()
+    turn = 0
+    """Orders connections by when they began to wait: for their first request, or since their last one."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        if len(self.connections) > MAX_CONNECTIONS:
-            transport.abort()
-        else:
-            self._set_deadline(transport)
+        self.turn = next(self._turns)
+        self._set_deadline(transport)
+        # Those that are about to close have made room already.
+        there = [each for each in self.connections if isinstance(each, _Connection) and not each.transport.is_closing()]
+        there.sort(key=lambda each: each.turn)
+        dropped = to_drop(there, MAX_CONNECTIONS, MAX_OF_ADDRESS)
+        if dropped is not None:
+            log_dropped("HTTP", dropped.peer)
+            dropped.transport.abort()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self.turn = next(self._turns)
         self._set_deadline(self.transport)
+
+    @property
+    def address(self) -> str:
+        """The address of the client."""
+        return self.client[0] if self.client is not None else "unknown"
+
+    @property
+    def peer(self) -> str:
+        """The address and the port of the client, for the log."""
+        return f"{self.client[0]}:{self.client[1]}" if self.client is not None else "unknown"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a request of a caller with a right is in progress."""
+        in_progress = self.cycle is not None and not self.cycle.response_complete
+        return in_progress and bool(self.scope["state"].get("is_known"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._deadline is not None:
