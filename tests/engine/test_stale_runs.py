@@ -245,9 +245,9 @@ def test_a_manifest_that_cannot_be_read_spares_everything(tmp_path: Path) -> Non
     Driver(checkpoint, "a").run_for(BEFORE).commits.close()
     (tmp_path / "states" / new_file((1, 0), 1, 1)).touch()
     (tmp_path / "states" / "manifests" / "9.1").write_text("[[1,")
-    there = {path.name for path in tmp_path.rglob("*")}
+    there = {path.name for path in (tmp_path / "states").iterdir()}
     Driver(checkpoint, "b").run_for(1).commits.close()
-    assert there <= {path.name for path in tmp_path.rglob("*")} | {f"{BEFORE - 2}.1"}
+    assert there <= {path.name for path in (tmp_path / "states").iterdir()}
 
 
 def test_a_start_deletes_what_earlier_runs_have_left_and_no_manifest_names(tmp_path: Path) -> None:

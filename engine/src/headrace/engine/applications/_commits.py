@@ -192,7 +192,8 @@ def commits(
         sinks: The names of the sinks.
         committed: The last committed micro-batch of the checkpoint.
     """
-    folders = (open_folder(spark, f"{url}/{name}") for name in (STATES, MANIFESTS, RUNS))
+    sync = options is not None and options.sync_to_disk
+    folders = (open_folder(spark, f"{url}/{name}", sync=sync) for name in (STATES, MANIFESTS, RUNS))
     states, manifests, runs = folders
     retained = int(spark.conf.get(_RETAINED) or 0)
     return Commits(states, ManifestLog(manifests), options, sinks, committed, RunLog(runs), retained)

@@ -52,7 +52,7 @@ class KeyedTask:
             by_bucket[row.bucket].append(row)
         if not by_bucket:
             return
-        stage = _Stage(self.plan, self.level, state_files(self.root), _continued(), _batch(), _run())
+        stage = _Stage(self.plan, self.level, self._files, _continued(), _batch(), _run())
         leaving = (stage.rows(bucket, by_bucket.pop(bucket)) for bucket in sorted(by_bucket))
         if self.is_last and self.options is not None:
             yield from batches_of(self._delivered(leaving, stage, self.options))
@@ -60,6 +60,10 @@ class KeyedTask:
             for rows in leaving:
                 yield from batches_of(rows)
             yield record_batch_of([self._row(Report(stage.changed, sizes=stage.sizes))])
+
+    @property
+    def _files(self) -> StateFiles:
+        return state_files(self.root, sync=self.options is not None and self.options.sync_to_disk)
 
     def _delivered(self, leaving: Iterable[list[BlockRow]], stage: "_Stage", options: SinkOptions) -> list[BlockRow]:
         """Delivers the rows for sinks; returns those for the driver."""

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from headrace.contract.names import covers
 from headrace.engine._errors import CheckpointError, PositionRefused
-from headrace.engine.applications._spark_states import converted
+from headrace.engine.applications._spark_states import converted, stored_in_files
 from headrace.engine.checkpoint._copy import CheckpointCopy
 from headrace.engine.checkpoint._folder import HadoopFolder, open_folder, qualified
 from headrace.engine.checkpoint._log import CheckpointLog, LoggedBatch, Predecessor
@@ -196,8 +196,10 @@ class StoredPositions:
         """Writes the last two entries of Spark's logs, which is what it reads at a start: the last one with the new positions."""
         batch = self.committed.batch
         if batch:
-            copy.write(f"offsets/{batch - 1}", copy.read(f"offsets/{batch - 1}"))
-            copy.write(f"commits/{batch - 1}", copy.read(f"commits/{batch - 1}"))
+            # Spark may have deleted the one before. Then the last one stands in for it: Spark only checks that there is one.
+            before = batch - 1 if all(copy.has(f"{log}/{batch - 1}") for log in ("offsets", "commits")) else batch
+            copy.write(f"offsets/{batch - 1}", copy.read(f"offsets/{before}"))
+            copy.write(f"commits/{batch - 1}", copy.read(f"commits/{before}"))
         copy.write(f"offsets/{batch}", repositioned(copy.read(f"offsets/{batch}"), changes, run))
         copy.write("metadata", json.dumps({"id": str(uuid.uuid4())}))
         copy.write(f"commits/{batch}", copy.read(f"commits/{batch}"))
@@ -249,7 +251,7 @@ class StoredPositions:
 
     @cached_property
     def _manifest(self) -> Manifest | None:
-        return self._manifests(self._checkpoint).read(self.committed.batch)
+        return stored_in_files(self.log, self._manifests(self._checkpoint), self.committed.batch)
 
     def _manifests(self, checkpoint: str) -> ManifestLog:
         return ManifestLog(open_folder(self._spark, f"{qualified(self._spark, checkpoint)}/{MANIFESTS}"))

@@ -100,7 +100,9 @@ class SparkBucket:
         return self.head
 
 
-def take_over(spark: SparkSession, log: CheckpointLog, url: str, graph: Graph, dropped: Collection[str]) -> None:
+def take_over(
+    spark: SparkSession, log: CheckpointLog, url: str, graph: Graph, dropped: Collection[str], *, sync: bool = False
+) -> None:
     """Makes sure that a checkpoint has its states in files: copies them if an earlier version has stored them.
 
     Args:
@@ -109,6 +111,7 @@ def take_over(spark: SparkSession, log: CheckpointLog, url: str, graph: Graph, d
         url: The qualified path of the checkpoint.
         graph: The application's graph.
         dropped: Steps whose states are to be dropped.
+        sync: Whether the copies survive a power loss, if they are on a local disk.
 
     Raises:
         CheckpointError: The checkpoint has no states, although it should have some.
@@ -117,10 +120,11 @@ def take_over(spark: SparkSession, log: CheckpointLog, url: str, graph: Graph, d
     batch = log.last_committed_batch()
     if batch is None:
         return
-    manifests = ManifestLog(open_folder(spark, f"{url}/{MANIFESTS}"))
-    if manifests.read(batch) is None:
+    manifests = ManifestLog(open_folder(spark, f"{url}/{MANIFESTS}", sync=sync))
+    if stored_in_files(log, manifests, batch) is None:
         if log.has_spark_states():
-            manifest = converted(spark, url, batch, graph, dropped, driver_files(spark, f"{url}/{STATES}"))
+            manifests.delete(batch, CONVERTED)
+            manifest = converted(spark, url, batch, graph, dropped, driver_files(spark, f"{url}/{STATES}", sync=sync))
         elif log.steps():
             raise CheckpointError(
                 f"{url} has no manifest of the states after micro-batch {batch}, which is in its commit log: restore "
@@ -133,6 +137,21 @@ def take_over(spark: SparkSession, log: CheckpointLog, url: str, graph: Graph, d
             manifests.write(batch, CONVERTED, manifest)
     # Spark refuses to start a query without operators for these.
     log.delete_spark_states()
+
+
+def stored_in_files(log: CheckpointLog, manifests: ManifestLog, batch: int) -> Manifest | None:
+    """The manifest of the last committed micro-batch of a checkpoint; None if it has none, or its states are still Spark's.
+
+    Raises:
+        CheckpointError: The manifest cannot be read.
+    """
+    try:
+        return manifests.read(batch)
+    except CheckpointError:
+        # Earlier versions did not write it at once, and may have died. They then had not deleted Spark's states yet.
+        if manifests.last_run(batch) == CONVERTED and log.has_spark_states():
+            return None
+        raise
 
 
 def converted(spark: SparkSession, url: str, batch: int, graph: Graph, dropped: Collection[str], files: StateFiles) -> Manifest:

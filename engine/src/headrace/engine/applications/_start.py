@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -108,6 +109,10 @@ def start(
     # Spark would report the same error later, after something has been written.
     checked = parse({"stream": ",".join(graph.streams), **for_source}, defaults_in(spark))
     refuse_local_checkpoint(spark, str(checkpoint), shared=checked.shared_checkpoint)
+    of_sinks = {"application": graph.name, "sink": ",".join(graph.sinks), **for_sink}
+    if graph.dead_letters is not None:
+        of_sinks["failed"] = graph.dead_letters
+    sink_options = parse_sink(of_sinks, defaults_in(spark))
     if log.is_unfinished():
         raise CheckpointError(f"{checkpoint} is incomplete, since its creation did not finish; delete it, and create it again")
     folder = folder or pipeline.folder
@@ -115,7 +120,7 @@ def start(
         program.check_files(folder)
     check_fingerprints(log.steps() or {}, graph.fingerprints, migrate_states)
     dropped = _dropped(log, graph, drop_states)
-    take_over(spark, log, url, graph, dropped)
+    take_over(spark, log, url, graph, dropped, sync=sink_options.sync_to_disk)
     log.note_steps(graph.fingerprints)
     planned = log.last_planned()
     # The number is fixed for a checkpoint, regardless of the session's settings.
@@ -126,18 +131,15 @@ def start(
     start_workers(spark)
     plan = Plan(graph, bucket_ids(partitions), str(checkpoint), uuid.uuid4().hex, worker_bytes, dropped, programs)
     register(spark, {graph.name: plan})
-    of_sinks = {"application": graph.name, "sink": ",".join(graph.sinks), **for_sink}
-    if graph.dead_letters is not None:
-        of_sinks["failed"] = graph.dead_letters
 
     def begin() -> StreamingQuery:
         own = {**of_sinks, "run": uuid.uuid4().hex}
-        options = parse_sink(own, defaults_in(spark))
+        options = replace(sink_options, run=own["run"])
         handler = commits(spark, url, options, graph.sinks, log.last_committed_batch())
         add_handler(spark, own["run"], handler)
         more = {}
         if real_time:
-            files = driver_files(spark, f"{url}/{STATES}")
+            files = driver_files(spark, f"{url}/{STATES}", sync=options.sync_to_disk)
             worker = RealTimeWorker(
                 plan, files, options, Connection.of(checked), checked.gateway_timeout_s, asks_for_present=graph.asks_for_present
             )

@@ -11,7 +11,7 @@ from headrace.engine._errors import CheckpointError
 from headrace.engine.applications._bucket_files import BucketFiles
 from headrace.engine.applications._durable import load
 from headrace.engine.applications._keys import bucket_ids, buckets_of
-from headrace.engine.applications._spark_states import SparkStates
+from headrace.engine.applications._spark_states import SparkStates, stored_in_files
 from headrace.engine.applications._store import Head, Stored, read_head
 from headrace.engine.checkpoint._folder import open_folder, qualified
 from headrace.engine.checkpoint._log import CheckpointLog
@@ -59,7 +59,7 @@ class StoredStates:
         self.committed = committed
         self._url = qualified(spark, checkpoint)
         manifests = ManifestLog(open_folder(spark, f"{self._url}/{MANIFESTS}"))
-        self._manifest = manifests.read(committed.batch)
+        self._manifest = stored_in_files(self.log, manifests, committed.batch)
 
     def sizes(self) -> list[StateSize]:
         """The amount of state of each step."""

@@ -1,14 +1,13 @@
 """Files of a checkpoint, on any file system that Spark supports."""
 
-import errno
 import os
-import uuid
 from pathlib import Path
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
+from headrace.engine.checkpoint._local_disk import write_whole
 from headrace.engine.checkpoint._state_files import is_local, local_path
 
 _ABSENT = "FileNotFoundException"
@@ -48,10 +47,16 @@ class Folder(Protocol):
 
 
 class LocalFolder:
-    """A folder on a disk of this machine."""
+    """A folder on a disk of this machine.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: The folder.
+        sync: Whether a file that was written survives a power loss.
+    """
+
+    def __init__(self, path: Path, *, sync: bool = False) -> None:
         self._path = path
+        self._sync = sync
 
     def names(self) -> list[str]:
         """The names of all files."""
@@ -70,13 +75,7 @@ class LocalFolder:
 
     def write(self, name: str, text: str) -> None:
         """See `Folder`."""
-        self._path.mkdir(parents=True, exist_ok=True)
-        new = self._path / f".{name}.{uuid.uuid4().hex}.tmp"
-        try:
-            new.write_text(text)
-            _put(new, self._path / name)
-        finally:
-            new.unlink(missing_ok=True)
+        write_whole(self._path / name, text.encode(), sync=self._sync)
 
     def delete(self, name: str) -> None:
         """Deletes a file if it exists."""
@@ -160,26 +159,9 @@ def qualified(spark: SparkSession, path: str) -> str:
     return str(files.makeQualified(folder).toString())
 
 
-def open_folder(spark: SparkSession, url: str) -> Folder:
-    """A folder at a URL from `qualified`, by the fastest way."""
-    return LocalFolder(local_path(url)) if is_local(url) else HadoopFolder(spark, url)
-
-
-def _put(file: Path, name: Path) -> None:
-    """Gives a complete file its name, unless another file has it.
-
-    Raises:
-        FileExistsError: One has.
-    """
-    try:
-        os.link(file, name)
-    except (FileExistsError, FileNotFoundError):
-        raise
-    except OSError:
-        # Not every file system has links. Two drivers that write the same manifest are told apart by the names of their runs.
-        if name.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(name)) from None
-        os.rename(file, name)
+def open_folder(spark: SparkSession, url: str, *, sync: bool = False) -> Folder:
+    """A folder at a URL from `qualified`, by the fastest way; with `sync`, files on a local disk survive a power loss."""
+    return LocalFolder(local_path(url), sync=sync) if is_local(url) else HadoopFolder(spark, url)
 
 
 def _kind(error: Py4JJavaError) -> str:

@@ -126,8 +126,12 @@ class ManifestLog:
         Raises:
             CheckpointError: The manifest cannot be read.
         """
-        run = max((run for number, run in self._all() if number == batch), default=None)
+        run = self.last_run(batch)
         return None if run is None else self._read(batch, run)
+
+    def last_run(self, batch: int) -> int | None:
+        """The last run that has written a manifest of a micro-batch; None if there is none."""
+        return max((run for number, run in self._all() if number == batch), default=None)
 
     def read_all(self) -> dict[tuple[int, int], Manifest]:
         """All manifests, by micro-batch and run.
@@ -149,6 +153,10 @@ class ManifestLog:
         """
         text = manifest.dumps()
         self._folder.write(_name(batch, run), f"{text}\n{_sum_of(text)}")
+
+    def delete(self, batch: int, run: int) -> None:
+        """Deletes the manifest that a run has written for a micro-batch, if there is one."""
+        self._folder.delete(_name(batch, run))
 
     def delete_before(self, batch: int) -> None:
         """Deletes the manifests of micro-batches before `batch`, which must be committed."""

@@ -11,10 +11,7 @@ import socket
 import struct
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +19,7 @@ from pyspark import SparkFiles
 
 from headrace.contract.backoff import Backoff
 from headrace.engine._errors import CheckpointError
+from headrace.engine.checkpoint._local_disk import send, write_new
 
 MOST_BYTES = 1 << 30
 """The most bytes that one call reads or writes through the service."""
@@ -29,7 +27,6 @@ START_S = 30.0
 """How long a task waits for the service, in seconds: its JVM starts it at about the same time."""
 _LOCAL = "file:"
 _ANNOUNCEMENT = "headrace-files"
-_MOST_PARTS = 1024  # IOV_MAX
 _REQUEST = struct.Struct(">BIQQ")  # operation, length of the URL, offset, length of the content
 _SIZE = struct.Struct(">i")
 _READ, _WRITE = 1, 2
@@ -61,15 +58,16 @@ class StateFiles(Protocol):
         ...
 
 
-def state_files(root: str, service: str | None = None) -> StateFiles:
+def state_files(root: str, service: str | None = None, *, sync: bool = False) -> StateFiles:
     """The files below a root.
 
     Args:
         root: The qualified path of a folder on any of Hadoop's file systems: `file:/folder`, `hdfs://host:port/folder`.
         service: The path of the service's socket; None inside a task, which finds it.
+        sync: Whether files on a local disk survive a power loss once they are written.
     """
     if is_local(root):
-        return LocalFiles(local_path(root))
+        return LocalFiles(local_path(root), sync=sync)
     return ServedFiles(root, service)
 
 
@@ -84,10 +82,17 @@ def local_path(root: str) -> Path:
 
 
 class LocalFiles:
-    """Files on a local disk. As Spark's own, they survive the death of processes and are not forced to the disk."""
+    """Files on a local disk.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: The folder.
+        sync: Whether a file that was written survives a power loss. Like Spark's own, it otherwise survives only the death of
+            processes.
+    """
+
+    def __init__(self, root: Path, *, sync: bool = False) -> None:
         self._root = root
+        self._sync = sync
 
     def read(self, name: str, offset: int, length: int) -> bytes:
         """See `StateFiles`."""
@@ -106,16 +111,7 @@ class LocalFiles:
 
     def write(self, name: str, parts: Sequence[bytes]) -> None:
         """See `StateFiles`."""
-        path = self._root / _checked(name)
-        file = _created(path)
-        try:
-            try:
-                _send(partial(os.writev, file), parts)
-            finally:
-                os.close(file)
-        except BaseException:
-            path.unlink()
-            raise
+        write_new(self._root / _checked(name), parts, sync=self._sync)
 
 
 class ServedFiles:
@@ -179,7 +175,7 @@ class _Service:
         with self._lock:
             connection, self._connection = self._connection or _connected(self._path), None
             try:
-                _send(connection.sendmsg, [_REQUEST.pack(operation, len(name), offset, length), name, *content])
+                send(connection.sendmsg, [_REQUEST.pack(operation, len(name), offset, length), name, *content])
                 status, answer = _answer(connection, length if operation == _READ else 0)
             except BaseException:
                 connection.close()
@@ -251,27 +247,6 @@ def _receive(connection: socket.socket, left: memoryview) -> None:
         if not count:
             raise ConnectionResetError("the service of the checkpoint's files has closed the connection")
         left = left[count:]
-
-
-def _send(send: Callable[[Sequence[memoryview]], int], parts: Iterable[bytes]) -> None:
-    """Sends parts with a call that may take only some of the bytes."""
-    left = deque(memoryview(part) for part in parts if part)
-    while left:
-        sent = send(list(islice(left, _MOST_PARTS)))
-        while sent:
-            part = left.popleft()
-            if sent < len(part):
-                left.appendleft(part[sent:])
-            sent -= min(sent, len(part))
-
-
-def _created(path: Path) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    try:
-        return os.open(path, flags, 0o666)
-    except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, flags, 0o666)
 
 
 def _checked(name: str) -> str:

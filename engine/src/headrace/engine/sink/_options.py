@@ -6,9 +6,18 @@ from dataclasses import dataclass, replace
 from headrace.contract.names import is_name
 from headrace.engine._errors import OptionError
 from headrace.engine.wire._gateway_options import NAMES as GATEWAY_NAMES
-from headrace.engine.wire._gateway_options import Defaults, GatewayOptions, canonical, fail_or, parse_gateway, parsed, seconds
+from headrace.engine.wire._gateway_options import (
+    Defaults,
+    GatewayOptions,
+    boolean,
+    canonical,
+    fail_or,
+    parse_gateway,
+    parsed,
+    seconds,
+)
 
-NAMES = ("sink", *GATEWAY_NAMES, "sinkTimeout", "onOlderCheckpoint", "onSinkLoss", "onRefused", "deadLetters")
+NAMES = ("sink", *GATEWAY_NAMES, "sinkTimeout", "onOlderCheckpoint", "onSinkLoss", "onRefused", "deadLetters", "syncToDisk")
 OWN_NAMES = ("application", "failed", "run")
 """Internal options, which Headrace sets when it starts an application."""
 DEFAULT_SINK_TIMEOUT_S = 60.0
@@ -34,6 +43,8 @@ class SinkOptions(GatewayOptions):
     accept_lost: bool = False
     skip_refused: bool = False
     dead_letters: str | None = None
+    sync_to_disk: bool = False
+    """Whether an application's states survive a power loss."""
     application: str | None = None
     """The application whose results are written; an internal option."""
     further: tuple[str, ...] = ()
@@ -80,6 +91,8 @@ def parse_sink(given: Mapping[str, str], defaults: Defaults) -> SinkOptions:
         raise OptionError(f"option deadLetters: {sink!r} is the sink that rejects the messages; name another one")
     if dead_letters is not None and "onRefused" in values:
         raise OptionError("options onRefused and deadLetters exclude each other: remove one of them")
+    if "syncToDisk" in values and application is None:
+        raise OptionError("option syncToDisk: only the states of an application can be synced; remove the option")
     return SinkOptions(
         **vars(parse_gateway(values, defaults)),
         sink=sink,
@@ -88,6 +101,7 @@ def parse_sink(given: Mapping[str, str], defaults: Defaults) -> SinkOptions:
         accept_lost=parsed(values, "onSinkLoss", fail_or("accept"), False),
         skip_refused=parsed(values, "onRefused", fail_or("skip"), False),
         dead_letters=dead_letters,
+        sync_to_disk=parsed(values, "syncToDisk", boolean, False),
         application=application,
         failed=values.get("failed"),
         run=values.get("run"),

@@ -9,10 +9,10 @@ from headrace.engine.checkpoint._state_files import StateFiles, is_local, state_
 from headrace.engine.spark._jvm_classes import install
 
 
-def driver_files(spark: SparkSession, url: str) -> StateFiles:
-    """The files below a folder, for the driver."""
+def driver_files(spark: SparkSession, url: str, *, sync: bool = False) -> StateFiles:
+    """The files below a folder, for the driver; with `sync`, those on a local disk survive a power loss once they are written."""
     if is_local(url):
-        return state_files(url)
+        return state_files(url, sync=sync)
     install(spark)
     jvm: Any = spark._jvm
     return state_files(url, str(jvm.headrace.engine.CheckpointFiles.serve()))

@@ -1,0 +1,122 @@
+"""Writes files on a local disk, and forces them to it if that is wanted."""
+
+import errno
+import os
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+_MOST_PARTS = 1024  # IOV_MAX
+
+
+def write_new(path: Path, parts: Sequence[bytes], *, sync: bool) -> None:
+    """Creates a file of these parts, and missing folders.
+
+    A process that dies may leave an incomplete file.
+
+    Args:
+        path: The file.
+        parts: Its content.
+        sync: Whether it survives a power loss from now on.
+
+    Raises:
+        FileExistsError: The file exists.
+        OSError: The disk failed. The file does not exist.
+    """
+    file = _created(path, sync=sync)
+    try:
+        try:
+            send(partial(os.writev, file), parts)
+            if sync:
+                os.fsync(file)
+        finally:
+            os.close(file)
+        if sync:
+            _sync_folder(path.parent)
+    except BaseException:
+        os.unlink(path)
+        raise
+
+
+def write_whole(path: Path, content: bytes, *, sync: bool) -> None:
+    """Creates a file, complete or not at all, and missing folders.
+
+    A process that dies may leave a file whose name begins with `.NAME.`.
+
+    Raises:
+        FileExistsError: The file exists.
+        OSError: The disk failed. The file does not exist.
+    """
+    new = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    write_new(new, [content], sync=sync)
+    try:
+        _put(new, path)
+        try:
+            if sync:
+                _sync_folder(path.parent)
+        except BaseException:
+            os.unlink(path)
+            raise
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def send(write: Callable[[Sequence[memoryview]], int], parts: Iterable[bytes]) -> None:
+    """Writes parts with a call that may take only some of the bytes."""
+    left = deque(memoryview(part) for part in parts if part)
+    while left:
+        sent = write(list(islice(left, _MOST_PARTS)))
+        while sent:
+            part = left.popleft()
+            if sent < len(part):
+                left.appendleft(part[sent:])
+            sent -= min(sent, len(part))
+
+
+def _created(path: Path, *, sync: bool) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        return os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        _make_folder(path.parent, sync=sync)
+        return os.open(path, flags, 0o666)
+
+
+def _make_folder(folder: Path, *, sync: bool) -> None:
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    if sync:
+        for each in missing:
+            _sync_folder(each.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Has the names in a folder survive a power loss."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _put(file: Path, name: Path) -> None:
+    """Gives a complete file its name, unless another file has it.
+
+    Raises:
+        FileExistsError: One has.
+    """
+    try:
+        os.link(file, name)
+    except (FileExistsError, FileNotFoundError):
+        raise
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            raise
+        # Not every file system has links. Two drivers never write the same name at the same time, except while they convert a
+        # checkpoint.
+        if name.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(name)) from None
+        os.rename(file, name)
