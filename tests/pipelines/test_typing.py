@@ -1,21 +1,53 @@
-"""What type checkers know of flows. `make lint` checks this file, too; running it shows that the programs are valid."""
+"""What type checkers know of flows. `make lint` and test_type_checkers check this file; running it shows that it is valid.
 
+A line with `type: ignore` is one that both checkers refuse: they report the comment otherwise.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import assert_type
+
+import pytest
 
 from headrace.pipelines import (
     Aggregation,
+    Context,
+    Flow,
+    GraphError,
+    Headers,
     KeyedFlow,
+    Message,
+    OnError,
     Pipeline,
     Window,
     Windowed,
     collect,
     count,
     count_window,
+    maximum,
     mean,
+    minimum,
     sliding,
     total,
     tumbling,
 )
+
+
+@dataclass
+class Order:
+    item: str
+    price: Decimal
+
+
+@dataclass
+class Return(Order):
+    reason: str
+
+
+@dataclass
+class Basket:
+    items: list[str]
 
 
 def flow() -> KeyedFlow[int]:
@@ -81,3 +113,153 @@ def test_what_a_result_is_none_for_goes_no_further() -> None:
 
     assert_type(flow().window(tumbling("1s")).aggregate(total(), output=large), KeyedFlow[int])
     assert_type(flow().window(tumbling("1s")).aggregate(collect(), output=lambda key, values, _: len(values)), KeyedFlow[int])
+
+
+def orders(app: Pipeline) -> Flow[Order]:
+    def decode(payload: bytes) -> Order | None:
+        item, _, price = payload.decode().partition(" ")
+        return Order(item, Decimal(price)) if price else None
+
+    return app.source("orders/*", decode)
+
+
+def returns(app: Pipeline) -> Flow[Return]:
+    return app.source("returns/*", decode=lambda payload: Return(payload.decode(), Decimal(0), ""))
+
+
+def test_a_source_without_a_decoder_has_messages() -> None:
+    app = Pipeline("typed")
+    assert_type(app.source("a/*"), Flow[Message])
+    assert_type(app.source("b/*", None, idle_after="1 minute"), Flow[Message])
+    assert_type(app.source("c/*").key_by(), KeyedFlow[Message])
+    assert_type(app.source("d/*").map(lambda message: message.value), Flow[bytes])
+    assert_type(app.source("e/*").key_by(lambda message: message.key).map(lambda message: message.sequence), KeyedFlow[int])
+    assert_type(app.source("f/*").deduplicate(within="1 hour"), Flow[Message])
+
+
+def test_a_decoder_gives_the_type_without_none() -> None:
+    app = Pipeline("typed")
+    assert_type(app.source("a/*", decode=int), Flow[int])
+    assert_type(app.source("b/*", bytes.decode), Flow[str])
+    assert_type(orders(app), Flow[Order])
+
+    def maybe(decode: Callable[[bytes], int] | None) -> None:
+        assert_type(app.source("c/*", decode), Flow[int] | Flow[Message])
+
+    maybe(int)
+
+
+def test_merged_flows_have_the_types_of_all() -> None:
+    app = Pipeline("typed")
+    numbers, texts, raw = app.source("n/*", decode=int), app.source("t/*", decode=bytes.decode), app.source("r/*")
+    assert_type(numbers.merge(texts), Flow[int | str])
+    assert_type(numbers.merge(numbers), Flow[int])
+    assert_type(numbers.merge(texts, raw), Flow[int | str | Message])
+    assert_type(numbers.merge(texts, raw, orders(app)), Flow[int | str | Message | Order])
+    assert_type(numbers.merge(numbers, numbers, numbers, numbers), Flow[int])
+    assert_type(numbers.merge(), Flow[int])
+    assert_type(numbers.merge(texts).key_by(lambda value: str(value)), KeyedFlow[int | str])
+    assert_type(numbers.key_by(str).merge(texts.key_by(str), name="keyed"), Flow[int | str])
+
+    def described(value: int | str) -> str:
+        return f"{value}"
+
+    assert_type(numbers.merge(texts).map(described), Flow[str])
+
+
+def test_a_flow_of_a_subclass_is_a_flow_of_the_class() -> None:
+    app = Pipeline("typed")
+
+    def priced(flow: Flow[Order]) -> Flow[Decimal]:
+        return flow.map(lambda order: order.price)
+
+    assert_type(priced(returns(app)), Flow[Decimal])
+    every: list[Flow[Order]] = [orders(app), returns(app).filter(lambda order: order.reason, name="with-reasons")]
+    assert len(every) == 2
+
+
+def test_aggregations_have_the_types_of_what_they_aggregate() -> None:
+    by_item = orders(Pipeline("typed")).key_by(lambda order: order.item)
+    hours = by_item.window(tumbling("1 hour"))
+    assert_type(flow().aggregate(total()), KeyedFlow[int])
+    assert_type(by_item.aggregate(total(lambda order: order.price), name="a"), KeyedFlow[Decimal])
+    assert_type(by_item.aggregate(total(of=lambda order: float(order.price)), name="b"), KeyedFlow[float])
+    assert_type(hours.aggregate(total(lambda order: order.price), name="c"), KeyedFlow[Decimal])
+    assert_type(hours.aggregate(maximum(lambda order: order.price), name="d"), KeyedFlow[Decimal])
+    assert_type(flow().aggregate(maximum()), KeyedFlow[int])
+    assert_type(flow().aggregate(minimum()), KeyedFlow[int])
+    assert_type(flow().aggregate(collect()), KeyedFlow[list[int]])
+    assert_type(hours.aggregate(collect(lambda order: order.item), name="e"), KeyedFlow[list[str]])
+    assert_type(flow().aggregate(mean()), KeyedFlow[float])
+    assert_type(hours.aggregate(count(), output=lambda key, n, window: (window.end, n), name="f"), KeyedFlow[tuple[int, int]])
+    shown = hours.aggregate(total(lambda order: order.price), output=lambda key, price, window: f"{key} {price:.2f}", name="g")
+    assert_type(shown, KeyedFlow[str])
+
+
+def test_steps_keep_and_change_types() -> None:
+    app = Pipeline("typed")
+    all_orders = orders(app)
+
+    def words(order: Order) -> Iterator[str]:
+        yield from order.item.split()
+
+    def keep(order: Order, basket: Basket) -> int | None:
+        basket.items.append(order.item)
+        return len(basket.items) if order.item else None
+
+    def keep_until(order: Order, basket: Basket, context: Context) -> int | None:
+        context.set_timer(after="1 hour")
+        return None
+
+    def ended(basket: Basket, context: Context) -> int:
+        return len(basket.items)
+
+    def spread(order: Order, basket: Basket) -> list[bytes] | None:
+        return [order.item.encode()]
+
+    def basket() -> Basket:
+        return Basket([])
+
+    by_item = all_orders.key_by(lambda order: order.item)
+    assert_type(all_orders.flat_map(words), Flow[str])
+    assert_type(all_orders.filter(lambda order: order.item), Flow[Order])
+    assert_type(all_orders.map_with_headers(lambda order, headers: headers.get("tenant")), Flow[bytes])
+    assert_type(all_orders.set_headers(lambda order, headers: headers.without("a")), Flow[Order])
+    assert_type(all_orders.set_headers(lambda order, headers: Headers(), name="none"), Flow[Order])
+    assert_type(by_item.map(lambda order: order.price), KeyedFlow[Decimal])
+    assert_type(by_item.filter(lambda order: order.price > 0), KeyedFlow[Order])
+    assert_type(by_item.stateful(keep, basket), KeyedFlow[int])
+    assert_type(by_item.stateful(keep_until, basket, on_timer=ended, ttl="1 day"), KeyedFlow[int])
+    assert_type(by_item.stateful_flat(spread, basket), KeyedFlow[bytes])
+    assert_type(by_item.deduplicate(lambda order: order.item, within="1 hour"), KeyedFlow[Order])
+    assert_type(by_item.window(tumbling("1 hour")).late_values(), KeyedFlow[Order])
+
+
+def test_what_is_refused_when_it_runs_is_refused_by_type_checkers() -> None:
+    app = Pipeline("typed")
+    numbers = app.source("n/*", decode=int)
+    by_key = numbers.key_by(str)
+    with pytest.raises(GraphError):
+        Pipeline("typed", on_error="fail")  # type: ignore
+    with pytest.raises(GraphError):
+        numbers.map(str, on_error="skip")  # type: ignore
+    with pytest.raises(GraphError):
+        by_key.window(tumbling("1s"), late="fire")  # type: ignore
+    with pytest.raises(GraphError):
+        by_key.window("1 minute")  # type: ignore
+    with pytest.raises(GraphError):
+        tumbling(60)  # type: ignore
+    with pytest.raises(GraphError):
+        count_window(2.5)  # type: ignore
+    with pytest.raises(GraphError):
+        numbers.merge([numbers])  # type: ignore
+    with pytest.raises(GraphError):
+        by_key.aggregate(count)  # type: ignore
+    with pytest.raises(GraphError):
+        by_key.window(tumbling("1s")).collect(lambda key, values: key)  # type: ignore
+    with pytest.raises(GraphError):
+        numbers.flat_map(5)  # type: ignore
+    numbers.map(str.upper)  # type: ignore
+    numbers.map(str, name="texts").key_by().aggregate(total())  # type: ignore
+    numbers.flat_map(abs, on_error=OnError.SKIP)  # type: ignore
+    by_key.aggregate(total(str.upper), name="sums")  # type: ignore

@@ -28,14 +28,14 @@ from headrace.pipelines.windows._windows import Count, Grid, Late, Session
 if TYPE_CHECKING:
     import pyarrow as pa
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 S = TypeVar("S")
 A = TypeVar("A")
 R = TypeVar("R")
 
 
-class Flow(Generic[T]):
+class Flow(Generic[T_co]):
     """A flow of values, in the order of their streams. Each method adds a step, and returns the flow of its results.
 
     Functions must have no side effects: they may be called again for the same value.
@@ -47,29 +47,31 @@ class Flow(Generic[T]):
         self._builder = builder
         self._number = number
 
-    def map(self, function: Callable[[T], U | None], *, name: str | None = None, on_error: OnError | None = None) -> "Flow[U]":
+    def map(self, function: Callable[[T_co], U | None], *, name: str | None = None, on_error: OnError | None = None) -> "Flow[U]":
         """Applies a function to each value. Results that are None are dropped."""
         return Flow(self._builder, self._then(methods.MAP, function, name, on_error))
 
     def flat_map(
-        self, function: Callable[[T], Iterable[U]], *, name: str | None = None, on_error: OnError | None = None
+        self, function: Callable[[T_co], Iterable[U]], *, name: str | None = None, on_error: OnError | None = None
     ) -> "Flow[U]":
         """Applies a function that returns or yields any number of results for each value."""
         return Flow(self._builder, self._then(methods.FLAT_MAP, function, name, on_error))
 
-    def filter(self, function: Callable[[T], bool], *, name: str | None = None, on_error: OnError | None = None) -> "Flow[T]":
+    def filter(
+        self, function: Callable[[T_co], object], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "Flow[T_co]":
         """Keeps the values for which the function is true."""
         return Flow(self._builder, self._then(methods.FILTER, function, name, on_error))
 
     def map_with_headers(
-        self, function: Callable[[T, Headers], U | None], *, name: str | None = None, on_error: OnError | None = None
+        self, function: Callable[[T_co, Headers], U | None], *, name: str | None = None, on_error: OnError | None = None
     ) -> "Flow[U]":
         """Applies a function to each value and its headers. Results that are None are dropped."""
         return Flow(self._builder, self._then(methods.MAP_WITH_HEADERS, function, name, on_error))
 
     def set_headers(
-        self, function: Callable[[T, Headers], Iterable[Header]], *, name: str | None = None, on_error: OnError | None = None
-    ) -> "Flow[T]":
+        self, function: Callable[[T_co, Headers], Iterable[Header]], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "Flow[T_co]":
         """Sets the headers of each value: the function receives the value and its headers, and returns the new headers.
 
         A header is a name and a value, which is bytes or None. The headers of a `Message` remain those of the source.
@@ -77,15 +79,32 @@ class Flow(Generic[T]):
         return Flow(self._builder, self._then(methods.SET_HEADERS, function, name, on_error))
 
     def event_time(
-        self, function: Callable[[T], datetime | int | None], *, name: str | None = None, on_error: OnError | None = None
-    ) -> "Flow[T]":
+        self, function: Callable[[T_co], datetime | int | None], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "Flow[T_co]":
         """Assigns event times: the function returns a datetime, microseconds since 1970 UTC, or None for no time.
 
         By default, event times are those of the messages. This step must precede the first `key_by` or `deduplicate`.
         """
         return Flow(self._builder, self._then(methods.EVENT_TIME, function, name, on_error))
 
-    def merge(self, *others: "Flow[T]", name: str | None = None) -> "Flow[T]":
+    @overload
+    def merge(self, *, name: str | None = None) -> "Flow[T_co]": ...
+
+    @overload
+    def merge(self, first: "Flow[U]", /, *, name: str | None = None) -> "Flow[T_co | U]": ...
+
+    @overload
+    def merge(self, first: "Flow[U]", second: "Flow[A]", /, *, name: str | None = None) -> "Flow[T_co | U | A]": ...
+
+    @overload
+    def merge(
+        self, first: "Flow[U]", second: "Flow[A]", third: "Flow[R]", /, *, name: str | None = None
+    ) -> "Flow[T_co | U | A | R]": ...
+
+    @overload
+    def merge(self, *others: "Flow[U]", name: str | None = None) -> "Flow[T_co | U]": ...
+
+    def merge(self, *others: "Flow[Any]", name: str | None = None) -> "Flow[Any]":
         """Merges this flow with others. The values of each stream stay in order.
 
         Raises:
@@ -102,19 +121,19 @@ class Flow(Generic[T]):
         return Flow(builder, builder.add(step, self._number, *(other._number for other in others)))
 
     def key_by(
-        self, function: Callable[[T], Key] | None = None, *, name: str | None = None, on_error: OnError | None = None
-    ) -> "KeyedFlow[T]":
+        self, function: Callable[[T_co], Key] | None = None, *, name: str | None = None, on_error: OnError | None = None
+    ) -> "KeyedFlow[T_co]":
         """Partitions the values by key. The values of each key stay in order. By default, the key is that of the message."""
         return KeyedFlow(self._builder, self._then(methods.KEY_BY, function, name, on_error))
 
     def deduplicate(
         self,
-        id: Callable[[T], Key | None] | None = None,
+        id: Callable[[T_co], Key | None] | None = None,
         *,
         within: timedelta | str,
         name: str | None = None,
         on_error: OnError | None = None,
-    ) -> "Flow[T]":
+    ) -> "Flow[T_co]":
         """Drops values whose id has occurred before, within the event time `within`.
 
         This step partitions values by id, so a `key_by` before it has no effect after it.
@@ -156,7 +175,7 @@ class Flow(Generic[T]):
     def sink(
         self,
         sink: str,
-        encode: Callable[[T], bytes] | None = None,
+        encode: Callable[[T_co], bytes] | None = None,
         *,
         name: str | None = None,
         on_error: OnError | None = None,
@@ -185,42 +204,42 @@ class Flow(Generic[T]):
         return self._then(methods.map_columns(check.flag(where, "headers", headers)), function, name, on_error)
 
 
-class KeyedFlow(Flow[T]):
+class KeyedFlow(Flow[T_co]):
     """A flow of values partitioned by key. The results of `map`, `flat_map` and `filter` keep their keys."""
 
     def map(
-        self, function: Callable[[T], U | None], *, name: str | None = None, on_error: OnError | None = None
+        self, function: Callable[[T_co], U | None], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[U]":
         """Applies a function to each value. Results that are None are dropped."""
         return KeyedFlow(self._builder, self._then(methods.MAP, function, name, on_error))
 
     def flat_map(
-        self, function: Callable[[T], Iterable[U]], *, name: str | None = None, on_error: OnError | None = None
+        self, function: Callable[[T_co], Iterable[U]], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[U]":
         """Applies a function that returns or yields any number of results for each value."""
         return KeyedFlow(self._builder, self._then(methods.FLAT_MAP, function, name, on_error))
 
     def filter(
-        self, function: Callable[[T], bool], *, name: str | None = None, on_error: OnError | None = None
-    ) -> "KeyedFlow[T]":
+        self, function: Callable[[T_co], object], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "KeyedFlow[T_co]":
         """Keeps the values for which the function is true."""
         return KeyedFlow(self._builder, self._then(methods.FILTER, function, name, on_error))
 
     def map_with_headers(
-        self, function: Callable[[T, Headers], U | None], *, name: str | None = None, on_error: OnError | None = None
+        self, function: Callable[[T_co, Headers], U | None], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[U]":
         """Applies a function to each value and its headers. Results that are None are dropped."""
         return KeyedFlow(self._builder, self._then(methods.MAP_WITH_HEADERS, function, name, on_error))
 
     def set_headers(
-        self, function: Callable[[T, Headers], Iterable[Header]], *, name: str | None = None, on_error: OnError | None = None
-    ) -> "KeyedFlow[T]":
+        self, function: Callable[[T_co, Headers], Iterable[Header]], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "KeyedFlow[T_co]":
         """Sets the headers of each value, as `Flow.set_headers`."""
         return KeyedFlow(self._builder, self._then(methods.SET_HEADERS, function, name, on_error))
 
     def stateful(
         self,
-        function: Callable[[T, S], U | None] | Callable[[T, S, Context], U | None],
+        function: Callable[[T_co, S], U | None] | Callable[[T_co, S, Context], U | None],
         state: Callable[[], S],
         *,
         on_timer: Callable[[S, Context], U | None] | None = None,
@@ -248,7 +267,7 @@ class KeyedFlow(Flow[T]):
 
     def stateful_flat(
         self,
-        function: Callable[[T, S], Iterable[U] | None] | Callable[[T, S, Context], Iterable[U] | None],
+        function: Callable[[T_co, S], Iterable[U] | None] | Callable[[T_co, S, Context], Iterable[U] | None],
         state: Callable[[], S],
         *,
         on_timer: Callable[[S, Context], Iterable[U] | None] | None = None,
@@ -312,7 +331,7 @@ class KeyedFlow(Flow[T]):
         state: Collection[str],
         name: str,
         files: Collection[str] = (),
-        encode: Callable[[T], bytes | None] | None = None,
+        encode: Callable[[T_co], bytes | None] | None = None,
         timeout: timedelta | str = "30 seconds",
         on_error: OnError | None = None,
     ) -> "KeyedFlow[bytes]":
@@ -346,14 +365,14 @@ class KeyedFlow(Flow[T]):
     @overload
     def window(
         self, windows: Grid | Session, *, delay: timedelta | str | None = None, late: Late = Late.DROP
-    ) -> Windowed[T, Window]: ...
+    ) -> Windowed[T_co, Window]: ...
 
     @overload
-    def window(self, windows: Count) -> Windowed[T, None]: ...
+    def window(self, windows: Count) -> Windowed[T_co, None]: ...
 
     def window(
         self, windows: Grid | Session | Count, *, delay: timedelta | str | None = None, late: Late = Late.DROP
-    ) -> Windowed[T, Any]:
+    ) -> Windowed[T_co, Any]:
         """Groups the values of each key into windows.
 
         Args:
@@ -369,13 +388,13 @@ class KeyedFlow(Flow[T]):
 
     @overload
     def aggregate(
-        self, aggregation: Aggregation[T, Any, U], *, name: str | None = None, on_error: OnError | None = None
+        self, aggregation: Aggregation[T_co, Any, U], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[U]": ...
 
     @overload
     def aggregate(
         self,
-        aggregation: Aggregation[T, Any, R],
+        aggregation: Aggregation[T_co, Any, R],
         *,
         output: Callable[[Any, R, None], U | None],
         name: str | None = None,
@@ -387,7 +406,7 @@ class KeyedFlow(Flow[T]):
         self,
         *,
         initial: Callable[[], A],
-        update: Callable[[A, T], A],
+        update: Callable[[A, T_co], A],
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[A]": ...
@@ -397,7 +416,7 @@ class KeyedFlow(Flow[T]):
         self,
         *,
         initial: Callable[[], A],
-        update: Callable[[A, T], A],
+        update: Callable[[A, T_co], A],
         output: Callable[[Any, A, None], U | None],
         name: str | None = None,
         on_error: OnError | None = None,
@@ -405,10 +424,10 @@ class KeyedFlow(Flow[T]):
 
     def aggregate(
         self,
-        aggregation: Aggregation[T, Any, Any] | None = None,
+        aggregation: Aggregation[T_co, Any, Any] | None = None,
         *,
         initial: Callable[[], Any] | None = None,
-        update: Callable[[Any, T], Any] | None = None,
+        update: Callable[[Any, T_co], Any] | None = None,
         output: Callable[[Any, Any, Any], Any] | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
@@ -435,12 +454,12 @@ class KeyedFlow(Flow[T]):
 
     def deduplicate(
         self,
-        id: Callable[[T], Key | None] | None = None,
+        id: Callable[[T_co], Key | None] | None = None,
         *,
         within: timedelta | str,
         name: str | None = None,
         on_error: OnError | None = None,
-    ) -> "KeyedFlow[T]":
+    ) -> "KeyedFlow[T_co]":
         """Drops values whose id has occurred before for their key, within the event time `within`.
 
         Args:

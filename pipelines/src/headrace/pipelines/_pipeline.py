@@ -4,12 +4,13 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 from headrace.pipelines import _arguments as check
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines._flow import Flow
 from headrace.pipelines._module_folder import module_folder
+from headrace.pipelines.elements._message import Message
 from headrace.pipelines.graph._builder import GraphBuilder
 from headrace.pipelines.graph._graph import Graph
 from headrace.pipelines.steps._stateless import Source
@@ -56,10 +57,11 @@ class Pipeline:
         """The name of the application."""
         return self._builder.name
 
+    @overload
     def source(
         self,
         streams: str,
-        decode: Callable[[bytes], T | None] | None = None,
+        decode: None = None,
         *,
         idle_after: timedelta | str | None = None,
         max_ahead: timedelta | str | None = None,
@@ -67,7 +69,34 @@ class Pipeline:
         await_time: timedelta | str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
-    ) -> Flow[T]:
+    ) -> Flow[Message]: ...
+
+    @overload
+    def source(
+        self,
+        streams: str,
+        decode: Callable[[bytes], T | None],
+        *,
+        idle_after: timedelta | str | None = None,
+        max_ahead: timedelta | str | None = None,
+        await_streams: int | None = None,
+        await_time: timedelta | str | None = None,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> Flow[T]: ...
+
+    def source(
+        self,
+        streams: str,
+        decode: Callable[[bytes], Any] | None = None,
+        *,
+        idle_after: timedelta | str | None = None,
+        max_ahead: timedelta | str | None = None,
+        await_streams: int | None = None,
+        await_time: timedelta | str | None = None,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> Flow[Any]:
         """Adds a source, and returns the flow of its messages.
 
         Args:

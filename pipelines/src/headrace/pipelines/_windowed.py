@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 _lists: Aggregation[Any, Any, Any] = collect()
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 A = TypeVar("A")
 R = TypeVar("R")
-W = TypeVar("W")
+W_co = TypeVar("W_co", covariant=True)
 
 
 @dataclass(frozen=True)
-class Windowed(Generic[T, W]):
+class Windowed(Generic[T_co, W_co]):
     """Values by key and window, from `KeyedFlow.window`. Its methods aggregate them.
 
     Functions receive the window as a `Window`, or None for windows that count values. The event time of a window's result is the
@@ -43,7 +43,7 @@ class Windowed(Generic[T, W]):
     _lag: int
     _then: "Callable[[Step], KeyedFlow[Any]]"
 
-    def late_values(self, *, name: str | None = None) -> "KeyedFlow[T]":
+    def late_values(self, *, name: str | None = None) -> "KeyedFlow[T_co]":
         """Returns the flow of late values, unchanged: those that arrive after all their windows were closed.
 
         This flow is independent of the results of the windows, and of `late`.
@@ -61,15 +61,15 @@ class Windowed(Generic[T, W]):
 
     @overload
     def aggregate(
-        self, aggregation: Aggregation[T, Any, U], *, name: str | None = None, on_error: OnError | None = None
+        self, aggregation: Aggregation[T_co, Any, U], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[U]": ...
 
     @overload
     def aggregate(
         self,
-        aggregation: Aggregation[T, Any, R],
+        aggregation: Aggregation[T_co, Any, R],
         *,
-        output: Callable[[Any, R, W], U | None],
+        output: Callable[[Any, R, W_co], U | None],
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[U]": ...
@@ -79,7 +79,7 @@ class Windowed(Generic[T, W]):
         self,
         *,
         initial: Callable[[], A],
-        update: Callable[[A, T], A],
+        update: Callable[[A, T_co], A],
         combine: Callable[[A, A], A] | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
@@ -90,19 +90,19 @@ class Windowed(Generic[T, W]):
         self,
         *,
         initial: Callable[[], A],
-        update: Callable[[A, T], A],
+        update: Callable[[A, T_co], A],
         combine: Callable[[A, A], A] | None = None,
-        output: Callable[[Any, A, W], U | None],
+        output: Callable[[Any, A, W_co], U | None],
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[U]": ...
 
     def aggregate(
         self,
-        aggregation: Aggregation[T, Any, Any] | None = None,
+        aggregation: Aggregation[T_co, Any, Any] | None = None,
         *,
         initial: Callable[[], Any] | None = None,
-        update: Callable[[Any, T], Any] | None = None,
+        update: Callable[[Any, T_co], Any] | None = None,
         combine: Callable[[Any, Any], Any] | None = None,
         output: Callable[[Any, Any, Any], Any] | None = None,
         name: str | None = None,
@@ -138,7 +138,7 @@ class Windowed(Generic[T, W]):
 
     def collect(
         self,
-        function: Callable[[Any, Sequence[T], W], U | None],
+        function: Callable[[Any, Sequence[T_co], W_co], U | None],
         *,
         name: str | None = None,
         on_error: OnError | None = None,

@@ -4,15 +4,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 from headrace.pipelines import _arguments as check
 from headrace.pipelines.elements._message import moment
 from headrace.pipelines.steps._returned import accumulating, present
 
 T = TypeVar("T")
+U = TypeVar("U")
 A = TypeVar("A")
-R = TypeVar("R")
+T_contra = TypeVar("T_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Addable(Protocol):
+    """What can be added to 0: numbers."""
+
+    def __radd__(self, other: int, /) -> Any:
+        """Returns the sum."""
+
+
+N = TypeVar("N", bound=Addable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +50,7 @@ class Window:
         return moment(self.end)
 
 
-class Aggregation(ABC, Generic[T, A, R]):
+class Aggregation(ABC, Generic[T_contra, A, R_co]):
     """Aggregates the values of a key into one result, with an accumulator.
 
     ```python
@@ -61,7 +73,7 @@ class Aggregation(ABC, Generic[T, A, R]):
         """Returns a new accumulator, without values."""
 
     @abstractmethod
-    def update(self, accumulator: A, value: T) -> A:
+    def update(self, accumulator: A, value: T_contra) -> A:
         """Returns the accumulator with another value: the same one, changed, or a new one."""
 
     def combine(self, first: A, second: A) -> A:
@@ -73,7 +85,7 @@ class Aggregation(ABC, Generic[T, A, R]):
         raise NotImplementedError(f"{type(self).__name__} has no combine, which session windows need")
 
     @abstractmethod
-    def output(self, key: Any, accumulator: A, window: Window | None) -> R | None:
+    def output(self, key: Any, accumulator: A, window: Window | None) -> R_co | None:
         """Returns the result, or None for no result. `window` is None without windows, and for windows that count values."""
 
 
@@ -135,7 +147,15 @@ def count() -> Aggregation[Any, int, int]:
     return Functions(int, lambda n, _: n + 1, _as_it_is, lambda a, b: a + b)
 
 
-def total(of: Callable[[T], Any] | None = None) -> Aggregation[T, Any, Any]:
+@overload
+def total(of: None = None) -> Aggregation[N, Any, N]: ...
+
+
+@overload
+def total(of: Callable[[T], N]) -> Aggregation[T, Any, N]: ...
+
+
+def total(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any, Any]:
     """Adds up the values, or the results of a function for each."""
     of = _selector("total", of)
     return Functions(int, lambda sum_, value: sum_ + of(value), _as_it_is, lambda a, b: a + b)
@@ -152,17 +172,41 @@ def mean(of: Callable[[T], float] | None = None) -> Aggregation[T, tuple[float, 
     )
 
 
-def minimum(of: Callable[[T], Any] | None = None) -> Aggregation[T, Any, Any]:
+@overload
+def minimum(of: None = None) -> Aggregation[T, Any, T]: ...
+
+
+@overload
+def minimum(of: Callable[[T], U]) -> Aggregation[T, Any, U]: ...
+
+
+def minimum(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any, Any]:
     """Finds the smallest of the values, or of the results of a function for each."""
     return _extreme(min, _selector("minimum", of))
 
 
-def maximum(of: Callable[[T], Any] | None = None) -> Aggregation[T, Any, Any]:
+@overload
+def maximum(of: None = None) -> Aggregation[T, Any, T]: ...
+
+
+@overload
+def maximum(of: Callable[[T], U]) -> Aggregation[T, Any, U]: ...
+
+
+def maximum(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any, Any]:
     """Finds the largest of the values, or of the results of a function for each."""
     return _extreme(max, _selector("maximum", of))
 
 
-def collect(of: Callable[[T], Any] | None = None) -> Aggregation[T, list[Any], list[Any]]:
+@overload
+def collect(of: None = None) -> Aggregation[T, Any, list[T]]: ...
+
+
+@overload
+def collect(of: Callable[[T], U]) -> Aggregation[T, Any, list[U]]: ...
+
+
+def collect(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, list[Any], list[Any]]:
     """Collects the values, or the results of a function for each, in a list, in the order of arrival."""
     of = _selector("collect", of)
     return Functions(list, lambda values, value: _appended(values, of(value)), _as_it_is, lambda a, b: a + b)
