@@ -5,6 +5,7 @@ import dataclasses
 import os
 import sys
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.simulation.schedule import Schedule
 
+EACH = "each"
+"""The profile of a schedule depends on its seed."""
 HASH_SEED = "0"
 """Sets of text have the same order in each run only with the same PYTHONHASHSEED."""
 
@@ -29,24 +32,30 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, metavar="SEED", help="the first seed (default: 1)")
     parser.add_argument("--seed", metavar="SEED", help="run the schedule of this seed only")
     parser.add_argument("--schedule", type=Path, metavar="FILE", help="run the schedule in a JSON file only")
-    parser.add_argument("--profile", choices=PROFILES, default="all", help="what schedules concentrate on (default: all)")
+    parser.add_argument(
+        "--profile", choices=(EACH, *PROFILES), default=EACH, help="what they concentrate on (default: the seed decides)"
+    )
     parser.add_argument("--seconds", type=float, metavar="S", help="begin no schedule after so many seconds")
     parser.add_argument("--trace", action="store_true", help="print what happens")
     parser.add_argument("--as-drawn", action="store_true", help="do not make the schedules that fail smaller")
     parser.add_argument("--json", action="store_true", help="print the schedules that fail as JSON")
     options = parser.parse_args()
 
+    def drawn(seed: str) -> Schedule:
+        profile = options.profile
+        return draw(seed, PROFILES[zlib.crc32(seed.encode()) % len(PROFILES)] if profile == EACH else profile)
+
     def schedules() -> Iterator[Schedule]:
         if options.schedule is not None:
             yield Schedule.from_json(options.schedule.read_text())
         elif options.seed is not None:
-            yield draw(options.seed, options.profile)
+            yield drawn(options.seed)
         else:
             for number in range(options.first, options.first + options.seeds):
-                yield draw(str(number), options.profile)
+                yield drawn(str(number))
 
     def show(result: Result) -> None:
-        print(f"seed {result.schedule.seed} --profile {options.profile}: {', '.join(sorted(result.kinds)) or 'holds'}")
+        print(f"seed {result.schedule.seed} --profile {result.schedule.profile}: {', '.join(sorted(result.kinds)) or 'holds'}")
         for violation in result.violations:
             print(f"  {violation.kind}: {violation.text}")
         if result.violations and not options.as_drawn:

@@ -42,11 +42,17 @@ def draw(seed: str, profile: str = "all") -> Schedule:
     sinks = _sinks(source, profile)
     queries = _queries(source, profile, sources, sinks)
     conditions = _conditions(source, profile)
-    schedule = Schedule(seed=seed, sources=tuple(sources), sinks=tuple(sinks), queries=tuple(queries), conditions=conditions)
+    schedule = Schedule(
+        seed=seed, profile=profile, sources=tuple(sources), sinks=tuple(sinks), queries=tuple(queries), conditions=conditions
+    )
     roles = schedule.roles()
     faults = [_fault(source, conditions, roles) for _ in range(source.choice([0, 1, 2, 3, 4, 6, 8]))]
     if profile in ("cuts", "queue", "sinks"):
         faults += [fault for _ in range(source.choice([1, 2, 3])) for fault in _cut_and_crash(source, roles)]
+    if profile == "sinks":
+        faults += [_failing(source, conditions, ("stage", "prepare", "commit")) for _ in range(source.choice([1, 2, 4]))]
+    if profile == "queue" and source.random() < 0.5:
+        faults += _set_back(source)
     if profile == "pauses":
         faults += [_paused(source, conditions) for _ in range(source.choice([2, 4, 6]))]
     return replace(schedule, faults=tuple(faults))
@@ -81,6 +87,7 @@ def _conditions(source: random.Random, profile: str) -> Conditions:
     pick = source.choice
     return Conditions(
         messages=pick([5, 20, 40, 80]),
+        message_bytes=pick([40, 40, 2_000, 30_000]),
         produce_s=pick([1.0, 4.0, 8.0]),
         fault_s=source.uniform(3.0, 10.0),
         ends=source.random() < 0.5,
@@ -156,6 +163,20 @@ def _cut_and_crash(source: random.Random, roles: Sequence[str]) -> list[Fault]:
     cut = Fault(kind="cut", at=_at_point(source), who=source.choice(roles), client_s=_some(source, 0.01), server_s=server_s)
     crash = Fault(kind="crash", at=_at_point(source), who=source.choice(roles), for_s=source.choice([0.01, 1.0]))
     return [cut, crash]
+
+
+def _failing(source: random.Random, conditions: Conditions, calls: Sequence[str]) -> Fault:
+    at = At("time", round(source.uniform(0, conditions.fault_s), 3))
+    return Fault(kind="fail", at=at, what=source.choice(calls))
+
+
+def _set_back(source: random.Random) -> list[Fault]:
+    """Returns a clock of the gateway that is set back, and a crash of a queue's connector after it."""
+    pass_ = source.randint(2, 4)
+    return [
+        Fault(kind="clock", at=At("point", pass_, "source acknowledged"), who="gateway", by_s=-86_400.0),
+        Fault(kind="crash", at=At("point", pass_ + 1, "source acknowledged"), who="queue0"),
+    ]
 
 
 def _paused(source: random.Random, conditions: Conditions) -> Fault:

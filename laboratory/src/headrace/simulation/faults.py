@@ -205,7 +205,7 @@ class Faults:
         partition = str(len(log.messages))
         log.add(partition)
         for _ in range(self._random.randint(0, 10)):
-            log.append(partition, self._random)
+            log.append(partition, self._random, self._schedule.conditions.message_bytes)
 
     def _end_partition(self, fault: Fault) -> None:
         log = self._random.choice(list(self._logs.values()))
@@ -227,4 +227,4 @@ class Faults:
         for log in self._logs.values():
             for partition in log.messages:
                 for _ in range(self._random.randint(1, MOST_IN_BURST)):
-                    log.append(partition, self._random)
+                    log.append(partition, self._random, self._schedule.conditions.message_bytes)

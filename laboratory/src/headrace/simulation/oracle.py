@@ -46,6 +46,7 @@ class Oracle:
     def acknowledged(self, log: Log, partition: str, sequence: int) -> None:
         """A source has received an acknowledgement: each query that reads it must have committed that."""
         stream = f"{log.name}/{partition}"
+        self._record.counts["progress"] += 1
         self._record.log(f"{log.name} learns that {stream} is acknowledged up to {sequence}")
         for query in self._schedule.readers(log.name):
             reached = self._reached.get((query, stream), -1)
@@ -54,6 +55,7 @@ class Oracle:
 
     def settled(self, queue: Queue, id_: str) -> None:
         """A message is acknowledged to its broker."""
+        self._record.counts["progress"] += 1
         for query in self._schedule.readers(queue.name):
             if id_ not in self._covered[query]:
                 self._record.violation("early-ack", f"{id_} is settled, but {query} has not committed it")
@@ -62,6 +64,7 @@ class Oracle:
         """A commit entry is written: each stream must continue where the last batch has ended."""
         checkpoint.commits[batch] = commit
         self._record.counts["commits"] += 1
+        self._record.counts["progress"] += 1
         self._record.counts["rows"] += len(commit.rows)
         for row in commit.rows:
             stream, _, rest = row.decode().partition("|")
@@ -93,6 +96,7 @@ class Oracle:
 
     def shown(self, storage: Storage, transaction: Transaction) -> None:
         """A two-phase sink shows a transaction: its commit entry must be there."""
+        self._record.counts["progress"] += 1
         self._record.log(f"{storage.instance} shows batch {transaction.batch} of {transaction.pipeline}")
         if transaction.batch not in self._checkpoints[transaction.pipeline].commits:
             self._record.violation("early-commit", f"{storage.instance} shows {transaction} before its commit entry")

@@ -43,6 +43,8 @@ class Conditions:
 
     messages: int = 20
     """How many messages are produced."""
+    message_bytes: int = 40
+    """How large a message of a log is at most."""
     produce_s: float = 1.0
     """For how long they are produced."""
     fault_s: float = 5.0
@@ -119,6 +121,8 @@ class Schedule:
     """All that decides about a simulation."""
 
     seed: str
+    profile: str
+    """What it was drawn to concentrate on."""
     sources: tuple[SourcePlan, ...]
     sinks: tuple[SinkPlan, ...]
     queries: tuple[QueryPlan, ...]
@@ -147,6 +151,7 @@ class Schedule:
         document = json.loads(text)
         return cls(
             seed=document["seed"],
+            profile=document["profile"],
             sources=tuple(SourcePlan(**each) for each in document["sources"]),
             sinks=tuple(SinkPlan(**each) for each in document["sinks"]),
             queries=tuple(_query(each) for each in document["queries"]),

@@ -67,7 +67,7 @@ def simulate(schedule: Schedule, *, traced: bool = False, liveness_s: float = LI
     Args:
         schedule: The schedule.
         traced: Whether to keep the trace, with the log of the gateway and the SDK.
-        liveness_s: Within so many virtual seconds after the last fault, everything must be as it must be in the end.
+        liveness_s: Once faults have stopped, there must be progress within so many virtual seconds.
     """
     began = time.process_time()
     world = World(schedule, traced=traced, liveness_s=liveness_s)

@@ -34,14 +34,14 @@ class Log:
         """Adds a partition."""
         self.messages[partition], self.pruned[partition], self.acknowledged[partition] = [], -1, -1
 
-    def append(self, partition: str, source: random.Random) -> None:
-        """Appends a message, if the partition has not ended."""
+    def append(self, partition: str, source: random.Random, most_bytes: int) -> None:
+        """Appends a message of about `most_bytes` at most, if the partition has not ended."""
         if partition in self.ended:
             return
         entries = self.messages[partition]
         before = entries[-1].sequence if entries else source.choice([-1, 0, 7])
         sequence = before + (1 if source.random() < 0.8 else source.randrange(1, 5))
-        value = f"{self.name}/{partition}|{sequence}|{'x' * source.randrange(0, 40)}"
+        value = f"{self.name}/{partition}|{sequence}|{'x' * source.randrange(most_bytes)}"
         entries.append(Entry(sequence, value.encode()))
 
     def last(self, partition: str) -> int:
@@ -72,8 +72,8 @@ class Queue:
         """Adds a partition."""
         self.messages[partition] = {}
 
-    def append(self, partition: str, source: random.Random) -> None:
-        """Appends a message."""
+    def append(self, partition: str, source: random.Random, most_bytes: int) -> None:
+        """Appends a message, which is small."""
         self.count += 1
         self.messages[partition][f"{self.name}/{partition}|q{self.count}|"] = READY
 

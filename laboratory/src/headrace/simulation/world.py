@@ -29,8 +29,10 @@ from headrace.simulation.roles import Role
 from headrace.simulation.schedule import AT_LEAST_ONCE, IDEMPOTENT, TWO_PHASE, Schedule, SinkPlan
 from headrace.simulation.systems import Log, Queue, Storage
 
-LIVENESS_S = 150.0
-"""Within so many virtual seconds after the last fault, everything must be as it must be in the end."""
+LIVENESS_S = 90.0
+"""Once faults have stopped, something must progress within so many virtual seconds, until everything is as it must be."""
+LONGEST_S = 1_200.0
+"""After so many seconds it must be, however small the limits are."""
 REST_S = 16.0
 """After how many more seconds everything is at rest: late notices of lost connections, housekeeping, reports."""
 SECOND_LOOK_S = 7.0
@@ -220,8 +222,11 @@ class World:
         await asyncio.sleep(max(0.0, START_S + self._conditions.fault_s - self.loop.now))
         self.faults.heal()
         self.healed_at = self.loop.now
+        progress, since = self.record.counts["progress"], self.loop.now
         while missing := self.oracle.missing():
-            if self.loop.now >= self.healed_at + self._liveness_s:
+            if progress != self.record.counts["progress"]:
+                progress, since = self.record.counts["progress"], self.loop.now
+            if self.loop.now >= min(since + self._liveness_s, self.healed_at + LONGEST_S):
                 self.record.violation("stuck", "; ".join(missing)[:1500])
                 return
             await asyncio.sleep(0.5)
@@ -247,7 +252,7 @@ class World:
         for portion in range(PRODUCTIONS, 0, -1):
             for _ in range(left // portion):
                 system = source.choice(systems)
-                system.append(source.choice(list(system.messages)), source)
+                system.append(source.choice(list(system.messages)), source, conditions.message_bytes)
             left -= left // portion
             await asyncio.sleep(conditions.produce_s / PRODUCTIONS)
         if conditions.ends:

@@ -1,0 +1,16 @@
+"""The simulation finds each planted fault of the gateway, the SDK and the engine, within so many schedules."""
+
+import pytest
+from tests.simulation.planted_faults import FAULTS, Fault
+from tests.simulation.planting import planted
+
+from headrace.simulation.drawing import draw
+from headrace.simulation.simulating import simulate
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_planted_fault_is_found(fault: Fault) -> None:
+    with planted(*fault.changes):
+        found = next((seed for seed in range(1, fault.within + 1) if simulate(draw(str(seed), fault.profile)).violations), None)
+    assert found is not None, f"no schedule of {fault.within} found it"
+    print(f"{fault.name}: found by seed {found} --profile {fault.profile}")
