@@ -1,12 +1,14 @@
 """Marks, watermarks and time spans."""
 
-from datetime import timedelta
+import re
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.pipelines import Message, Pipeline, StepError, TimeUnit, Trial, count
 from headrace.pipelines.execution._progress import Progress
 from headrace.pipelines.runtime import END, NO_TIME, Marks, prefix_maxima
 from headrace.pipelines.time._time import microseconds_of
@@ -60,3 +62,84 @@ def test_time_spans(text: str, microseconds: int) -> None:
 def test_text_that_is_no_time_span(text: str) -> None:
     with pytest.raises(ValueError, match=f"{text!r} is not a duration"):
         microseconds_of(text)
+
+
+def timed(time: object, unit: TimeUnit | None = None) -> int | None:
+    """The event time that a step gives a value."""
+    found: list[int | None] = []
+    app = Pipeline("timed")
+    values = app.source("s/*", decode=lambda payload: time).event_time(lambda value: value, unit=unit)  # type: ignore[arg-type,return-value]
+    keyed = values.key_by(lambda value: 0)
+    keyed.stateful(lambda value, state, context: found.append(context.event_time), list, name="found").sink("out")
+    Trial(app).send(Message(b"", stream="s/0"))
+    return found[0]
+
+
+NOW_S = 1_700_000_000
+
+
+@pytest.mark.parametrize(
+    ("time", "unit"),
+    [
+        (NOW_S, TimeUnit.SECONDS),
+        (float(NOW_S), TimeUnit.SECONDS),
+        (np.float64(NOW_S), TimeUnit.SECONDS),
+        (NOW_S * 1_000, TimeUnit.MILLISECONDS),
+        (NOW_S * 1_000_000, TimeUnit.MICROSECONDS),
+        (NOW_S * 1_000_000, None),
+        (np.int64(NOW_S * 1_000_000), None),
+        (NOW_S * 1_000_000_000 + 999, TimeUnit.NANOSECONDS),
+        (datetime.fromtimestamp(NOW_S, UTC), None),
+        (datetime.fromtimestamp(NOW_S, timezone(timedelta(hours=5))), TimeUnit.SECONDS),
+    ],
+)
+def test_event_times_are_datetimes_or_numbers_in_a_unit(time: object, unit: TimeUnit | None) -> None:
+    assert timed(time, unit) == NOW_S * 1_000_000
+
+
+def test_fractions_of_a_unit_are_kept_to_a_microsecond() -> None:
+    assert timed(1.5, TimeUnit.SECONDS) == 1_500_000
+    assert timed(-0.25, TimeUnit.MILLISECONDS) == -250
+
+
+@pytest.mark.parametrize(
+    ("time", "unit", "why"),
+    [
+        (True, None, "a datetime or a number, not True"),
+        (False, TimeUnit.SECONDS, "a datetime or a number, not False"),
+        (np.bool_(True), None, "a datetime or a number, not True"),
+        (1.5e15, None, "has no unit: pass unit=TimeUnit.SECONDS"),
+        (float("nan"), TimeUnit.SECONDS, "is not a number; return None"),
+        (float("inf"), TimeUnit.SECONDS, "is not a number; return None"),
+        ("2026-01-01", None, "a datetime with a time zone or a number, not '2026-01-01'"),
+        (date(2026, 1, 1), None, "a datetime with a time zone or a number, not datetime.date"),
+        (np.datetime64("2026-01-01"), None, "a datetime with a time zone or a number"),
+        (datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None), None, "has no time zone"),
+        (NOW_S * 1_000, TimeUnit.SECONDS, "outside the years 1 to 9999"),
+        (NOW_S * 1_000_000_000, None, "event_time needs a unit"),
+    ],
+)
+def test_what_is_certainly_no_event_time_is_refused(time: object, unit: TimeUnit | None, why: str) -> None:
+    with pytest.raises(StepError, match=re.escape(why)):
+        timed(time, unit)
+
+
+@pytest.mark.parametrize(("factor", "unit"), [(1, "SECONDS"), (1_000, "MILLISECONDS")])
+def test_numbers_that_are_hardly_microseconds_are_warned_of_once(
+    factor: int, unit: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Pipeline("warned")
+    app.source("s/*", decode=int).event_time(lambda value: value, name="when").key_by().aggregate(count()).sink("out", repr_of)
+    trial = Trial(app)
+    for second in range(3):
+        trial.send(Message(b"%d" % ((NOW_S + second) * factor), stream="s/0"))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"event times such as {NOW_S * factor} are early in 1970: if step when returns {unit.lower()}, "
+        f"pass unit=TimeUnit.{unit} to event_time"
+    ]
+    trial.send(Message(b"%d" % (NOW_S * 1_000_000), stream="s/0"))
+    assert len(caplog.records) == 1
+
+
+def repr_of(value: object) -> bytes:
+    return repr(value).encode()

@@ -14,6 +14,7 @@ from headrace.pipelines.steps._aggregation import Aggregation, Window, collect, 
 from headrace.pipelines.steps._columnar import KeyStates
 from headrace.pipelines.steps._context import Context
 from headrace.pipelines.steps._step import OnError
+from headrace.pipelines.time._time import TimeUnit
 from headrace.pipelines.windows._windows import Late, count_window, session, sliding, tumbling
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "ProgramError",
     "StateError",
     "StepError",
+    "TimeUnit",
     "Trial",
     "TrialError",
     "Window",

@@ -22,7 +22,7 @@ from headrace.pipelines.steps._program import StatefulProgram, payload
 from headrace.pipelines.steps._running import Running
 from headrace.pipelines.steps._stateless import Merge, Sink, to_bytes
 from headrace.pipelines.steps._step import OnError, Step
-from headrace.pipelines.time._time import span
+from headrace.pipelines.time._time import TimeUnit, span
 from headrace.pipelines.windows._windows import Count, Grid, Late, Session
 
 if TYPE_CHECKING:
@@ -79,13 +79,27 @@ class Flow(Generic[T_co]):
         return Flow(self._builder, self._then(methods.SET_HEADERS, function, name, on_error))
 
     def event_time(
-        self, function: Callable[[T_co], datetime | int | None], *, name: str | None = None, on_error: OnError | None = None
+        self,
+        function: Callable[[T_co], datetime | float | None],
+        *,
+        unit: TimeUnit | None = None,
+        name: str | None = None,
+        on_error: OnError | None = None,
     ) -> "Flow[T_co]":
-        """Assigns event times: the function returns a datetime, microseconds since 1970 UTC, or None for no time.
+        """Assigns event times: the function returns a datetime with a time zone, a number since 1970 UTC, or None for no time.
 
         By default, event times are those of the messages. This step must precede the first `key_by` or `deduplicate`.
+
+        Args:
+            function: Returns the event time of a value.
+            unit: The unit of numbers, which may then have fractions. By default, they are whole microseconds.
+            name: The step's name.
+            on_error: The policy for values for which the function raises or returns no valid time.
+
+        Raises:
+            GraphError: A parameter is invalid.
         """
-        return Flow(self._builder, self._then(methods.EVENT_TIME, function, name, on_error))
+        return Flow(self._builder, self._then(methods.event_time(self._builder, unit, name), function, name, on_error))
 
     @overload
     def merge(self, *, name: str | None = None) -> "Flow[T_co]": ...

@@ -12,6 +12,7 @@ from headrace.pipelines.steps._columnar import MapColumns
 from headrace.pipelines.steps._headers import MapWithHeaders, SetHeaders
 from headrace.pipelines.steps._stateless import EventTime, Filter, FlatMap, KeyBy, Map
 from headrace.pipelines.steps._step import OnError, Step
+from headrace.pipelines.time._time import TimeUnit
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,18 @@ FLAT_MAP = Method("flat_map", FlatMap, instead_of_yield=None)
 FILTER = Method("filter", Filter, instead_of_yield="return True or False")
 MAP_WITH_HEADERS = Method("map_with_headers", MapWithHeaders, ("value", "headers"), "return one result, such as a list")
 SET_HEADERS = Method("set_headers", SetHeaders, ("value", "headers"), None)
-EVENT_TIME = Method("event_time", EventTime, instead_of_yield="return a datetime")
 KEY_BY = Method("key_by", KeyBy, instead_of_yield="return a key, such as a tuple")
+
+
+def event_time(builder: GraphBuilder, unit: TimeUnit | None, name: str | None) -> Method:
+    """Returns the method `event_time`.
+
+    Raises:
+        GraphError: The unit is not one.
+    """
+    if unit is not None:
+        check.member(builder.where(name, None, "event_time"), "unit", unit, TimeUnit)
+    return Method("event_time", partial(EventTime, unit=unit), instead_of_yield="return a datetime")
 
 
 def map_columns(headers: bool) -> Method:

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 
 from headrace.pipelines import _arguments as check
 from headrace.pipelines.elements._message import moment
+from headrace.pipelines.steps._extremes import larger, smaller
 from headrace.pipelines.steps._returned import accumulating, present
 
 T = TypeVar("T")
@@ -181,8 +182,11 @@ def minimum(of: Callable[[T], U]) -> Aggregation[T, Any, U]: ...
 
 
 def minimum(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any, Any]:
-    """Finds the smallest of the values, or of the results of a function for each."""
-    return _extreme(min, _selector("minimum", of))
+    """Finds the smallest of the values, or of the results of a function for each.
+
+    None counts as no value. NaN is larger than all other numbers, as in Spark SQL. The result does not depend on the order.
+    """
+    return _extreme(smaller, _selector("minimum", of))
 
 
 @overload
@@ -194,8 +198,11 @@ def maximum(of: Callable[[T], U]) -> Aggregation[T, Any, U]: ...
 
 
 def maximum(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any, Any]:
-    """Finds the largest of the values, or of the results of a function for each."""
-    return _extreme(max, _selector("maximum", of))
+    """Finds the largest of the values, or of the results of a function for each.
+
+    None counts as no value. NaN is larger than all other numbers, as in Spark SQL. The result does not depend on the order.
+    """
+    return _extreme(larger, _selector("maximum", of))
 
 
 @overload
@@ -221,7 +228,7 @@ def _selector(aggregation: str, of: Callable[[T], Any] | None) -> Callable[[T], 
 
 
 def _extreme(choose: Callable[[Any, Any], Any], of: Callable[[Any], Any]) -> Functions:
-    return Functions(_nothing, lambda best, value: of(value) if best is None else choose(best, of(value)), _as_it_is, choose)
+    return Functions(_nothing, lambda best, value: choose(best, of(value)), _as_it_is, choose)
 
 
 def _appended(values: list[Any], value: Any) -> list[Any]:

@@ -1,24 +1,27 @@
 """The steps without state."""
 
+import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headrace.pipelines.elements._elements import Elements, Key
-from headrace.pipelines.elements._origin import NO_TIME
+from headrace.pipelines.elements._origin import NO_TIME, Times
 from headrace.pipelines.elements._rows import ArrowColumn, MessageRows, Rows
 from headrace.pipelines.steps._fingerprints import named
 from headrace.pipelines.steps._keys import keyed
 from headrace.pipelines.steps._returned import spread
 from headrace.pipelines.steps._step import Step, StepPass, each
-from headrace.pipelines.time._time import event_time
+from headrace.pipelines.time._time import TimeUnit, event_time, likely_unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
+log = logging.getLogger("headrace.pipelines")
 
 _PAYLOADS = {bytes, type(None)}
 
@@ -115,14 +118,33 @@ class Filter(Step):
 
 @dataclass(frozen=True, eq=False)
 class EventTime(Step):
-    """Assigns event times."""
+    """Assigns event times.
 
-    function: Callable[[Any], datetime | int | None]
+    Attributes:
+        function: Returns the time of a value.
+        unit: The unit of numbers that it returns; None for microseconds.
+    """
+
+    function: Callable[[Any], datetime | float | None]
+    unit: TimeUnit | None = None
+    _warned: list[TimeUnit] = field(default_factory=list)
+    """The unit that it was warned of, once."""
 
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """The same elements with these times."""
-        times, kept = each(self, lambda value: _time(self.function(value)), elements, step_pass)
-        return replace(kept, times=np.array(times, np.int64))
+        found, kept = each(self, lambda value: _time(self.function(value), self.unit), elements, step_pass)
+        times = np.array(found, np.int64)
+        if self.unit is None and not self._warned:
+            self._warn(times)
+        return replace(kept, times=times)
+
+    def _warn(self, times: Times) -> None:
+        """Warns once of numbers that were hardly meant as microseconds. Time in 1970 is not an error: tests use it."""
+        unit = likely_unit(times)
+        if unit is not None:
+            self._warned.append(unit)
+            what = "event times such as %d are early in 1970: if step %s returns %s, pass unit=TimeUnit.%s to event_time"
+            log.warning(what, times[times != NO_TIME][0], self.name, unit.name.lower(), unit.name)
 
     @property
     def label(self) -> str:
@@ -239,5 +261,5 @@ def without_none(values: list[Any], elements: Elements) -> Elements:
     return replace(elements.pick(there), values=[values[index] for index in there])
 
 
-def _time(time: datetime | int | None) -> int:
-    return NO_TIME if time is None else event_time(time)
+def _time(time: datetime | float | None, unit: TimeUnit | None) -> int:
+    return NO_TIME if time is None else event_time(time, unit)

@@ -5,7 +5,12 @@ including the element. It depends only on the stream, not on the division into m
 only on its mark.
 """
 
+import math
 from datetime import datetime, timedelta
+from enum import Enum
+from fractions import Fraction
+from operator import index
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,14 +53,49 @@ def first_time(times: Times) -> int:
     return int(known[0]) if len(known) else NO_TIME
 
 
-def event_time(time: datetime | int) -> int:
+class TimeUnit(Enum):
+    """The unit of numbers that are times since 1970-01-01 UTC. Its value is the number of them in a second."""
+
+    SECONDS = 1
+    MILLISECONDS = 1_000
+    MICROSECONDS = 1_000_000
+    NANOSECONDS = 1_000_000_000
+
+
+_LIKELY_SECONDS = 1_000_000_000, 4_102_444_800
+"""The years 2001 to 2100, in seconds since 1970."""
+
+
+def likely_unit(times: Times) -> TimeUnit | None:
+    """The unit of numbers that were taken as microseconds, if all of them are about now in another one."""
+    known = times[times != NO_TIME]
+    for unit in (TimeUnit.SECONDS, TimeUnit.MILLISECONDS):
+        earliest, latest = (edge * unit.value for edge in _LIKELY_SECONDS)
+        if len(known) and earliest <= known.min() and known.max() < latest:
+            return unit
+    return None
+
+
+def event_time(time: datetime | float, unit: TimeUnit | None = None) -> int:
     """Converts an event time to microseconds since 1970-01-01 UTC.
 
+    Args:
+        time: A datetime, or a number.
+        unit: The unit of numbers, which may then have fractions; None for whole microseconds.
+
     Raises:
-        TypeError: It is neither a datetime nor a whole number.
+        TypeError: It is neither a datetime nor a number, or no whole number without a unit.
         ValueError: The datetime has no time zone, or the time is outside the years 1 to 9999.
     """
-    found = microseconds(time)
+    if isinstance(time, datetime):
+        found = microseconds(time)
+    elif isinstance(time, float | np.floating) and unit is not None:
+        if not math.isfinite(time):
+            raise ValueError(f"event time {time} is not a number; return None for no time")
+        found = round(Fraction(float(time)) * 1_000_000 / unit.value)
+    else:
+        whole = _whole(time, unit)
+        found = whole if unit is None else whole * 1_000_000 // unit.value
     if not EARLIEST <= found <= LATEST:
         raise out_of_range(found)
     return found
@@ -63,7 +103,20 @@ def event_time(time: datetime | int) -> int:
 
 def out_of_range(time: int) -> ValueError:
     """Returns the error for a time that is out of range."""
-    return ValueError(f"event time {time} is outside the years 1 to 9999; it must be in microseconds since 1970 UTC")
+    return ValueError(
+        f"event time {time} is outside the years 1 to 9999; it must be in microseconds since 1970 UTC, or event_time needs a unit"
+    )
+
+
+def _whole(time: Any, unit: TimeUnit | None) -> int:
+    if isinstance(time, bool | np.bool_):
+        raise TypeError(f"an event time is a datetime or a number, not {time}")
+    try:
+        return index(time)
+    except TypeError:
+        if isinstance(time, float | np.floating) and unit is None:
+            raise TypeError(f"event time {time} has no unit: pass unit=TimeUnit.SECONDS or another one") from None
+        raise TypeError(f"an event time is a datetime with a time zone or a number, not {shown(time)}") from None
 
 
 def are_out_of_range(times: Times) -> npt.NDArray[np.bool_]:

@@ -196,6 +196,8 @@ def _microseconds(time: int | datetime | None) -> int:
     """One event time in microseconds since 1970-01-01 UTC."""
     if time is None:
         return NULL_TIME
+    if isinstance(time, bool):
+        raise TypeError(f"not {time}")
     return (time - _EPOCH) // _MICROSECOND if isinstance(time, datetime) else time
 
 
