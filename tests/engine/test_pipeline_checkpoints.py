@@ -20,6 +20,7 @@ from tests.fake_gateway.sinks import frame_of
 from headrace.cli import cli
 from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import CheckpointError, StoredStates, rescale
+from headrace.engine.applications._start import _dropped
 from headrace.engine.checkpoint._log import CheckpointLog, Dropped
 from headrace.pipelines import OnError, Pipeline, StateError, total, tumbling
 from headrace.sdk import Part, Rows, Transaction
@@ -269,6 +270,28 @@ def test_states_are_not_dropped_before_a_micro_batch_is_committed(spark: SparkSe
     assert [each.step for each in log.dropped()] == ["old"]
     (tmp_path / "commits" / "1").touch()
     assert log.dropped() == (Dropped("old", -1, None), Dropped("older", 0, 1))
+
+
+def test_drops_of_a_start_that_has_committed_nothing_are_withdrawn(spark: SparkSession, tmp_path: Path) -> None:
+    """An earlier version goes on with these states, and a later one may drop them again."""
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").touch()
+    log, old, new = CheckpointLog(spark, str(tmp_path)), numbers().graph, lengths().graph
+    assert _dropped(log, new, ("count", "sums")) == {"count", "sums"}
+    assert _dropped(log, old, ()) == frozenset()
+    (tmp_path / "commits" / "1").touch()
+    assert _dropped(log, old, ()) == frozenset(), "the drop was not committed"
+    assert _dropped(log, new, ("count",)) == {"count"}
+    (tmp_path / "commits" / "2").touch()
+    with pytest.raises(CheckpointError, match="states of step count were dropped after micro-batch 1, "):
+        _dropped(log, old, ())
+    assert _dropped(log, new, ("sums",)) == {"count", "sums"}
+    assert log.dropped() == (Dropped("count", 1, None),)
+
+
+def test_a_start_that_drops_nothing_writes_no_record_of_drops(spark: SparkSession, tmp_path: Path) -> None:
+    _dropped(CheckpointLog(spark, str(tmp_path)), numbers().graph, ())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_step_that_has_changed_is_noticed(spark: SparkSession, tmp_path: Path, source: Path) -> None:

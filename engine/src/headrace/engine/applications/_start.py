@@ -215,8 +215,7 @@ def _dropped(log: CheckpointLog, graph: Graph, now: Collection[str]) -> frozense
                 f"the states of step {each.step} were dropped after micro-batch {each.after}, and the checkpoint still contains "
                 "some of them: give the new step of this name another one"
             )
-    if now:
-        log.note_dropped({step: levels.get(step) for step in now})
+    log.note_dropped({step: levels.get(step) for step in now})
     return frozenset(now).union(each.step for each in before)
 
 

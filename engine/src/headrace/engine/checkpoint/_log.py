@@ -151,19 +151,25 @@ class CheckpointLog:
 
     def dropped(self) -> tuple[Dropped, ...]:
         """The steps whose states were dropped before the last committed micro-batch, which makes it final."""
-        path = self._path(_DROPPED)
-        if not self._files.exists(path):
-            return ()
         committed = self._last("commits")
-        noted = (Dropped(**each) for each in json.loads(self._text(path)))
-        return tuple(each for each in noted if committed is not None and committed > each.after)
+        return tuple(each for each in self._noted_drops() if committed is not None and committed > each.after)
 
     def note_dropped(self, levels: Mapping[str, int | None]) -> None:
-        """Records steps whose states are dropped once a micro-batch is committed, with `Dropped.level`."""
+        """Records steps whose states are dropped once a micro-batch is committed, with `Dropped.level`.
+
+        Withdraws the drops of starts that have committed nothing: another version of the application may go on with these states.
+        """
         committed, before = self._last("commits"), self.dropped()
         known = {each.step for each in before}
         now = [Dropped(step, -1 if committed is None else committed, at) for step, at in levels.items() if step not in known]
-        self._write(_DROPPED, [asdict(each) for each in (*before, *now)])
+        noted = (*before, *now)
+        if noted != self._noted_drops():
+            self._write(_DROPPED, [asdict(each) for each in noted])
+
+    def _noted_drops(self) -> tuple[Dropped, ...]:
+        """All steps that are recorded, also those of starts that have committed nothing."""
+        path = self._path(_DROPPED)
+        return tuple(Dropped(**each) for each in json.loads(self._text(path))) if self._files.exists(path) else ()
 
     def steps(self) -> dict[str, Fingerprint] | None:
         """The steps with states as of the last committed micro-batch; None if they were not recorded.
