@@ -69,9 +69,9 @@ async def test_the_time_of_an_observation_is_that_at_which_its_snapshot_began(mo
     gateway, begun = Gateway(Limits()), []
     snapshot = observer.snapshot  # type: ignore[attr-defined]  # its time is noted here
 
-    def noted(gateway: Gateway) -> Any:
+    async def noted(gateway: Gateway) -> Any:
         begun.append(datetime.now(UTC))
-        return snapshot(gateway)
+        return await snapshot(gateway)
 
     monkeypatch.setattr(observer, "snapshot", noted)
     one = Observer(gateway, Http())
@@ -85,10 +85,10 @@ async def test_many_who_ask_for_many_parts_at_once_get_one_snapshot(monkeypatch:
         gateway.stream(f"orders/{number}")
     snapshot = observer.snapshot  # type: ignore[attr-defined]  # it is counted here
 
-    def counted(gateway: Gateway) -> Any:
+    async def counted(gateway: Gateway) -> Any:
         nonlocal taken
         taken += 1
-        return snapshot(gateway)
+        return await snapshot(gateway)
 
     monkeypatch.setattr(observer, "snapshot", counted)
     one = Observer(gateway, Http())

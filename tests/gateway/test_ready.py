@@ -388,10 +388,10 @@ async def test_many_probes_cost_one_snapshot(monkeypatch: pytest.MonkeyPatch) ->
     taken = 0
     snapshot = observer.snapshot
 
-    def counted(gateway: Gateway) -> Any:
+    async def counted(gateway: Gateway) -> Any:
         nonlocal taken
         taken += 1
-        return snapshot(gateway)
+        return await snapshot(gateway)
 
     monkeypatch.setattr(observer, "snapshot", counted)
     monkeypatch.setattr(observer, "_FRESH_S", 3_600.0)

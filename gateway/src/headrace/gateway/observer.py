@@ -1,7 +1,7 @@
 """Observations of a gateway: a snapshot and what is wrong in it, shared by everybody who asks at about the same time.
 
-A snapshot is consistent, so the event loop makes it in one go. What follows from a large one is computed in a thread, so that
-sessions do not wait.
+A snapshot of few parts is that of one moment. That of many is taken in slices, and what follows from it is computed in a thread,
+so that sessions do not wait.
 """
 
 import asyncio
@@ -80,11 +80,11 @@ class Observer:
         if _is_large(self._gateway):
             return await self.observe()
         taken_at = datetime.fromtimestamp(clock.now(), UTC)
-        return _observation(snapshot(self._gateway), self._config, taken_at, tuple(self._gateway.connectors.copied()))
+        return _observation(await snapshot(self._gateway), self._config, taken_at, tuple(self._gateway.connectors.copied()))
 
     async def _observe(self) -> Observation:
         self._taken, taken_at = clock.monotonic(), datetime.fromtimestamp(clock.now(), UTC)
-        status, connectors = snapshot(self._gateway), tuple(self._gateway.connectors.copied())
+        status, connectors = await snapshot(self._gateway), tuple(self._gateway.connectors.copied())
         self._took = clock.monotonic() - self._taken
         if _is_large(status):
             return await asyncio.to_thread(_observation, status, self._config, taken_at, connectors)

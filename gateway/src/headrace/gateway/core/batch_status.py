@@ -1,16 +1,21 @@
 """The micro-batches of a pipeline as protocol messages."""
 
+from collections.abc import Iterator
+
 from headrace.contract.limits import MAX_BATCH_STREAMS
 from headrace.gateway.core.batch import Batch, BatchStream, Stage
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.position import BEGINNING, to_proto
+from headrace.gateway.core.slices import in_slices
 from headrace.protocol.v1 import admin_pb2 as pb
 
 
-def list_batches(
+async def list_batches(
     pipeline: Pipeline, limit: int, number: int | None = None, streams: int = MAX_BATCH_STREAMS
 ) -> pb.ListBatchesResponse:
-    """Returns the last micro-batches of a pipeline, newest first.
+    """Returns the last micro-batches of a pipeline, newest first, as they are at the call.
+
+    Hundreds of them name tens of thousands of streams, so they are converted in slices.
 
     Args:
         pipeline: The pipeline.
@@ -18,8 +23,16 @@ def list_batches(
         number: The only one that is returned, if the pipeline has it; None for all.
         streams: How many streams of each are named.
     """
-    batches = (batch for batch in pipeline.timeline.batches(limit) if number in (None, batch.number))
-    return pb.ListBatchesResponse(pipeline=pipeline.name, batches=(_batch(batch, streams) for batch in batches))
+    batches = [batch for batch in pipeline.timeline.batches(limit) if number in (None, batch.number)]
+    response = pb.ListBatchesResponse(pipeline=pipeline.name)
+
+    def steps() -> Iterator[int]:
+        for batch in batches:
+            response.batches.append(_batch(batch, streams))
+            yield 1 + len(batch.streams[:streams])
+
+    await in_slices(steps())
+    return response
 
 
 def stage_to_proto(stage: Stage) -> pb.BatchStage.ValueType:

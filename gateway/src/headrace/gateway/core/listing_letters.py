@@ -1,18 +1,23 @@
 """Lists dead letters for those who may see them."""
 
+from collections.abc import Iterator
+
 import structlog
 
 from headrace.contract.limits import MAX_DEAD_LETTERS, MAX_NAME_BYTES
 from headrace.gateway.core.control import Caller, checked, listed, unknown
 from headrace.gateway.core.errors import MalformedMessage, NotPermitted, ProtocolError
 from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.slices import in_slices
 from headrace.gateway.identity import Identity
 from headrace.protocol.v1.admin_pb2 import ListDeadLettersResponse, SinkDeadLetters
 
 log = structlog.get_logger("headrace.gateway.control")
 
 
-def list_dead_letters(gateway: Gateway, caller: Caller, identity: Identity, sink: str, limit: int) -> ListDeadLettersResponse:
+async def list_dead_letters(
+    gateway: Gateway, caller: Caller, identity: Identity, sink: str, limit: int
+) -> ListDeadLettersResponse:
     """Returns the last dead letters of a sink, or of all sinks of which the caller may see them. Logs who asks.
 
     Args:
@@ -36,8 +41,16 @@ def list_dead_letters(gateway: Gateway, caller: Caller, identity: Identity, sink
     log.info("dead letters shown", **facts)
     most = limit or MAX_DEAD_LETTERS
     kept = gateway.dead_letters
-    sinks = [SinkDeadLetters(sink=name, count=kept.count(name), letters=kept.last(name, most)) for name in names]
-    return ListDeadLettersResponse(sinks=sinks, kept=gateway.peek.enabled)
+    response = ListDeadLettersResponse(kept=gateway.peek.enabled)
+
+    def steps() -> Iterator[int]:
+        for name in names:
+            letters = kept.last(name, most)
+            response.sinks.append(SinkDeadLetters(sink=name, count=kept.count(name), letters=letters))
+            yield 1 + len(letters)
+
+    await in_slices(steps())
+    return response
 
 
 def _names(gateway: Gateway, identity: Identity, sink: str, limit: int) -> list[str]:

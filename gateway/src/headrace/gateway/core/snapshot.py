@@ -1,6 +1,7 @@
 """A snapshot of the gateway's state, for GetStatus."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import version
 
 from headrace.contract import clock
@@ -15,34 +16,88 @@ from headrace.gateway.core.sinks.awaiting import writers_of
 from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.sink import Sink
 from headrace.gateway.core.sinks.transaction import Transaction
+from headrace.gateway.core.slices import in_slices, parts_of, sorted_items
 from headrace.gateway.core.stream import Stream
+from headrace.gateway.core.totals import Totals
 from headrace.protocol.v1 import admin_pb2 as pb
 
 VERSION = version("headrace-gateway")
 
 
-def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
+async def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
     """Returns the status of the gateway, its streams, sessions, pipelines and sinks.
 
-    Meanwhile, sessions wait. Of many streams, the cost lies in comparing positions and in copying messages.
+    Of few parts it is that of one moment. Of many parts it is taken in slices, so that sessions do not wait: what it says of one
+    part is that of one moment.
     """
-    now = clock.monotonic()
+    status = pb.GetStatusResponse()
+    await in_slices(_fill(status, gateway))
+    return status
+
+
+def _fill(status: pb.GetStatusResponse, gateway: Gateway) -> Iterator[int]:
+    """Fills the status; yields how many entries it took with each part."""
     sessions: list[Session | SinkSession] = [*gateway.sessions.values(), *gateway.sink_sessions.values()]
     room = STATUS_BYTES // max(1, sum(session.reported.has_errors for session in sessions))
-    status = pb.GetStatusResponse(
-        gateway=_gateway(gateway),
-        sessions=[_session(session, gateway, room) for session in gateway.sessions.values()],
-        pipelines=[_pipeline(pipeline, gateway) for _, pipeline in sorted(gateway.pipelines.items())],
-        sinks=[_sink(sink, gateway) for _, sink in sorted(gateway.sinks.items())],
-        sink_sessions=[_sink_session(session, room) for session in gateway.sink_sessions.values()],
-        deployments=[_deployment(deployment) for _, deployment in sorted(gateway.deployments.by_name.items())],
-    )
+    yield len(sessions)
+    of_pipelines = _Reading()
+    yield from _add_streams(status, gateway, of_pipelines)
+    _fill_gateway(status.gateway, gateway, of_pipelines)
+    for session in list(gateway.sessions.values()):
+        status.sessions.append(_session(session, gateway, room))
+        yield 1 + len(session.attachments)
+    for _, pipeline in sorted(gateway.pipelines.items()):
+        lag = of_pipelines.lags.get(pipeline, (0, 0))
+        status.pipelines.append(_pipeline(pipeline, gateway, lag))
+        yield 1
+        for positions in parts_of(sorted_items(pipeline.committed)):
+            status.pipelines[-1].committed.extend(to_stream_positions(dict(positions)))
+            yield len(positions)
+    lost: dict[str, list[pb.LostVote]] = {}
+    for voter, batch in gateway.votes.lost():
+        vote = pb.LostVote(instance=voter.instance, transaction=Transaction(voter.pipeline, batch).to_proto())
+        lost.setdefault(voter.sink, []).append(vote)
+        yield 1
+    for _, sink in sorted(gateway.sinks.items()):
+        status.sinks.append(_sink(sink, gateway, lost.get(sink.name, [])))
+        yield 1 + len(sink.committed)
+    for sink_session in list(gateway.sink_sessions.values()):
+        status.sink_sessions.append(_sink_session(sink_session, room))
+        yield 1
+    for _, deployment in sorted(gateway.deployments.by_name.items()):
+        status.deployments.append(_deployment(deployment))
+        yield 1 + len(deployment.connectors)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What is summed up of the streams while they are looked at."""
+
+    totals: Totals = field(default_factory=Totals)
+    buffered_bytes: int = 0
+    buffered_messages: int = 0
+    lags: dict[Pipeline, tuple[int, int]] = field(default_factory=dict)
+    """What each pipeline has yet to commit, in messages and bytes."""
+
+    def add(self, stream: Stream) -> None:
+        """Adds a stream."""
+        self.totals.add(stream)
+        self.buffered_bytes += stream.held_bytes
+        self.buffered_messages += stream.held_messages
+        for pipeline in stream.readers:
+            before = self.lags.get(pipeline, (0, 0))
+            messages, size = stream.lag_after(pipeline.position(stream.name))
+            self.lags[pipeline] = before[0] + messages, before[1] + size
+
+
+def _add_streams(status: pb.GetStatusResponse, gateway: Gateway, reading: _Reading) -> Iterator[int]:
     by_instance: dict[str, list[Session]] = {}
     for session in gateway.sessions.values():
         by_instance.setdefault(session.instance, []).append(session)
-    for _, stream in sorted(gateway.streams.items()):
-        _add_stream(status, stream, _session_of(stream, by_instance), now)
-    return status
+    for _, stream in sorted_items(gateway.streams):
+        _add_stream(status, stream, _session_of(stream, by_instance), clock.monotonic())
+        reading.add(stream)
+        yield 1 + len(stream.readers)
 
 
 def _deployment(deployment: Deployment) -> pb.DeploymentStatus:
@@ -71,13 +126,13 @@ def _supervised(name: str, connector: Supervised) -> pb.SupervisedConnector:
     )
 
 
-def _gateway(gateway: Gateway) -> pb.GatewayStatus:
-    totals = gateway.forgotten.with_streams(gateway.streams.values())
+def _fill_gateway(status: pb.GatewayStatus, gateway: Gateway, reading: _Reading) -> None:
+    totals = gateway.forgotten.plus(reading.totals)
     jump_ms, jump_age_ms = gateway.clock_jumps.jump or (None, None)
-    return pb.GatewayStatus(
+    found = pb.GatewayStatus(
         version=VERSION,
         uptime_ms=_ms_since(gateway.started_at),
-        buffered_bytes=sum(stream.held_bytes for stream in gateway.streams.values()),
+        buffered_bytes=reading.buffered_bytes,
         buffer_limit_bytes=gateway.limits.buffer_bytes,
         draining=gateway.draining,
         rejected_sessions=gateway.rejected_sessions,
@@ -87,10 +142,11 @@ def _gateway(gateway: Gateway) -> pb.GatewayStatus:
         acknowledged_messages=totals.acknowledged_messages,
         duplicate_messages=totals.duplicate_messages,
         losses=totals.losses,
-        buffered_messages=sum(stream.held_messages for stream in gateway.streams.values()),
+        buffered_messages=reading.buffered_messages,
         clock_jump_ms=jump_ms,
         clock_jump_age_ms=jump_age_ms,
     )
+    status.CopyFrom(found)
 
 
 def _session_of(stream: Stream, by_instance: Mapping[str, list[Session]]) -> str:
@@ -249,19 +305,16 @@ def _sink_session(session: SinkSession, errors_bytes: int) -> pb.SinkSessionStat
     )
 
 
-def _pipeline(pipeline: Pipeline, gateway: Gateway) -> pb.PipelineStatus:
-    streams = [stream for stream in gateway.streams.values() if pipeline in stream.readers]
-    waiting = [stream.lag_after(pipeline.position(stream.name)) for stream in streams]
+def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: tuple[int, int]) -> pb.PipelineStatus:
     voted_s = pipeline.timeline.voted_s
     return pb.PipelineStatus(
         pipeline=pipeline.name,
         run=pipeline.run.number,
         attached=pipeline.attached,
         patterns=sorted({*pipeline.patterns, *pipeline.declared}),
-        committed=to_stream_positions(pipeline.committed),
         idle_ms=_ms_since(pipeline.called_at) if pipeline.run.number else 0,
-        lag_messages=sum(messages for messages, _ in waiting),
-        lag_bytes=sum(size for _, size in waiting),
+        lag_messages=lag[0],
+        lag_bytes=lag[1],
         state=_pipeline_state(pipeline),
         away_ms=None if pipeline.away_since is None else _ms_since(pipeline.away_since),
         planned_batches=pipeline.planned_batches,
@@ -273,7 +326,7 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway) -> pb.PipelineStatus:
     )
 
 
-def _sink(sink: Sink, gateway: Gateway) -> pb.SinkStatus:
+def _sink(sink: Sink, gateway: Gateway, lost: list[pb.LostVote]) -> pb.SinkStatus:
     pending = {transaction for holdings in sink.holders() for transaction in holdings.transactions()}
     outstanding = _outstanding(sink)
     return pb.SinkStatus(
@@ -287,11 +340,7 @@ def _sink(sink: Sink, gateway: Gateway) -> pb.SinkStatus:
         refused_messages=sink.refused_messages,
         dead_letters=gateway.dead_letters.count(sink.name),
         committed=[Transaction(pipeline, batch).to_proto() for pipeline, batch in sorted(sink.committed.items())],
-        lost=[
-            pb.LostVote(instance=voter.instance, transaction=Transaction(voter.pipeline, batch).to_proto())
-            for voter, batch in gateway.votes.lost()
-            if voter.sink == sink.name
-        ],
+        lost=lost,
         losses=sink.losses,
         writers=writers_of(gateway, sink.name),
         absent_ms=None if sink.sessions else _ms_since(sink.left_at),

@@ -1,6 +1,5 @@
 """Counts of what streams have received since the gateway started; they include streams that it has forgotten."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headrace.gateway.core.stream import Stream
@@ -24,11 +23,12 @@ class Totals:
         self.duplicate_messages += stream.duplicate_messages
         self.losses += stream.losses
 
-    def with_streams(self, streams: Iterable[Stream]) -> "Totals":
-        """Returns these counts and those of the streams."""
-        sums = Totals(
-            self.received_messages, self.received_bytes, self.acknowledged_messages, self.duplicate_messages, self.losses
+    def plus(self, others: "Totals") -> "Totals":
+        """Returns the sums of these counts and others."""
+        return Totals(
+            self.received_messages + others.received_messages,
+            self.received_bytes + others.received_bytes,
+            self.acknowledged_messages + others.acknowledged_messages,
+            self.duplicate_messages + others.duplicate_messages,
+            self.losses + others.losses,
         )
-        for stream in streams:
-            sums.add(stream)
-        return sums

@@ -1,10 +1,11 @@
 """The paths of the API that show messages: those of a stream, as server-sent events, and dead letters."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from headrace.contract.limits import MAX_DEAD_LETTERS, MAX_PEEK
 from headrace.gateway.core import Gateway, ProtocolError
@@ -13,6 +14,7 @@ from headrace.gateway.core.peeking import begin_peek, peek
 from headrace.gateway.http.callers import Callers
 from headrace.gateway.http.events import EventStream, event, while_permitted
 from headrace.gateway.http.guard import Endpoint, caller_of, refusal_of
+from headrace.gateway.http.status import encoded, json_response
 from headrace.gateway.http.timeline import query_number
 from headrace.gateway.rules import DEAD_LETTERS, PEEK
 from headrace.gateway_status import dead_letters_document, peek_document
@@ -51,7 +53,9 @@ def peek_endpoints(gateway: Gateway, callers: Callers) -> Mapping[str, Endpoint]
         limit, identity = query_number(request, "limit", 0, MAX_DEAD_LETTERS, 0), callers.authenticate(request)
         try:
             caller, sink = caller_of(request, identity), request.query_params.get("sink", "")
-            return JSONResponse(dead_letters_document(list_dead_letters(gateway, caller, identity, sink, limit)))
+            found = await list_dead_letters(gateway, caller, identity, sink, limit)
+            # Those of many sinks are converted in a thread, so that sessions do not wait.
+            return json_response(await asyncio.to_thread(lambda: encoded(dead_letters_document(found))))
         except ProtocolError as error:
             return refusal_of(error)
 

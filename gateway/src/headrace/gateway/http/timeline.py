@@ -1,7 +1,7 @@
 """The paths of the API that show micro-batches, and where a message stands."""
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -63,14 +63,14 @@ class _Texts:
         self._texts: dict[Hashable, tuple[float, bytes]] = {}
         self._lock = asyncio.Lock()
 
-    async def of(self, asked: Hashable, read: Callable[[], _T], convert: Callable[[_T], Mapping[str, Any]]) -> bytes:
+    async def of(self, asked: Hashable, read: Callable[[], Awaitable[_T]], convert: Callable[[_T], Mapping[str, Any]]) -> bytes:
         """Returns the answer to a question, and reads and converts it if there is none of the last second."""
         async with self._lock:
             now = clock.monotonic()
             self._texts = {key: kept for key, kept in self._texts.items() if now - kept[0] < _FRESH_S}
             if asked in self._texts:
                 return self._texts[asked][1]
-            found = read()
+            found = await read()
             # Hundreds of micro-batches are converted in a thread, so that sessions do not wait.
             text = await asyncio.to_thread(lambda: encoded(convert(found)))
             if len(self._texts) < MAX_KEPT:

@@ -67,7 +67,7 @@ class AdminService(AdminServiceServicer):
         if pipeline is None:
             known = ", ".join(sorted(self._gateway.pipelines)) or "none"
             await abort(context, grpc.StatusCode.NOT_FOUND, f"no pipeline {request.pipeline[:80]!r}; known: {known}")
-        return list_batches(pipeline, request.limit or MAX_BATCHES)
+        return await list_batches(pipeline, request.limit or MAX_BATCHES)
 
     async def LocateMessage(
         self,
@@ -222,7 +222,7 @@ class AdminService(AdminServiceServicer):
         identity = identity_of(context)
         caller = _caller(identity, context)
         try:
-            return list_dead_letters(self._gateway, caller, identity, request.sink, request.limit)
+            return await list_dead_letters(self._gateway, caller, identity, request.sink, request.limit)
         except ProtocolError as error:
             await end_call(context, error)
         return pb.ListDeadLettersResponse()

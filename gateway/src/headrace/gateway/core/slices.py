@@ -1,0 +1,44 @@
+"""Divides long work on the event loop into slices, between which everything else has its turn."""
+
+import asyncio
+import heapq
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TypeVar
+
+ENTRIES_OF_SLICE = 500
+"""After how many entries others have their turn. An entry, such as a stream of a micro-batch, takes about 10 us."""
+_SORTED_AT_ONCE = 5_000
+
+_T = TypeVar("_T")
+
+
+async def in_slices(steps: Iterator[int]) -> None:
+    """Takes all steps. Short work is one slice, and so sees one state of the gateway.
+
+    Args:
+        steps: Each yields how many entries it took.
+    """
+    entries = 0
+    for taken in steps:
+        entries += taken
+        if entries >= ENTRIES_OF_SLICE:
+            entries = 0
+            await asyncio.sleep(0)
+
+
+def sorted_items(by_name: Mapping[str, _T]) -> Iterator[tuple[str, _T]]:
+    """Yields the items of a mapping, as they are now, by name. Of many, a part is sorted whenever the next one is needed."""
+    items = list(by_name.items())
+    parts = [items[first : first + _SORTED_AT_ONCE] for first in range(0, len(items), _SORTED_AT_ONCE)]
+    return heapq.merge(*(_sorted(part) for part in parts), key=lambda item: item[0])
+
+
+def _sorted(items: list[tuple[str, _T]]) -> Iterator[tuple[str, _T]]:
+    yield from sorted(items, key=lambda item: item[0])
+
+
+def parts_of(items: Iterator[_T], size: int = ENTRIES_OF_SLICE) -> Iterator[list[_T]]:
+    """Yields items in lists of a size; the last one may be shorter."""
+    while part := list(islice(items, size)):
+        yield part
