@@ -582,3 +582,26 @@ def test_a_bad_clock_makes_nothing_late_and_what_is_late_is_counted_once(
     assert run.counts["skipped", "check"] == sum(number % 13 == 0 for number in every)
     assert run.counts["ahead", "by"] == sum(number > 160 and number % 13 > 0 for number in every)
     assert sorted(value for _, value in run.written["out"]) == sorted(trial.values("out"))
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_columns_stay_columns_behind_a_second_key_by(buckets: int) -> None:
+    def rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.select(["value"]).append_column("n", batch.column("sequence"))
+
+    def sums(batch: pa.RecordBatch, states: KeyStates[list[int]]) -> None:
+        for key, number in zip(batch.column("key").to_pylist(), batch.column("n").to_pylist(), strict=True):
+            states[key].append(number)
+
+    def columns() -> Pipeline:
+        app = Pipeline("columns")
+        first = app.source("n/*").key_by(lambda message: message.sequence % 4, name="first").map_columns(rows)
+        first.key_by(lambda row: row["n"] % 2, name="second").stateful_columns(sums, list).sink("out")
+        return app
+
+    stages, trial = Stages(columns(), buckets), Trial(columns())
+    messages = [Message(b"%d" % number, b"k", None, "n/0", number) for number in range(1, 13)]
+    for part in (messages[:5], messages[5:]):
+        stages.send(*part)
+        trial.send(*part)
+    assert stages.states(2)["sums"] == trial.states("sums") == {0: [2, 4, 6, 8, 10, 12], 1: [1, 3, 5, 7, 9, 11]}

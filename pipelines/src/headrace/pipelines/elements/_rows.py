@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -142,6 +143,55 @@ class MessageRows(Rows):
     def take(self, indices: Sequence[int]) -> "MessageRows":
         """Some of the messages."""
         return MessageRows(self._origin, [self._places[index] for index in indices])
+
+
+def joined(parts: Sequence[Sequence[Any]], origin: Origin, places: Sequence[int]) -> Sequence[Any]:
+    """The values of several parts, one after the other: rows if all are messages, or rows with the same columns.
+
+    Args:
+        parts: The values of each part.
+        origin: The messages of all parts.
+        places: The index in `origin` of each value's message.
+    """
+    if all(isinstance(part, MessageRows) for part in parts):
+        return MessageRows(origin, places)
+    batches = [part.batch for part in parts if isinstance(part, TableRows)]
+    if len(batches) == len(parts) and all(batch.schema.equals(batches[0].schema) for batch in batches):
+        import pyarrow as pa
+
+        return TableRows(pa.Table.from_batches(batches).combine_chunks().to_batches()[0])
+    return list(chain.from_iterable(parts))
+
+
+def payloads(column: "pa.Array") -> ArrowColumn:
+    """A column of payloads: bytes, or text in UTF-8, of any Arrow type for them.
+
+    Raises:
+        TypeError: It has values of another type.
+    """
+    import pyarrow as pa
+
+    plain = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_null(plain) or any(of(plain) for of in _payload_types())):
+        raise TypeError(f"the column value has values of type {column.type}; payloads must be binary or string")
+    try:
+        return ArrowColumn(column.cast(plain).cast(pa.binary()))
+    except pa.ArrowException as error:
+        raise TypeError(f"the column value cannot become payloads: {error}") from None
+
+
+def _payload_types() -> Sequence[Any]:
+    from pyarrow import types
+
+    return (
+        types.is_binary,
+        types.is_large_binary,
+        types.is_binary_view,
+        types.is_fixed_size_binary,
+        types.is_string,
+        types.is_large_string,
+        types.is_string_view,
+    )
 
 
 def as_array(values: Sequence[bytes | None]) -> "pa.Array":

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from headrace.pipelines.elements._elements import Elements
 from headrace.pipelines.elements._headers import NO_HEADERS, Headers
 from headrace.pipelines.elements._origin import NO_TIME, Origin, Times
+from headrace.pipelines.elements._rows import joined
 
 T = TypeVar("T")
 
@@ -59,10 +60,12 @@ def _joined(parts: Sequence[Elements]) -> Elements:
         return parts[0]
     origins: dict[int, Origin] = {id(part.origin): part.origin for part in parts}
     firsts = dict(zip(origins, np.cumsum([0, *map(len, origins.values())]).tolist(), strict=False))
+    origin = _origin(list(origins.values()))
+    places = [firsts[id(part.origin)] + place for part in parts for place in part.places()]
     return Elements(
-        list(chain.from_iterable(part.values for part in parts)),
-        _origin(list(origins.values())),
-        [firsts[id(part.origin)] + place for part in parts for place in part.places()],
+        joined([part.values for part in parts], origin, places),
+        origin,
+        places,
         _chained([part.keys for part in parts]),
         _concatenated([part.times for part in parts]),
         _concatenated([part.marks for part in parts]),

@@ -7,6 +7,7 @@ from functools import cached_property
 from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.programs._program import Program
+from headrace.pipelines.steps._columnar import MapColumns, StatefulColumns
 from headrace.pipelines.steps._deduplicate import Deduplicate
 from headrace.pipelines.steps._fingerprints import Fingerprint
 from headrace.pipelines.steps._headers import SetHeaders
@@ -14,6 +15,9 @@ from headrace.pipelines.steps._program import StatefulProgram
 from headrace.pipelines.steps._stateless import EventTime, Filter, KeyBy, Merge, Sink, Source
 from headrace.pipelines.steps._step import Counted, KeyedStep, OnError, Step
 from headrace.pipelines.windows._step import LateValues, TimeWindows
+
+_PASSING = (Deduplicate, EventTime, Filter, KeyBy, LateValues, Merge, SetHeaders)
+"""The steps whose results are some of the values that they receive."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,13 @@ class Graph:
             if isinstance(step, EventTime) and self.levels[number]:
                 raise GraphError(
                     f"pipeline {self.name}: step {step.name} is too late; event_time must precede the first key_by or deduplicate"
+                )
+            if isinstance(step, (MapColumns, StatefulColumns)) and not all(
+                self._are_rows[before] for before in self.inputs[number]
+            ):
+                raise GraphError(
+                    f"pipeline {self.name}: step {step.name} is columnar, so it must follow a source without decode or another "
+                    f"columnar step, and it follows {', '.join(self.steps[before].name for before in self.inputs[number])}"
                 )
             if not isinstance(step, Sink) and not self.consumers[number]:
                 raise GraphError(f"pipeline {self.name}: step {step.name} has no consumer; end the flow with .sink('name')")
@@ -250,8 +261,17 @@ class Graph:
             if isinstance(step, Source):
                 are.append(step.decode is None)
             else:
-                passes = isinstance(step, (Deduplicate, EventTime, Filter, KeyBy, LateValues, Merge, SetHeaders))
-                are.append(passes and any(are[before] for before in self.inputs[number]))
+                are.append(isinstance(step, _PASSING) and any(are[before] for before in self.inputs[number]))
+        return are
+
+    @cached_property
+    def _are_rows(self) -> list[bool]:
+        """Whether the results of each step are in Arrow columns: messages, and what columnar steps return."""
+        are: list[bool] = []
+        for number, step in enumerate(self.steps):
+            begins = isinstance(step, (MapColumns, StatefulColumns)) or (isinstance(step, Source) and step.decode is None)
+            passes = isinstance(step, _PASSING) and all(are[before] for before in self.inputs[number])
+            are.append(begins or passes)
         return are
 
     @cached_property

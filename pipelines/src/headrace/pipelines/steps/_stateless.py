@@ -10,7 +10,7 @@ import numpy as np
 
 from headrace.pipelines.elements._elements import Elements, Key
 from headrace.pipelines.elements._origin import NO_TIME, Times
-from headrace.pipelines.elements._rows import ArrowColumn, MessageRows, Rows
+from headrace.pipelines.elements._rows import MessageRows, Rows, payloads
 from headrace.pipelines.steps._fingerprints import named
 from headrace.pipelines.steps._keys import keyed
 from headrace.pipelines.steps._returned import spread
@@ -216,7 +216,7 @@ class Sink(Step):
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """The elements with payloads as values."""
         if isinstance(elements.values, Rows) and self.encode is to_bytes:
-            return self._column(elements, elements.values.batch)
+            return self._column(elements, elements.values.batch, step_pass)
         values, kept = each(self, self.encode, elements, step_pass)
         if set(map(type, values)) <= _PAYLOADS:
             return replace(kept, values=values, decoded_by=None)
@@ -229,10 +229,15 @@ class Sink(Step):
                 step_pass.failed(self, kept, index, TypeError(f"encode returned a value of type {made}; a payload must be bytes"))
         return replace(kept.pick(there), values=[values[index] for index in there], decoded_by=None)
 
-    def _column(self, elements: Elements, batch: "pa.RecordBatch") -> Elements:
-        if "value" not in batch.schema.names:
-            raise TypeError(f"sink {self.sink} needs a column named value, or an encode function; there are {batch.schema.names}")
-        return replace(elements, values=ArrowColumn(batch.column("value")), decoded_by=None)
+    def _column(self, elements: Elements, batch: "pa.RecordBatch", step_pass: StepPass) -> Elements:
+        try:
+            if "value" not in batch.schema.names:
+                raise TypeError(f"the sink needs a column named value, or an encode function; there are {batch.schema.names}")
+            return replace(elements, values=payloads(batch.column("value")), decoded_by=None)
+        except TypeError as error:
+            for index in range(len(elements)):
+                step_pass.failed(self, elements, index, error)
+            return elements.pick([])
 
     @property
     def label(self) -> str:
