@@ -5,11 +5,13 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import cast
 
 import grpc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.fake_gateway.engine_sinks import FakeSinkGateway
 
 from headrace.engine import Replaced, TakenOver
@@ -80,7 +82,7 @@ class Driver:
 
     def _begin(self) -> None:
         try:
-            self.run = RunLog(self._store).begin(self.name, 8)
+            self.run = RunLog(self._store).begin(self.name, 7, nobody)
         except Replaced:
             # It does nothing more.
             for _ in range(STEPS):
@@ -108,7 +110,7 @@ def test_of_two_drivers_that_start_at_the_same_time_one_is_the_present_run() -> 
     winners = set()
     for places in itertools.combinations(range(2 * STEPS), STEPS):
         shared = Store()
-        RunLog(shared).begin("before", 0)
+        RunLog(shared).begin("before", None, nobody)
         drivers = [Driver(name, shared) for name in "ab"]
         for n in range(2 * STEPS):
             drivers[n in places].step()
@@ -117,51 +119,96 @@ def test_of_two_drivers_that_start_at_the_same_time_one_is_the_present_run() -> 
     assert winners == {"a", "b"}
 
 
-def test_numbers_rise_and_what_each_run_committed_is_kept() -> None:
+def nobody(batch: int) -> None:
+    """The entries of a commit log that names no runs."""
+    return
+
+
+def test_numbers_rise_and_what_each_run_has_committed_is_kept() -> None:
     log = RunLog(store := Store())
-    runs = [log.begin(name, first) for name, first in [("a", 0), ("b", 3), ("c", 3), ("d", 7)]]
-    assert [run.number for run in runs] == [1, 2, 3, 4]
-    assert runs[3].earlier == (Segment("a", 0, 2), Segment("c", 3, 6))
-    assert runs[3].segments(9) == (Segment("a", 0, 2), Segment("c", 3, 6), Segment("d", 7, 9))
-    assert log.segments(4) == (Segment("a", 0, 2), Segment("c", 3, 4)), "as far as the commit log of the time went"
-    assert len(store.files) == 3
-    for run in runs[:3]:
+    entries = ["a", "a", "a", "c", "c", "c", "c"]
+    a = log.confirm(log.begin("a", None, entries.__getitem__), 0, ())
+    b = log.begin("b", 2, entries.__getitem__)
+    c = log.begin("c", 2, entries.__getitem__)
+    assert [run.number for run in (a, b, c)] == [1, 2, 3]
+    assert b.earlier == c.earlier == (Segment("a", 0, 2),), "b has committed nothing"
+    c = log.confirm(c, 3, c.earlier)
+    d = log.begin("d", 6, nobody)
+    assert d.earlier == (Segment("a", 0, 2), Segment("c", 3, 6)), "though the entries are gone"
+    assert log.segments(4, nobody) == (Segment("a", 0, 2), Segment("c", 3, 4)), "as far as the commit log of the time went"
+    assert {name.partition(".")[0] for name in store.files} == {"2", "3", "4"}
+    for run in (a, b, c):
         with pytest.raises(Replaced, match=r"as run 4 \(d\)"):
             log.check(run)
-    log.check(runs[3])
+    log.check(d)
+
+
+def test_a_batch_belongs_to_the_run_that_wrote_its_entry_whoever_has_begun_meanwhile() -> None:
+    log, entries = RunLog(Store()), ["a", "a"]
+    a = log.confirm(log.begin("a", None, entries.__getitem__), 0, ())
+    log.begin("b", 1, entries.__getitem__)
+    # The run before it had its votes, and writes its entry now. The new one dies before it has read that.
+    entries.append("a")
+    assert log.begin("c", 2, entries.__getitem__).earlier == (Segment("a", 0, 2),)
+    # The same with a run that has committed, and died before it could record so.
+    entries += ["c", "d"]
+    assert log.begin("e", 4, entries.__getitem__).earlier == (Segment("a", 0, 2), Segment("c", 3, 3), Segment("d", 4, 4))
+    assert log.segments(9, nobody) == (Segment("a", 0, 2), Segment("c", 3, 3), Segment("d", 4, 4), Segment("", 5, 9))
+    with pytest.raises(Replaced):
+        log.check(a)
+
+
+@given(st.lists(st.sampled_from(["start", "commit", "record", "forget"]), max_size=40), st.data())
+def test_no_batch_is_ever_claimed_for_a_run_that_has_not_committed_it(steps: list[str], data: st.DataObject) -> None:
+    """Any run that is alive may commit the next batch, until another has done so; what it records comes late or never."""
+    log, entries, kept = RunLog(Store()), list[str](), 0
+    runs = list[Run]()
+    alive = list[Run]()
+
+    def owner(batch: int) -> str | None:
+        return entries[batch] if batch >= kept else None
+
+    for n, step in enumerate(steps):
+        if step == "start":
+            runs.append(log.begin(f"r{n:02}", len(entries) - 1 if entries else None, owner))
+            alive.append(runs[-1])
+        elif step == "commit" and alive:
+            run = data.draw(st.sampled_from(alive))
+            entries.append(run.id)
+            alive = [run, *(later for later in alive if later.number > run.number)]
+        elif step == "record" and alive and alive[0].first_batch is None and alive[0].id in entries:
+            first = entries.index(alive[0].id)
+            if first >= kept:
+                earlier = tuple(s for s in alive[0].segments(len(entries) - 1, owner) if s.last_batch < first)
+                alive[0] = log.confirm(alive[0], first, earlier)
+        elif step == "forget" and alive and (alive[0].first_batch is not None or not entries):
+            # Spark keeps a hundred entries: a run has long recorded its first one when the ones before it go.
+            kept = max(kept, min(len(entries), data.draw(st.integers(0, len(entries)))))
+        claimed = {b: s.run for s in log.segments(len(entries) - 1, owner) for b in range(s.first_batch, s.last_batch + 1)}
+        assert all(claimed[batch] in (owner, "") for batch, owner in enumerate(entries)), (claimed, entries)
 
 
 def test_the_sinks_of_earlier_runs_are_remembered() -> None:
     log = RunLog(Store())
-    log.begin("a", 0, ["old", "kept"])
-    assert log.begin("b", 3, ["kept", "new"]).sinks == ("kept", "new", "old")
-    assert log.begin("c", 4).sinks == ("kept", "new", "old")
+    log.begin("a", None, nobody, ["old", "kept"])
+    assert log.begin("b", 2, nobody, ["kept", "new"]).sinks == ("kept", "new", "old")
+    assert log.begin("c", 3, nobody).sinks == ("kept", "new", "old")
 
 
-def test_a_run_that_begins_later_than_it_thought_leaves_the_batches_before_to_the_run_before_it() -> None:
-    log = RunLog(Store())
-    log.begin("a", 0)
-    late = log.begin("b", 8)
-    assert late.earlier == (Segment("a", 0, 7),)
-    late = log.correct(late, 9)
-    log.check(late)
-    assert late.earlier == (Segment("a", 0, 8),)
-    assert log.begin("c", 12).earlier == (Segment("a", 0, 8), Segment("b", 9, 11))
-
-
-def test_a_checkpoint_without_runs_or_with_half_a_file_goes_on() -> None:
+def test_a_checkpoint_without_runs_or_with_half_a_file_or_with_files_of_an_older_version_continues() -> None:
     log = RunLog(store := Store())
-    assert log.begin("a", 5).earlier == (Segment("", 0, 4),)
-    store.files["2.7.died"] = '{"earl'
+    assert log.begin("a", 4, nobody).earlier == (Segment("", 0, 4),)
+    store.files["2.5.older"] = json.dumps({"earlier": [asdict(Segment("", 0, 4))], "sinks": []})
+    store.files["3.died"] = '{"earl'
     store.files["notes.txt"] = "not one of these files"
-    run = log.begin("b", 7)
-    assert (run.number, run.earlier) == (3, (Segment("", 0, 4), Segment("a", 5, 6)))
+    run = log.begin("b", 6, nobody)
+    assert (run.number, run.earlier) == (4, (Segment("", 0, 4), Segment("older", 5, 6)))
 
 
 def test_what_is_kept_of_runs_is_bounded() -> None:
-    log = RunLog(store := Store())
-    for n in range(MOST_SEGMENTS + 20):
-        run = log.begin(f"r{n}", n)
+    log, entries = RunLog(store := Store()), [f"r{n}" for n in range(MOST_SEGMENTS + 20)]
+    for n, name in enumerate(entries):
+        run = log.begin(name, n - 1 if n else None, entries.__getitem__)
     assert len(run.earlier) == MOST_SEGMENTS
     assert run.earlier[0] == Segment("", 0, run.earlier[1].first_batch - 1)
     assert run.earlier[-1] == Segment(f"r{n - 1}", n - 1, n - 1)
@@ -172,20 +219,23 @@ def test_what_is_kept_of_runs_is_bounded() -> None:
 class Query:
     """A query that a run is reported of."""
 
-    last: int | None = 7
-    first_run: int | None = None
+    entries: list[str] = field(default_factory=lambda: ["a"] * 8)
+    """The runs that its commit log names, by batch; empty for none."""
     failures: list[str] = field(default_factory=list)
-    moves: list[int] = field(default_factory=list)
-    """What the commit log holds the next times it is read."""
+    late: list[str] = field(default_factory=list)
+    """The run that commits one more batch, each time that the log is read."""
 
-    def read(self) -> int | None:
-        if self.moves:
-            self.last = self.moves.pop(0)
-        return self.last
+    def last(self) -> int | None:
+        if self.late:
+            self.entries.append(self.late.pop(0))
+        return len(self.entries) - 1 if self.entries else None
+
+    def owner(self, batch: int) -> str | None:
+        return self.entries[batch] or None
 
     @property
     def log(self) -> CommitLog:
-        return CommitLog(last=self.read, first_run=lambda: self.first_run, fail=self.failures.append)
+        return CommitLog(last=self.last, owner=self.owner, fail=self.failures.append)
 
 
 @pytest.fixture
@@ -197,43 +247,58 @@ def gateway() -> Iterator[FakeSinkGateway]:
 
 def begun(gateway: FakeSinkGateway, query: Query, log: RunLog, run_id: str = "b") -> ReportedRun:
     options = parse_sink({"gateway": gateway.address, "sink": "alerts", "gatewayTimeout": "20s"}, Defaults())
-    first = 0 if query.last is None else query.last + 1
-    return ReportedRun("q", log.begin(run_id, first), options, query.log, log, committed=query.last)
+    last = len(query.entries) - 1 if query.entries else None
+    return ReportedRun("q", log.begin(run_id, last, query.owner), options, query.log, log, committed=last)
+
+
+def told(settle: pb.SettleRequest) -> tuple[int, int, list[tuple[str, int, int]]]:
+    """What a run says of the commit log: its last batch, from where on the rest would be its own, and who has committed what."""
+    return settle.committed, settle.first_batch, [(s.run, s.first_batch, s.last_batch) for s in settle.segments]
 
 
 def test_a_batch_that_the_run_before_commits_at_the_last_moment_is_not_taken_for_ones_own(gateway: FakeSinkGateway) -> None:
-    log, query = RunLog(Store()), Query(last=7)
-    log.begin("a", 0)
+    log, query = RunLog(Store()), Query()
+    log.begin("a", None, query.owner)
+    # Between the start and the gateway's answer; once more before Spark reads the log; and while this run executes its first.
     reported = begun(gateway, query, log)
-    # Between the first look and the gateway's answer; and once more before Spark reads the log.
-    query.moves = [7, 8]
+    query.late = ["a", "a"]
     reported.announce()
-    assert [(s.committed, s.first_batch) for s in gateway.settles] == [(7, 8), (8, 9)]
-    query.last, query.first_run = 10, 10
-    reported.note(10)
+    assert [told(settle) for settle in gateway.settles] == [(8, 9, [("a", 0, 8)]), (9, 10, [("a", 0, 9)])]
+    query.entries += ["a", "b"]
+    reported.note(11)
     assert reported.report() == 0
-    told = gateway.settles[-1]
-    assert (told.committed, told.first_batch) == (10, 10)
-    assert [(s.run, s.first_batch, s.last_batch) for s in told.segments] == [("a", 0, 9)]
-    assert log.begin("c", 11).earlier == (Segment("a", 0, 9), Segment("b", 10, 10))
+    assert told(gateway.settles[-1]) == (11, 11, [("a", 0, 10), ("b", 11, 11)])
+    assert log.begin("c", 11, nobody).earlier == (Segment("a", 0, 10), Segment("b", 11, 11)), "though the entries are gone"
 
 
-def test_a_run_that_has_executed_nothing_claims_nothing_of_the_log(gateway: FakeSinkGateway) -> None:
-    log, query = RunLog(Store()), Query(last=7)
-    log.begin("a", 0)
+def test_a_run_claims_only_what_it_has_committed_itself(gateway: FakeSinkGateway) -> None:
+    log, query = RunLog(Store()), Query()
     reported = begun(gateway, query, log)
     reported.announce()
-    query.last = 8
+    query.entries += ["a", "c"]
     reported.ends = time.monotonic()
     reported.read()
     reported.report()
-    assert gateway.settles[-1].committed == 7
+    assert told(gateway.settles[-1]) == (9, 10, [("a", 0, 8), ("c", 9, 9)])
+    query.entries.append("")
+    reported.read()
+    reported.report()
+    assert told(gateway.settles[-1])[0] == 9, "nobody knows who committed the next one, and so nothing is decided"
+
+
+def test_where_entries_name_no_run_a_run_claims_what_it_has_noted(gateway: FakeSinkGateway) -> None:
+    log, query = RunLog(Store()), Query([])
+    reported = begun(gateway, query, log)
+    reported.announce()
+    query.entries += ["", "", ""]
+    for batch in (1, 2):
+        reported.note(batch)
+        reported.report()
+    assert told(gateway.settles[-1]) == (2, 1, [("", 0, 0), ("b", 1, 2)])
 
 
 def test_batches_that_the_gateway_cannot_decide_are_explained(gateway: FakeSinkGateway) -> None:
-    log, query = RunLog(Store()), Query(last=19)
-    for n in range(20):
-        log.begin(f"r{n:02}", n)
+    log, query = RunLog(Store()), Query([f"r{n:02}" for n in range(20)])
     reported = begun(gateway, query, log, "z")
     gateway.undecided, gateway.pending = [[3, 7]], [2, 1, 0]
     reported.announce()
@@ -241,21 +306,21 @@ def test_batches_that_the_gateway_cannot_decide_are_explained(gateway: FakeSinkG
         reported.report()
     last = [(f"r{n}", n) for n in range(12, 20)]
     asked = [("r03", 3), ("r07", 7)]
-    told = [[(s.run, s.first_batch) for s in settle.segments] for settle in gateway.settles]
-    assert told == [last, asked + last, asked + last, last]
+    segments = [[(s.run, s.first_batch) for s in settle.segments] for settle in gateway.settles]
+    assert segments == [last, asked + last, asked + last, last]
 
 
 def test_a_run_that_was_replaced_ends_its_query_and_tells_nothing_more(gateway: FakeSinkGateway) -> None:
     log, query = RunLog(Store()), Query()
     reported = begun(gateway, query, log)
     reported.announce()
-    log.begin("c", 8)
-    told = len(gateway.settles)
+    log.begin("c", 7, query.owner)
+    before = len(gateway.settles)
     assert reported.report() == 0
     assert reported.replaced
     assert "another driver has started this query on the same checkpoint, as run 2 (c)" in query.failures[0]
     reported.report()
-    assert len(gateway.settles) == told
+    assert len(gateway.settles) == before
     assert len(query.failures) == 1
 
 
@@ -289,7 +354,7 @@ def test_a_run_that_was_replaced_detaches_nothing(gateway: FakeSinkGateway) -> N
     execution, sources = cast(Execution, Ended(offset)), (parse({"gateway": gateway.address, "stream": "orders/*"}, Defaults()),)
     detach(execution, reported, sources)
     assert [told.pipeline.run_id for told in gateway.detached] == ["planner of c"]
-    log.begin("c", 8)
+    log.begin("c", 7, nobody)
     detach(execution, reported, sources)
     assert len(gateway.detached) == 1
     assert not query.failures, "its query has ended already"
@@ -305,7 +370,7 @@ def test_a_run_that_was_replaced_writes_no_votes(gateway: FakeSinkGateway) -> No
         gateway.remembered = [pb.SinkVote(sink="alerts", instance="one", batch=8)]
         reported.report()
         if replaced:
-            log.begin("c", 8)
+            log.begin("c", 7, nobody)
         written.clear()
         CommitReporter(lambda: False).end(reported)
         assert bool(written) is not replaced

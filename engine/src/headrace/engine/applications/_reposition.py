@@ -182,7 +182,8 @@ class StoredPositions:
         self._write_states(copy, into, drop_states)
         batch = self.committed.batch
         run = RunLog(HadoopFolder(self._spark, f"{into}/{RUNS}")).follow(self._runs, uuid.uuid4().hex, batch)
-        new.note_predecessors([*self.log.predecessors(), Predecessor(self.log.query(), batch, self._runs.segments(batch))])
+        segments = self._runs.segments(batch, self.log.owner)
+        new.note_predecessors([*self.log.predecessors(), Predecessor(self.log.query(), batch, segments)])
         self._write_logs(copy, changes, run)
         if self._look() != self._seen:
             raise CheckpointError(

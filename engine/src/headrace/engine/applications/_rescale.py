@@ -93,10 +93,9 @@ def rescale(
     if new.last_committed() is None:
         raise CheckpointError(f"{into} was not created: Spark ran no micro-batch on it")
     # Sinks may still have pending transactions of the old query: the new query reports its commit log.
-    runs = RunLog(HadoopFolder(spark, f"{checkpoint}/{RUNS}"))
-    new.note_predecessors(
-        [*old.log.predecessors(), Predecessor(old.log.query(), old.committed.batch, runs.segments(old.committed.batch))]
-    )
+    runs, last = RunLog(HadoopFolder(spark, f"{checkpoint}/{RUNS}")), old.committed.batch
+    segments = runs.segments(last, old.log.owner)
+    new.note_predecessors([*old.log.predecessors(), Predecessor(old.log.query(), last, segments)])
     new.mark_finished()
     return keys
 

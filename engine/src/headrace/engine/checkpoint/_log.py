@@ -19,6 +19,7 @@ _DROPPED = "headrace-dropped-states"
 _PREDECESSORS = "headrace-follows"
 _STEPS = "headrace-steps"
 _SPARK_STATES = "state"
+_OWNER = "headraceRun"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -194,6 +195,11 @@ class CheckpointLog:
         name = f"{_STEPS}/{0 if last is None else last + 1}"
         self._write(name, {name: asdict(step) for name, step in steps.items()})
 
+    def owner(self, batch: int) -> str | None:
+        """The run that wrote a batch's entry in the commit log; None if the entry is gone or does not name it."""
+        path = self._path(f"commits/{batch}")
+        return owner_named_in(self._text(path)) if self._files.exists(path) else None
+
     def exists(self) -> bool:
         """Whether the checkpoint's folder exists."""
         return bool(self._files.exists(self._folder))
@@ -264,6 +270,16 @@ class CheckpointLog:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
+
+
+def owner_named_in(entry: str) -> str | None:
+    """The run that an entry of a commit log names in its third line, which Spark does not read; None if it names none."""
+    lines = entry.splitlines()
+    try:
+        named = json.loads(lines[2])[_OWNER] if len(lines) > 2 else None
+    except (ValueError, KeyError, TypeError):
+        return None
+    return named if isinstance(named, str) and named else None
 
 
 def _predecessor(document: dict[str, Any]) -> Predecessor:

@@ -1,12 +1,17 @@
 """The runs of a query, as recorded in its checkpoint: which one is current, and which batches each has committed.
 
-Each run creates a file in `<checkpoint>/headrace/runs`, named `NUMBER.FIRST_BATCH.ID`. Numbers increase by one. If two runs take
-the same number at the same time, the one with the higher id wins. Files are never overwritten or renamed, so any file system with
-consistent listings is sufficient: of two drivers that start at the same time, at least one sees the file of the other.
+Each run creates a file `NUMBER.ID` in `<checkpoint>/headrace/runs` when it starts, and `NUMBER.FIRST_BATCH.ID` once it has
+committed a batch itself. Numbers increase by one. If two runs take the same number at the same time, the one with the higher id
+wins. Files are never overwritten or renamed, so any file system with consistent listings is sufficient: of two drivers that start
+at the same time, at least one sees the file of the other.
+
+Who has committed a batch is decided by its entry in the commit log, which names the run that wrote it. The files keep that for
+batches whose entries Spark has removed.
 """
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 
 from headrace.engine._errors import Replaced
@@ -19,6 +24,10 @@ MOST_SINKS = 100
 """The number of sinks that are kept, the latest first."""
 STARTS_OF_OLD = 1_000
 """How many starts on an old checkpoint have lower numbers than the first one on the checkpoint that continues it."""
+Owner = Callable[[int], str | None]
+"""Returns the id of the run that wrote the entry of a batch in the commit log; None if the entry is gone or names no run."""
+_UNNAMED_ENTRY = re.compile(r"\.[0-9]+\..+\.tmp")
+"""What Spark calls an entry that is being written."""
 _KEPT = 3
 """The number of runs whose files are kept. The file of the last run contains what is known about earlier ones."""
 
@@ -45,27 +54,40 @@ class Run:
     Attributes:
         number: One more than the number of the run before it.
         id: Spark's id of the run (`runId`).
-        first_batch: The first batch that it executes, as far as is known.
-        earlier: The runs that committed the batches before that.
+        first_batch: The first batch that it has committed itself; None if there is none yet.
+        earlier: The runs that committed the batches before that, or the batches before its start.
         sinks: The sinks that this run and earlier ones write to.
     """
 
     number: int
     id: str
-    first_batch: int
+    first_batch: int | None = None
     earlier: tuple[Segment, ...] = ()
     sinks: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """The name of its file."""
-        return f"{self.number}.{self.first_batch}.{self.id}"
+        return f"{self.number}.{self.id}" if self.first_batch is None else f"{self.number}.{self.first_batch}.{self.id}"
 
-    def segments(self, last_batch: int) -> tuple[Segment, ...]:
-        """The runs that committed the batches up to and including `last_batch`."""
-        segments = (*self.earlier, Segment(self.id, self.first_batch, last_batch))
-        cut = [replace(s, last_batch=min(s.last_batch, last_batch)) for s in segments]
-        return tuple(s for s in cut if s.first_batch <= s.last_batch)
+    def segments(self, last_batch: int, owner: Owner) -> tuple[Segment, ...]:
+        """The runs that committed the batches up to and including `last_batch`.
+
+        The batches from this run's own first one on are its own, except the last ones, if their entries name a run that started
+        later. Who committed batches after its start is unknown if it has committed none itself, and their entries do not say so.
+        """
+        known = _cut(self.earlier, last_batch)
+        first = known[-1].last_batch + 1 if known else 0
+        own = "" if self.first_batch is None else self.id
+        later, batch = list[tuple[int, str]](), last_batch
+        while batch >= first and (found := owner(batch)) is not None and found != own:
+            later.append((batch, found))
+            batch -= 1
+        if batch >= first:
+            known = (*known, Segment(own, first, batch))
+        for batch, found in reversed(later):
+            known = extended(known, batch, found)
+        return known
 
 
 class RunLog:
@@ -74,28 +96,33 @@ class RunLog:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
 
-    def begin(self, run_id: str, first_batch: int, sinks: Iterable[str] = ()) -> Run:
+    def begin(self, run_id: str, committed: int | None, owner: Owner, sinks: Iterable[str] = ()) -> Run:
         """Starts a run, which becomes the current one.
 
         Args:
             run_id: Spark's id of the run.
-            first_batch: The first batch that it will execute.
+            committed: The last batch in the commit log; None if it is empty.
+            owner: Tells who wrote its entries.
             sinks: The sinks that it writes to.
 
         Raises:
             Replaced: Another run started at the same time, and is the current one.
         """
         number = max((run.number for run in self._runs()), default=0) + 1
-        run = self._written(Run(number, run_id, first_batch, sinks=tuple(sinks)))
+        run = Run(number, run_id, sinks=tuple(sinks))
+        before = self._before(run)
+        earlier = () if committed is None else _segments(before, committed, owner)
+        former = before.sinks if before is not None else ()
+        run = self._written(replace(run, earlier=earlier, sinks=(*run.sinks, *former)))
         self.check(run)
         for old in self._runs():
             if old.number <= number - _KEPT:
                 self._folder.delete(old.name)
         return run
 
-    def correct(self, run: Run, first_batch: int) -> Run:
-        """Corrects the first batch of a run: the run before it may have committed another batch while this one started."""
-        return self._written(replace(run, first_batch=first_batch))
+    def confirm(self, run: Run, first_batch: int, earlier: tuple[Segment, ...]) -> Run:
+        """Records the first batch that a run has committed itself, and who committed the batches before it."""
+        return self._written(replace(run, first_batch=first_batch, earlier=earlier))
 
     def check(self, run: Run) -> None:
         """Checks that a run is the current one.
@@ -110,10 +137,9 @@ class RunLog:
                 f"run {run.number} ({run.id}) ends. A checkpoint serves one query at a time: stop one of the drivers"
             )
 
-    def segments(self, last_batch: int) -> tuple[Segment, ...]:
-        """The runs that committed the batches up to and including `last_batch`, according to the last run."""
-        last = self._before(None)
-        return _unknown(last_batch) if last is None else last.segments(last_batch)
+    def segments(self, last_batch: int, owner: Owner) -> tuple[Segment, ...]:
+        """The runs that committed the batches up to and including `last_batch`, by their entries and the last run's file."""
+        return _segments(self._before(None), last_batch, owner)
 
     def sinks(self) -> tuple[str, ...]:
         """The sinks that the last run and earlier ones write to."""
@@ -135,15 +161,12 @@ class RunLog:
             committed: The last committed micro-batch of the old checkpoint.
         """
         number = max((run.number for run in old._runs()), default=0) + STARTS_OF_OLD
-        run = Run(number, run_id, committed + 1, sinks=old.sinks())
+        run = Run(number, run_id, earlier=_unknown(committed), sinks=old.sinks())
         return self._written(run).id
 
     def _written(self, run: Run) -> Run:
-        before = self._before(run)
-        earlier = before.segments(run.first_batch - 1) if before is not None else _unknown(run.first_batch - 1)
-        former = before.sinks if before is not None else ()
-        sinks = tuple(dict.fromkeys((*run.sinks, *former)))[:MOST_SINKS]
-        run = replace(run, earlier=_bounded(earlier), sinks=sinks)
+        sinks = tuple(dict.fromkeys(run.sinks))[:MOST_SINKS]
+        run = replace(run, earlier=_bounded(run.earlier), sinks=sinks)
         document = {"earlier": [asdict(segment) for segment in run.earlier], "sinks": run.sinks}
         self._folder.write(run.name, json.dumps(document))
         return run
@@ -151,7 +174,7 @@ class RunLog:
     def _before(self, run: Run | None) -> Run | None:
         """The last run before `run`, with what its file contains; None if there is none."""
         lower = [each for each in self._runs() if run is None or _order(each) < _order(run)]
-        for each in sorted(lower, key=lambda each: (*_order(each), each.first_batch), reverse=True):
+        for each in sorted(lower, key=lambda each: (*_order(each), _or_none(each.first_batch)), reverse=True):
             try:
                 document = json.loads(self._folder.read(each.name))
                 earlier = tuple(Segment(**segment) for segment in document["earlier"])
@@ -168,8 +191,14 @@ class RunLog:
 
 def _parsed(name: str) -> Run | None:
     number, _, rest = name.partition(".")
+    if not number.isdecimal() or not rest:
+        return None
     first_batch, _, run_id = rest.partition(".")
-    return Run(int(number), run_id, int(first_batch)) if number.isdecimal() and first_batch.isdecimal() and run_id else None
+    return Run(int(number), run_id, int(first_batch)) if first_batch.isdecimal() and run_id else Run(int(number), rest)
+
+
+def _or_none(batch: int | None) -> int:
+    return -1 if batch is None else batch
 
 
 def _order(run: Run) -> tuple[int, str]:
@@ -179,6 +208,35 @@ def _order(run: Run) -> tuple[int, str]:
 def _unknown(last_batch: int) -> tuple[Segment, ...]:
     """The segments of batches whose runs were not recorded."""
     return (Segment("", 0, last_batch),) if last_batch >= 0 else ()
+
+
+def drop_unnamed_entries(commits: Folder) -> None:
+    """Deletes entries of a commit log that have not got their name yet, so that a run that was replaced cannot finish them.
+
+    Where an entry gets its name by a rename, as on a local disk and on HDFS, this ends what a run that has checked the run log
+    before may still do. In an object store, an entry is put under its name at once, and there is nothing to delete.
+    """
+    for name in commits.names():
+        if _UNNAMED_ENTRY.fullmatch(name):
+            commits.delete(name)
+
+
+def _segments(before: Run | None, last_batch: int, owner: Owner) -> tuple[Segment, ...]:
+    """The runs that committed the batches up to `last_batch`, by the file of the last run before."""
+    return (before or Run(0, "")).segments(last_batch, owner)
+
+
+def _cut(segments: Iterable[Segment], last_batch: int) -> tuple[Segment, ...]:
+    """The segments up to and including `last_batch`."""
+    cut = (replace(segment, last_batch=min(segment.last_batch, last_batch)) for segment in segments)
+    return tuple(segment for segment in cut if segment.first_batch <= segment.last_batch)
+
+
+def extended(segments: tuple[Segment, ...], batch: int, run: str) -> tuple[Segment, ...]:
+    """The segments with one more batch at their end, committed by a run; its id is empty if it is not known."""
+    if segments and segments[-1].run == run and segments[-1].last_batch == batch - 1:
+        return (*segments[:-1], replace(segments[-1], last_batch=batch))
+    return (*segments, Segment(run, batch, batch))
 
 
 def _bounded(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:

@@ -5,8 +5,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.engine.checkpoint._folder import HadoopFolder
-from headrace.engine.checkpoint._log import CheckpointLog, Predecessor
+from headrace.engine.checkpoint._folder import Folder, HadoopFolder
+from headrace.engine.checkpoint._log import CheckpointLog, Predecessor, owner_named_in
 from headrace.engine.checkpoint._position import Offset
 from headrace.engine.checkpoint._runs import RUNS, RunLog
 from headrace.engine.checkpoint._votes import VOTES
@@ -83,18 +83,25 @@ class Execution:
         """The runs that are recorded in its checkpoint."""
         return RunLog(HadoopFolder(self._spark, f"{self.checkpoint}/{RUNS}"))
 
+    @property
+    def commits(self) -> Folder:
+        """The folder of its commit log."""
+        return HadoopFolder(self._spark, f"{self.checkpoint}/commits")
+
     def set_run_number(self, run_number: int) -> None:
         """Passes the number of the run to every task of the query."""
         # Spark passes the settings of a query's own session to its tasks.
         self._execution.sparkSessionForStream().conf().set(RUN_NUMBER, str(run_number))
 
-    def first_batch(self) -> int | None:
-        """The first batch that the run has executed or is executing; None if there is none yet."""
-        last = self._execution.lastExecution()
-        progress = self._execution.recentProgress()
-        if len(progress):
-            return int(progress[0].batchId())
-        return None if last is None else int(last.currentBatchId())
+    @property
+    def file_manager(self) -> str:
+        """The class that writes the files of its checkpoint."""
+        return str(self._execution.commitLog().fileManager().getClass().getName())
+
+    def owner(self, batch: int) -> str | None:
+        """The run that wrote a batch's entry in the commit log; None if the entry is gone or does not name it."""
+        text = self._text(f"commits/{batch}")
+        return None if text is None else owner_named_in(text)
 
     def predecessors(self) -> tuple[Predecessor, ...]:
         """The queries that it has replaced."""
@@ -105,9 +112,9 @@ class Execution:
         last = self._execution.commitLog().getLatestBatchId()
         return int(last.get()) if last.isDefined() else None
 
-    def is_committed(self, batch: int) -> bool:
-        """Whether a batch is in the commit log."""
-        return bool(self._execution.commitLog().get(batch).isDefined())
+    def has_committed(self, batch: int, run: str) -> bool:
+        """Whether a run that has executed a batch has committed it, so far as its entry in the commit log says who has."""
+        return self.owner(batch) in (run, None) and bool(self._execution.commitLog().get(batch).isDefined())
 
     def offsets(self, batch: int) -> Iterator[Offset]:
         """The offsets of the Headrace sources at the end of a batch.
@@ -144,8 +151,18 @@ class Execution:
 
     def read_votes(self) -> str | None:
         """The votes of its sinks, as last written to the checkpoint; None if none were written."""
-        path = self._votes_path()
+        return self._text(VOTES)
+
+    def write_votes(self, text: str) -> None:
+        """Writes the votes of its sinks to the checkpoint."""
         files = self._execution.commitLog().fileManager()
+        stream = files.createAtomic(self._path(VOTES), True)
+        stream.write(bytearray(text.encode()))
+        stream.close()
+
+    def _text(self, name: str) -> str | None:
+        """The content of a file of its checkpoint; None if it does not exist."""
+        path, files = self._path(name), self._execution.commitLog().fileManager()
         if not files.exists(path):
             return None
         stream = files.open(path)
@@ -154,15 +171,8 @@ class Execution:
         finally:
             stream.close()
 
-    def write_votes(self, text: str) -> None:
-        """Writes the votes of its sinks to the checkpoint."""
-        files = self._execution.commitLog().fileManager()
-        stream = files.createAtomic(self._votes_path(), True)
-        stream.write(bytearray(text.encode()))
-        stream.close()
-
-    def _votes_path(self) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.checkpoint}/{VOTES}")
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.checkpoint}/{name}")
 
     def refuse(self, reason: str) -> None:
         """Ends the query before its first batch, with an error that `exception()` and `awaitTermination()` report."""

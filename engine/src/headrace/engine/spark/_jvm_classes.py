@@ -11,11 +11,33 @@ from headrace.engine._master import is_one_jvm
 
 CHECKPOINTS = "headrace.engine.QuickCheckpoints"
 """The checkpoint file manager: it writes files in the fastest safe way for each file system."""
+NAMED_CHECKPOINTS = "headrace.engine.NamedCheckpoints"
+"""The same by a manager that the user has chosen."""
 APPLICATION_SINK = "headrace.engine.ApplicationSink"
 NO_SHUFFLE = "headrace.engine.NoShuffle"
 JAR = Path(__file__).with_name("headrace-engine.jar")
 """What `make jar` builds of them."""
 _ONE_OF_THEM = CHECKPOINTS.replace(".", "/") + ".class"
+
+
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_CHOSEN_MANAGER = "spark.sql.headrace.checkpointFileManagerClass"
+"""The setting in which `NamedCheckpoints` finds the user's manager."""
+
+
+def use_checkpoints(spark: SparkSession) -> None:
+    """Makes the commit logs of a session's queries name the runs that write them.
+
+    Raises:
+        HeadraceError: The classes cannot be loaded.
+    """
+    install(spark)
+    chosen = spark.conf.get(_MANAGER, None)
+    if chosen is None:
+        spark.conf.set(_MANAGER, CHECKPOINTS)
+    elif chosen not in (CHECKPOINTS, NAMED_CHECKPOINTS):
+        spark.conf.set(_CHOSEN_MANAGER, chosen)
+        spark.conf.set(_MANAGER, NAMED_CHECKPOINTS)
 
 
 def install(spark: SparkSession) -> None:

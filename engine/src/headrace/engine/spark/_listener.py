@@ -19,15 +19,17 @@ from pyspark.sql import SparkSession
 from headrace.contract.errors import HeadraceError
 from headrace.engine.checkpoint._log import Predecessor
 from headrace.engine.checkpoint._position import Offset, to_stream_positions
+from headrace.engine.checkpoint._runs import drop_unnamed_entries
 from headrace.engine.checkpoint._votes import Votes
 from headrace.engine.sink._options import SinkOptions
 from headrace.engine.source._fetch import PipelineRun
 from headrace.engine.source._options import Options
 from headrace.engine.spark._application_sink import metrics_of, remove_handler, tell_run
 from headrace.engine.spark._batches import BatchedRun, BatchReporter, Logged, offsets_of
-from headrace.engine.spark._commit_logs import listen, stop_listening
+from headrace.engine.spark._commit_logs import begin_run, end_run
 from headrace.engine.spark._counts import log_counts, stages_of
 from headrace.engine.spark._execution import Execution
+from headrace.engine.spark._jvm_classes import CHECKPOINTS, NAMED_CHECKPOINTS
 from headrace.engine.spark._reporter import CommitReporter
 from headrace.engine.spark._reporting import CommitLog, ReportedRun
 from headrace.engine.spark._run_faults import Executors, failed
@@ -40,6 +42,11 @@ DETACH_TIMEOUT_S = 2.0
 ASYNC_REFUSED = (
     "Headrace does not support asyncProgressTrackingEnabled: Spark then plans a batch before the previous one is in the "
     "commit log, and messages would be acknowledged too early. Remove the option from writeStream; nothing was processed"
+)
+UNNAMED = (
+    "%s writes the checkpoint, so its commit log does not name the runs that write it: if two drivers meet on this checkpoint, a "
+    "two-phase sink may lose a batch. Set spark.sql.streaming.checkpointFileManagerClass before headrace.engine.register, not "
+    "after it"
 )
 
 _watching: "weakref.WeakKeyDictionary[SparkSession, Defaults]" = weakref.WeakKeyDictionary()
@@ -106,7 +113,7 @@ class QueryListener:
                 return
             batch = int(progress.batchId())
             # A trigger without data also causes progress events, with the number of the next batch: only the log proves a commit.
-            if watched.execution.is_committed(batch):
+            if watched.execution.has_committed(batch, watched.reported.run.id):
                 if len(watched.reported.readers) < len(watched.sources):
                     watched.reported.readers |= {offset.pipeline for offset in watched.execution.offsets(batch)}
                 if watched.reported.measure is not None:
@@ -141,7 +148,7 @@ class QueryListener:
             fields = {"query": watched.reported.query_id}
             if watched.reported.options is not None and watched.reported.options.run is not None:
                 remove_handler(self._spark, watched.reported.options.run)
-            stop_listening(self._spark, watched.execution.checkpoint)
+            end_run(self._spark, watched.execution.checkpoint, watched.reported.run.id)
             if event.exception().isDefined():
                 committed = watched.execution.last_committed()
                 watched.reported.failure = failed(0 if committed is None else committed + 1, event.exception().get())
@@ -195,10 +202,12 @@ class QueryListener:
             reported.hindered = Executors(self._spark).lost
             for each in (*followed, reported):
                 self._reporter.start(each)
-            if options is not None:
-                if options.run is not None:
-                    tell_run(options.run, query_id, run_id, reported.run.number)
-                listen(self._spark, execution.checkpoint, query_id, partial(self._reporter.committed, reported))
+            if options is not None and options.run is not None:
+                tell_run(options.run, query_id, run_id, reported.run.number)
+            committed = partial(self._reporter.committed, reported)
+            named = begin_run(self._spark, execution.checkpoint, query_id, run_id, reported.run.number, committed)
+            if not named or execution.file_manager not in (CHECKPOINTS, NAMED_CHECKPOINTS):
+                log.warning(UNNAMED, execution.file_manager, extra={"query": query_id})
         except HeadraceError:
             raise
         except Exception as error:
@@ -213,9 +222,11 @@ def _begun(execution: Execution, query_id: str, run_id: str, options: SinkOption
         Replaced: Another run started at the same time.
     """
     runs, last = execution.runs, execution.last_committed()
-    run = runs.begin(run_id, 0 if last is None else last + 1, options.sinks if options is not None else ())
+    run = runs.begin(run_id, last, execution.owner, options.sinks if options is not None else ())
+    # From now on, no run before this one adds an entry: it would find this one's file, or not find its own.
+    drop_unnamed_entries(execution.commits)
     execution.set_run_number(run.number)
-    commits = CommitLog(last=execution.last_committed, first_run=execution.first_batch, fail=partial(_fail, execution))
+    commits = CommitLog(last=execution.last_committed, owner=execution.owner, fail=partial(_fail, execution))
 
     def write_votes(text: str) -> None:
         runs.check(run)
@@ -227,7 +238,7 @@ def _begun(execution: Execution, query_id: str, run_id: str, options: SinkOption
 
 def _of_predecessor(query: Predecessor, reported: ReportedRun) -> ReportedRun:
     """What a query has committed that another one has replaced."""
-    run = replace(reported.run, first_batch=query.committed + 1, earlier=query.segments)
+    run = replace(reported.run, earlier=query.segments)
     return ReportedRun(query.query, run, reported.options, committed=query.committed)
 
 

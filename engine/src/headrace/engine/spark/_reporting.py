@@ -5,6 +5,7 @@ whether another driver has started on the same checkpoint: one of the two ends i
 """
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import grpc
 
 from headrace.contract.errors import HeadraceError
 from headrace.engine._errors import GatewayAway, Replaced, TakenOver
-from headrace.engine.checkpoint._runs import Run, RunLog, Segment, covering
+from headrace.engine.checkpoint._runs import Owner, Run, RunLog, Segment, covering, extended
 from headrace.engine.checkpoint._votes import Votes
 from headrace.engine.sink._options import SinkOptions
 from headrace.engine.wire._connection import Connection, to_error
@@ -44,8 +45,8 @@ class CommitLog:
 
     last: Callable[[], int | None]
     """The last batch in the commit log; None if the log is empty."""
-    first_run: Callable[[], int | None]
-    """The first batch that the current run has executed; None if there is none yet."""
+    owner: Owner
+    """Who wrote the entry of a batch."""
     fail: Callable[[str], None]
     """Ends the query with an error."""
 
@@ -87,7 +88,11 @@ class ReportedRun:
 
     def __post_init__(self) -> None:
         self._connection = Connection.of(self.options) if self.options is not None else None
-        self._knows_first_batch = self.log is None
+        self._segments = self.run.earlier
+        """The runs that have committed the batches up to `committed`."""
+        self._own: tuple[int, int] | None = None
+        """The first and the last batch that this run has committed itself."""
+        self._own_lock = threading.Lock()
         self._undecided: set[int] = set()
         self._check_due = 0.0
 
@@ -119,14 +124,11 @@ class ReportedRun:
 
     def _read_again(self) -> bool:
         """Reads the commit log before the query's first batch; True if it has grown since the run's file was written."""
-        if self.log is None or self.runs is None:
+        if self.log is None:
             return False
-        last = self.log.last()
-        self.committed, first = last, 0 if last is None else last + 1
-        if first == self.run.first_batch:
-            return False
-        self.run = self.runs.correct(self.run, first)
-        return True
+        before, last = self.committed, self.log.last()
+        self._attribute(-1 if last is None else last)
+        return self.committed != before
 
     def report(self) -> int | None:
         """Reports to the gateway; returns the number of pending transactions, or None if the report failed."""
@@ -134,9 +136,12 @@ class ReportedRun:
             return 0
         try:
             self._check_current()
+            self._attribute_own()
             if self._connection is None or self.options is None:
+                self._record_first()
                 return 0
             pending = self._report_commits(self._connection, self.options)
+            self._record_first()
         except (Replaced, TakenOver) as error:
             self._end(error)
             return 0
@@ -183,7 +188,6 @@ class ReportedRun:
             if self.runs is not None and self.ends is None and now >= self._check_due:
                 self._check_due = now + INTERVAL_S
                 self.runs.check(self.run)
-            self._find_first_batch()
         except Replaced:
             raise
         except Exception:
@@ -201,9 +205,10 @@ class ReportedRun:
             readers=sorted(self.readers),
             sinks=options.sinks,
             run=self.run.id,
-            first_batch=self.run.first_batch,
+            # From here on, gateways that know no segments of the current run take batches for its own.
+            first_batch=self._next() if self._own is None else self._own[0],
             run_number=self.run.number,
-            segments=[_to_proto(segment) for segment in self._segments()],
+            segments=[_to_proto(segment) for segment in self._segments_to_tell()],
             closed=self.log is None,
             accept_older=options.accept_older or self.log is None,
             votes=self.votes.for_sinks(options.sinks, self.committed),
@@ -247,18 +252,46 @@ class ReportedRun:
             return LAST_INTERVAL_S
         return INTERVAL_S if self.find_readers is None else READERS_INTERVAL_S
 
-    def _segments(self) -> list[Segment]:
-        earlier = self.run.earlier
-        wanted = {*earlier[-LAST_SEGMENTS:], *covering(earlier, sorted(self._undecided)[:MOST_UNDECIDED])}
+    def _segments_to_tell(self) -> list[Segment]:
+        known = self._segments
+        wanted = {*known[-LAST_SEGMENTS:], *covering(known, sorted(self._undecided)[:MOST_UNDECIDED])}
         return sorted(wanted, key=lambda segment: segment.first_batch)
 
-    def _find_first_batch(self) -> None:
-        """Finds the first batch of the run: the run before it may have committed another one since this one read the log."""
-        if self._knows_first_batch or self.log is None or self.runs is None or (first := self.log.first_run()) is None:
+    def _next(self) -> int:
+        return 0 if self.committed is None else self.committed + 1
+
+    def _attribute_own(self) -> None:
+        """Records the batches that this run has committed itself, and who committed those before them."""
+        if self._own is not None:
+            self._attribute(self._own[1])
+
+    def _attribute(self, last: int) -> None:
+        """Records who has committed the batches up to `last`, as far as that is known."""
+        while (batch := self._next()) <= last:
+            owner = self._owner_of(batch)
+            if owner is None:
+                return
+            self._segments, self.committed = extended(self._segments, batch, owner), batch
+
+    def _owner_of(self, batch: int) -> str | None:
+        """Returns the run that has committed a batch; empty if it can never be known, None if it may be this one."""
+        if self._own is not None and self._own[0] <= batch <= self._own[1]:
+            return self.run.id
+        owner = self.log.owner(batch) if self.log is not None else None
+        if owner == self.run.id:
+            self.note(batch)
+        return "" if owner is None and self._own is not None and batch < self._own[0] else owner
+
+    def _record_first(self) -> None:
+        """Records in the checkpoint the first batch that this run has committed itself."""
+        if self._own is None or self.run.first_batch is not None or self.runs is None:
             return
-        if first != self.run.first_batch:
-            self.run = self.runs.correct(self.run, first)
-        self._knows_first_batch = True
+        first = self._own[0]
+        earlier = tuple(segment for segment in self._segments if segment.last_batch < first)
+        try:
+            self.run = self.runs.confirm(self.run, first, earlier)
+        except Exception:
+            log.warning("cannot record a run of query %s", self.query_id, exc_info=True, extra=self._fields)
 
     @property
     def _fields(self) -> dict[str, object]:
@@ -271,17 +304,18 @@ class ReportedRun:
         if self.log is not None and self.ends is None:
             self.log.fail(str(error))
 
-    def note(self, batch: int | None) -> None:
-        """Records that a batch is in the commit log."""
-        if batch is not None and (self.committed is None or batch > self.committed):
-            self.committed = batch
+    def note(self, batch: int) -> None:
+        """Records that this run has committed a batch."""
+        with self._own_lock:
+            first, last = self._own or (batch, batch)
+            self._own = min(first, batch), max(last, batch)
 
     def read(self) -> None:
-        """Records the last batch of the commit log, once this run has executed one."""
+        """Reads the commit log once more: the last entries may not have been noted."""
         try:
-            self._find_first_batch()
-            if self._knows_first_batch and self.log is not None:
-                self.note(self.log.last())
+            if self.log is not None and (last := self.log.last()) is not None:
+                self._attribute_own()
+                self._attribute(last)
         except Exception:
             log.info("cannot read the commit log of query %s", self.query_id, exc_info=True, extra=self._fields)
 

@@ -17,7 +17,7 @@ from headrace.engine._classic import refuse_connect
 from headrace.engine._master import is_this_machine
 from headrace.engine.spark._class_archive import OPTIONS, class_archive, use
 from headrace.engine.spark._format import Application, HeadraceSource
-from headrace.engine.spark._jvm_classes import CHECKPOINTS, install
+from headrace.engine.spark._jvm_classes import use_checkpoints
 from headrace.engine.spark._listener import watch_queries
 from headrace.engine.spark._quiet import launch_quietly, log_options
 from headrace.engine.spark._submission import MASTER, has_jvm, jvm_settings, settings_before_jvm, spark_home
@@ -25,7 +25,6 @@ from headrace.engine.wire._gateway_options import Defaults
 
 log = logging.getLogger("headrace.engine")
 
-_CHECKPOINT_SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 _STATE_STORE_SETTING = "spark.sql.streaming.stateStore.providerClass"
 _STATE_FORMAT_SETTING = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -60,6 +59,9 @@ _QUICK_START = "-XX:TieredStopAtLevel=1"
 def register(spark: SparkSession, applications: Mapping[str, Application] | None = None) -> None:
     """Registers `format("headrace")` with a session, and monitors the session's queries. Call it once for each session.
 
+    Queries that start from now on write their checkpoints with Headrace's file manager, which calls the one that the session has
+    in `spark.sql.streaming.checkpointFileManagerClass`, if any: each entry of a commit log names the run that wrote it.
+
     HEADRACE_GATEWAY and HEADRACE_TOKEN are the defaults of the options `gateway` and `token`, and the session's parallelism is
     the default of `readTasks`.
 
@@ -71,6 +73,10 @@ def register(spark: SparkSession, applications: Mapping[str, Application] | None
         HeadraceError: It is a Spark Connect session, whose queries cannot be monitored from this process.
     """
     refuse_connect(spark)
+    try:
+        use_checkpoints(spark)
+    except HeadraceError as error:
+        log.info("Spark's own manager writes the files of checkpoints: %s", error)
     defaults = defaults_in(spark)
     # A new class passes the defaults to the processes in which Spark creates the source.
     known = {"defaults": defaults, "registered": True, "applications": dict(applications or {})}
@@ -130,12 +136,6 @@ def build_session(
     for name, value in {**unset, **given}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    if _CHECKPOINT_SETTING not in {**told, **given}:
-        try:
-            install(spark)
-            spark.conf.set(_CHECKPOINT_SETTING, CHECKPOINTS)
-        except HeadraceError as error:
-            log.info("Spark's own manager writes the files of checkpoints: %s", error)
     register(spark)
     return spark
 

@@ -76,9 +76,8 @@ class CommitLog:
 
     def _owner(self, batch: int) -> str | None:
         """Returns the id of the run that committed a batch; empty if unknown, None if not reported."""
-        if batch >= self.first_batch:
-            return self.run_id
-        return next((s.run_id for s in self.segments if s.first_batch <= batch <= s.last_batch), None)
+        named = next((s.run_id for s in self.segments if s.first_batch <= batch <= s.last_batch), None)
+        return self.run_id if named is None and batch >= self.first_batch else named
 
 
 @dataclass(frozen=True, slots=True)

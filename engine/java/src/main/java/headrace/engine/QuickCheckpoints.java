@@ -1,7 +1,9 @@
 package headrace.engine;
 
 import java.io.IOException;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
+import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -29,6 +31,8 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedChe
  * name, without a rename, which would be a copy. Where the store can do so, a file that must not be
  * there yet is put on that condition: of two drivers that write the same entry, one fails.
  *
+ * <p>On a local disk, too, a file that must not be there yet gets its name only if nobody has it.
+ *
  * <p>Elsewhere, as on HDFS, by a rename that either takes the place of another file, at once, or
  * fails where there is one.
  */
@@ -50,7 +54,9 @@ public final class QuickCheckpoints extends FileSystemBasedCheckpointFileManager
   @Override
   public CancellableFSDataOutputStream createAtomic(Path path, boolean overwrites) {
     try {
-      return isObjectStore ? put(files, path, overwrites) : super.createAtomic(path, overwrites);
+      return CommitLogs.named(
+          path,
+          isObjectStore ? put(files, path, overwrites) : super.createAtomic(path, overwrites));
     } catch (IOException failed) {
       throw QuickCheckpoints.<RuntimeException>undeclared(failed);
     }
@@ -59,8 +65,11 @@ public final class QuickCheckpoints extends FileSystemBasedCheckpointFileManager
   @Override
   public void renameTempFile(Path from, Path to, boolean overwrites) {
     try {
-      if (files instanceof LocalFileSystem) {
-        super.renameTempFile(from, to, overwrites);
+      CommitLogs.check(to, configuration);
+      if (files instanceof LocalFileSystem local) {
+        if (overwrites || !link(local, from, to)) {
+          super.renameTempFile(from, to, overwrites);
+        }
       } else {
         rename(from, to, overwrites);
       }
@@ -88,6 +97,34 @@ public final class QuickCheckpoints extends FileSystemBasedCheckpointFileManager
     }
   }
 
+  /**
+   * Gives a local file its name, and fails if there is a file of that name: Hadoop's rename looks
+   * first, and would then replace what another driver has written meanwhile.
+   *
+   * @return whether the disk can do so
+   */
+  private static boolean link(LocalFileSystem files, Path from, Path to) throws IOException {
+    try {
+      Files.createLink(files.pathToFile(to).toPath(), files.pathToFile(from).toPath());
+    } catch (java.nio.file.FileAlreadyExistsException exists) {
+      FileAlreadyExistsException known =
+          new FileAlreadyExistsException(to + " was written meanwhile");
+      known.initCause(exists);
+      throw known;
+    } catch (FileSystemException | UnsupportedOperationException unable) {
+      return false;
+    }
+    java.nio.file.Path checksum = files.pathToFile(files.getChecksumFile(from)).toPath();
+    if (Files.exists(checksum)) {
+      Files.move(
+          checksum,
+          files.pathToFile(files.getChecksumFile(to)).toPath(),
+          StandardCopyOption.REPLACE_EXISTING);
+    }
+    Files.deleteIfExists(files.pathToFile(from).toPath());
+    return true;
+  }
+
   static boolean isObjectStore(FileSystem files, Path path) throws IOException {
     return files.hasPathCapability(path, ABORTABLE);
   }
@@ -100,7 +137,7 @@ public final class QuickCheckpoints extends FileSystemBasedCheckpointFileManager
     if (!overwrites && files.hasPathCapability(path, IF_ABSENT)) {
       builder.opt(IF_ABSENT, "true");
     }
-    return new Put(builder.build(), path);
+    return new Put(builder.build(), path, files.getConf());
   }
 
   private static Configuration withQuickFiles(Path path, Configuration configuration)
@@ -121,12 +158,14 @@ public final class QuickCheckpoints extends FileSystemBasedCheckpointFileManager
   private static final class Put extends CancellableFSDataOutputStream {
     private final FSDataOutputStream upload;
     private final Path path;
+    private final Configuration configuration;
     private boolean isOver;
 
-    Put(FSDataOutputStream upload, Path path) {
+    Put(FSDataOutputStream upload, Path path, Configuration configuration) {
       super(upload);
       this.upload = upload;
       this.path = path;
+      this.configuration = configuration;
     }
 
     @Override
@@ -134,6 +173,7 @@ public final class QuickCheckpoints extends FileSystemBasedCheckpointFileManager
       if (isOver) {
         return;
       }
+      CommitLogs.check(path, configuration);
       isOver = true;
       try {
         super.close();
