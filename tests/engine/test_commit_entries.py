@@ -16,6 +16,7 @@ from headrace.engine.checkpoint._folder import HadoopFolder
 from headrace.engine.checkpoint._runs import drop_unnamed_entries
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 SPARKS_OWN = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
 
 
@@ -115,23 +116,27 @@ def test_of_two_runs_that_write_an_entry_one_fails(checkpoint: Checkpoint) -> No
     assert [path.name for path in (checkpoint.path / "commits").iterdir() if not path.name.startswith(".")] == ["0"]
 
 
-@pytest.mark.parametrize("stateful", [False, True])
+@pytest.mark.parametrize("version", ["1", "2"])
 def test_spark_reads_what_it_has_written_with_the_name_of_the_run(
-    spark: SparkSession, gateway: FakeSinkGateway, manager: str, tmp_path: Path, stateful: bool
+    spark: SparkSession, gateway: FakeSinkGateway, manager: str, tmp_path: Path, version: str
 ) -> None:
-    path, runs = tmp_path / "checkpoint", []
+    path, runs, before = tmp_path / "checkpoint", [], spark.conf.get(FORMAT)
+    spark.conf.set(FORMAT, version)
     for start in (1, 6):
         gateway.append("orders/0", messages(start, start + 4))
         source = {"gateway": gateway.address, "stream": "orders/*"}
         frame = spark.readStream.format("headrace").options(**source).load()
-        frame = frame.dropDuplicates(["value"]) if stateful else frame
         writer = frame.writeStream.format("headrace").options(gateway=gateway.address, sink="alerts")
         query = writer.option("checkpointLocation", str(path)).trigger(availableNow=True).start()
         assert query.awaitTermination(60)
         runs.append(str(query.runId))
+    spark.conf.set(FORMAT, before)
     entries = [(path / "commits" / str(batch)).read_text().splitlines() for batch in (0, 1)]
     assert [json.loads(entry[2])["headraceRun"] for entry in entries] == runs
-    assert {entry[0] for entry in entries} == {"v2" if stateful else "v1"}
-    assert sorted(map(str, gateway.values)) == sorted(str(m.value) for m in messages(1, 10))
+    assert {entry[0] for entry in entries} == {f"v{version}"}
+    assert [row["value"] for n in (0, 1) for _, rows in sorted(gateway.batch(n).items()) for row in rows] == [
+        m.value for m in messages(1, 10)
+    ]
+    gateway.wait_until(lambda: gateway.settles[-1].committed == 1, "the last batch is reported")
     told = gateway.settles[-1]
-    assert [(s.run, s.first_batch, s.last_batch) for s in told.segments][:2] == [(runs[0], 0, 0), (runs[1], 1, 1)]
+    assert [(s.run, s.first_batch, s.last_batch) for s in told.segments] == [(runs[0], 0, 0), (runs[1], 1, 1)]

@@ -84,7 +84,7 @@ class Driver:
         self.is_over = False
         states, manifests, runs = (Watched(checkpoint.path / folder, before) for folder in ("states", "states/manifests", "runs"))
         log = RunLog(runs)
-        self.run = log.begin(name, self.batch)
+        self.run = log.begin(name, checkpoint.committed, lambda batch: None)
         self.commits = Commits(states, ManifestLog(manifests), None, (), checkpoint.committed, log, retained)
         self.commits.began("query", name, self.run.number)
 

@@ -175,7 +175,7 @@ SINK_SIDE = (
     _fault(
         "commits at the vote",
         f"{SINKS}.commit_log:CommitLog.decision",
-        "return Decision.ABORT if self.closed or left_over else Decision.OPEN",
+        "return Decision.ABORT if self.closed or (left_over and not is_kept) else Decision.OPEN",
         "return Decision.COMMIT if prepared else Decision.OPEN",
     ),
     _fault(
@@ -245,8 +245,8 @@ SINK_SIDE = (
     _fault(
         "counts a vote twice",
         f"{SINKS}.votes:Votes.record",
-        "_Vote(transaction.batch, run_id)",
-        "_Vote(transaction.batch + 1, run_id)",
+        "self._open[key] = transaction.batch",
+        "self._open[key] = transaction.batch + 1",
         "sinks",
         60,
     ),

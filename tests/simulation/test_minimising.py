@@ -11,14 +11,15 @@ from headrace.simulation.simulating import simulate
 
 AT_THE_VOTE = Change(
     "headrace.gateway.core.sinks.commit_log:CommitLog.decision",
-    "return Decision.ABORT if self.closed or left_over else Decision.OPEN",
+    "return Decision.ABORT if self.closed or (left_over and not is_kept) else Decision.OPEN",
     "return Decision.COMMIT if prepared else Decision.OPEN",
 )
 
 
 def test_a_failing_schedule_becomes_small_and_still_fails_in_the_same_way() -> None:
     with planted(AT_THE_VOTE):
-        schedule = next(drawn for seed in range(1, 30) if "early-commit" in simulate(drawn := draw(str(seed))).kinds)
+        # From a seed on whose schedule fails without any of its faults, too.
+        schedule = next(drawn for seed in range(4, 30) if "early-commit" in simulate(drawn := draw(str(seed))).kinds)
         violation = simulate(schedule).violations[0]
         small = minimised(schedule, violation, most_runs=40)
         result = simulate(small, traced=True)

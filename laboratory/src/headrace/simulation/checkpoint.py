@@ -69,6 +69,10 @@ class Checkpoint:
         """The batch after it."""
         return 0 if self.last is None else self.last + 1
 
+    def owner(self, batch: int) -> str | None:
+        """Returns the run that has written a batch's entry in the commit log; None if there is none."""
+        return self.commits[batch].run if batch in self.commits else None
+
     def store_votes(self, text: str) -> None:
         """Replaces the file of the votes."""
         self.votes = text

@@ -13,7 +13,7 @@ import grpc
 
 from headrace.contract.errors import HeadraceError
 from headrace.engine.checkpoint._position import Offset, to_stream_positions
-from headrace.engine.checkpoint._runs import Run, RunLog, covering
+from headrace.engine.checkpoint._runs import Run, RunLog, Segment, covering, extended
 from headrace.engine.checkpoint._votes import Votes
 from headrace.engine.source._ranges import Range, split
 from headrace.protocol.v1 import engine_pb2 as pb
@@ -54,10 +54,10 @@ class Driver:
         self._votes = Votes(lambda: checkpoint.votes, checkpoint.store_votes)
         self._planner = Planner(engine, f"plan-{run_id}")
         self._undecided: set[int] = set()
-        self._committed = checkpoint.last
-        self._first_executed: int | None = None
-        """The first batch that this run has executed, or is executing."""
-        self._knows_first = False
+        self._committed: int | None = None
+        """The last batch of the commit log that it has read."""
+        self._segments: tuple[Segment, ...] = ()
+        """The runs that have committed the batches up to there."""
         self._is_replaced = False
         self._due = asyncio.Event()
         self._failed: asyncio.Future[Exception] = engine.loop.create_future()
@@ -97,7 +97,8 @@ class Driver:
             HeadraceError: Another run is the current one.
         """
         engine, checkpoint = self._engine, self._engine.checkpoint
-        self._run = self._runs.begin(self._run_id, checkpoint.next, engine.query.sinks)
+        self._run = self._runs.begin(self._run_id, checkpoint.last, checkpoint.owner, engine.query.sinks)
+        self._segments, self._committed = self._run.earlier, checkpoint.last
         await engine.record.point("run begun")
         self._read_again()
         self._votes.load()
@@ -117,20 +118,15 @@ class Driver:
 
     def _read_again(self) -> bool:
         """Reads the commit log before the first batch; True if it has grown since the run's file was written."""
-        assert self._run is not None
-        checkpoint = self._engine.checkpoint
-        self._committed = checkpoint.last
-        if checkpoint.next == self._run.first_batch:
-            return False
-        self._run = self._runs.correct(self._run, checkpoint.next)
-        return True
+        before = self._committed
+        self._read_up_to(self._engine.checkpoint.last)
+        return self._committed != before
 
     async def _end(self) -> None:
         """Reports the last commits, then detaches."""
-        self._find_first_batch()
-        if self._knows_first:
-            self._note_committed(self._engine.checkpoint.last)
-        self._votes.save()
+        self._read_up_to(self._engine.checkpoint.last)
+        if not self._check_replaced():
+            self._votes.save()
         ends = self._engine.loop.now + LAST_S
         while self._engine.loop.now < ends and not self._is_replaced:
             try:
@@ -148,8 +144,7 @@ class Driver:
         if checkpoint.last is None or self._run is None:
             return
         offset = checkpoint.offsets[checkpoint.last]
-        newest = max(int(name.partition(".")[0]) for name in checkpoint.runs.names())
-        if not self._planner.has_planned(offset) and newest > self._run.number:
+        if self._check_replaced():
             return
         committed = to_stream_positions(offset.streams)
         request = pb.DetachRequest(pipeline=self._planner.pipeline(offset), committed=committed)
@@ -170,8 +165,8 @@ class Driver:
                 if self._engine.loop.now >= check_due:
                     check_due = self._engine.loop.now + INTERVAL_S
                     self._runs.check(self._run)
-                self._find_first_batch()
                 await self._settle()
+                self._record_first()
                 is_unavailable = False
             except HeadraceError as error:
                 self._replace(error)
@@ -187,16 +182,30 @@ class Driver:
         if not self._failed.done():
             self._failed.set_result(error)
 
-    def _find_first_batch(self) -> None:
-        if self._knows_first or self._first_executed is None or self._run is None:
-            return
-        if self._first_executed != self._run.first_batch:
-            self._run = self._runs.correct(self._run, self._first_executed)
-        self._knows_first = True
+    def _check_replaced(self) -> bool:
+        try:
+            if self._run is not None:
+                self._runs.check(self._run)
+        except HeadraceError:
+            self._is_replaced = True
+        return self._is_replaced
 
-    def _note_committed(self, batch: int | None) -> None:
-        if batch is not None:
-            self._committed = max(batch, -1 if self._committed is None else self._committed)
+    def _read_up_to(self, last: int | None) -> None:
+        """Reads entries of the commit log, and who has written them."""
+        for batch in range(-1 if self._committed is None else self._committed, -1 if last is None else last):
+            self._committed = batch + 1
+            owner = self._engine.checkpoint.owner(self._committed)
+            self._segments = extended(self._segments, self._committed, owner or "")
+
+    def _first_own(self) -> int | None:
+        """Returns the first batch that this run has committed."""
+        return next((segment.first_batch for segment in self._segments if segment.run == self._run_id), None)
+
+    def _record_first(self) -> None:
+        first = self._first_own()
+        if self._run is not None and self._run.first_batch is None and first is not None:
+            earlier = tuple(segment for segment in self._segments if segment.last_batch < first)
+            self._run = self._runs.confirm(self._run, first, earlier)
 
     async def _settle(self) -> int:
         """Reports the commit log; returns how many transactions are pending.
@@ -206,7 +215,8 @@ class Driver:
         """
         assert self._run is not None
         query, run = self._engine.query, self._run
-        wanted = {*run.earlier[-LAST_SEGMENTS:], *covering(run.earlier, sorted(self._undecided)[:MOST_UNDECIDED])}
+        known, first = self._segments, self._first_own()
+        wanted = {*known[-LAST_SEGMENTS:], *covering(known, sorted(self._undecided)[:MOST_UNDECIDED])}
         segments = sorted(wanted, key=lambda segment: segment.first_batch)
         request = pb.SettleRequest(
             pipeline=query.name,
@@ -214,7 +224,7 @@ class Driver:
             readers=[self._engine.checkpoint.pipeline],
             sinks=query.sinks,
             run=run.id,
-            first_batch=run.first_batch,
+            first_batch=(-1 if self._committed is None else self._committed) + 1 if first is None else first,
             run_number=run.number,
             segments=[pb.RunSegment(run=s.run, first_batch=s.first_batch, last_batch=s.last_batch) for s in segments],
             votes=self._votes.for_sinks(query.sinks, self._committed),
@@ -250,8 +260,6 @@ class Driver:
                 self._planner.identify(start)
                 end = await self._plan(batch, start)
             self._planner.identify(end)
-            if self._first_executed is None:
-                self._first_executed = batch
             await self._batch(tasks, batch, start, end, is_new=is_new)
             start, batch, end = end, batch + 1, None
 
@@ -286,6 +294,13 @@ class Driver:
         for sink in engine.query.sinks:
             await self._vote(sink, batch, [result for result in results if result.delivered])
         await engine.record.point("voted")
+        assert self._run is not None
+        try:
+            self._runs.check(self._run)
+        except HeadraceError as error:
+            raise QueryFailed(f"does not write commits/{batch}: {error}") from None
+        # In an object store, the entry may be put at any time after that.
+        await engine.record.point("before the entry")
         if batch in checkpoint.commits:
             raise QueryFailed(f"another driver has written commits/{batch}")
         rows = tuple(row for result in results for row in result.rows)
@@ -295,7 +310,7 @@ class Driver:
         engine.loop.call_later(engine.random.random() * engine.conditions.progress_s, self._on_progress, batch)
 
     def _on_progress(self, batch: int) -> None:
-        self._note_committed(batch)
+        self._read_up_to(batch)
         self._due.set()
 
     async def _divide(self, tasks: Tasks, ranges: Sequence[Range], *, is_new: bool) -> list[Task]:

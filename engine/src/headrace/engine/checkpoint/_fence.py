@@ -34,7 +34,7 @@ class Fence:
 
     def began(self, run_id: str, number: int) -> None:
         """The run has begun, and has been recorded."""
-        self._run, self._number = Run(number, run_id, 0), number
+        self._run, self._number = Run(number, run_id), number
 
     def set_number(self, number: int | None) -> None:
         """Sets the number of a run that may not be recorded; None for one more than that of any manifest."""

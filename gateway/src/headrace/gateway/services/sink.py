@@ -15,7 +15,7 @@ from headrace.gateway.core.sinks.delivering import attach_sink
 from headrace.gateway.core.sinks.session import Response, SinkSession
 from headrace.gateway.core.sinks.sink import Sink
 from headrace.gateway.core.sinks.stages import note_visible
-from headrace.gateway.core.sinks.transaction import Transaction, check_sink
+from headrace.gateway.core.sinks.transaction import check_sink
 from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, end_call, first_hello, first_to_end
 from headrace.protocol.v1 import sink_pb2 as pb
@@ -47,7 +47,7 @@ class SinkService(SinkServiceServicer):
                 gateway_version=VERSION,
                 session=session.id,
                 read_timeout_ms=self._gateway.limits.write_timeout_ms,
-                capabilities=[source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT],
+                capabilities=[source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT, source_pb2.CAPABILITY_RUNS],
             )
             session.send(pb.SinkServiceAttachResponse(welcome=welcome))
             with bound_contextvars(**session.for_logs), self._gateway.open_calls.woken(identity, session.end):
@@ -93,14 +93,14 @@ class SinkService(SinkServiceServicer):
                 case "staged":
                     _staged(sink, session, request.staged)
                 case "prepared":
-                    transaction = Transaction.from_proto(request.prepared.transaction)
+                    transaction = session.named(request.prepared.transaction)
                     if not session.prepared(transaction):
                         log.info("ignored a vote for an aborted transaction", **session.for_logs, **transaction.for_logs)
                     else:
                         log.debug("transaction voted for", **session.for_logs, **transaction.for_logs)
                         sink.note_success(session)
                 case "committed":
-                    transaction = Transaction.from_proto(request.committed.transaction)
+                    transaction = session.named(request.committed.transaction)
                     if session.committed(transaction):
                         log.debug("transaction visible", **session.for_logs, **transaction.for_logs)
                         sink.note_committed(transaction)
@@ -148,7 +148,7 @@ def _failed(sink: Sink, session: SinkSession, failed: pb.Failed) -> None:
         log.warning("a sink failed", **session.for_logs, **(opened.for_logs if opened else {}), error=reason)
         session.part_failed(failed.part_id, reason)
         return
-    transaction = Transaction.from_proto(failed.transaction)
+    transaction = session.named(failed.transaction)
     log.warning("a sink failed", **session.for_logs, **transaction.for_logs, error=reason)
     if not session.transaction_failed(transaction, reason):
         sink.note_failed(transaction, f"instance {session.instance}: {reason}")

@@ -1163,7 +1163,9 @@ class SettleRequest(_message.Message):
     run: _builtins.str
     """The run's unique id, which begins the attempts of its parts: an attempt is named `RUN/TRY`."""
     first_batch: _builtins.int
-    """The first batch that the run executes, as far as is known: batches from there to `committed` are its own."""
+    """From here to `committed`, batches are the run's own if no segment names another run: the first batch that it has
+    committed itself, or the one after `committed`.
+    """
     run_number: _builtins.int
     """The run's number: one more than that of the last run in the checkpoint, starting at 1."""
     closed: _builtins.bool
@@ -1190,8 +1192,8 @@ class SettleRequest(_message.Message):
 
     @_builtins.property
     def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunSegment]:
-        """Which runs committed earlier batches. At most 256: the last ones, and one for each batch that the last response named as
-        undecided.
+        """Which runs committed the batches, this one among them. At most 256: the last ones, and one for each batch that the last
+        response named as undecided.
         """
 
     @_builtins.property

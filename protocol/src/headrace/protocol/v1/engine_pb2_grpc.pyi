@@ -118,8 +118,9 @@ class EngineServiceStub:
     Settle: _grpc.UnaryUnaryMultiCallable[_engine_pb2.SettleRequest, _engine_pb2.SettleResponse]
     """Reports which run is the current one, and what the pipeline's commit log contains. Of what sinks have prepared up to
     there, the parts of the run that committed the batch are committed, and those of any other run are aborted. What another
-    run has left after that is aborted once the current run delivers the same batch or an earlier one: until then, the other
-    run may still write its commit entry.
+    run has staged after that and not prepared is aborted once the current run delivers the same batch or an earlier one.
+    What it has prepared is kept until the commit log has the batch, since the other run may have written the entry; a sink
+    without CAPABILITY_RUNS cannot keep it, and is told to abort it then.
 
     Called at the start of a query, and answered before its first batch; after commits; and periodically, for a gateway that
     has restarted. ABORTED if the run is not the current one: its number is lower than that of the current run or, if two
@@ -216,8 +217,9 @@ class EngineServiceAsyncStub(EngineServiceStub):
     Settle: _aio.UnaryUnaryMultiCallable[_engine_pb2.SettleRequest, _engine_pb2.SettleResponse]  # type: ignore[assignment]
     """Reports which run is the current one, and what the pipeline's commit log contains. Of what sinks have prepared up to
     there, the parts of the run that committed the batch are committed, and those of any other run are aborted. What another
-    run has left after that is aborted once the current run delivers the same batch or an earlier one: until then, the other
-    run may still write its commit entry.
+    run has staged after that and not prepared is aborted once the current run delivers the same batch or an earlier one.
+    What it has prepared is kept until the commit log has the batch, since the other run may have written the entry; a sink
+    without CAPABILITY_RUNS cannot keep it, and is told to abort it then.
 
     Called at the start of a query, and answered before its first batch; after commits; and periodically, for a gateway that
     has restarted. ABORTED if the run is not the current one: its number is lower than that of the current run or, if two
@@ -383,8 +385,9 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_engine_pb2.SettleResponse, _abc.Awaitable[_engine_pb2.SettleResponse]]:
         """Reports which run is the current one, and what the pipeline's commit log contains. Of what sinks have prepared up to
         there, the parts of the run that committed the batch are committed, and those of any other run are aborted. What another
-        run has left after that is aborted once the current run delivers the same batch or an earlier one: until then, the other
-        run may still write its commit entry.
+        run has staged after that and not prepared is aborted once the current run delivers the same batch or an earlier one.
+        What it has prepared is kept until the commit log has the batch, since the other run may have written the entry; a sink
+        without CAPABILITY_RUNS cannot keep it, and is told to abort it then.
 
         Called at the start of a query, and answered before its first batch; after commits; and periodically, for a gateway that
         has restarted. ABORTED if the run is not the current one: its number is lower than that of the current run or, if two

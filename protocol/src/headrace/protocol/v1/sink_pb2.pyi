@@ -58,19 +58,25 @@ class Transaction(_message.Message):
 
     PIPELINE_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """The pipeline: the id of its query, which its checkpoint keeps."""
     batch: _builtins.int
     """The micro-batch, counted from 0."""
+    run: _builtins.str
+    """The run of the pipeline that writes it. Only for sinks with CAPABILITY_RUNS: for them, it is part of what identifies the
+    transaction, and they name it in every message about it (SNK-37). Otherwise absent.
+    """
     def __init__(
         self,
         *,
         pipeline: _builtins.str = ...,
         batch: _builtins.int = ...,
+        run: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "pipeline", b"pipeline"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "pipeline", b"pipeline", "run", b"run"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

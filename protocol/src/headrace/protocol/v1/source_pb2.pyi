@@ -37,6 +37,10 @@ class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability
     """A source or a sink sends a message at least every two seconds, a Report if there is nothing else. A gateway names one that
     does not (SES-35).
     """
+    CAPABILITY_RUNS: _Capability.ValueType  # 4
+    """A two-phase sink keeps apart what several runs of a pipeline write of one micro-batch: `Transaction.run` (SNK-37). A
+    gateway then keeps what each of them has prepared until the commit log says whose batch it is.
+    """
 
 class Capability(_Capability, metaclass=_CapabilityEnumTypeWrapper):
     """Something that a connector or a gateway can do beyond the minimum. Each side lists its own: the connector in Hello or
@@ -52,6 +56,10 @@ CAPABILITY_REPORT: Capability.ValueType  # 2
 CAPABILITY_HEARTBEAT: Capability.ValueType  # 3
 """A source or a sink sends a message at least every two seconds, a Report if there is nothing else. A gateway names one that
 does not (SES-35).
+"""
+CAPABILITY_RUNS: Capability.ValueType  # 4
+"""A two-phase sink keeps apart what several runs of a pipeline write of one micro-batch: `Transaction.run` (SNK-37). A
+gateway then keeps what each of them has prepared until the commit log says whose batch it is.
 """
 Global___Capability: _TypeAlias = Capability  # noqa: Y015
 

@@ -84,7 +84,10 @@ type Transaction struct {
 	// The pipeline: the id of its query, which its checkpoint keeps.
 	Pipeline string `protobuf:"bytes,1,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
 	// The micro-batch, counted from 0.
-	Batch         uint64 `protobuf:"varint,2,opt,name=batch,proto3" json:"batch,omitempty"`
+	Batch uint64 `protobuf:"varint,2,opt,name=batch,proto3" json:"batch,omitempty"`
+	// The run of the pipeline that writes it. Only for sinks with CAPABILITY_RUNS: for them, it is part of what identifies the
+	// transaction, and they name it in every message about it (SNK-37). Otherwise absent.
+	Run           string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -131,6 +134,13 @@ func (x *Transaction) GetBatch() uint64 {
 		return x.Batch
 	}
 	return 0
+}
+
+func (x *Transaction) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
 }
 
 // The rows of one Spark task.
@@ -1627,10 +1637,11 @@ var File_headrace_protocol_v1_sink_proto protoreflect.FileDescriptor
 
 const file_headrace_protocol_v1_sink_proto_rawDesc = "" +
 	"\n" +
-	"\x1fheadrace/protocol/v1/sink.proto\x12\x14headrace.protocol.v1\x1a$headrace/protocol/v1/connector.proto\x1a headrace/protocol/v1/frame.proto\x1a!headrace/protocol/v1/source.proto\"?\n" +
+	"\x1fheadrace/protocol/v1/sink.proto\x12\x14headrace.protocol.v1\x1a$headrace/protocol/v1/connector.proto\x1a headrace/protocol/v1/frame.proto\x1a!headrace/protocol/v1/source.proto\"Q\n" +
 	"\vTransaction\x12\x1a\n" +
 	"\bpipeline\x18\x01 \x01(\tR\bpipeline\x12\x14\n" +
-	"\x05batch\x18\x02 \x01(\x04R\x05batch\"\x83\x01\n" +
+	"\x05batch\x18\x02 \x01(\x04R\x05batch\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\tR\x03run\"\x83\x01\n" +
 	"\x04Part\x12C\n" +
 	"\vtransaction\x18\x01 \x01(\v2!.headrace.protocol.v1.TransactionR\vtransaction\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x18\n" +

@@ -714,6 +714,9 @@ pub enum Capability {
     /// A source or a sink sends a message at least every two seconds, a Report if there is nothing else. A gateway names one that
     /// does not (SES-35).
     Heartbeat = 3,
+    /// A two-phase sink keeps apart what several runs of a pipeline write of one micro-batch: `Transaction.run` (SNK-37). A
+    /// gateway then keeps what each of them has prepared until the commit log says whose batch it is.
+    Runs = 4,
 }
 impl Capability {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -726,6 +729,7 @@ impl Capability {
             Self::Pace => "CAPABILITY_PACE",
             Self::Report => "CAPABILITY_REPORT",
             Self::Heartbeat => "CAPABILITY_HEARTBEAT",
+            Self::Runs => "CAPABILITY_RUNS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -735,6 +739,7 @@ impl Capability {
             "CAPABILITY_PACE" => Some(Self::Pace),
             "CAPABILITY_REPORT" => Some(Self::Report),
             "CAPABILITY_HEARTBEAT" => Some(Self::Heartbeat),
+            "CAPABILITY_RUNS" => Some(Self::Runs),
             _ => None,
         }
     }
@@ -968,6 +973,10 @@ pub struct Transaction {
     /// The micro-batch, counted from 0.
     #[prost(uint64, tag = "2")]
     pub batch: u64,
+    /// The run of the pipeline that writes it. Only for sinks with CAPABILITY_RUNS: for them, it is part of what identifies the
+    /// transaction, and they name it in every message about it (SNK-37). Otherwise absent.
+    #[prost(string, tag = "3")]
+    pub run: ::prost::alloc::string::String,
 }
 /// The rows of one Spark task.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -1,9 +1,11 @@
 """The commit log of a pipeline, as its current run reports it, and its decisions about transactions that sinks hold."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from headrace.contract.position import Position
+from headrace.gateway.core.pipeline import Run
 from headrace.gateway.core.sinks.transaction import Transaction
 
 
@@ -38,7 +40,7 @@ class CommitLog:
     run_number: int
     """The current run's number; a run with a higher number replaces it."""
     first_batch: int
-    """The first batch that the current run executes, as far as known."""
+    """From here on, batches are the current run's if no segment names another one."""
     committed: int
     """The last batch in the commit log; -1 for none."""
     readers: tuple[str, ...] = ()
@@ -46,11 +48,12 @@ class CommitLog:
     sinks: tuple[str, ...] = ()
     """The sinks that the query writes to, or wrote to earlier."""
     segments: tuple[Segment, ...] = ()
-    """The runs that committed earlier batches, as far as reported."""
+    """The runs that committed batches, as far as reported."""
     closed: bool = False
     """Whether the commit log is final."""
     begun: int | None = None
-    """The first batch for which the current run has delivered parts. For it and later batches, parts of other runs are void."""
+    """The first batch for which the current run has delivered parts. For it and later batches, no part of another run can be
+    prepared any more."""
     replaced: tuple[str, ...] = ()
     """The ids of earlier runs that this gateway has seen, ending with the latest."""
     awaited: tuple[str, ...] = ()
@@ -61,20 +64,28 @@ class CommitLog:
     def decision(self, transaction: Transaction, run_ids: set[str], *, prepared: bool) -> Decision:
         """Returns the decision about a transaction of which an instance holds parts of these runs.
 
-        An instance that has prepared it but lists no parts is assumed to hold the parts that the commit log refers to.
+        An instance that has prepared it but lists no parts is assumed to hold the parts that the commit log refers to. One that
+        keeps what several runs have prepared apart keeps all of it until the commit log says whose it is: a run that was
+        replaced may have written the entry.
         """
         batch = transaction.batch
         if batch > self.committed:
             left_over = bool(run_ids) and self.run_id not in run_ids and self.begun is not None and batch >= self.begun
-            return Decision.ABORT if self.closed or left_over else Decision.OPEN
+            is_kept = prepared and bool(transaction.run)
+            return Decision.ABORT if self.closed or (left_over and not is_kept) else Decision.OPEN
         if not prepared:
             return Decision.ABORT
-        owner = self._owner(batch)
+        owner = self.owner(batch)
         if owner is None and run_ids:
             return Decision.UNDECIDED
         return Decision.COMMIT if not owner or not run_ids or owner in run_ids else Decision.ABORT
 
-    def _owner(self, batch: int) -> str | None:
+    def latest(self, run_ids: Iterable[str]) -> str:
+        """Returns the run among these that this gateway has seen last; of others, the last one in byte order."""
+        seen = (*self.replaced, self.run_id)
+        return max(run_ids, key=lambda run: (seen.index(run) if run in seen else -1, run))
+
+    def owner(self, batch: int) -> str | None:
         """Returns the id of the run that committed a batch; empty if unknown, None if not reported."""
         named = next((s.run_id for s in self.segments if s.first_batch <= batch <= s.last_batch), None)
         return self.run_id if named is None and batch >= self.first_batch else named
@@ -82,9 +93,12 @@ class CommitLog:
 
 @dataclass(frozen=True, slots=True)
 class VotedBatch:
-    """A batch that a query's sinks have voted for, and the positions that will prove that it was committed."""
+    """A batch that a query's sinks have voted for, and the positions that will prove that it was committed.
+
+    They prove it if the run of the reader that was attached at the vote names them: it reads on only after its own batch.
+    """
 
     batch: int
     run_id: str
-    planned: dict[str, dict[str, Position]]
-    """Where the batch ends in the streams of each reader."""
+    planned: dict[str, tuple[Run, dict[str, Position]]]
+    """The run of each reader, and where the batch ends in its streams."""

@@ -136,7 +136,8 @@ class DeadLetters:
         for (sink, part), letters in list(self._parts.items()):
             if part.transaction.pipeline != commit_log.pipeline:
                 continue
-            decision = commit_log.decision(part.transaction, {part.run_id}, prepared=letters.voted)
+            transaction = part.transaction.of_run(part.run_id)
+            decision = commit_log.decision(transaction, {part.run_id}, prepared=letters.voted)
             if decision is not Decision.OPEN:
                 self._remove((sink, part))
                 if decision is not Decision.ABORT:

@@ -12,7 +12,7 @@ from headrace.gateway.core.bounds import MAX_PIPELINES, check_room
 from headrace.gateway.core.errors import ModeMismatch, OlderCheckpoint, SinkAbsent, SinkFailed, Superseded
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.pipeline import Pipeline
-from headrace.gateway.core.sinks.commit_log import CommitLog, Decision, VotedBatch
+from headrace.gateway.core.sinks.commit_log import CommitLog, Decision, Segment, VotedBatch
 from headrace.gateway.core.sinks.parts import Holdings
 from headrace.gateway.core.sinks.runs import check_current, check_open, merged, replaced
 from headrace.gateway.core.sinks.session import SinkSession
@@ -56,7 +56,7 @@ def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
     sink.attach(session)
     for commit_log in gateway.commit_logs.values():
         if sink.name in commit_log.sinks:
-            _decide(session, commit_log)
+            _decide(session, sink, commit_log)
     sink.losses += gateway.votes.check_instance(session)
     gateway.sinks_changed.notify()
     return sink
@@ -94,7 +94,7 @@ def check_newer(sink: Sink, transaction: Transaction) -> None:
 
 
 def begin(gateway: Gateway, transaction: Transaction, run_id: str, run_number: int) -> None:
-    """Notes that the current run executes a batch: parts that other runs staged for this and later batches are void.
+    """Notes that the current run executes a batch: what other runs staged for this and later batches can only count if prepared.
 
     Raises:
         Superseded: the run is not the current one, or the batch is already in the commit log.
@@ -117,6 +117,7 @@ async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Ma
         Superseded: the run that asks is not the current one, or was replaced before all had voted.
     """
     run_id = next(iter(parts)).run_id
+    transaction = transaction.of_run("")
     begin(gateway, transaction, run_id, run_number)
     sink.voting[transaction] = ""
     note_vote_begun(gateway, transaction)
@@ -124,11 +125,13 @@ async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Ma
         shares = await _shares(gateway, sink, transaction, parts, run_number)
     finally:
         sink.voting.pop(transaction, None)
+    any_part = next(iter(parts))
     for session in sink.sessions.values():
-        if session not in shares and transaction in session.holdings.transactions():
-            session.abort(transaction)
+        if session not in shares and (held := session.transaction_of(any_part)) in session.holdings.transactions():
+            session.abort(held)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_outcome(session.vote(transaction, share))) for session, share in shares.items()]
+        votes = [session.vote(session.transaction_of(any_part), share) for session, share in shares.items()]
+        tasks = [group.create_task(_outcome(voting)) for voting in votes]
     for task in tasks:
         if (error := task.result()) is not None:
             raise error
@@ -140,7 +143,7 @@ async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Ma
         sink.note_committed(transaction)
         sink.outcomes["committed"] += len(shares)
         for session in shares:
-            session.holdings.drop(transaction)
+            session.holdings.drop(session.transaction_of(any_part))
             session.note_visible(transaction)
     note_vote(gateway, transaction, sink)
     gateway.dead_letters.vote(sink.name, parts)
@@ -156,7 +159,7 @@ def _check_kept(sink: Sink, transaction: Transaction, shares: Mapping[SinkSessio
     """
     for session, share in shares.items():
         present = sink.sessions.get(session.instance, session)
-        if not present.has(transaction):
+        if not present.has(transaction.of_run(share[0].run_id)):
             raise _lost(sink, transaction, set(share), f"were lost by instance {session.instance} after its vote")
 
 
@@ -165,7 +168,7 @@ def _await_proof(gateway: Gateway, transaction: Transaction, run_id: str) -> Non
     commit_log = gateway.commit_logs.get(transaction.pipeline)
     if commit_log is not None and commit_log.run_id == run_id:
         readers = (gateway.pipelines.get(name) for name in commit_log.readers)
-        planned = {reader.name: dict(reader.planned) for reader in readers if reader is not None}
+        planned = {reader.name: (reader.run, dict(reader.planned)) for reader in readers if reader is not None}
         gateway.voted_batches[transaction.pipeline] = VotedBatch(transaction.batch, run_id, planned)
 
 
@@ -182,10 +185,10 @@ async def _shares(
         shares: dict[SinkSession, list[Part]] = {}
         missing = set(parts)
         for session in sink.sessions.values():
-            share = sorted(missing & session.holdings.staged)
+            share = {part for part in missing if session.own(part) in session.holdings.staged}
             if share:
-                shares[session] = share
-                missing -= set(share)
+                shares[session] = sorted(map(session.own, share))
+                missing -= share
         if not missing or sink.writes_at_once:
             return shares
         if (reason := sink.voting.get(transaction)) is not None and reason:
@@ -271,23 +274,24 @@ def commit_proven(gateway: Gateway, pipeline: Pipeline) -> None:
         awaited = gateway.voted_batches.get(name)
         if awaited is None or pipeline.name not in commit_log.readers or awaited.run_id != commit_log.run_id:
             continue
-        planned = awaited.planned.get(pipeline.name)
-        if planned and all(pipeline.position(stream) >= end for stream, end in planned.items()):
+        run, planned = awaited.planned.get(pipeline.name, (None, {}))
+        if planned and run == pipeline.run and all(pipeline.position(stream) >= end for stream, end in planned.items()):
             del gateway.voted_batches[name]
             if awaited.batch > commit_log.committed:
-                commit_log = gateway.commit_logs[name] = replace(commit_log, committed=awaited.batch)
+                proven = (*commit_log.segments, Segment(awaited.run_id, awaited.batch, awaited.batch))
+                commit_log = gateway.commit_logs[name] = replace(commit_log, committed=awaited.batch, segments=proven)
                 _send_decisions(gateway, commit_log)
 
 
 def _send_decisions(gateway: Gateway, commit_log: CommitLog) -> Pending:
     pending, undecided = 0, set[int]()
     gateway.dead_letters.decide(commit_log)
-    gateway.votes.note_committed(commit_log.pipeline, commit_log.run_id, commit_log.first_batch, commit_log.committed)
+    gateway.votes.note_committed(commit_log)
     for sink in map(gateway.sink, commit_log.sinks):
         for session in sink.sessions.values():
-            _decide(session, commit_log)
+            _decide(session, sink, commit_log)
         for holdings in sink.holders():
-            decisions = _decisions(holdings, commit_log)
+            decisions = _decisions(holdings, sink, commit_log)
             pending += sum(decision in (Decision.COMMIT, Decision.UNDECIDED) for _, decision in decisions)
             undecided |= {t.batch for t, decision in decisions if decision is Decision.UNDECIDED}
     for name in gateway.votes.check_attached(
@@ -297,18 +301,24 @@ def _send_decisions(gateway: Gateway, commit_log: CommitLog) -> Pending:
     return Pending(pending, tuple(sorted(undecided)))
 
 
-def _decide(session: SinkSession, commit_log: CommitLog) -> None:
+def _decide(session: SinkSession, sink: Sink, commit_log: CommitLog) -> None:
     """Sends an instance the decisions about the transactions that it holds."""
-    for transaction, decision in _decisions(session.holdings, commit_log):
+    for transaction, decision in _decisions(session.holdings, sink, commit_log):
         if decision is Decision.ABORT:
             session.abort(transaction)
         elif decision is Decision.COMMIT:
             session.commit(transaction)
 
 
-def _decisions(holdings: Holdings, commit_log: CommitLog) -> list[tuple[Transaction, Decision]]:
+def _decisions(holdings: Holdings, sink: Sink, commit_log: CommitLog) -> list[tuple[Transaction, Decision]]:
     """Returns the decisions about a pipeline's transactions that an instance holds, by ascending batch."""
-    return [
-        (transaction, commit_log.decision(transaction, holdings.run_ids(transaction), prepared=transaction in holdings.prepared))
-        for transaction in sorted(t for t in holdings.transactions() if t.pipeline == commit_log.pipeline)
-    ]
+    decided = list[tuple[Transaction, Decision]]()
+    for transaction in sorted(t for t in holdings.transactions() if t.pipeline == commit_log.pipeline):
+        is_prepared = transaction in holdings.prepared
+        decision = commit_log.decision(transaction, holdings.run_ids(transaction), prepared=is_prepared)
+        if decision is Decision.COMMIT and transaction.run and not commit_log.owner(transaction.batch):
+            # An older version, or another file manager, has written the entry. Only one of the runs has.
+            rivals = {run for each in sink.holders() for run in each.prepared_by(transaction)}
+            decision = Decision.COMMIT if commit_log.latest(rivals) == transaction.run else Decision.ABORT
+        decided.append((transaction, decision))
+    return decided

@@ -46,7 +46,14 @@ class Holdings:
 
     def run_ids(self, transaction: Transaction) -> set[str]:
         """Returns the ids of the runs that delivered parts of a transaction."""
+        if transaction.run:
+            return {transaction.run}
         return {part.run_id for part in self.staged if part.transaction == transaction}
+
+    def prepared_by(self, transaction: Transaction) -> set[str]:
+        """Returns the runs that have prepared a micro-batch, as their transactions name them."""
+        wanted = transaction.of_run("")
+        return {held.run for held in self.prepared if held.of_run("") == wanted}
 
     def keep_only(self, transaction: Transaction, parts: list[Part]) -> None:
         """Replaces the parts of a transaction with those that were chosen."""

@@ -22,7 +22,15 @@ def merged(known: CommitLog | None, reported: CommitLog, accept_older: bool) -> 
     if known is None:
         return reported
     if known.run_id == reported.run_id:
-        return replace(reported, committed=max(reported.committed, known.committed), begun=known.begun, replaced=known.replaced)
+        # What a reader has proven is newer than the report.
+        proven = tuple(segment for segment in known.segments if segment.last_batch > reported.committed)
+        return replace(
+            reported,
+            committed=max(reported.committed, known.committed),
+            segments=(*reported.segments, *proven),
+            begun=known.begun,
+            replaced=known.replaced,
+        )
     was_current = reported.run_id in known.replaced or any(segment.run_id == reported.run_id for segment in known.segments)
     newer = (reported.run_number, reported.run_id) > (known.run_number, known.run_id)
     if was_current or not (newer or accept_older):

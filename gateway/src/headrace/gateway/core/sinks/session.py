@@ -20,6 +20,7 @@ from headrace.gateway.core.sinks.parts import Holdings, OpenPart, Refused, check
 from headrace.gateway.core.sinks.transaction import Part, Transaction
 from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import sink_pb2 as pb
+from headrace.protocol.v1.source_pb2 import CAPABILITY_RUNS
 
 QUEUE_BYTES = 4 * 2**20
 """The size in bytes of a session's queue at which further deliveries wait."""
@@ -61,6 +62,8 @@ class SinkSession:
         """When it last staged, voted or committed, on the monotonic clock."""
         self.failure: ProtocolError | None = None
         self.outgoing = Signal()
+        self.keeps_runs = self.durable and CAPABILITY_RUNS in hello.capabilities
+        """Whether it keeps what several runs of a pipeline write of one micro-batch apart."""
         self.holdings = Holdings()
         self.outcomes = Counter[str]()
         """How many transactions were committed and aborted, and how many parts and transactions failed. Shared by the sink."""
@@ -163,6 +166,25 @@ class SinkSession:
         self.failure = self.failure or failure
         self.outgoing.notify()
 
+    # Names
+
+    def transaction_of(self, part: Part) -> Transaction:
+        """Returns the transaction that it knows as that of a part from an engine."""
+        return self.own(part).transaction
+
+    def own(self, part: Part) -> Part:
+        """Returns a part from an engine as it knows it."""
+        return part.of_run(part.run_id if self.keeps_runs else "")
+
+    def named(self, wire: pb.Transaction) -> Transaction:
+        """Returns a transaction that it has named.
+
+        Raises:
+            MalformedMessage: the transaction is invalid.
+        """
+        transaction = Transaction.from_proto(wire)
+        return transaction if self.keeps_runs else transaction.of_run("")
+
     # Parts
 
     def has_parts_of(self, transaction: Transaction) -> bool:
@@ -172,6 +194,7 @@ class SinkSession:
 
     def start_part(self, part: Part, *, at_once: bool = False) -> OpenPart:
         """Begins the delivery of a part; `at_once` if no vote will name it."""
+        part = self.own(part)
         opened = OpenPart(self._next_part, part, asyncio.get_running_loop().create_future(), at_once)
         self._next_part += 1
         self.open[opened.id] = opened
@@ -278,14 +301,16 @@ class SinkSession:
     # Transactions
 
     def has(self, transaction: Transaction) -> bool:
-        """Returns whether the instance has a transaction that it voted for: prepared, or visible.
+        """Returns whether the instance has a transaction that it voted for, of any run if it names none: prepared, or visible.
 
         A sink that is not two-phase and reports nothing visible is trusted.
         """
         last = self.visible.get(transaction.pipeline)
-        if last is None:
-            return not self.durable or transaction in self.holdings.prepared
-        return transaction.batch <= last or transaction in self.holdings.prepared
+        if last is None and not self.durable:
+            return True
+        runs = self.holdings.prepared_by(transaction)
+        is_prepared = bool(runs) and (not transaction.run or bool(runs & {"", transaction.run}))
+        return is_prepared or (last is not None and transaction.batch <= last)
 
     def note_visible(self, transaction: Transaction) -> None:
         """Notes that a transaction is visible."""

@@ -89,9 +89,10 @@ class Sink:
         self.sessions[session.instance] = session
         session.outcomes = self.outcomes
         self.away.pop(session.instance, None)
-        session.holdings.staged = {Part.from_proto(part) for part in hello.staged}
-        session.holdings.prepared = {Transaction.from_proto(transaction) for transaction in hello.prepared}
-        for last in map(Transaction.from_proto, hello.committed):
+        parts = map(Part.from_proto, hello.staged)
+        session.holdings.staged = set(parts) if session.keeps_runs else {part.of_run("") for part in parts}
+        session.holdings.prepared = set(map(session.named, hello.prepared))
+        for last in map(session.named, hello.committed):
             session.note_visible(last)
             self.note_committed(last)
         # The holdings contain them, and the Hello is kept for the duration of the session.
@@ -123,6 +124,7 @@ class Sink:
 
     def note_failed(self, transaction: Transaction, reason: str) -> None:
         """Notes that an instance has failed a transaction before its vote was requested."""
+        transaction = transaction.of_run("")
         if transaction in self.voting:
             self.voting[transaction] = reason
             self.news.notify()

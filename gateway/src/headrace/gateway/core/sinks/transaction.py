@@ -11,14 +11,20 @@ from headrace.protocol.v1 import sink_pb2 as pb
 
 @dataclass(frozen=True, order=True, slots=True)
 class Transaction:
-    """Everything that one micro-batch of one pipeline writes to one sink."""
+    """Everything that one micro-batch of one pipeline writes to one sink, or what one run of the pipeline writes of it."""
 
     pipeline: str
     batch: int
+    run: str = ""
+    """The id of the run, for an instance that keeps what several runs write apart; otherwise empty."""
 
     def to_proto(self) -> pb.Transaction:
         """Converts to the protocol message."""
-        return pb.Transaction(pipeline=self.pipeline, batch=self.batch)
+        return pb.Transaction(pipeline=self.pipeline, batch=self.batch, run=self.run)
+
+    def of_run(self, run: str) -> "Transaction":
+        """Returns what a run writes of it, or, if `run` is empty, what all runs write."""
+        return Transaction(self.pipeline, self.batch, run)
 
     @classmethod
     def from_proto(cls, wire: pb.Transaction) -> "Transaction":
@@ -29,12 +35,12 @@ class Transaction:
         """
         if wire.batch > MAX_SEQUENCE:
             raise MalformedMessage(f"transaction of batch {wire.batch}: the largest is 2^63 - 1")
-        return cls(check_pipeline(wire.pipeline), wire.batch)
+        return cls(check_pipeline(wire.pipeline), wire.batch, check_length("run", wire.run))
 
     @property
     def for_logs(self) -> dict[str, str | int]:
         """The keys and values that every log line about it contains."""
-        return {"pipeline": self.pipeline, "batch": self.batch}
+        return {"pipeline": self.pipeline, "batch": self.batch, **({"run": self.run} if self.run else {})}
 
     def __str__(self) -> str:
         return f"batch {self.batch} of pipeline {self.pipeline}"
@@ -52,6 +58,10 @@ class Part:
     def run_id(self) -> str:
         """The id of the pipeline's run that delivered it: an attempt is named `RUN/TRY`."""
         return self.attempt.partition("/")[0]
+
+    def of_run(self, run: str) -> "Part":
+        """Returns it as a part of what a run writes, or, if `run` is empty, of what all runs write."""
+        return Part(self.transaction.of_run(run), self.partition, self.attempt)
 
     @property
     def for_logs(self) -> dict[str, str | int]:

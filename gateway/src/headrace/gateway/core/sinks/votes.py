@@ -8,6 +8,7 @@ import structlog
 
 from headrace.gateway.core.bounds import MAX_VOTES, check_room
 from headrace.gateway.core.errors import SinkLost
+from headrace.gateway.core.sinks.commit_log import CommitLog
 from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.transaction import Transaction
 
@@ -25,14 +26,6 @@ class Voter:
     instance: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Vote:
-    """A vote for a batch that is not yet known to be in the commit log."""
-
-    batch: int
-    run_id: str
-
-
 class Votes:
     """The last vote of each instance for each pipeline, and the votes that instances have lost.
 
@@ -41,27 +34,32 @@ class Votes:
     """
 
     def __init__(self) -> None:
-        self._open: dict[Voter, _Vote] = {}
+        self._open: dict[tuple[Voter, str], int] = {}
+        """The batches that are not yet known to be in the commit log, by voter and run."""
         self._logged: dict[Voter, int] = {}
         self._lost: dict[Voter, int] = {}
 
     def record(self, transaction: Transaction, run_id: str, sink: str, instances: Iterable[str]) -> None:
-        """Records the votes for a transaction. Votes of earlier runs for its batch and later ones are void."""
-        for voter, vote in self._of(self._open, transaction.pipeline):
-            if vote.run_id != run_id and vote.batch >= transaction.batch:
-                del self._open[voter]
-        for instance in instances:
-            self._open[Voter(transaction.pipeline, sink, instance)] = _Vote(transaction.batch, run_id)
+        """Records the votes for a transaction, which count if the commit log has the batch as this run's.
 
-    def note_committed(self, pipeline: str, run_id: str, first_batch: int, committed: int) -> None:
-        """Records the last batch in a commit log, and the first batch that the current run executes."""
-        for voter, vote in self._of(self._open, pipeline):
-            is_of_this_run = vote.run_id == run_id
-            if vote.batch <= committed and (is_of_this_run or vote.batch < first_batch):
-                self._logged[voter] = vote.batch
-                del self._open[voter]
-            elif vote.batch <= committed:
-                del self._open[voter]
+        Raises:
+            LimitExceeded: the limit of remembered votes is reached.
+        """
+        for instance in instances:
+            if (key := (Voter(transaction.pipeline, sink, instance), run_id)) not in self._open:
+                check_room("votes of sinks", self._open, MAX_VOTES)
+            self._open[key] = transaction.batch
+
+    def note_committed(self, commit_log: CommitLog) -> None:
+        """Records who has committed the batches in a commit log. A vote of which that is not known stays open."""
+        for (voter, run_id), batch in list(self._open.items()):
+            if voter.pipeline != commit_log.pipeline or batch > commit_log.committed:
+                continue
+            owner = commit_log.owner(batch)
+            if owner in ("", run_id):
+                self._logged[voter] = max(batch, self._logged.get(voter, -1))
+            if owner is not None:
+                del self._open[voter, run_id]
 
     def adopt(self, pipeline: str, votes: Iterable[tuple[str, str, int]]) -> None:
         """Adopts votes from before this gateway started: sink, instance, and a batch in the commit log.
@@ -119,8 +117,10 @@ class Votes:
 
     def forget(self, pipeline: str) -> None:
         """Forgets a pipeline; its next run reports the votes in its checkpoint again."""
-        for voter in [voter for voter in {*self._open, *self._logged, *self._lost} if voter.pipeline == pipeline]:
-            self._open.pop(voter, None)
+        for voter, run_id in list(self._open):
+            if voter.pipeline == pipeline:
+                del self._open[voter, run_id]
+        for voter in [voter for voter in {*self._logged, *self._lost} if voter.pipeline == pipeline]:
             self._logged.pop(voter, None)
             self._lost.pop(voter, None)
 
