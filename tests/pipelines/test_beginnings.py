@@ -14,7 +14,7 @@ from tests.pipelines.rig import SECOND, cut, decode, keyed, lines, messages, pip
 
 from headrace.pipelines import Late, Message, OnError, Pipeline, Trial, Window, collect, count, session, tumbling
 
-PROPERTY = settings(max_examples=150, derandomize=True, database=None, deadline=None)
+PROPERTY = settings(max_examples=50, derandomize=True, database=None, deadline=None)
 
 
 def show(key: object, result: list[int], window: Window | None) -> str:

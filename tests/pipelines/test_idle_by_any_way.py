@@ -15,7 +15,7 @@ from tests.pipelines.rig import SECOND, Value, cut, decode, lines
 from headrace.pipelines import Flow, Message, Pipeline, Trial, Window, collect, tumbling
 
 FAR = 100_000
-PROPERTY = settings(max_examples=100, derandomize=True, database=None, deadline=None)
+PROPERTY = settings(max_examples=40, derandomize=True, database=None, deadline=None)
 
 
 def show(key: object, numbers: list[int], window: Window | None) -> str:

@@ -78,9 +78,10 @@ class Counts(Counter[tuple[str, str]]):
 def counted_by(graph: Graph) -> dict[tuple[str, str], None]:
     """The counts that a pipeline can have, by event and step."""
     counted = {(what.value, step): None for what, step in graph.counted}
-    ahead = ((Counted.AHEAD.value, graph.steps[number].name) for number in sorted(graph.first_keys))
+    at_keys = [graph.steps[number].name for number in sorted(graph.first_keys)]
+    of_times = ((what.value, name) for what in (Counted.AHEAD, Counted.BEHIND) for name in at_keys)
     skipped = ((Counted.SKIPPED.value, step.name) for step in graph.steps)
-    return counted | dict.fromkeys(ahead) | dict.fromkeys(skipped)
+    return counted | dict.fromkeys(of_times) | dict.fromkeys(skipped)
 
 
 def check_messages(graph: Graph, messages: Iterable[Any]) -> None:
