@@ -22,6 +22,7 @@ from headrace.pipelines.elements._origin import NO_TIME, Origin
 from headrace.pipelines.execution._order import in_order
 from headrace.pipelines.execution._pass import Pass
 from headrace.pipelines.execution._watermarks import EventTime
+from headrace.pipelines.steps._copies import copied
 from headrace.pipelines.steps._fingerprints import check_fingerprints
 from headrace.pipelines.steps._step import Counted
 from headrace.pipelines.time._time import END, bounded, first_time, prefix_maxima
@@ -180,7 +181,7 @@ class Trial:
         return [written.value for written in self._written[sink]]
 
     def states(self, step: str) -> Mapping[Key, Any]:
-        """Returns the states of a step by key; for a step with windows, the accumulators of the open windows.
+        """Returns copies of the states of a step by key; for a step with windows, of the accumulators of the open windows.
 
         Raises:
             TrialError: The pipeline has no such step with states.
@@ -188,7 +189,7 @@ class Trial:
         for keyed in self.pipeline.graph.keyed:
             if keyed.name == step:
                 kept = [states[step] for states in self._kept.values()]
-                return {key: keyed.shown(state) for states in kept for key, state in states.items()}
+                return {key: keyed.shown(copied(state)) for states in kept for key, state in states.items()}
         raise no_states(self.pipeline.graph, step)
 
     def _note_names(self) -> None:

@@ -14,8 +14,9 @@ from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.elements._origin import NO_TIME
 from headrace.pipelines.execution._measures import StepMeasures
 from headrace.pipelines.graph._graph import Graph
+from headrace.pipelines.steps._copies import copied, copied_together
 from headrace.pipelines.steps._stateless import KeyBy, Sink, Source
-from headrace.pipelines.steps._step import Counted, KeyedStep, OnError, Step
+from headrace.pipelines.steps._step import Counted, KeyedStep, OnError, Step, each
 from headrace.pipelines.time._time import END, are_out_of_range, out_of_range
 
 log = logging.getLogger("headrace.pipelines")
@@ -204,15 +205,30 @@ class Pass:
         return elements.pick(np.flatnonzero(~wrong).tolist())
 
     def _after(self, number: int, elements: Elements) -> None:
-        for consumer in self.graph.consumers[number]:
-            step = self.graph.steps[consumer]
-            found = self._applied(step, elements)
-            if not found:
-                continue
-            if isinstance(step, KeyBy):
-                if sound := self._with_sound_times(step, found):
-                    self.shuffled.append((consumer, sound))
-            elif isinstance(step, Sink):
-                self.written.append((step.sink, found))
-            else:
-                self._after(consumer, found)
+        consumers = self.graph.consumers[number]
+        for consumer in consumers[:-1]:
+            branch, elements = self._branched(self.graph.steps[number], elements)
+            self._consume(consumer, branch)
+        for consumer in consumers[-1:]:
+            self._consume(consumer, elements)
+
+    def _branched(self, step: Step, elements: Elements) -> tuple[Elements, Elements]:
+        """Copies of a step's results for one branch, and the results for the others. Those that cannot be copied fail."""
+        together = copied_together(elements.values)
+        if together is not None:
+            return replace(elements, values=together), elements
+        copies, kept = each(step, copied, elements, self)
+        return replace(kept, values=copies), kept
+
+    def _consume(self, consumer: int, elements: Elements) -> None:
+        step = self.graph.steps[consumer]
+        found = self._applied(step, elements)
+        if not found:
+            return
+        if isinstance(step, KeyBy):
+            if sound := self._with_sound_times(step, found):
+                self.shuffled.append((consumer, sound))
+        elif isinstance(step, Sink):
+            self.written.append((step.sink, found))
+        else:
+            self._after(consumer, found)

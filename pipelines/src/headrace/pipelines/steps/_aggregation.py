@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 
 from headrace.pipelines import _arguments as check
 from headrace.pipelines.elements._message import moment
+from headrace.pipelines.steps._copies import copied
 from headrace.pipelines.steps._extremes import larger, smaller
 from headrace.pipelines.steps._returned import accumulating, present
 
@@ -98,6 +99,7 @@ class Functions(Aggregation[Any, Any, Any]):
     step: Callable[[Any, Any], Any]
     finish: Callable[[Any, Any, Window | None], Any]
     join: Callable[[Any, Any], Any] | None = None
+    convert: Callable[[Any, Any, Window | None], Any] | None = None
 
     def initial(self) -> Any:
         """Calls `make`."""
@@ -112,8 +114,14 @@ class Functions(Aggregation[Any, Any, Any]):
         return super().combine(first, second) if self.join is None else self.join(first, second)
 
     def output(self, key: Any, accumulator: Any, window: Window | None) -> Any:
-        """Calls `finish`."""
-        return self.finish(key, accumulator, window)
+        """Calls `finish`, and `convert` with its result, if there is one."""
+        found = self.finish(key, accumulator, window)
+        return found if self.convert is None else self.convert(key, found, window)
+
+    def result(self, key: Any, accumulator: Any) -> Any:
+        """The result for an accumulator that stays a state, which a change of the result does not change."""
+        found = copied(self.finish(key, accumulator, None))
+        return found if self.convert is None else self.convert(key, found, None)
 
 
 def functions_of(aggregation: Aggregation[Any, Any, Any], output: Callable[[Any, Any, Window | None], Any] | None) -> Functions:
@@ -126,8 +134,7 @@ def functions_of(aggregation: Aggregation[Any, Any, Any], output: Callable[[Any,
         found = checked(aggregation.initial, aggregation.update, aggregation.output, combine, aggregation.initial())
     if output is None:
         return found
-    finish = found.finish
-    return replace(found, finish=lambda key, accumulator, window: present(output(key, finish(key, accumulator, window), window)))
+    return replace(found, convert=lambda key, result, window: present(output(key, result, window)))
 
 
 def checked(

@@ -147,7 +147,7 @@ class StatefulColumns(KeyedStep):
 
         def call() -> "pa.RecordBatch | None":
             batch = with_keys(batch_of(elements), keys)
-            return self.function(with_headers(batch, elements) if self.headers else batch, states)
+            return _own(_batch(self.function(with_headers(batch, elements) if self.headers else batch, states)))
 
         try:
             return _handed(self, call, elements, step_pass)
@@ -220,6 +220,18 @@ def _handed(
     # If the function has dropped or added rows, it is unknown which message each comes from: use the last one for all.
     last = elements.place(len(elements) - 1)
     return Elements(TableRows(made), elements.origin, [last] * made.num_rows, keys, mixed=True, headers=headers)
+
+
+def _own(made: "pa.RecordBatch | None") -> "pa.RecordBatch | None":
+    """A copy of a record batch: its columns may share memory with numpy arrays in states."""
+    if made is None:
+        return None
+    import pyarrow as pa
+
+    written = pa.BufferOutputStream()
+    with pa.ipc.new_stream(written, made.schema) as writer:
+        writer.write_batch(made)
+    return pa.ipc.open_stream(written.getvalue()).read_next_batch()
 
 
 def _batch(made: Any) -> "pa.RecordBatch | None":

@@ -16,8 +16,8 @@ from headrace.pipelines.elements._results import Fired, Results, fired_elements,
 from headrace.pipelines.states._state import TIMERS, StateClass
 from headrace.pipelines.steps._context import Context
 from headrace.pipelines.steps._due import due_of
-from headrace.pipelines.steps._returned import present, spread_or_none
-from headrace.pipelines.steps._rollback import GONE, Replay, Rollback
+from headrace.pipelines.steps._returned import own, own_or_none
+from headrace.pipelines.steps._rollback import GONE, Replay, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps._step import KeyedStep, OnError, StepPass
 from headrace.pipelines.time._time import END
 
@@ -111,7 +111,7 @@ class Contextual(KeyedStep):
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """The results of the functions, in the order of the elements."""
         (keys, times, marks), origin = elements.timed(), elements.origin
-        states, calls, results = step_pass.states(self.name), _Calls(self, step_pass, keys), Results(elements)
+        states, calls, results = step_pass.states(self.name), _Calls(self, step_pass, keys, elements.values), Results(elements)
         sequences, ids, headers = origin.sequences.tolist(), origin.ids, elements.own_headers()
         others, index = step_pass.others - self.lag, -1
         rows = zip(elements.places(), keys, elements.values, times, marks, strict=True)
@@ -135,7 +135,7 @@ class Contextual(KeyedStep):
                 if headers is not None:
                     context.bind_headers(headers, index)
                 try:
-                    after, found = calls.call(key, value, context)
+                    after, found = calls.call(key, value, context, index)
                 except BaseException as error:
                     step_pass.failed(self, elements, index, error)
                     calls.roll_back(key)
@@ -195,27 +195,28 @@ class Contextual(KeyedStep):
 
     def _listed(self, result: Any) -> Sequence[Any]:
         if self.flat:
-            return spread_or_none(result)
-        return () if result is None else (present(result),)
+            return own_or_none(result)
+        return () if result is None else (own(result),)
 
 
 class _Calls:
     """Calls the functions of a step, and rolls back failed calls."""
 
-    def __init__(self, step: Contextual, step_pass: StepPass, keys: Sequence[Key]) -> None:
+    def __init__(self, step: Contextual, step_pass: StepPass, keys: Sequence[Key], values: Sequence[Any] = ()) -> None:
         self._step, self._pass = step, step_pass
         self._states: States = step_pass.states(step.name)
         self._rollback = None if step.on_error is OnError.FAIL else Rollback(self._states, step.state_class, keys)
+        self._kept = ValuesAsTheyWere(() if self._rollback is None else values)
 
-    def call(self, key: Key, value: Any, context: Context) -> tuple[Any, Sequence[Any]]:
-        """Calls the function with a value; returns the new state, or GONE, and the results."""
+    def call(self, key: Key, value: Any, context: Context, index: int) -> tuple[Any, Sequence[Any]]:
+        """Calls the function with the value at an index; returns the new state, or GONE, and the results."""
         step, states = self._step, self._states
         before = states.get(key, GONE)
         at = END if before is GONE or states.index is None else step.next(before)
         after, found = step.call_function(before, value, context)
         self._keep(key, after)
         if self._rollback is not None:
-            self._rollback.record(key, lambda timed: step.call_function(timed, value, context)[0])
+            self._rollback.record(key, lambda timed: step.call_function(timed, self._kept[index], context)[0])
         if after is not GONE and states.index is not None and step.next(after) < at:
             states.index.add(key, step.next(after))
         return after, found

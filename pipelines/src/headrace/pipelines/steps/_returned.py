@@ -8,7 +8,10 @@ from concurrent.futures import Future
 from functools import lru_cache
 from typing import Any
 
+from headrace.pipelines.steps._copies import FIXED, copied, share_nothing
+
 _LAZY = (Iterator, Awaitable, AsyncIterator, Future)
+_COMPLETE = (list, tuple)
 
 
 def _is_lazy(kind: type) -> bool:
@@ -40,32 +43,53 @@ def discard(result: Any) -> None:
         close()
 
 
-def spread(results: Any) -> list[Any]:
-    """Returns the results of a function that returns or yields any number of them.
+def own(result: Any) -> Any:
+    """Returns the result of a function that has a state, or a copy if a later change of the state could change the result.
 
     Raises:
-        TypeError: They are one text, or not iterable, or one of them is not there yet.
+        TypeError: It is not there yet, or cannot be copied.
+    """
+    return result if type(result) in FIXED else copied(present(result))
+
+
+def spread(results: Any) -> list[Any]:
+    """Returns the results of a function that returns or yields any number of them. They do not change each other.
+
+    Raises:
+        TypeError: They are one text, or not iterable, or one of them is not there yet or cannot be copied.
+    """
+    if type(results) not in _COMPLETE:
+        # A function that yields may change what it has yielded.
+        return own_of(results)
+    found = list(results)
+    for kind in set(map(type, found)):
+        if is_lazy(kind):
+            for result in found:
+                present(result)
+    return share_nothing(found)
+
+
+def own_of(results: Any) -> list[Any]:
+    """Returns what a function returns or yields, each of which is a result as `own` returns it.
+
+    Raises:
+        TypeError: As for `spread`.
     """
     if isinstance(results, str | bytes):
         text = type(results).__name__
         raise TypeError(f"the function returned a {text}, not a list of results: return [result], or list(result) for its parts")
     if results is None:
         raise TypeError("the function returned None, not a list of results: return [] for no results")
-    found = list(results)
-    for kind in set(map(type, found)):
-        if is_lazy(kind):
-            for result in found:
-                present(result)
-    return found
+    return [result if type(result) in FIXED else own(result) for result in results]
 
 
-def spread_or_none(results: Any) -> list[Any]:
-    """Returns the results of a function that may also return None or False for no results.
+def own_or_none(results: Any) -> list[Any]:
+    """Returns the results of a function that has a state, and may also return None or False for no results.
 
     Raises:
         TypeError: As for `spread`.
     """
-    return [] if results is None or results is False else spread(results)
+    return [] if results is None or results is False else own_of(results)
 
 
 def accumulating(update: Callable[[Any, Any], Any], what: str, empty: Any) -> Callable[[Any, Any], Any]:

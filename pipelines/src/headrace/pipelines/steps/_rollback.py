@@ -1,16 +1,41 @@
 """Restores the state of a key if a function of the application raised."""
 
+import pickle
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headrace.pipelines.elements._elements import Key, States
 from headrace.pipelines.states._state import StateClass
+from headrace.pipelines.steps._copies import FIXED, copied
 
 Replay = Callable[[Any], Any]
 """Repeats a call: returns the state after it, given the state before. GONE means no state."""
 GONE: Any = object()
 """The state of a key that has none."""
+
+
+class ValuesAsTheyWere:
+    """The values of elements as they were before any function was called, which may change them.
+
+    They are serialised, so that there is little cost until a call fails.
+    """
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self._values: Sequence[Any] | None = None
+        if FIXED.issuperset(map(type, values)):
+            self._values = values
+            return
+        try:
+            self._packed = pickle.dumps(list(values), 5)
+        except Exception:
+            self._values = list(map(copied, values))
+
+    def __getitem__(self, index: int) -> Any:
+        """A new copy of the value at an index."""
+        if self._values is None:
+            self._values = pickle.loads(self._packed)
+        return copied(self._values[index])
 
 
 class Rollback:

@@ -8,7 +8,7 @@ from typing import Any, cast
 from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.states._state import StateClass
 from headrace.pipelines.steps._aggregation import Functions
-from headrace.pipelines.steps._rollback import GONE, Rollback
+from headrace.pipelines.steps._rollback import GONE, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps._step import KeyedStep, OnError, StepPass
 
 _LAYOUT = "a count and what was counted"
@@ -40,6 +40,7 @@ class Running(KeyedStep):
         assert elements.keys is not None, "the graph puts such a step behind a key_by"
         states = step_pass.states(self.name)
         rollback = None if self.on_error is OnError.FAIL else Rollback(states, self.state_class, elements.keys)
+        kept = ValuesAsTheyWere(() if rollback is None else elements.values)
         results, indices, index = [], [], -1
         try:
             for index, (key, value) in enumerate(zip(elements.keys, elements.values, strict=True)):
@@ -51,7 +52,7 @@ class Running(KeyedStep):
                     rollback.roll_back(key)
                     continue
                 if rollback is not None:
-                    rollback.record(key, partial(self._updated, value=value))
+                    rollback.record(key, partial(self._again, key=key, kept=kept, index=index))
                 if result is not None:
                     results.append(result)
                     indices.append(index)
@@ -61,7 +62,14 @@ class Running(KeyedStep):
 
     def _take(self, states: States, key: Key, value: Any) -> Any:
         state = states[key] = self._updated(states.get(key, GONE), value=value)
-        return self.aggregation.finish(key, state, None)
+        return self.aggregation.result(key, state)
+
+    def _again(self, state: Any, *, key: Key, kept: ValuesAsTheyWere, index: int) -> Any:
+        """Repeats a call with a copy of its value, which may have changed, and that of the result, which may change the state."""
+        state = self._updated(state, value=kept[index])
+        if state is not GONE:
+            self.aggregation.result(key, state)
+        return state
 
     def _updated(self, state: Any, *, value: Any) -> Any:
         return self.aggregation.step(self.aggregation.make() if state is GONE else state, value)
@@ -124,12 +132,12 @@ class CountWindows(Running):
         if state.count < self.size:
             states[key] = state
             return None
-        result = self.aggregation.finish(key, state.accumulator, None)
+        result = self.aggregation.output(key, state.accumulator, None)
         states.pop(key, None)
         return result
 
-    def _updated(self, state: Any, *, value: Any) -> Any:
-        state = self._counted(state, value)
+    def _again(self, state: Any, *, key: Key, kept: ValuesAsTheyWere, index: int) -> Any:
+        state = self._counted(state, kept[index])
         return state if state.count < self.size else GONE
 
     def _counted(self, before: Any, value: Any) -> CountedValues:

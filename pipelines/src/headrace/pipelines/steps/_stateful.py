@@ -7,7 +7,9 @@ from typing import Any
 
 from headrace.pipelines.elements._elements import Elements, Key
 from headrace.pipelines.states._state import StateClass
-from headrace.pipelines.steps._returned import is_lazy, present, spread_or_none
+from headrace.pipelines.steps._copies import FIXED
+from headrace.pipelines.steps._returned import own, own_or_none
+from headrace.pipelines.steps._rollback import ValuesAsTheyWere
 from headrace.pipelines.steps._step import KeyedStep, OnError, StepPass
 
 
@@ -48,8 +50,8 @@ class Stateful(KeyedStep):
                     state = states[key] = make()
                 try:
                     result = function(value, state)
-                    if is_lazy(type(result)):
-                        present(result)
+                    if type(result) not in FIXED:
+                        result = own(result)
                 except BaseException as error:
                     step_pass.failed(self, elements, index, error)
                     assert rollback is not None, "failed() raises under OnError.FAIL"
@@ -79,7 +81,7 @@ class StatefulFlat(Stateful):
 
 def listed(function: Callable[[Any, Any], Iterable[Any] | None]) -> Callable[[Any, Any], list[Any]]:
     """A function that returns a list: a generator must run to its end before the state is used again."""
-    return lambda value, state: spread_or_none(function(value, state))
+    return lambda value, state: own_or_none(function(value, state))
 
 
 class _Rollback:
@@ -90,12 +92,13 @@ class _Rollback:
         self._step, self._elements = step, elements
         self._places = {key: place for place, key in enumerate(key for key in set(elements.keys) if key in states)}
         self._packed = step.state_class.pack([states[key] for key in self._places])
+        self._values = ValuesAsTheyWere(elements.values)
         self._failed: set[int] = set()
 
     def state_before(self, index: int) -> Any:
         """The state of the element's key before the element."""
         self._failed.add(index)
-        keys, values = self._elements.keys, self._elements.values
+        keys, values = self._elements.keys, self._values
         assert keys is not None
         key, step = keys[index], self._step
         place = self._places.get(key)

@@ -1,7 +1,7 @@
 """The base classes of steps, and what steps need of the pass that runs them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.states._state import StateClass
-from headrace.pipelines.steps._returned import discard, is_lazy, present
+from headrace.pipelines.steps._returned import is_lazy, present
 
 
 class OnError(Enum):
@@ -154,33 +154,42 @@ class KeyedStep(Step):
 def each(step: Step, function: Callable[[Any], Any], elements: Elements, step_pass: StepPass) -> tuple[list[Any], Elements]:
     """The results of a function for each element, and the elements for which it did not raise.
 
-    If it raises, or a result is not there yet, it is called again for each element, to find those that fail.
+    It is called once for each, since it may change the value.
 
     Raises:
-        StepError: It raises, and the step's policy is `OnError.FAIL`.
+        StepError: It raises, or a result is not there yet, and the step's policy is `OnError.FAIL`.
     """
-    try:
-        results = list(map(function, elements.values))
-    except BaseException:
-        return _one_by_one(step, function, elements, step_pass)
-    # map() takes a StopIteration that the function raises for its own end.
-    is_whole = len(results) == len(elements)
-    if is_whole and not any(map(is_lazy, set(map(type, results)))):
-        return results, elements
-    for result in results:
-        discard(result)
-    return _one_by_one(step, function, elements, step_pass)
-
-
-def _one_by_one(
-    step: Step, function: Callable[[Any], Any], elements: Elements, step_pass: StepPass
-) -> tuple[list[Any], Elements]:
-    results, there = [], []
-    for index, value in enumerate(elements.values):
+    results, failed = list[Any](), list[int]()
+    values, count = iter(elements.values), len(elements)
+    while len(results) + len(failed) < count:
         try:
-            results.append(present(function(value)))
+            # If the function raises, the results before are there, and the iterator continues behind the value.
+            results.extend(map(function, values))
+            if len(results) + len(failed) < count:
+                # map() takes a StopIteration that the function raises for its own end.
+                raise StopIteration("raised by the function")
         except BaseException as error:
+            failed.append(len(results) + len(failed))
+            step_pass.failed(step, elements, failed[-1], error)
+    if any(map(is_lazy, set(map(type, results)))):
+        return _present(step, results, _without(elements, failed), step_pass)
+    return results, _without(elements, failed)
+
+
+def _present(step: Step, results: Sequence[Any], elements: Elements, step_pass: StepPass) -> tuple[list[Any], Elements]:
+    """The results that are there, and their elements. The others fail."""
+    there, failed = list[Any](), list[int]()
+    for index, result in enumerate(results):
+        try:
+            there.append(present(result))
+        except TypeError as error:
+            failed.append(index)
             step_pass.failed(step, elements, index, error)
-        else:
-            there.append(index)
-    return results, elements.pick(there)
+    return there, _without(elements, failed)
+
+
+def _without(elements: Elements, indices: Collection[int]) -> Elements:
+    if not indices:
+        return elements
+    gone = frozenset(indices)
+    return elements.pick([index for index in range(len(elements)) if index not in gone])

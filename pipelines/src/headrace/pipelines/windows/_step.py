@@ -19,8 +19,9 @@ from headrace.pipelines.elements._origin import NO_TIME
 from headrace.pipelines.elements._results import Fired, Results, fired_elements, placeholder
 from headrace.pipelines.states._state import StateClass
 from headrace.pipelines.steps._aggregation import Functions, Window
+from headrace.pipelines.steps._copies import copied
 from headrace.pipelines.steps._due import due_of
-from headrace.pipelines.steps._rollback import GONE, Rollback
+from headrace.pipelines.steps._rollback import GONE, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps._step import Counted, KeyedStep, OnError, Step, StepPass
 from headrace.pipelines.time._time import END, in_words
 from headrace.pipelines.windows._windows import Bounds, Grid, Late, Session
@@ -124,6 +125,7 @@ class TimeWindows(KeyedStep):
         (keys, times, marks), origin = elements.timed(), elements.origin
         states, results, held, late = step_pass.states(self.name), Results(elements), self._held, self.late
         rollback = None if self.on_error is OnError.FAIL else Rollback(states, self.state_class, keys)
+        kept = ValuesAsTheyWere(() if rollback is None else elements.values)
         stream, sequences, others = origin.stream, origin.sequences.tolist(), step_pass.others - held
         touched, late_values = list[Key](), 0
         rows = zip(elements.places(), keys, elements.values, times, marks, strict=True)
@@ -151,7 +153,7 @@ class TimeWindows(KeyedStep):
                         if opened.ends < before and states.index is not None:
                             states.index.add(key, opened.ends)
                         if rollback is not None:
-                            rollback.record(key, partial(self._placed_again, windows, value, stream, sequences[place]))
+                            rollback.record(key, partial(self._placed_again, windows, kept, index, stream, sequences[place]))
                     elif late is Late.FIRE:
                         around = self.windows.around(time)
                         result = self._alone(key, value, around)
@@ -199,21 +201,25 @@ class TimeWindows(KeyedStep):
         """Adds a value to some windows; returns the key's open windows."""
         opened: OpenWindows = OpenWindows({}, stream, sequence) if before is GONE else before
         accumulators, aggregation = opened.windows, self.aggregation
-        for bounds in windows:
+        # Each window has its own value: a result that contains it may be changed while others are open.
+        own = [value] if len(windows) == 1 else [*(copied(value) for _ in windows[1:]), value]
+        for bounds, added in zip(windows, own, strict=True):
             if self._are_sessions:
                 bounds, accumulator = self._grown_together(opened, bounds)
             else:
                 accumulator = accumulators.get(bounds, GONE)
             if accumulator is GONE:
                 accumulator = aggregation.make()
-            accumulators[bounds] = aggregation.step(accumulator, value)
+            accumulators[bounds] = aggregation.step(accumulator, added)
             if bounds[1] < opened.ends:
                 opened.ends = bounds[1]
         opened.stream, opened.sequence = stream, sequence
         return opened
 
-    def _placed_again(self, windows: Sequence[Bounds], value: Any, stream: str, sequence: int, before: Any) -> OpenWindows:
-        return self._placed(before, windows, value, stream, sequence)
+    def _placed_again(
+        self, windows: Sequence[Bounds], kept: ValuesAsTheyWere, index: int, stream: str, sequence: int, before: Any
+    ) -> OpenWindows:
+        return self._placed(before, windows, kept[index], stream, sequence)
 
     @cached_property
     def _are_sessions(self) -> bool:
@@ -233,7 +239,7 @@ class TimeWindows(KeyedStep):
     def _alone(self, key: Key, value: Any, bounds: Bounds) -> Any:
         """The result of a window with a single value."""
         aggregation = self.aggregation
-        return aggregation.finish(key, aggregation.step(aggregation.make(), value), Window(*bounds))
+        return aggregation.output(key, aggregation.step(aggregation.make(), value), Window(*bounds))
 
     def _fire(self, states: States, key: Key, until: int, step_pass: StepPass, rollback: Rollback | None) -> list[Fired]:
         """Removes a key's windows that end up to a time, and returns their results."""
@@ -249,7 +255,7 @@ class TimeWindows(KeyedStep):
         fired = []
         for bounds, accumulator in zip(closed, accumulators, strict=True):
             try:
-                result = self.aggregation.finish(key, accumulator, Window(*bounds))
+                result = self.aggregation.output(key, accumulator, Window(*bounds))
             except BaseException as error:
                 step_pass.failed(self, placeholder(key, opened.stream, opened.sequence), 0, error)
                 continue
