@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 from tests.fake_gateway.engine_sinks import FakeSinkGateway
 
 from headrace.engine import GatewayAway, GatewayError, HeadraceError, NotAllowed, OlderCheckpoint, SinkAway, SinkFailed, SinkLost
-from headrace.engine.sink._delivery import Delivery, vote
+from headrace.engine.sink._delivery import Delivery, VoteGivenUp, vote
 from headrace.engine.sink._options import SinkOptions, parse_sink
 from headrace.engine.wire._connection import Connection
 from headrace.engine.wire._gateway_options import Defaults
@@ -138,3 +139,29 @@ def test_a_vote_is_asked_for_until_the_gateway_is_there(gateway: FakeSinkGateway
 def test_an_older_checkpoint_can_be_accepted(gateway: FakeSinkGateway) -> None:
     deliver(gateway, onOlderCheckpoint="accept")
     assert gateway.delivered[0].start.accept_older
+
+
+def test_a_vote_is_given_up_once_nobody_waits_for_it(gateway: FakeSinkGateway) -> None:
+    chosen, asked, is_over = options(gateway, gatewayTimeout="300s"), threading.Event(), threading.Event()
+
+    def looks() -> bool:
+        asked.set()
+        return is_over.is_set()
+
+    gateway.vote_answers.clear()
+    with ThreadPoolExecutor(1) as thread:
+        voting = thread.submit(vote, chosen, Connection.of(chosen), TRANSACTION, [], 4, looks)
+        assert asked.wait(60)
+        assert not voting.done()
+        is_over.set()
+        with pytest.raises(VoteGivenUp):
+            voting.result(60)
+
+
+def test_a_vote_is_given_up_while_the_gateway_is_away(gateway: FakeSinkGateway) -> None:
+    gateway.vote_failures = [(UNAVAILABLE, "restarting")] * 10_000
+    chosen = options(gateway, gatewayTimeout="300s")
+    asked = iter([False, False, True])
+    with pytest.raises(VoteGivenUp):
+        vote(chosen, Connection.of(chosen), TRANSACTION, [], 4, lambda: next(asked))
+    assert len(gateway.vote_failures) == 10_000 - 3

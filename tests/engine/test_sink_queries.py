@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.engine.frames import Message
 from tests.fake_gateway.engine_sinks import FakeSinkGateway
 
+from headrace.engine import start
+from headrace.pipelines import Pipeline
 from headrace.protocol.v1 import sink_pb2
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
@@ -287,6 +290,32 @@ def test_a_query_that_ends_is_settled_until_nothing_is_pending(rig: Rig) -> None
     rig.gateway.pending = [1] * 5
     query.stop()
     rig.wait_until(lambda: not rig.gateway.pending, "it is asked until nothing is pending")
+
+
+def test_an_application_that_waits_for_a_vote_can_be_stopped(rig: Rig) -> None:
+    gateway = rig.gateway
+    gateway.append("orders/0", messages(1, 5))
+    gateway.vote_answers.clear()
+    given = {"gateway": gateway.address, "token": TOKEN, "gatewayTimeout": "1h"}
+    query = start(passing_on(), rig.spark, rig.checkpoint, options=given)
+    rig.queries.append(query)
+    rig.wait_until(lambda: gateway.votes_asked, "the sink is asked for its vote")
+    stopping = threading.Thread(target=query.stop)
+    stopping.start()
+    try:
+        stopping.join(60)
+        assert not stopping.is_alive()
+        assert query.exception() is None
+        assert not (rig.checkpoint / "commits" / "0").exists()
+    finally:
+        gateway.vote_answers.set()
+        stopping.join(60)
+
+
+def passing_on() -> Pipeline:
+    app = Pipeline("passing-on")
+    app.source("orders/*").sink("alerts")
+    return app
 
 
 def test_a_gateway_that_is_away_at_the_start_is_waited_for_before_the_first_batch(rig: Rig) -> None:

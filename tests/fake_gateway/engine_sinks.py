@@ -1,5 +1,6 @@
 """The fake gateway with a sink: keeps what is delivered, voted for and settled, and fails as a test tells it to."""
 
+import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -46,6 +47,10 @@ class FakeSinkGateway(FakeGateway):
         """Ends the next deliveries after so many frames."""
         self.vote_failures: list[tuple[grpc.StatusCode, str]] = []
         """Ends the next votes."""
+        self.vote_answers = threading.Event()
+        """Votes are answered while it is set."""
+        self.vote_answers.set()
+        self.votes_asked = 0
         self.settle_failures: list[tuple[grpc.StatusCode, str]] = []
         """Ends the next calls of Settle."""
         self.undecided: list[list[int]] = []
@@ -96,6 +101,11 @@ class FakeSinkGateway(FakeGateway):
         return pb.DeliverResponse(refused=refused, instance=f"{delivered.start.sink}-1")
 
     def Vote(self, request: pb.VoteRequest, context: grpc.ServicerContext) -> pb.VoteResponse:
+        with self._changed:
+            self.votes_asked += 1
+            self._changed.notify_all()
+        while not self.vote_answers.wait(0.05) and context.is_active():
+            pass
         with self._changed:
             self._admit(context)
             if self.vote_failures:

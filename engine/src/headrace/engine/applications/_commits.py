@@ -20,6 +20,7 @@ from headrace.engine.checkpoint._fence import Fence
 from headrace.engine.checkpoint._folder import Folder, open_folder
 from headrace.engine.checkpoint._manifests import MANIFESTS, STATES, Manifest, ManifestLog
 from headrace.engine.checkpoint._runs import RUNS, RunLog
+from headrace.engine.sink._delivery import VoteGivenUp
 from headrace.engine.sink._options import SinkOptions
 from headrace.engine.sink._writer import Written
 from headrace.protocol.v1.metrics_pb2 import RunMetrics
@@ -160,7 +161,11 @@ class Commits:
             rejected = self._delivered(batch)
             if rejected is None:
                 return STOPPED
-            vote(self._options, self._sinks, [*(report.written for report in reports), *rejected], batch)
+            written = [*(report.written for report in reports), *rejected]
+            try:
+                vote(self._options, self._sinks, written, batch, self._is_stopped)
+            except VoteGivenUp:
+                return STOPPED
         changed = {bucket: entry for report in reports for bucket, entry in report.states.items()}
         manifest = self._last.after(changed)
         with self._fence.guarding():
@@ -175,9 +180,13 @@ class Commits:
         if self._worker is None:
             return []
         while (rejected := self._worker.finish(batch, LOOKS_EVERY_S)) is None:
-            if self._query is not None and not self._query.isActive:
+            if self._is_stopped():
                 return None
         return rejected
+
+    def _is_stopped(self) -> bool:
+        """Whether the query was stopped, which does not wait for its thread here."""
+        return self._query is not None and not self._query.isActive
 
 
 def commits(

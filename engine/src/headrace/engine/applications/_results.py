@@ -1,6 +1,6 @@
 """Delivers an application's results: each block to its sink, in the transactions of one micro-batch."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 
@@ -57,14 +57,28 @@ class Results:
         return {sink: writer.finish() for sink, writer in self._writers.items()}
 
 
-def vote(options: SinkOptions, sinks: Sequence[str], written: Sequence[Mapping[str, Written]], batch: int) -> None:
+def vote(
+    options: SinkOptions,
+    sinks: Sequence[str],
+    written: Sequence[Mapping[str, Written]],
+    batch: int,
+    is_over: Callable[[], bool] | None = None,
+) -> None:
     """Waits for the votes of all sinks on what the tasks of a micro-batch have delivered.
 
+    Args:
+        options: The options of the sinks.
+        sinks: The names of the sinks.
+        written: What each task has delivered, by sink.
+        batch: The micro-batch.
+        is_over: Whether the query was stopped, so that nobody waits any more; None if it is unknown.
+
     Raises:
+        VoteGivenUp: The query was stopped.
         HeadraceError: A sink votes against the batch, or was unavailable until the timeout.
     """
     for sink in sinks:
-        Writer(options.for_sink(sink)).commit([each.get(sink) for each in written], batch)
+        Writer(options.for_sink(sink), is_over).commit([each.get(sink) for each in written], batch)
 
 
 def blocks_of(rows: Iterable[BlockRow]) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@ import logging
 import threading
 import uuid
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -23,10 +23,16 @@ from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import sink_pb2
 
 MAX_PAUSE_S = 1.0
+LOOKS_EVERY_S = 0.2
+"""How often somebody who waits for a vote looks whether the query was stopped, in seconds."""
 FRAMES_AHEAD = 4
 """The number of frames that are queued while another one is being sent."""
 
 log = logging.getLogger("headrace.engine")
+
+
+class VoteGivenUp(HeadraceError):
+    """The query was stopped while it waited for a vote."""
 
 
 @dataclass(frozen=True)
@@ -247,6 +253,7 @@ def vote(
     transaction: sink_pb2.Transaction,
     parts: Sequence[tuple[sink_pb2.Part, str]],
     run_number: int,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> None:
     """Waits for the sink's vote for a transaction.
 
@@ -256,8 +263,10 @@ def vote(
         transaction: The transaction of the batch.
         parts: The parts of the transaction, each with the instance that has staged it.
         run_number: The number of the run that asks.
+        is_over: Whether nobody waits for the vote any more; asked while it waits.
 
     Raises:
+        VoteGivenUp: Nobody waits for the vote any more.
         HeadraceError: The sink votes against it, has lost a part, or did not answer until the timeout.
     """
     retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S, fields=_fields(options, transaction))
@@ -270,7 +279,9 @@ def vote(
     )
     while True:
         try:
-            connection.stub().Vote(request, timeout=options.gateway_timeout_s, metadata=connection.metadata)
+            _answered(
+                connection.stub().Vote.future(request, timeout=options.gateway_timeout_s, metadata=connection.metadata), is_over
+            )
         except grpc.RpcError as error:
             meaning = sink_error(error, connection, options.sink, transaction.batch)
             if isinstance(meaning, SinkAway):
@@ -280,9 +291,29 @@ def vote(
                 ) from None
             if not isinstance(meaning, GatewayAway):
                 raise meaning from None
+            if is_over():
+                raise VoteGivenUp from None
             retry.wait(meaning)
         else:
             retry.reset()
+            return
+
+
+def _answered(call: "grpc.Future[pb.VoteResponse]", is_over: Callable[[], bool]) -> None:
+    """Waits for the answer to a call, or cancels it.
+
+    Raises:
+        grpc.RpcError: The call has failed.
+        VoteGivenUp: Nobody waits for the answer any more.
+    """
+    while True:
+        try:
+            call.result(timeout=LOOKS_EVERY_S)
+        except grpc.FutureTimeoutError:
+            if is_over():
+                call.cancel()
+                raise VoteGivenUp from None
+        else:
             return
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -84,10 +84,16 @@ class Written(WriterCommitMessage):
 
 
 class Writer(DataSourceStreamArrowWriter):
-    """Writes the batches of a query to a sink. Spark creates one for each batch, and pickles it for executors."""
+    """Writes the batches of a query to a sink. Spark creates one for each batch, and pickles it for executors.
 
-    def __init__(self, options: SinkOptions) -> None:
+    Args:
+        options: The options of the sink.
+        is_over: Whether the query was stopped, so that nobody waits for a vote any more; None if it is unknown.
+    """
+
+    def __init__(self, options: SinkOptions, is_over: Callable[[], bool] | None = None) -> None:
         self._options = options
+        self._is_over = is_over or _is_never_over
         self._connection = Connection.of(options)
         freeze_modules()
 
@@ -110,6 +116,7 @@ class Writer(DataSourceStreamArrowWriter):
         """Waits for the sink's vote. The batch is committed when Spark writes `commits/N` afterwards.
 
         Raises:
+            VoteGivenUp: The query was stopped.
             HeadraceError: The sink votes against the batch, or was unavailable until the timeout.
         """
         freeze_modules()
@@ -132,7 +139,11 @@ class Writer(DataSourceStreamArrowWriter):
     def _vote(self, options: SinkOptions, parts: list[Part | None], run_number: int) -> None:
         there = sorted((part for part in parts if part is not None), key=lambda part: part[0].partition)
         if there:
-            vote(options, self._connection, there[0][0].transaction, there, run_number)
+            vote(options, self._connection, there[0][0].transaction, there, run_number, self._is_over)
+
+
+def _is_never_over() -> bool:
+    return False
 
 
 class TaskWriter:
