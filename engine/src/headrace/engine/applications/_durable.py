@@ -3,7 +3,8 @@
 A micro-batch writes only the states that it changed, so its cost depends on the number of keys that it touched. For each byte of
 changes, two bytes of the snapshot are rewritten, the oldest segment first. The changes that are needed in addition to the
 snapshot therefore grow to about half its size, and no micro-batch rewrites the entire snapshot unless half of the states have
-changed.
+changed. The pieces that changes are stored in are merged from time to time, and the snapshot has a bounded number of segments. So
+a micro-batch names a number of pieces that hardly grows with the states.
 
 Each micro-batch stores a token, a hash of its changes and of the token before. A worker that has cached the bucket's states uses
 them only if their token is the store's present one. If it is an older one that the store still lists, the worker applies the
@@ -156,8 +157,7 @@ def _keep(store: Store, head: Head, change: bytes) -> Head:
     inline = {**head.inline, head.number: change}
     if sum(map(len, inline.values())) <= INLINE_BYTES:
         return replace(head, inline=inline)
-    last, size = keep_outside(store, inline)
-    return replace(head, inline={}, outside={**head.outside, last: size})
+    return replace(keep_outside(store, head, inline), inline={})
 
 
 def _fold(store: Store, head: Head, snapshot: Snapshot, changed: Changed, changed_bytes: int) -> Head:

@@ -2,10 +2,19 @@
 
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from headrace.pipelines.runtime import dumps_plain
+
+MERGED = 8
+"""The number of pieces of about the same size that are merged to one."""
+TIER_BYTES = 16 * 2**10
+"""The size of a piece of the first tier, in bytes."""
+FINAL_BYTES = 4 * 2**20
+"""The smallest size from which on a piece is not merged any more, in bytes."""
+FINAL_SHARE = 32
+"""The share of the snapshot from which on a piece is not merged any more, if that is larger."""
 
 
 class Readable(Protocol):
@@ -146,9 +155,48 @@ def changes_since(store: Stored, head: Head, number: int) -> Iterator[bytes]:
             yield change
 
 
-def keep_outside(store: Store, changes: Mapping[int, bytes]) -> tuple[int, int]:
-    """Stores the changes of consecutive micro-batches outside the head; returns the number of the last one, and their size."""
-    last = max(changes)
-    packed = dumps_plain(list(changes.values()))
+def keep_outside(store: Store, head: Head, changes: Mapping[int, bytes]) -> Head:
+    """Stores the changes of consecutive micro-batches outside the head, together with as many of the last pieces as are due."""
+    outside, last, all_changes = dict(head.outside), max(changes), list(changes.values())
+    sizes = [sum(map(len, all_changes)), *reversed(outside.values())]
+    merged = sorted(outside)[len(outside) - (due(sizes, max(FINAL_BYTES, head.snapshot_bytes // FINAL_SHARE)) - 1) :]
+    for number in reversed(merged):
+        all_changes = [*pickle.loads(store.changes.read(number)), *all_changes]
+        del outside[number]
+    store.changes.drop(merged)
+    packed = dumps_plain(all_changes)
     store.changes.write(last, packed)
-    return last, len(packed)
+    return replace(head, outside={**outside, last: len(packed)})
+
+
+def due(sizes: Sequence[int], final_bytes: int) -> int:
+    """How many pieces to merge, counted from the newest one, which is new; 1 for none.
+
+    A file named in the manifest is a cost of every micro-batch, and so is a piece in the description of its bucket. So pieces
+    are merged like those of a log-structured merge tree: at each tier of sizes there are fewer than MERGED, and each byte is
+    written at most once more for each tier. Pieces of a certain size are final, so that no micro-batch merges very large ones.
+
+    Args:
+        sizes: The sizes of the pieces, in bytes, the newest first.
+        final_bytes: The size from which on a piece is final.
+    """
+    open_ = 1
+    while open_ < len(sizes) and sizes[open_] < final_bytes:
+        open_ += 1
+    if sizes[0] >= final_bytes:
+        # Nothing is left open before a piece that is final.
+        return open_
+    tiers = [_tier(size) for size in sizes[:open_]]
+    for tier in range(max(tiers) + 1):
+        run = next((place for place, found in enumerate(tiers) if found > tier), len(tiers))
+        if run >= MERGED * (tier + 1):
+            return run
+    return 1
+
+
+def _tier(size: int) -> int:
+    """The tier of a piece: each one has pieces that are MERGED times as large as those of the one before."""
+    tier = 0
+    while size >= TIER_BYTES * MERGED ** (tier + 1):
+        tier += 1
+    return tier
