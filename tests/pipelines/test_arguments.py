@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -362,8 +363,6 @@ def test_windows_say_what_a_duration_is() -> None:
 
 
 def test_a_function_that_a_decorator_wraps_is_judged_by_the_wrapper() -> None:
-    from functools import wraps
-
     def with_connection(function: Callable[[Any, str], Any]) -> Callable[[Any], Any]:
         @wraps(function)
         def connected(value: Any) -> Any:
@@ -417,3 +416,50 @@ def test_headers_refuse_what_is_no_name_and_no_value(odd: str) -> None:
             headers.get(ODD[odd])
         with pytest.raises(error):
             headers.without("tenant", ODD[odd])
+
+
+def test_what_makes_states_makes_a_new_one_each_time() -> None:
+    class Votes:
+        def __init__(self) -> None:
+            self.count = 0
+
+    for one in ([], {}, set(), bytearray(), Votes()):
+        with pytest.raises(
+            GraphError, match=rf"step keeps: state returns the same {type(one).__name__} each time, which all keys"
+        ):
+            keyed().stateful(keeps, lambda one=one: one)
+        with pytest.raises(GraphError, match="step sums: initial returns the same"):
+            keyed().aggregate(initial=lambda one=one: one, update=lambda a, b: a, name="sums")
+    for same in (None, 0, (), "", frozenset(), Another.FAIL, timedelta(0)):
+        keyed().aggregate(initial=lambda same=same: same, update=lambda a, b: a, name="sums")
+
+
+def test_a_stateful_function_is_called_as_its_wrapper_says() -> None:
+    def passes_on(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def wrapper(*arguments: Any) -> Any:
+            return function(*arguments)
+
+        return wrapper
+
+    def adds(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def wrapper(value: Any, state: Any) -> Any:
+            return function(value, state, "connection")
+
+        return wrapper
+
+    def shown(value: Any, state: list[Any], third: Any) -> str:
+        return f"{third if isinstance(third, str) else third.key}"
+
+    def only_by_name(value: Any, state: list[Any], *, third: Any) -> str:
+        return ""
+
+    for decorate, expected in ((passes_on, b"5"), (adds, b"connection")):
+        app = pipeline()
+        app.source("s/*", decode=int).key_by(int, name="by").stateful(decorate(shown), list, name="step").sink("out")
+        trial = Trial(app)
+        trial.send(Message(b"5", stream="s/0"))
+        assert trial.values("out") == [expected]
+    with pytest.raises(GraphError, match=r"step only_by_name: function is called with \(value, state\), which"):
+        keyed().stateful(only_by_name, list)

@@ -116,9 +116,20 @@ def factory(where: str, parameter: str, given: Any) -> Any:
     """Checks a function that makes a new state or accumulator; returns one."""
     function(where, parameter, given, instead_of_yield="return a new object")
     try:
-        return given()
+        made, again = given(), given()
     except Exception as error:
         raise GraphError(f"{where}: {parameter} raised {type(error).__name__}: {error}") from error
+    if made is again and _can_change(made):
+        raise GraphError(
+            f"{where}: {parameter} returns the same {type(made).__name__} each time, which all keys would share: return a new one"
+        )
+    return made
+
+
+def _can_change(made: Any) -> bool:
+    """Whether an object may be changed: it has no hash, or attributes and the hash of its identity."""
+    hash_: Any = type(made).__hash__
+    return hash_ is None or (hash_ is object.__hash__ and bool(getattr(made, "__dict__", None)))
 
 
 def _is(given: Any, kind: Callable[[Any], bool]) -> bool:

@@ -35,6 +35,7 @@ def stateful_step(
     how = None if flat else "use stateful_flat"
     check.function(where, "function", function, instead_of_yield=how)
     wants_context = _wants_context(where, function)
+    check.function(where, "function", function, "value", "state", *(["context"] if wants_context else []))
     if on_timer is not None:
         check.function(where, "on_timer", on_timer, "state", "context", instead_of_yield=how)
     if on_timer is not None and not wants_context:
@@ -118,7 +119,10 @@ def check_state(where: str, make: Callable[[], Any]) -> None:
 def _wants_context(where: str, function: Callable[..., Any]) -> bool:
     """Whether a function has a third parameter, for the context."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        own = inspect.signature(function, follow_wrapped=False).parameters.values()
+        # A decorator that passes on any arguments does not say what the function takes.
+        passes_on = any(p.kind is p.VAR_POSITIONAL for p in own)
+        parameters = inspect.signature(function).parameters.values() if passes_on else own
     except (TypeError, ValueError):
         return False
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

@@ -237,9 +237,9 @@ class Trial:
         ahead = self.pipeline.graph.max_ahead(key_by, stream)
         times, count = bounded(elements.times, None if ahead is None else self.now() + ahead)
         if count:
-            self.counts[Counted.AHEAD.value, self.pipeline.graph.steps[key_by].name] += count
+            self.counts.update({(Counted.AHEAD.value, self.pipeline.graph.steps[key_by].name): count})
         if event_time.is_behind(key_by, stream, first_time(times)):
-            self.counts[Counted.BEHIND.value, self.pipeline.graph.steps[key_by].name] += 1
+            self.counts.update({(Counted.BEHIND.value, self.pipeline.graph.steps[key_by].name): 1})
         marks = prefix_maxima(times, streams.base(stream))
         streams.advance(stream, int(marks[-1]))
         return key_by, replace(elements, marks=marks), event_time.others_here(key_by, stream)
