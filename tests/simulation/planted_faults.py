@@ -259,14 +259,6 @@ SDKS = (
         ", stop - start)",
     ),
     _fault(
-        "keeps the credit of one stream",
-        f"{SDK}.sources._stream:Stream.release_grant",
-        "window.grant(self._lent.bytes, self._lent.messages)",
-        "pass",
-        "cuts",
-        60,
-    ),
-    _fault(
         "settles all but the last message",
         f"{SDK}.sources._stream:Stream.acknowledge",
         "self._tokens[0][0] <= sequence",
@@ -367,14 +359,6 @@ ENGINES = (
         f"{MODEL}.tasks:_Reading.take",
         "if last is not None:",
         "if False:",
-    ),
-    _fault(
-        "plans again a batch that was not committed",
-        f"{MODEL}.driver:Driver._query",
-        "batch, end = planned, checkpoint.offsets[planned]",
-        "batch, end = planned, None\n        del checkpoint.offsets[planned]",
-        "cuts",
-        60,
     ),
     _fault(
         "counts an attempt that has failed",

@@ -20,6 +20,25 @@ HASH_SEED = "0"
 """Sets of text have the same order in each run only with the same PYTHONHASHSEED."""
 
 
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the arguments."""
+    from headrace.simulation.drawing import PROFILES
+
+    found = argparse.ArgumentParser(prog="python -m headrace.simulation", description=__doc__)
+    found.add_argument("--seeds", type=int, default=100, metavar="N", help="how many schedules to run (default: 100)")
+    found.add_argument("--first", type=int, default=1, metavar="SEED", help="the first seed (default: 1)")
+    found.add_argument("--seed", metavar="SEED", help="run the schedule of this seed only")
+    found.add_argument("--schedule", type=Path, metavar="FILE", help="run the schedule in a JSON file only")
+    found.add_argument(
+        "--profile", choices=(EACH, *PROFILES), default=EACH, help="what they concentrate on (default: the seed decides)"
+    )
+    found.add_argument("--seconds", type=float, metavar="S", help="begin no schedule after so many seconds")
+    found.add_argument("--trace", action="store_true", help="print what happens")
+    found.add_argument("--as-drawn", action="store_true", help="do not make the schedules that fail smaller")
+    found.add_argument("--json", action="store_true", help="print the schedules that fail as JSON")
+    return found
+
+
 def main() -> int:
     """Runs the schedules that the arguments name; returns 1 if one of them fails, and 0 otherwise."""
     from headrace.simulation.drawing import PROFILES, draw
@@ -27,19 +46,7 @@ def main() -> int:
     from headrace.simulation.schedule import Schedule
     from headrace.simulation.simulating import Result, simulate
 
-    parser = argparse.ArgumentParser(prog="python -m headrace.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100, metavar="N", help="how many schedules to run (default: 100)")
-    parser.add_argument("--first", type=int, default=1, metavar="SEED", help="the first seed (default: 1)")
-    parser.add_argument("--seed", metavar="SEED", help="run the schedule of this seed only")
-    parser.add_argument("--schedule", type=Path, metavar="FILE", help="run the schedule in a JSON file only")
-    parser.add_argument(
-        "--profile", choices=(EACH, *PROFILES), default=EACH, help="what they concentrate on (default: the seed decides)"
-    )
-    parser.add_argument("--seconds", type=float, metavar="S", help="begin no schedule after so many seconds")
-    parser.add_argument("--trace", action="store_true", help="print what happens")
-    parser.add_argument("--as-drawn", action="store_true", help="do not make the schedules that fail smaller")
-    parser.add_argument("--json", action="store_true", help="print the schedules that fail as JSON")
-    options = parser.parse_args()
+    options = parser().parse_args()
 
     def drawn(seed: str) -> Schedule:
         profile = options.profile

@@ -110,20 +110,19 @@ def transport(network: Network) -> Transport:
 
     @contextlib.asynccontextmanager
     async def connect(endpoint: Any) -> AsyncIterator[Connection]:
-        token = endpoint.token
-        yield NetworkConnection(network, () if token is None else (("authorization", f"Bearer {token}"),))
+        yield NetworkConnection(network, _metadata(endpoint.token))
 
     return connect
 
 
 @contextlib.asynccontextmanager
-async def engine_call(network: Network, method: str, metadata: Metadata = ()) -> AsyncIterator[Call]:
-    """Makes a call of the engine, and cancels it on exit.
+async def engine_call(network: Network, method: str) -> AsyncIterator[Call]:
+    """Makes a call of the engine, with the token of the current process, and cancels it on exit.
 
     Raises:
         CallFailed: The call ended while a request was written.
     """
-    call = network.call(f"{SERVICES}EngineService/{method}", metadata)
+    call = network.call(f"{SERVICES}EngineService/{method}", _metadata(network.loop.current().token))
     try:
         yield call
     except asyncio.InvalidStateError:
@@ -160,18 +159,20 @@ async def answer(call: Call, response: type[Response]) -> Response:
     raise CallFailed(no_response if call.status.code is grpc.StatusCode.OK else call.status)
 
 
-async def ask(
-    network: Network, method: str, request: Message, response: type[Response], timeout_s: float, metadata: Metadata = ()
-) -> Response:
+async def ask(network: Network, method: str, request: Message, response: type[Response], timeout_s: float) -> Response:
     """Makes a call of the engine with one request and one response.
 
     Raises:
         CallFailed: It failed, or exceeded the deadline.
     """
     try:
-        async with asyncio.timeout(timeout_s), engine_call(network, method, metadata) as call:
+        async with asyncio.timeout(timeout_s), engine_call(network, method) as call:
             await call.write(request.SerializeToString())
             call.done_writing()
             return await answer(call, response)
     except TimeoutError:
         raise CallFailed(Status(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")) from None
+
+
+def _metadata(token: str | None) -> Metadata:
+    return () if token is None else (("authorization", f"Bearer {token}"),)

@@ -29,7 +29,8 @@ POINTS = (
 _KINDS = (
     *["crash"] * 8,
     *("crash-all", "crash-two", "freeze", "freeze", "cut", "cut", "cut", "unreachable", "half-close", "stop", "stop"),
-    *("pause", "pause", "clock", "add", "end", "close", "remove", "fail", "fail", "burst"),
+    *("second", "second", "pause", "pause", "reload", "revoke", "revoke", "forget", "clock"),
+    *("add", "end", "close", "remove", "fail", "fail", "burst"),
 )
 PARTS = ("stream", "connector", "pipeline", "sink")
 _Choice = TypeVar("_Choice")
@@ -41,7 +42,7 @@ def draw(seed: str, profile: str = "all") -> Schedule:
     sources = _sources(source, profile)
     sinks = _sinks(source, profile)
     queries = _queries(source, profile, sources, sinks)
-    conditions = _conditions(source, profile)
+    conditions = _conditions(source, len(sources) + sum(plan.instances for plan in sinks))
     schedule = Schedule(
         seed=seed, profile=profile, sources=tuple(sources), sinks=tuple(sinks), queries=tuple(queries), conditions=conditions
     )
@@ -83,7 +84,7 @@ def _queries(source: random.Random, profile: str, sources: Sequence[SourcePlan],
     return found + [QueryPlan(f"query{i}", logs, ("store",)) for i in range(1, count)]
 
 
-def _conditions(source: random.Random, profile: str) -> Conditions:
+def _conditions(source: random.Random, connectors: int) -> Conditions:
     pick = source.choice
     return Conditions(
         messages=pick([5, 20, 40, 80]),
@@ -94,7 +95,8 @@ def _conditions(source: random.Random, profile: str) -> Conditions:
         session_messages=pick([3, 20, 200, 10_000]),
         max_frame_messages=pick([1, 3, 10, 100]),
         buffer_bytes=pick([2**20, 2**20, 16 * 2**20]),
-        max_sessions=pick([20, 500]),
+        max_sessions=pick([connectors, connectors + 1, 500]),
+        tokens=source.random() < 0.3,
         lease_ms=pick([2_000, 5_000, 60_000]),
         write_timeout_ms=pick([2_000, 30_000]),
         drain_timeout_ms=pick([500, 3_000]),
@@ -144,6 +146,10 @@ def _fault(source: random.Random, conditions: Conditions, roles: Sequence[str]) 
     if kind == "cut":
         client_s, server_s = pick([0.001, 0.01, 5.0]), pick([0.001, 0.01, 5.0, 12.0])
         return replace(fault, client_s=_some(source, client_s), server_s=_some(source, server_s), share=pick([1.0, 0.5]))
+    if kind == "second":
+        return replace(fault, who=pick([role for role in roles if role.startswith(("log", "queue"))]))
+    if kind == "reload":
+        return replace(fault, for_s=round(source.uniform(0.1, 4.0), 3))
     if kind == "pause":
         return replace(fault, what=pick(PARTS), for_s=round(source.uniform(0.1, 4.0), 3))
     if kind == "clock":

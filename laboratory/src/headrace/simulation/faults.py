@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 
 from headrace.gateway.core import Gateway, ProtocolError
-from headrace.gateway.core.control import Caller, pause, resume
+from headrace.gateway.core.control import Caller, forget_pipeline, pause, reload, resume
 from headrace.gateway.core.pauses import PartKind
+from headrace.simulation.configuration import Configuration
 from headrace.simulation.loop import START_S, Loop, Process
 from headrace.simulation.network import Call, Network
 from headrace.simulation.record import Record
@@ -30,6 +31,7 @@ class Faults:
         network: Network,
         roles: Mapping[str, Role],
         logs: Mapping[str, Log],
+        configuration: Configuration,
         gateway: Callable[[], Gateway | None],
         source: random.Random,
     ) -> None:
@@ -38,6 +40,7 @@ class Faults:
         self._network = network
         self._roles = roles
         self._logs = logs
+        self._configuration = configuration
         self._gateway = gateway
         self._random = source
         self._actions: Mapping[str, Callable[[Fault], None]] = {
@@ -51,6 +54,9 @@ class Faults:
             "stop": self._stop,
             "second": self._start_second,
             "pause": self._pause,
+            "reload": self._reload,
+            "revoke": self._revoke,
+            "forget": self._forget,
             "clock": self._set_clock,
             "add": self._add_partition,
             "end": self._end_partition,
@@ -191,14 +197,43 @@ class Faults:
             PartKind.SINK: self._random.choice(self._schedule.sinks).name,
         }[kind]
 
-        def act(function: Callable[..., object]) -> None:
-            try:
-                function(gateway, OPERATOR, kind, name)
-            except ProtocolError as error:
-                self._record.log(f"the operator is refused: {error}")
+        process.call(self._act, pause, gateway, OPERATOR, kind, name)
+        self._later(fault.for_s, process.call, self._act, resume, gateway, OPERATOR, kind, name)
 
-        process.call(act, pause)
-        self._later(fault.for_s, process.call, act, resume)
+    def _act(self, function: Callable[..., object], *args: object) -> None:
+        """Does what an operator requests, if the gateway does not refuse it."""
+        try:
+            function(*args)
+        except ProtocolError as error:
+            self._record.log(f"the operator is refused: {error}")
+
+    def _apply_configuration(self) -> None:
+        process, gateway = self._roles["gateway"].process, self._gateway()
+        if process is not None and process.alive and gateway is not None:
+            process.call(self._act, reload, gateway, OPERATOR)
+
+    def _reload(self, fault: Fault) -> None:
+        """Pauses the streams of a log by the configuration for a while."""
+        log = self._random.choice(list(self._logs.values()))
+        self._configuration.pause(f"{log.name}/*")
+        self._apply_configuration()
+        self._later(fault.for_s, self._configuration.pause)
+        self._later(fault.for_s, self._apply_configuration)
+
+    def _revoke(self, fault: Fault) -> None:
+        """Replaces the token: the processes that have the old one are refused, and start again with the new one."""
+        if self._configuration.token is not None:
+            self._configuration.replace_token()
+            for role in self._roles.values():
+                role.token = self._configuration.token
+            self._apply_configuration()
+
+    def _forget(self, fault: Fault) -> None:
+        """Forgets a query that is the only one: it attaches again, and nothing was acknowledged without it."""
+        process, gateway = self._roles["gateway"].process, self._gateway()
+        if process is not None and process.alive and gateway is not None and len(self._schedule.queries) == 1:
+            name = f"pipeline-{self._schedule.queries[0].name}"
+            process.call(self._act, functools.partial(forget_pipeline, force=True), gateway, OPERATOR, name)
 
     def _add_partition(self, fault: Fault) -> None:
         log = self._random.choice(list(self._logs.values()))

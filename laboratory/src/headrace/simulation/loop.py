@@ -36,6 +36,8 @@ class Process:
         self.frozen = False
         self.clock_offset_s = 0.0
         """By how much its time of day is wrong, in seconds."""
+        self.token: str | None = None
+        """The token that it identifies itself with, as in its environment."""
         self.at_death: list[Callable[[], None]] = []
         """Called when it is killed or has exited."""
         self.queue = deque[Callback]()

@@ -2,9 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from headrace.gateway.core import Gateway
+from headrace.gateway.core import Gateway, Kind, problems
+from headrace.protocol.v1.admin_pb2 import GetStatusResponse
+from headrace.simulation.checkpoint import Checkpoint
 from headrace.simulation.record import Violation
 from headrace.simulation.systems import Storage
+
+THRESHOLD_MS = 60_000
+"""After how long the status takes something for stuck or slow."""
 
 
 def violations(gateway: Gateway, storages: Sequence[Storage]) -> Iterator[Violation]:
@@ -56,3 +61,30 @@ def _sinks(gateway: Gateway) -> Iterator[Violation]:
         for session in sink.sessions.values():
             if session.open or session.votes:
                 yield Violation("rest", f"{session.instance} has open {session.open}, and votes for {session.votes}")
+
+
+def status_violations(status: GetStatusResponse, checkpoints: Sequence[Checkpoint], *, has_jumped: bool) -> Iterator[Violation]:
+    """Yields where the status of a gateway at rest differs from what has happened."""
+    for problem in problems(status, THRESHOLD_MS, THRESHOLD_MS):
+        if (problem.kind == Kind.CLOCK_JUMPED and has_jumped) or problem.kind == Kind.CONNECTOR_REPORTS:
+            # A report that was under way for longer than a reconnect takes makes an error look younger than its session.
+            continue
+        yield Violation("status", f"{problem.part} is said to be degraded: {problem.kind}: {problem.cause}")
+    if status.gateway.buffered_messages or status.gateway.buffered_bytes:
+        yield Violation("status", f"{status.gateway.buffered_messages} messages are said to be buffered")
+    for stream in status.streams:
+        if stream.lag_messages:
+            yield Violation("status", f"{stream.stream} is said to have {stream.lag_messages} messages that are not committed")
+    known = {pipeline.pipeline: pipeline for pipeline in status.pipelines}
+    for checkpoint in checkpoints:
+        told = known.get(checkpoint.pipeline)
+        if told is None or not told.attached:
+            yield Violation("status", f"{checkpoint.pipeline} is said to be away")
+        elif checkpoint.last is not None:
+            committed = {each.stream: (each.position.epoch, each.position.sequence) for each in told.committed}
+            stored = {name: (at.epoch, at.sequence) for name, at in checkpoint.offsets[checkpoint.last].streams.items()}
+            if committed != stored:
+                yield Violation("status", f"{checkpoint.pipeline} is said to have committed {committed}, and has {stored}")
+    for sink in status.sinks:
+        if sink.open_parts or sink.pending_transactions or sink.away or sink.lost:
+            yield Violation("status", f"{sink.sink}: {sink.open_parts} open, {sink.pending_transactions} pending, {sink.lost}")

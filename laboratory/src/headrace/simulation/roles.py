@@ -33,6 +33,8 @@ class Role:
         self.stop: asyncio.Event | None = None
         """Stops the process in an orderly way."""
         self.clock_offset_s = 0.0
+        self.token: str | None = None
+        """The token of the next process."""
 
     @property
     def is_played(self) -> bool:
@@ -43,7 +45,7 @@ class Role:
         """Starts a process that plays it."""
         self.count += 1
         process = self.process = Process(self._world.loop, f"{self.name}#{self.count}")
-        process.clock_offset_s = self.clock_offset_s
+        process.clock_offset_s, process.token = self.clock_offset_s, self.token
         self.processes.append(process)
         self._record.log(f"{process.name} starts")
         self._play(self, process)
@@ -65,9 +67,9 @@ class Role:
             self.process.end()
         self.start_after(restart_s)
 
-    def exited(self, process: Process) -> None:
+    def exited(self, process: Process, restart_s: float = RESTART_S) -> None:
         """A process has exited by itself."""
         self._record.log(f"{process.name} exits")
         process.end()
         if process is self.process:
-            self.start_after(RESTART_S)
+            self.start_after(restart_s)

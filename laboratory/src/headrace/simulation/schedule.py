@@ -58,6 +58,8 @@ class Conditions:
     lease_ms: int = 60_000
     write_timeout_ms: int = 30_000
     drain_timeout_ms: int = 3_000
+    tokens: bool = False
+    """Whether the gateway requires a token."""
     frame_messages: int = 50
     """At how many messages the SDK sends a frame without waiting."""
     drain_s: float = 3.0

@@ -8,15 +8,16 @@ from typing import Any
 import grpc
 
 from headrace.contract.errors import HeadraceError
-from headrace.gateway.config import Config, Limits, StreamRule
-from headrace.gateway.core import Gateway, run_housekeeping
+from headrace.gateway.core import Gateway, run_housekeeping, snapshot
 from headrace.gateway.identity import AuthInterceptor, TokenRegistry
 from headrace.gateway.observer import Observer
+from headrace.gateway.reload import Reloading
 from headrace.gateway.services import add_services
 from headrace.sdk import FrameTarget, SessionTakenOver, Settings, SourceFailed, serve
 from headrace.simulation import rest
 from headrace.simulation.calls import transport
 from headrace.simulation.checkpoint import Checkpoint
+from headrace.simulation.configuration import Configuration
 from headrace.simulation.connectors import PLANNED, AtLeastOnce, Idempotent, LogSource, QueueSource, TwoPhase
 from headrace.simulation.driver import Driver
 from headrace.simulation.engine import Engine
@@ -24,8 +25,8 @@ from headrace.simulation.faults import Faults
 from headrace.simulation.loop import START_S, Loop, Process
 from headrace.simulation.network import Details, Network, Server
 from headrace.simulation.oracle import Oracle
-from headrace.simulation.record import Record
-from headrace.simulation.roles import Role
+from headrace.simulation.record import Record, Violation
+from headrace.simulation.roles import RESTART_S, Role
 from headrace.simulation.schedule import AT_LEAST_ONCE, IDEMPOTENT, TWO_PHASE, Schedule, SinkPlan
 from headrace.simulation.systems import Log, Queue, Storage
 
@@ -79,10 +80,20 @@ class World:
         self.storages = [Storage(plan.name, f"{plan.name}-{n}") for plan in schedule.sinks for n in range(plan.instances)]
         self.oracle = Oracle(schedule, self.record, self.logs, self.queues, self.storages, self.checkpoints)
         self.gateway: Gateway | None = None
+        self.configuration = Configuration(schedule)
         self.roles = dict(self._roles())
+        for role in self.roles.values():
+            role.token = self.configuration.token
         self.healed_at: float | None = None
         self.faults = Faults(
-            schedule, self.record, self.network, self.roles, self.logs, lambda: self.gateway, self._source("faults")
+            schedule,
+            self.record,
+            self.network,
+            self.roles,
+            self.logs,
+            self.configuration,
+            lambda: self.gateway,
+            self._source("faults"),
         )
 
     def _source(self, what: str) -> random.Random:
@@ -110,21 +121,13 @@ class World:
             yield role(query.name, self._play_driver)
 
     def _play_gateway(self, role: Role, process: Process) -> None:
-        conditions = self._conditions
-        limits = Limits(
-            buffer_bytes=conditions.buffer_bytes,
-            session_messages=max(conditions.session_messages, conditions.max_frame_messages),
-            max_frame_messages=conditions.max_frame_messages,
-            max_sessions=conditions.max_sessions,
-            query_lease_ms=conditions.lease_ms,
-            drain_timeout_ms=conditions.drain_timeout_ms,
-            write_timeout_ms=conditions.write_timeout_ms,
-        )
-        config = Config(limits=limits, streams=tuple(self._rules()))
+        config = self.configuration.config
 
         async def play() -> None:
-            gateway = self.gateway = Gateway(config.limits, config.streams)
-            handlers = _Handlers(TokenRegistry(config.tokens))
+            gateway = self.gateway = Gateway(config.limits, config.streams, config.paused)
+            registry = TokenRegistry(config.tokens)
+            handlers = _Handlers(registry)
+            gateway.reload = Reloading(self.configuration.source(), config, registry, gateway).reload
             add_services(gateway, handlers, Observer(gateway, config.http))  # type: ignore[arg-type]
             self.network.server = Server(process, handlers.find)
             role.stop = asyncio.Event()
@@ -136,14 +139,6 @@ class World:
             housekeeping.cancel()
 
         self._spawn(role, process, play())
-
-    def _rules(self) -> Iterator[StreamRule]:
-        """Yields the declarations of the streams that several queries read: a gateway that restarts must know them."""
-        for plan in self.schedule.sources:
-            readers = self.schedule.readers(plan.name)
-            if len(readers) > 1:
-                pipelines = tuple(self.checkpoints[reader].pipeline for reader in readers)
-                yield StreamRule(pattern=f"{plan.name}/*", pipelines=pipelines)
 
     def _play_log(self, role: Role, process: Process) -> None:
         source = LogSource(self.record, self.oracle, self.logs[role.name], self._source(process.name))
@@ -172,11 +167,20 @@ class World:
             role.stop = stop = asyncio.Event()
             reach = transport(self.network)
             try:
-                await serve(connector, gateway="simulated:1", instance=instance, settings=settings, stop=stop, transport=reach)
+                await serve(
+                    connector,
+                    gateway="127.0.0.1:1",
+                    instance=instance,
+                    token=process.token,
+                    settings=settings,
+                    stop=stop,
+                    transport=reach,
+                )
             except HeadraceError as error:
                 self.record.log(f"{process.name} fails: {error}")
                 planned = isinstance(error, SourceFailed) and PLANNED in str(error)
-                if not planned and not isinstance(error, SessionTakenOver):
+                revoked = process.token != self.configuration.token
+                if not planned and not revoked and not isinstance(error, SessionTakenOver):
                     self.record.violation("refused", f"{process.name}: {type(error).__name__}: {error}")
 
         self._spawn(role, process, play())
@@ -206,7 +210,8 @@ class World:
                 await play
             except Exception as error:
                 self.record.failed(process.name, error)
-            role.exited(process)
+            # A source that has ended would end again at once, over and over.
+            role.exited(process, REST_S if self.oracle.is_done else RESTART_S)
 
         process.spawn(guarded())
 
@@ -235,14 +240,18 @@ class World:
         await asyncio.sleep(REST_S)
         if missing := self.oracle.missing():
             self.record.violation("unstable", "; ".join(missing)[:1500])
-        if self._is_restless():
+        if await self._restless():
             await asyncio.sleep(SECOND_LOOK_S)
-        for each in self._is_restless():
+        for each in await self._restless():
             self.record.violation(each.kind, each.text)
 
-    def _is_restless(self) -> list[Any]:
+    async def _restless(self) -> list[Violation]:
+        """Returns what is not at rest."""
         assert self.gateway is not None, "the gateway runs"
-        return list(rest.violations(self.gateway, self.storages))
+        has_jumped = any(fault.kind == "clock" for fault in self.schedule.faults)
+        status = await snapshot(self.gateway)
+        told = rest.status_violations(status, list(self.checkpoints.values()), has_jumped=has_jumped)
+        return [*rest.violations(self.gateway, self.storages), *told]
 
     async def _produce(self) -> None:
         """Produces the messages, in a few portions."""
