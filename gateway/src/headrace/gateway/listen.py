@@ -8,6 +8,7 @@ import grpc.aio
 import structlog
 
 from headrace.gateway.config import Config, is_loopback, split_address
+from headrace.gateway.connections import most_connections
 from headrace.gateway.core.open_calls import OpenCalls
 from headrace.gateway.errors import ListenError
 from headrace.gateway.identity import TokenRegistry
@@ -16,6 +17,7 @@ from headrace.gateway.tls import server_credentials
 
 MAX_CALLS_PER_CONNECTION = 500
 _HANDSHAKE_TIMEOUT_MS = 10_000
+_IDLE_TIMEOUT_MS = 15 * 60_000
 _HTTP_BACKLOG = 128
 
 _log = structlog.get_logger("headrace.gateway")
@@ -47,6 +49,10 @@ def new_server(config: Config, registry: TokenRegistry, calls: OpenCalls) -> grp
         ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
         # A call costs about 20 kB, even before its first message. Further calls wait in the client.
         ("grpc.max_concurrent_streams", MAX_CALLS_PER_CONNECTION),
+        # The rest of the descriptors is for everything else. Further connections are closed as they come.
+        ("grpc.max_allowed_incoming_connections", most_connections()),
+        # What says nothing for so long is closed; a client connects again once it calls.
+        ("grpc.max_connection_idle_ms", _IDLE_TIMEOUT_MS),
         # Connections that do not complete the handshake are dropped.
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
     ]

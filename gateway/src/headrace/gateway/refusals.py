@@ -31,3 +31,14 @@ def log_dropped(protocol: str, peer: str) -> None:
     """
     text = f"there are too many {protocol} connections of this address, or in all, and it has no call of a known caller"
     log.warning("connection dropped", peer=peer, error=text)
+
+
+def log_full(protocol: str, most: int) -> None:
+    """Logs that nearly all connections have calls in progress, so that further ones are refused.
+
+    Args:
+        protocol: What they speak.
+        most: How many there may be.
+    """
+    text = f"nearly all of {most} {protocol} connections have calls in progress; allow more descriptors (ulimit -n), and restart"
+    log.warning("connections refused", error=text)

@@ -10,7 +10,8 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from headrace.gateway.config import Config, is_loopback
+from headrace.gateway.config import Config, is_loopback, split_address
+from headrace.gateway.connections import Connections, most_connections
 from headrace.gateway.core import Gateway, ProtocolError, run_housekeeping
 from headrace.gateway.core.control import Caller, reload
 from headrace.gateway.health import Health
@@ -71,6 +72,8 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
                 _serving_http(config, gateway, registry, address, observer),
             ):
                 await server.start()
+                port = split_address(address)[1]
+                tasks.append(asyncio.create_task(Connections("gRPC", port, gateway.open_calls, most_connections()).watch()))
                 for service in _SERVICES:
                     await health_service.set(service, health_pb2.HealthCheckResponse.SERVING)
                 _announce(config, address)
@@ -101,23 +104,27 @@ async def _serving_http(
         return
     # Imported here: a gateway without HTTP does not pay for it.
     from headrace.gateway.http import http_server, new_app
+    from headrace.gateway.http.server import MAX_CONNECTIONS
 
     host, port = listener.getsockname()[:2]
     loopback = is_loopback(host)
     context = None if config.tls is None or loopback else server_context(config.tls)
-    following = None
+    following = watching = None
     if config.tls is not None and context is not None:
         following = asyncio.create_task(follow_files(config.tls, context))
     try:
         app = new_app(gateway, registry, config.http, address, loopback=loopback, observer=observer)
+        watch = Connections("HTTP", port, gateway.open_calls, 2 * MAX_CONNECTIONS, MAX_CONNECTIONS).watch()
+        watching = asyncio.create_task(watch)
         async with http_server(app, listener, context):
             scheme = "http" if context is None else "https"
             _log.info("gateway serves HTTP", address=f"{scheme}://{joined_address(host, port)}")
             yield
     finally:
-        if following is not None:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+        owned = [task for task in (following, watching) if task is not None]
+        for task in owned:
+            task.cancel()
+        await asyncio.gather(*owned, return_exceptions=True)
 
 
 @asynccontextmanager

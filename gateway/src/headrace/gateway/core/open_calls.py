@@ -27,6 +27,8 @@ class OpenCall:
         """Why the call must end; None while it may continue."""
         self.wake: Wake | None = None
         """Has the call look at its failure. None while its task is cancelled instead."""
+        self.peer = ""
+        """Where it comes from, once that is known."""
         self.is_served = False
         """Whether its request is there."""
         self._task = task
@@ -60,6 +62,8 @@ class OpenCalls:
 
     def __init__(self) -> None:
         self._calls: dict[OpenCall, None] = {}
+        self.peer_observers: list[Callable[[str], None]] = []
+        """Called with where each call comes from."""
 
     def __iter__(self) -> Iterator[OpenCall]:
         return iter(list(self._calls))
@@ -73,6 +77,12 @@ class OpenCalls:
         self._calls[call] = None
         _current.set(call)
         return call
+
+    def serve(self, call: OpenCall, peer: str) -> None:
+        """Notes that a call's request is there, and where it comes from."""
+        call.is_served, call.peer = True, peer
+        for observe in self.peer_observers:
+            observe(peer)
 
     def finish(self, call: OpenCall) -> None:
         """Removes a call; without effect if it was removed."""

@@ -27,7 +27,8 @@ class EndRevoked:
         def begin(identity: Identity) -> None:
             nonlocal call
             call = self._calls.begin(identity)
-            call.is_served = True
+            host, port = scope["client"] or ("", 0)
+            self._calls.serve(call, f"[{host}]:{port}")
             scope["state"]["is_known"] = True
 
         async def send_noting(message: Message) -> None:

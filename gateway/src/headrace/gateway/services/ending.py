@@ -55,7 +55,7 @@ class EndRevoked(grpc.aio.ServerInterceptor):
 
     def _ending(self, call: OpenCall, serve: Serve) -> Serve:
         async def serve_until_ended(requests: Any, context: Context) -> None:
-            call.is_served = True
+            self._calls.serve(call, context.peer())
             try:
                 await serve(requests, context)
             except asyncio.CancelledError:
