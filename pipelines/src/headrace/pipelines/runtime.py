@@ -6,6 +6,7 @@ from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.elements._headers import Headers, HeadersColumn
 from headrace.pipelines.elements._origin import NO_TIME, Origin, Times
 from headrace.pipelines.elements._rows import Column, Rows
+from headrace.pipelines.execution._call_record import RECORD_BYTES, call_record
 from headrace.pipelines.execution._kept_times import merged
 from headrace.pipelines.execution._marks import EVERY_STREAM, Marks
 from headrace.pipelines.execution._measures import StepMeasures, summed
@@ -24,6 +25,7 @@ __all__ = [
     "END",
     "EVERY_STREAM",
     "NO_TIME",
+    "RECORD_BYTES",
     "Column",
     "Counted",
     "Elements",
@@ -44,6 +46,7 @@ __all__ = [
     "StepMeasures",
     "Times",
     "bounded",
+    "call_record",
     "check_fingerprints",
     "dumps_plain",
     "first_time",

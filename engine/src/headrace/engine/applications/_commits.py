@@ -9,6 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.contract.errors import HeadraceError
 from headrace.engine._errors import CheckpointError
+from headrace.engine.applications._call_files import CallFiles
 from headrace.engine.applications._garbage import Garbage
 from headrace.engine.applications._reports import unpack
 from headrace.engine.applications._results import vote
@@ -62,6 +63,7 @@ class Commits:
         self._service: Service | None = None
         self._worker: RealTimeWorker | None = None
         self._query: StreamingQuery | None = None
+        self._calls: CallFiles | None = None
         self._manifests = manifests
         self._options = options
         self._sinks = sinks
@@ -74,6 +76,10 @@ class Commits:
         """Serves the worker of real-time mode to the planner; returns the path of the socket."""
         self._worker, self._service = worker, Service(worker, self._present)
         return self._service.path
+
+    def record(self, calls: CallFiles) -> None:
+        """Takes over the files in which the application's processes record what they process."""
+        self._calls = calls
 
     def started(self, query: StreamingQuery) -> None:
         """The query was started; once it is not active, nothing is waited for."""
@@ -110,6 +116,8 @@ class Commits:
         """Ends after the query: waits until files that are not needed any more are deleted."""
         if self._service is not None:
             self._service.stop()
+        if self._calls is not None:
+            self._calls.close()
         self._garbage.close()
 
     class Java:

@@ -9,6 +9,7 @@ from pyspark import TaskContext
 
 from headrace.engine._errors import CheckpointError
 from headrace.engine.applications._bucket_files import BucketFiles
+from headrace.engine.applications._call_files import record_calls
 from headrace.engine.applications._keyed_stage import divided, keyed_stage_rows
 from headrace.engine.applications._plan import REPORT, BlockRow, Plan
 from headrace.engine.applications._reports import Report, merged, report_of
@@ -52,6 +53,7 @@ class KeyedTask:
             by_bucket[row.bucket].append(row)
         if not by_bucket:
             return
+        record_calls(self.plan.calls)
         stage = _Stage(self.plan, self.level, self._files, _continued(), _batch(), _run())
         leaving = (stage.rows(bucket, by_bucket.pop(bucket)) for bucket in sorted(by_bucket))
         if self.is_last and self.options is not None:

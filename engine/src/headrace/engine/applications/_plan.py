@@ -131,6 +131,7 @@ class Plan:
         worker_bytes: The approximate memory for states in a Python worker, in bytes.
         dropped: Steps whose states in the checkpoint are to be dropped.
         programs: The files of the application's programs, as `ship_programs` returns them.
+        calls: The folder on the driver's machine in which processes record what they process; None to record it for Spark only.
     """
 
     graph: Graph
@@ -140,6 +141,7 @@ class Plan:
     worker_bytes: int
     dropped: frozenset[str] = frozenset()
     programs: str | None = None
+    calls: str | None = None
 
     @property
     def buckets(self) -> int:

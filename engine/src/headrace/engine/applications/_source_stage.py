@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.engine.applications._blocks import Block, Messages, blocks_by_bucket
+from headrace.engine.applications._call_files import record_calls
 from headrace.engine.applications._keys import packed_buckets
 from headrace.engine.applications._packed import Packed, PackedHeaders
 from headrace.engine.applications._plan import ARROW_ROWS, BEGUN, FORGOTTEN, LAST, OPENED, BlockRow, Plan
@@ -66,6 +67,7 @@ def source_stage_rows(plan: Plan, frames: Iterable[Columns], now: int | None = N
         FrameError: The columns of a frame are inconsistent.
         StepError: A function raises, and its step's policy is `OnError.FAIL`.
     """
+    record_calls(plan.calls)
     for piece in pieces(frames):
         rows = list(rows_of_piece(plan, piece, now))
         if rows:

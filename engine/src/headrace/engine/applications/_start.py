@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.contract.units import UnitError, parse_duration, parse_size
 from headrace.engine._errors import CheckpointError, OptionError
+from headrace.engine.applications._call_files import CallFiles
 from headrace.engine.applications._commits import commits
 from headrace.engine.applications._counts import observed
 from headrace.engine.applications._first_workers import start_workers
@@ -130,22 +131,30 @@ def start(
     programs = ship_programs(spark, folder, graph)
     start_workers(spark)
     plan = Plan(graph, bucket_ids(partitions), str(checkpoint), uuid.uuid4().hex, worker_bytes, dropped, programs)
-    register(spark, {graph.name: plan})
 
     def begin() -> StreamingQuery:
         own = {**of_sinks, "run": uuid.uuid4().hex}
         options = replace(sink_options, run=own["run"])
         handler = commits(spark, url, options, graph.sinks, log.last_committed_batch())
+        calls = CallFiles(watches_driver=real_time)
+        handler.record(calls)
+        recorded = replace(plan, calls=calls.path)
+        register(spark, {graph.name: recorded})
         add_handler(spark, own["run"], handler)
         more = {}
         if real_time:
             files = driver_files(spark, f"{url}/{STATES}", sync=options.sync_to_disk)
             worker = RealTimeWorker(
-                plan, files, options, Connection.of(checked), checked.gateway_timeout_s, asks_for_present=graph.asks_for_present
+                recorded,
+                files,
+                options,
+                Connection.of(checked),
+                checked.gateway_timeout_s,
+                asks_for_present=graph.asks_for_present,
             )
             more["realTime"] = handler.serve(worker)
         arriving = _arriving(spark, graph, {**for_source, **more}, finish, interval_s)
-        rows = add_keyed_stages(plan, arriving, f"{url}/{STATES}", options)
+        rows = add_keyed_stages(recorded, arriving, f"{url}/{STATES}", options)
         writer = observed(graph, rows).writeStream.format(APPLICATION_SINK).queryName(graph.name).outputMode("append")
         writer = writer.options(checkpointLocation=str(checkpoint), **own)
         if available_now:

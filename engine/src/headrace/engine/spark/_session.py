@@ -37,6 +37,8 @@ QUICK_SETTINGS = {
     _STATE_FORMAT_SETTING: "2",
     # Idle workers stay alive, with the states that they cache.
     "spark.python.daemon.module": "headrace.engine.spark._daemon",
+    # A task whose worker has died tells what it was processing, and where in the code it crashed.
+    "spark.python.worker.faulthandler.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
 }

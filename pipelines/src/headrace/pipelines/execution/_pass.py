@@ -12,11 +12,12 @@ import numpy as np
 from headrace.pipelines._errors import StepError, text_of
 from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.elements._origin import NO_TIME
+from headrace.pipelines.execution._call_record import CallRecord, call_record
 from headrace.pipelines.execution._measures import StepMeasures
 from headrace.pipelines.graph._graph import Graph
 from headrace.pipelines.steps._copies import copied, copied_together
 from headrace.pipelines.steps._stateless import KeyBy, Sink, Source
-from headrace.pipelines.steps._step import Counted, KeyedStep, OnError, Step, each
+from headrace.pipelines.steps._step import Cell, Counted, KeyedStep, OnError, Step, each
 from headrace.pipelines.time._time import END, are_out_of_range, out_of_range
 
 log = logging.getLogger("headrace.pipelines")
@@ -50,6 +51,7 @@ class Pass:
         counts: The number of elements by event and step.
         measures: What each step has done.
         others: A lower bound of the watermark of the streams other than that of the elements.
+        record: Where the calls of functions are recorded.
     """
 
     graph: Graph
@@ -62,6 +64,7 @@ class Pass:
     counts: Counter[tuple[Counted, str]] = field(default_factory=Counter)
     measures: defaultdict[str, StepMeasures] = field(default_factory=lambda: defaultdict(StepMeasures))
     others: int = END
+    record: CallRecord = field(default_factory=call_record)
 
     # What the engine calls
 
@@ -107,7 +110,11 @@ class Pass:
         for number, step in enumerate(self.graph.steps):
             if isinstance(step, KeyedStep) and self.graph.levels[number] == level:
                 started = time.perf_counter_ns()
-                fired = step.fire_due(self, self._watermark(number, watermark))
+                self.record.begin_due(self.graph.name, step.name)
+                try:
+                    fired = step.fire_due(self, self._watermark(number, watermark))
+                finally:
+                    self.record.end()
                 measured = self.measures[step.name]
                 measured.time_ns += time.perf_counter_ns() - started
                 for due in fired:
@@ -125,12 +132,16 @@ class Pass:
         step = self.graph.steps[elements.decoded_by]
         assert isinstance(step, Source)
         started = time.perf_counter_ns()
-        decoded = step.apply(elements, self)
+        decoded = self._applied_to(step, elements)
         # The source has counted them before the shuffle.
         self.measures[step.name].time_ns += time.perf_counter_ns() - started
         return replace(decoded, decoded_by=None)
 
     # What steps call
+
+    def notes(self, step: Step, elements: Elements) -> tuple[Cell, Sequence[int]]:
+        """Where to write, and what, before a function is called with each of the elements."""
+        return self.record.notes(self.graph.name, step.name, elements)
 
     def states(self, step: str) -> States:
         """The states of a step in this bucket."""
@@ -176,12 +187,19 @@ class Pass:
     def _applied(self, step: Step, elements: Elements) -> Elements:
         """The results of a step, which is measured."""
         started = time.perf_counter_ns()
-        found = step.apply(elements, self)
+        found = self._applied_to(step, elements)
         measured = self.measures[step.name]
         measured.time_ns += time.perf_counter_ns() - started
         measured.received += len(elements)
         measured.sent += len(found)
         return found
+
+    def _applied_to(self, step: Step, elements: Elements) -> Elements:
+        self.record.begin(self.graph.name, step.name, elements)
+        try:
+            return step.apply(elements, self)
+        finally:
+            self.record.end()
 
     def _watermark(self, number: int, watermark: int | Mapping[frozenset[int], int]) -> int:
         return watermark if isinstance(watermark, int) else watermark.get(self.graph.roots[number], NO_TIME)

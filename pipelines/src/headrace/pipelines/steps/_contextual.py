@@ -114,9 +114,10 @@ class Contextual(KeyedStep):
         states, calls, results = step_pass.states(self.name), _Calls(self, step_pass, keys, elements.values), Results(elements)
         sequences, ids, headers = origin.sequences.tolist(), origin.ids, elements.own_headers()
         others, index = step_pass.others - self.lag, -1
-        rows = zip(elements.places(), keys, elements.values, times, marks, strict=True)
+        cell, notes = step_pass.notes(self, elements)
+        rows = zip(notes, elements.places(), keys, elements.values, times, marks, strict=True)
         try:
-            for index, (place, key, value, time, mark) in enumerate(rows):
+            for index, (cell[0], place, key, value, time, mark) in enumerate(rows):
                 if mark == NO_TIME and self.ttl is not None:
                     step_pass.failed(self, elements, index, no_time())
                     continue

@@ -42,8 +42,9 @@ class Running(KeyedStep):
         rollback = None if self.on_error is OnError.FAIL else Rollback(states, self.state_class, elements.keys)
         kept = ValuesAsTheyWere(() if rollback is None else elements.values)
         results, indices, index = [], [], -1
+        cell, notes = step_pass.notes(self, elements)
         try:
-            for index, (key, value) in enumerate(zip(elements.keys, elements.values, strict=True)):
+            for index, (cell[0], key, value) in enumerate(zip(notes, elements.keys, elements.values, strict=True)):
                 try:
                     result = self._take(states, key, value)
                 except BaseException as error:

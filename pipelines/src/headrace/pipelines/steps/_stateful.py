@@ -41,9 +41,10 @@ class Stateful(KeyedStep):
         states = step_pass.states(self.name)
         rollback = None if self.on_error is OnError.FAIL else _Rollback(self, elements, states)
         results, indices, index = [], [], -1
+        cell, notes = step_pass.notes(self, elements)
         function, make = self.function, self.make
         try:
-            for index, (key, value) in enumerate(zip(elements.keys, elements.values, strict=True)):
+            for index, (cell[0], key, value) in enumerate(zip(notes, elements.keys, elements.values, strict=True)):
                 try:
                     state = states[key]
                 except KeyError:

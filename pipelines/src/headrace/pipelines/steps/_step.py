@@ -36,6 +36,13 @@ class Counted(Enum):
     """Streams whose first event time the watermark had passed when they began."""
 
 
+class Cell(Protocol):
+    """Where the note of a message goes."""
+
+    def __setitem__(self, index: int, note: int, /) -> None:
+        """Writes the note, at index 0."""
+
+
 class StepPass(Protocol):
     """One pass of elements through steps, between two shuffles."""
 
@@ -47,6 +54,9 @@ class StepPass(Protocol):
         Raises:
             StepError: The policy is `OnError.FAIL`.
         """
+
+    def notes(self, step: "Step", elements: Elements) -> tuple[Cell, Sequence[int]]:
+        """Where to write, and what, before a function is called with each of the elements, so that a crash can be explained."""
 
     def count(self, what: Counted, step: str, elements: int) -> None:
         """Adds to a count of elements of a step."""
@@ -160,14 +170,13 @@ def each(step: Step, function: Callable[[Any], Any], elements: Elements, step_pa
         StepError: It raises, or a result is not there yet, and the step's policy is `OnError.FAIL`.
     """
     results, failed = list[Any](), list[int]()
-    values, count = iter(elements.values), len(elements)
+    cell, notes = step_pass.notes(step, elements)
+    rows, count, keep = zip(notes, elements.values, strict=True), len(elements), results.append
     while len(results) + len(failed) < count:
         try:
             # If the function raises, the results before are there, and the iterator continues behind the value.
-            results.extend(map(function, values))
-            if len(results) + len(failed) < count:
-                # map() takes a StopIteration that the function raises for its own end.
-                raise StopIteration("raised by the function")
+            for cell[0], value in rows:
+                keep(function(value))
         except BaseException as error:
             failed.append(len(results) + len(failed))
             step_pass.failed(step, elements, failed[-1], error)

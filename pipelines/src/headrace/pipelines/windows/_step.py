@@ -128,9 +128,10 @@ class TimeWindows(KeyedStep):
         kept = ValuesAsTheyWere(() if rollback is None else elements.values)
         stream, sequences, others = origin.stream, origin.sequences.tolist(), step_pass.others - held
         touched, late_values = list[Key](), 0
-        rows = zip(elements.places(), keys, elements.values, times, marks, strict=True)
+        cell, notes = step_pass.notes(self, elements)
+        rows = zip(notes, elements.places(), keys, elements.values, times, marks, strict=True)
         try:
-            for index, (place, key, value, time, mark) in enumerate(rows):
+            for index, (cell[0], place, key, value, time, mark) in enumerate(rows):
                 if time == NO_TIME:
                     step_pass.failed(self, elements, index, no_time())
                     continue

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.engine._errors import CheckpointError, SinkAway
+from headrace.engine.applications._call_files import record_calls
 from headrace.engine.applications._plan import BlockRow, Plan
 from headrace.engine.applications.real_time._arrivals import Arrivals
 from headrace.engine.applications.real_time._at_once import AtOnce
@@ -168,6 +169,7 @@ class RealTimeWorker:
         assert self._following is not None, "it has begun"
         assert self._is_paused, "the planner closes only while the worker is paused"
         processor, batch = self._processor, self._processor.batch
+        record_calls(self._plan.calls)
         # Before the gateway learns that the checkpoint omits them: it then opens new streams of these names.
         self._following.forget(ends.forgotten)
         self._deliver(processor.end(ends))
@@ -242,6 +244,7 @@ class RealTimeWorker:
 
     def _run(self) -> None:
         try:
+            record_calls(self._plan.calls)
             while slice_ := self._next():
                 self._process(slice_)
         except BaseException as error:  # Whatever ends this thread must end the query.

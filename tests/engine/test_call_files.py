@@ -1,0 +1,131 @@
+"""A function that ends its process, crashes it or does not return: the driver names the step, the stream and the message."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.engine.applications import _call_files
+from headrace.engine.applications._call_files import CallFiles
+
+DEADLINE_S = 60.0
+PROCESS = """
+import ctypes, os, sys, threading, time
+from headrace.engine.applications._call_files import CallFiles, record_calls
+from headrace.pipelines import Message, OnError, Pipeline, Trial
+
+def wait():
+    print("waits", flush=True)
+    while True:
+        pass
+
+def end(value):
+    if value == 7:
+        WAYS[sys.argv[2]]()
+    return value
+
+WAYS = {"exit": lambda: os._exit(3), "abort": os.abort, "segfault": lambda: ctypes.string_at(0), "loop": wait}
+folder = sys.argv[1]
+if folder == "of its own":
+    files = CallFiles(watches_driver=True)
+    folder = files.path
+    print(folder, flush=True)
+record_calls(None if folder == "of Spark" else folder)
+app = Pipeline("exits")
+app.source("n/*", decode=int).map(end, name="step").sink("out", encode=str.encode)
+Trial(app).send(*[Message(b"%d" % n, stream="n/0") for n in (5, 6, 7)])
+"""
+WHERE = "pipeline exits, step step, stream n/0, sequence 3"
+
+
+def started(folder: str, way: str, **environ: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", PROCESS, folder, way]
+    return subprocess.Popen(
+        command, env={**os.environ, **environ}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> Iterator[CallFiles]:
+    monkeypatch.setattr(_call_files, "LOOKS_EVERY_S", 0.05)
+    files = CallFiles(watches_driver=False)
+    yield files
+    files.close()
+
+
+@pytest.mark.parametrize("way", ["exit", "abort", "segfault"])
+def test_a_process_that_dies_is_named_with_what_it_processed(
+    way: str, files: CallFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = started(files.path, way)
+    process.communicate(timeout=DEADLINE_S)
+    files.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"a Python process of the application has died while it processed {WHERE}"
+    ]
+    assert not Path(files.path).exists()
+
+
+def test_a_function_that_does_not_return_is_named_while_it_runs(
+    files: CallFiles, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_call_files, "LONG_S", 0.2)
+    process = started(files.path, "loop")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waits\n"
+    try:
+        wait_for(lambda: len(caplog.records) >= 2)
+        (call,) = files.running()
+    finally:
+        process.kill()
+        process.communicate()
+    assert (call.pid, call.text) == (process.pid, WHERE)
+    assert call.seconds >= 0.2
+    assert all("a function has been running for" in record.getMessage() for record in caplog.records)
+    assert all(record.getMessage().endswith(WHERE) and record.levelno == logging.WARNING for record in caplog.records)
+
+
+@pytest.mark.parametrize("way", ["exit", "abort", "segfault"])
+def test_a_driver_that_dies_is_named_by_another_process(way: str) -> None:
+    process = started("of its own", way)
+    said, errors = process.communicate(timeout=DEADLINE_S)
+    assert f"the process of the application has died while it processed {WHERE}\n" in errors
+    # The next driver removes what is left.
+    CallFiles(watches_driver=False).close()
+    assert not Path(said.strip()).exists()
+
+
+def test_a_driver_that_is_killed_is_named_with_what_it_processed() -> None:
+    process = started("of its own", "loop")
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    assert process.stdout.readline() == "waits\n"
+    process.send_signal(signal.SIGKILL)
+    _, errors = process.communicate(timeout=DEADLINE_S)
+    assert WHERE in errors
+
+
+@pytest.mark.parametrize("way", ["exit", "abort", "segfault"])
+@pytest.mark.parametrize("has_driver", [True, False])
+def test_spark_finds_the_record_of_a_worker_and_the_place_in_the_code(way: str, has_driver: bool, tmp_path: Path) -> None:
+    spark, driver = tmp_path / "spark", tmp_path / "driver"
+    spark.mkdir()
+    driver.mkdir()
+    process = started(str(driver) if has_driver else "of Spark", way, PYTHON_FAULTHANDLER_DIR=str(spark))
+    process.communicate(timeout=DEADLINE_S)
+    record, *code = (spark / str(process.pid)).read_text().splitlines()
+    assert record.strip() == WHERE
+    assert ("Fatal Python error" in "".join(code)) == (way != "exit")

@@ -1,0 +1,56 @@
+"""Functions that end or crash their process on Spark: the query fails, and names the step, the stream and the message."""
+
+import ctypes
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from tests.examples.rig import rig
+
+from headrace.connectors import FileSource
+from headrace.pipelines import Pipeline
+
+DEADLINE_S = 60.0
+WAYS: dict[str, Callable[[], object]] = {"exit": lambda: os._exit(3), "segfault": lambda: ctypes.string_at(0)}
+
+
+def application(name: str, way: Callable[[], object], *, keyed: bool) -> Pipeline:
+    def end(number: int, state: object = None) -> str:
+        if number == 7:
+            way()
+        return str(number)
+
+    app = Pipeline(name)
+    numbers = app.source("n/*", decode=int)
+    if keyed:
+        numbers.key_by(lambda _: 0, name="all").stateful(end, list, name="end").sink("out")
+    else:
+        numbers.map(end, name="end").sink("out")
+    return app
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["in a worker", "in the planner"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_function_that_ends_its_process_is_named(
+    way: str, keyed: bool, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "n" / "0"
+    file.parent.mkdir()
+    file.write_text("5\n6\n7\n8\n")
+    app = application(f"crashes-{way}-{'keyed' if keyed else 'first'}", WAYS[way], keyed=keyed)
+    with rig(spark, tmp_path) as running, caplog.at_level(logging.ERROR), pytest.raises(StreamingQueryException) as raised:
+        running.run(app, FileSource("n", [file], follow=False))
+    where = f"pipeline {app.graph.name}, step end, stream n/0, sequence 6"
+    said = f"a Python process of the application has died while it processed {where}"
+    # Spark tells of the end of a query later, from another thread.
+    deadline = time.monotonic() + DEADLINE_S
+    while said not in [record.getMessage() for record in caplog.records]:
+        assert time.monotonic() < deadline, caplog.text
+        time.sleep(0.05)
+    if keyed:
+        assert where in str(raised.value)
