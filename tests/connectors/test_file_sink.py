@@ -354,3 +354,47 @@ assert "pandas" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# Runs
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("name", ["p", "p" * 200])
+@pytest.mark.parametrize("counts", ["r1", "r2"])
+def test_what_two_runs_have_prepared_of_a_batch_is_kept_until_one_of_them_counts(make, tmp_path, counts, name, restarted):
+    sink = make()
+    runs = {run: Transaction(name, 0, run) for run in ("r1", "r2")}
+    parts = {run: Part(transaction, 0, f"{run}/a") for run, transaction in runs.items()}
+    for run, part in parts.items():
+        assert sink.stage(part, iter([Rows(frame_of([run.encode()]))])) is None
+        sink.prepare(runs[run], [part])
+    stale = Part(runs["r1"], 1, "r1/late")
+    assert sink.stage(stale, iter([Rows(frame_of([b"late"]))])) is None
+    if restarted:
+        sink = make()
+    found = sink.recover()
+    assert (sorted(found.staged), sorted(found.prepared)) == (sorted(parts.values()), sorted(runs.values()))
+    other = runs["r1" if counts == "r2" else "r2"]
+    sink.abort(other)
+    sink.commit(runs[counts])
+    sink.commit(runs[counts])
+    sink.abort(runs["r1"])
+    sink.abort(runs["r2"])
+    assert list(files(tmp_path / "out").values()) == [counts.encode() + b"\n"]
+    assert sink.recover() == Recovered([], [], [Transaction(name, 0)])
+
+
+def test_what_an_older_version_has_prepared_is_committed(make, tmp_path):
+    sink, old = make(), Transaction("p", 0)
+    part = Part(old, 0, "r1/a")
+    sink.stage(part, iter([Rows(frame_of([b"old"]))]))
+    sink.prepare(old, [part])
+    vote = next((tmp_path / "out").rglob("*.vote"))
+    document = json.loads(vote.read_text())
+    del document["run"]
+    vote.write_text(json.dumps(document))
+    sink = make()
+    assert sink.recover() == Recovered([part], [old], [])
+    sink.commit(old)
+    assert list(files(tmp_path / "out").values()) == [b"old\n"]

@@ -19,6 +19,7 @@ from tests.sdk.sinks import (
 )
 
 from headrace.protocol.v1 import sink_pb2 as pb
+from headrace.protocol.v1 import source_pb2
 from headrace.sdk import (
     WRITTEN,
     InvalidMessage,
@@ -703,3 +704,35 @@ def test_a_sink_needs_only_write():
             return None
 
     assert Smallest().flush() is None
+
+
+# Runs
+
+
+@TWO_PHASE
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_a_sink_that_keeps_runs_apart_says_so_and_is_told_the_run_of_each_transaction(sink_gateway, attach, kind, keeps):
+    sink = kind()
+    sink.keeps_runs = keeps
+    attach(sink)
+    session = await sink_gateway.session()
+    assert (source_pb2.CAPABILITY_RUNS in session.hello.capabilities) is keeps
+    runs = ["r1", "r2"] if keeps else [""]
+    told = {run: pb.Transaction(pipeline="p", batch=8, run=run) for run in runs}
+    parts = {run: pb.Part(transaction=told[run], partition=0, attempt=f"{run}/a") for run in runs}
+    for run in runs:
+        id_ = session.start(parts[run])
+        session.rows(id_, [run.encode()])
+        session.end(id_, 1)
+        await session.next("staged")
+        session.prepare(told[run], parts[run])
+        assert (await session.next("prepared")).transaction == told[run]
+    session.commit(told[runs[0]])
+    assert (await session.next("committed")).transaction == told[runs[0]]
+    assert sink.values == [runs[0].encode()]
+
+
+async def test_sinks_of_other_modes_do_not_keep_runs(sink_gateway, attach):
+    attach(Plain())
+    session = await sink_gateway.session()
+    assert source_pb2.CAPABILITY_RUNS not in session.hello.capabilities

@@ -216,6 +216,8 @@ class _Work:
 class TwoPhase(_Work, AsyncTwoPhaseSink):
     """Stages parts, votes, and commits."""
 
+    keeps_runs = True
+
     async def stage(self, part: Part, rows: AsyncIterator[Rows]) -> None:
         """Stages a part."""
         values = list[bytes]()

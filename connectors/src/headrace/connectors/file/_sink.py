@@ -27,6 +27,7 @@ class FileSink(TwoPhaseSink):
 
     connector = "file-sink"
     version = "0.1.0"
+    keeps_runs = True
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote, unquote
@@ -86,7 +86,7 @@ class Staging:
                 raise FileNotFoundError(f"{unquote(_full_name(part))} is not staged in {self.folder}")
         standing = self.voted(transaction)
         if standing is None or standing.parts != names:
-            fields = {"id": secrets.token_hex(8), "pipeline": transaction.pipeline, "batch": transaction.batch, "parts": names}
+            fields = {"id": secrets.token_hex(8), **asdict(transaction), "parts": names}
             self._disk.replace(self.folder / _vote_name(transaction), json.dumps(fields).encode())
         self._remove_parts(transaction, names)
 
@@ -136,8 +136,8 @@ class Staging:
                 name = path.with_name(name + _LONG_NAME).read_text()
             except FileNotFoundError:
                 return None
-        pipeline, batch, partition, attempt = name.removesuffix(_STAGED).split(",")
-        return Part(Transaction(unquote(pipeline), int(batch)), int(partition), unquote(attempt))
+        pipeline, batch, partition, attempt, *run = name.removesuffix(_STAGED).split(",")
+        return Part(Transaction(unquote(pipeline), int(batch), unquote("".join(run))), int(partition), unquote(attempt))
 
     def _remove(self, name: str) -> None:
         """Removes the file of a staged part, by its name."""
@@ -161,7 +161,7 @@ def _quoted(text: str) -> str:
 def _full_name(part: Part) -> str:
     """Returns what the file of a staged part is named after, of any length."""
     pipeline, attempt = _quoted(part.transaction.pipeline), _quoted(part.attempt)
-    return f"{pipeline},{part.transaction.batch},{part.partition},{attempt}{_STAGED}"
+    return f"{pipeline},{part.transaction.batch},{part.partition},{attempt}{_of_run(part.transaction)}{_STAGED}"
 
 
 def _part_name(part: Part) -> str:
@@ -171,7 +171,12 @@ def _part_name(part: Part) -> str:
 
 def _vote_name(transaction: Transaction) -> str:
     """Returns the name of a vote's file."""
-    return _shortened(f"{_quoted(transaction.pipeline)},{transaction.batch}{_VOTE}", _VOTE)
+    return _shortened(f"{_quoted(transaction.pipeline)},{transaction.batch}{_of_run(transaction)}{_VOTE}", _VOTE)
+
+
+def _of_run(transaction: Transaction) -> str:
+    """Returns the end of a name for what one run writes; older versions, and gateways, know no runs."""
+    return f",{_quoted(transaction.run)}" if transaction.run else ""
 
 
 def _shortened(name: str, suffix: str) -> str:
@@ -184,4 +189,5 @@ def _shortened(name: str, suffix: str) -> str:
 def _vote(path: Path) -> Vote:
     """Reads a vote."""
     fields = json.loads(path.read_bytes())
-    return Vote(fields["id"], Transaction(fields["pipeline"], fields["batch"]), fields["parts"])
+    transaction = Transaction(fields["pipeline"], fields["batch"], fields.get("run", ""))
+    return Vote(fields["id"], transaction, fields["parts"])

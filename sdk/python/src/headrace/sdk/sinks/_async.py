@@ -42,6 +42,9 @@ class AsyncIdempotentSink(SinkBase, ABC):
 class AsyncTwoPhaseSink(SinkBase, ABC):
     """As `TwoPhaseSink`. Several parts may be staged concurrently; the other methods are called one at a time."""
 
+    keeps_runs: bool = False
+    """As `TwoPhaseSink.keeps_runs`."""
+
     @abstractmethod
     async def stage(self, part: Part, rows: AsyncIterator[Rows]) -> Outcomes:
         """As `TwoPhaseSink.stage`."""

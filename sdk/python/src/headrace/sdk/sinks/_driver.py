@@ -61,7 +61,7 @@ class SinkDriver:
             staged=map(part_to_wire, recovered.staged),
             prepared=map(transaction_to_wire, recovered.prepared),
             committed=map(transaction_to_wire, recovered.committed),
-            capabilities=[source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT],
+            capabilities=_capabilities(self.sink),
             sdk=SDK,
         )
 
@@ -96,7 +96,7 @@ def part_to_wire(part: Part) -> pb.Part:
 
 def transaction_to_wire(transaction: Transaction) -> pb.Transaction:
     """Converts a transaction to its protocol message."""
-    return pb.Transaction(pipeline=transaction.pipeline, batch=transaction.batch)
+    return pb.Transaction(pipeline=transaction.pipeline, batch=transaction.batch, run=transaction.run)
 
 
 def part_from_wire(part: pb.Part) -> Part:
@@ -111,7 +111,14 @@ def parts_from_wire(parts: Iterable[pb.Part]) -> Sequence[Part]:
 
 def transaction_from_wire(transaction: pb.Transaction) -> Transaction:
     """Converts a transaction from its protocol message."""
-    return Transaction(transaction.pipeline, transaction.batch)
+    return Transaction(transaction.pipeline, transaction.batch, transaction.run)
+
+
+def _capabilities(sink: Any) -> list[source_pb2.Capability.ValueType]:
+    """Returns what a session of the sink can do."""
+    keeps_runs = isinstance(sink, TwoPhaseSink | AsyncTwoPhaseSink) and sink.keeps_runs
+    more = [source_pb2.CAPABILITY_RUNS] if keeps_runs else []
+    return [source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT, *more]
 
 
 def _mode(sink: Any) -> pb.SinkMode.ValueType:

@@ -88,6 +88,14 @@ class TwoPhaseSink(SinkBase, ABC):
     repeated. A staged part is not visible, and survives a crash until it is committed, dropped or aborted.
     """
 
+    keeps_runs: bool = False
+    """Whether it keeps what several runs of a query write of one batch apart, as two drivers on one checkpoint may for a moment.
+
+    If True, `Transaction.run` is part of what identifies a transaction: store it with each part and each prepared transaction,
+    name it in `recover`, and let `prepare`, `commit` and `abort` concern this run only. Several runs may then have prepared the
+    same batch; one of them is committed, the others are aborted. If False, only one run at a time has a transaction.
+    """
+
     @abstractmethod
     def stage(self, part: Part, rows: Iterator[Rows]) -> Outcomes:
         """Stores a part durably. None of it may be visible yet.

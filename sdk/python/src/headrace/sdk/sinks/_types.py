@@ -11,10 +11,12 @@ class Transaction:
     Attributes:
         pipeline: The id of the pipeline's query, stored in its checkpoint.
         batch: The micro-batch, counted from 0.
+        run: The run of the query that writes it, for a sink that `keeps_runs`; otherwise empty.
     """
 
     pipeline: str
     batch: int
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,7 +41,8 @@ class Recovered:
     Attributes:
         staged: Every staged part, including those of prepared transactions.
         prepared: Every transaction that is prepared and neither committed nor aborted.
-        committed: The last committed transaction of each pipeline. Transactions of a pipeline that is missing here count as lost.
+        committed: The last committed transaction of each pipeline; its run does not matter. Transactions of a pipeline that is
+            missing here count as lost.
     """
 
     staged: Sequence[Part] = ()
