@@ -23,6 +23,14 @@ from headrace.engine.applications._query_settings import new_partitions, setting
 from headrace.engine.applications._ship import ship
 from headrace.engine.applications._ship_programs import ship_programs
 from headrace.engine.applications._spark_states import take_over
+from headrace.engine.applications._start_arguments import (
+    check_flags,
+    check_options,
+    check_path,
+    check_pipeline,
+    check_step_names,
+    check_text,
+)
 from headrace.engine.applications._start_retries import start_with_retries
 from headrace.engine.applications.real_time._worker import RealTimeWorker
 from headrace.engine.checkpoint._folder import qualified
@@ -59,7 +67,7 @@ def start(
     drop_states: Collection[str] = (),
     migrate_states: Collection[str] = (),
     finish: bool | None = None,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
     real_time: bool = False,
 ) -> StreamingQuery:
     """Starts an application as a streaming query, which runs until it is stopped.
@@ -92,12 +100,15 @@ def start(
 
     Raises:
         GraphError: The pipeline is invalid.
-        OptionError: An option is invalid.
+        OptionError: An option or another argument is invalid.
         ProgramError: The file of a program does not exist.
         CheckpointError: The checkpoint is incomplete, because its creation by rescaling did not finish or its states are gone; or
             it is on a local disk, and executors run on other machines.
         StateError: The checkpoint has states of a different step with the same name, or a new state cannot be stored.
     """
+    _check_arguments(pipeline, checkpoint, options, trigger_interval, worker_memory, folder)
+    check_flags(available_now=available_now, real_time=real_time, **({} if finish is None else {"finish": finish}))
+    check_step_names(drop_states=drop_states, migrate_states=migrate_states)
     graph = pipeline.graph
     interval_s = _interval_s(available_now, trigger_interval)
     if real_time:
@@ -116,7 +127,7 @@ def start(
     sink_options = parse_sink(of_sinks, defaults_in(spark))
     if log.is_unfinished():
         raise CheckpointError(f"{checkpoint} is incomplete, since its creation did not finish; delete it, and create it again")
-    folder = folder or pipeline.folder
+    folder = pipeline.folder if folder is None else Path(folder)
     for program in graph.programs:
         program.check_files(folder)
     check_fingerprints(log.steps() or {}, graph.fingerprints, migrate_states)
@@ -181,6 +192,30 @@ def _arriving(spark: SparkSession, graph: Graph, options: Mapping[str, str], fin
     if graph.asks_for_present:
         own["asksForPresent"] = "true"
     return spark.readStream.format(FORMAT).options(**{"pipeline": graph.name, **options}, **own).load()
+
+
+def _check_arguments(
+    pipeline: Pipeline,
+    checkpoint: str | Path,
+    options: Mapping[str, str] | None,
+    trigger_interval: str | None,
+    worker_memory: str,
+    folder: str | Path | None,
+) -> None:
+    """Checks the types of arguments.
+
+    Raises:
+        OptionError: One has another type.
+    """
+    check_pipeline(pipeline)
+    check_path("checkpoint", checkpoint)
+    if options is not None:
+        check_options(options)
+    if trigger_interval is not None:
+        check_text("trigger_interval", trigger_interval, "5s")
+    check_text("worker_memory", worker_memory, "500mb")
+    if folder is not None:
+        check_path("folder", folder)
 
 
 def _interval_s(available_now: bool, interval: str | None) -> float:

@@ -1,0 +1,74 @@
+"""Checks of the arguments with which a program starts an application, before anything is started or written."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from reprlib import repr as shown
+from typing import Any
+
+from headrace.engine._errors import OptionError
+from headrace.pipelines import Pipeline
+
+
+def check_pipeline(pipeline: object) -> None:
+    """Checks the application.
+
+    Raises:
+        OptionError: It is not a pipeline.
+    """
+    if not isinstance(pipeline, Pipeline):
+        raise OptionError(f"pipeline must be a Pipeline, not {shown(pipeline)}")
+
+
+def check_path(name: str, path: object) -> None:
+    """Checks the path of a folder.
+
+    Raises:
+        OptionError: It is neither text nor a Path, or empty.
+    """
+    if not isinstance(path, str | Path) or not str(path).strip():
+        raise OptionError(f"{name} must be the path of a folder, not {shown(path)}")
+
+
+def check_options(options: object) -> None:
+    """Checks options of the source and the sink.
+
+    Raises:
+        OptionError: They are not texts by name.
+    """
+    if not isinstance(options, Mapping):
+        raise OptionError(f"options must be texts by name, such as {{'gateway': '127.0.0.1:7433'}}, not {shown(options)}")
+    for name, value in options.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise OptionError(f"option {name if isinstance(name, str) else shown(name)} must be text, not {shown(value)}")
+
+
+def check_flags(**flags: object) -> None:
+    """Checks flags, by name.
+
+    Raises:
+        OptionError: One is neither True nor False.
+    """
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise OptionError(f"{name} must be True or False, not {shown(flag)}")
+
+
+def check_text(name: str, text: object, example: str) -> None:
+    """Checks a duration or a size, which is text.
+
+    Raises:
+        OptionError: It is not text.
+    """
+    if not isinstance(text, str):
+        raise OptionError(f"{name} must be text such as {example!r}, not {shown(text)}")
+
+
+def check_step_names(**lists: Any) -> None:
+    """Checks lists of the names of steps, by parameter.
+
+    Raises:
+        OptionError: One is a single text, or not a list of texts.
+    """
+    for name, steps in lists.items():
+        if isinstance(steps, str) or not isinstance(steps, Collection) or not all(isinstance(step, str) for step in steps):
+            raise OptionError(f"{name} must be a list of the names of steps, not {shown(steps)}")
