@@ -12,9 +12,21 @@ from functools import cached_property
 from typing import Any
 
 from headrace.pipelines._errors import StateError
-from headrace.pipelines.states._classes import check_fields, defaults_of, upgrade_of, version_of
+from headrace.pipelines.states._classes import check_fields, upgrade_of, version_of
+from headrace.pipelines.states._declared import (
+    Declared,
+    Types,
+    changed,
+    check_kept,
+    check_types,
+    declared,
+    defaults_for,
+    text_of,
+    types_of,
+)
 from headrace.pipelines.states._fields import Columns, Fields, fields_of, instance, instances_of_columns, one_by_one
 from headrace.pipelines.states._kinds import Kinds, is_by_field
+from headrace.pipelines.states._types import fits
 from headrace.pipelines.states._values import dumps, dumps_plain, loads
 from headrace.pipelines.states._writers import ContainsItself, Tables
 
@@ -59,6 +71,11 @@ class StateClass:
         return made if is_by_field(made) and not issubclass(made, tuple) else None
 
     @cached_property
+    def _types(self) -> Types | None:
+        """The fields that the class declares; None if they are unknown."""
+        return types_of(self._made, self.make)
+
+    @cached_property
     def _first(self) -> Sequence[str]:
         """The names of the fields of a new state, in order."""
         return tuple(getattr(self.make(), "__dict__", ()))
@@ -80,13 +97,13 @@ class StateClass:
                 packed, tables = dumps(plain, self._kinds, len(states), states)
             except ContainsItself:
                 return self._packed_values(states)
-            return dumps_plain((kind.__qualname__, version_of(kind), packed, _BY_FIELD, tables))
+            return dumps_plain((kind.__qualname__, version_of(kind), packed, _BY_FIELD, tables, declared(self._types)))
         except Exception as error:
             raise StateError(f"{self._where}: a state cannot be stored: {error}; keep plain data in states") from error
 
     def _packed_values(self, states: Sequence[Any]) -> bytes:
         packed, tables = dumps(list(states), self._kinds, len(states))
-        return dumps_plain((None, 0, packed, _BY_FIELD, tables))
+        return dumps_plain((None, 0, packed, _BY_FIELD, tables, text_of(self._made)))
 
     def check(self) -> None:
         """Checks that a new state can be stored and read back.
@@ -160,31 +177,60 @@ class StateClass:
         )
 
     def _of_instances(
-        self, name: str | None, version: int, stored: Any, form: int = _BY_PICKLE, tables: Tables | None = None
+        self,
+        name: str | None,
+        version: int,
+        stored: Any,
+        form: int = _BY_PICKLE,
+        tables: Tables | None = None,
+        declared: Any = None,
     ) -> list[Any]:
         if form == _BY_FIELD:
             stored = loads(stored, self._kinds, tables)
-        made = self._made
         if name is None:
-            states = list(stored)
-            if not issubclass(made, _PLAIN) and not all(isinstance(state, made) for state in states):
-                raise self._another_class("plain values", f"instances of {made.__qualname__}")
+            return self._of_values(list(stored), declared)
+        made = self._made
+        if not is_by_field(made) and made.__qualname__ != name:
+            raise self._another_class(name, _in_words(made))
+        return self._upgrade(made, version, Columns(*stored) if isinstance(stored, tuple) else stored, declared)
+
+    def _of_values(self, states: list[Any], was: str | None) -> list[Any]:
+        """States that were stored as values, whose class must not have changed since.
+
+        An accumulator may be of another class than a new one.
+        """
+        made = self._made
+        if was is None and issubclass(made, _PLAIN):
             return states
-        if issubclass(made, _PLAIN):
-            raise self._another_class(name, "plain values")
-        return self._upgrade(made, version, Columns(*stored) if isinstance(stored, tuple) else stored)
+        if was != text_of(made) and not all(fits(state, made) for state in states):
+            raise self._another_class(f"class {was}" if was else "plain values", _in_words(made))
+        return states
 
     def _another_class(self, was: str, is_now: str) -> StateError:
-        return StateError(f"{self._where}: the checkpoint has states of {was}, and they are now {is_now}")
+        return StateError(
+            f"{self._where}: the checkpoint has states of {was}, and they are now {is_now}; "
+            "give the step another name to start without states"
+        )
 
-    def _upgrade(self, kind: type, version: int, stored: Fields) -> list[Any]:
+    def _upgrade(self, kind: type, version: int, stored: Fields, declared: Declared | None) -> list[Any]:
         upgrade = upgrade_of(self._where, kind, version)
         if upgrade is not None:
-            stored = [upgrade(version, fields) for fields in one_by_one(stored)]
-        defaults = defaults_of(kind)
+            stored, declared = [upgrade(version, fields) for fields in one_by_one(stored)], None
+        defaults, differing = defaults_for(kind, self.make, declared), changed(self._types, declared)
         if isinstance(stored, Columns):
-            check_fields(self._where, kind, stored.names)
+            self._check(kind, stored.names, declared)
+            check_types(self._where, kind, differing, dict(zip(stored.names, stored.values, strict=True)))
             return instances_of_columns(kind, stored, defaults)
         for names in {tuple(fields) for fields in stored}:
-            check_fields(self._where, kind, names)
+            self._check(kind, names, declared)
+        for fields in stored if differing else ():
+            check_types(self._where, kind, differing, {name: (value,) for name, value in fields.items()})
         return [instance(kind, fields, defaults) for fields in stored]
+
+    def _check(self, kind: type, names: Sequence[str], declared: Declared | None) -> None:
+        check_fields(self._where, kind, names)
+        check_kept(self._where, kind, self._types, declared, names)
+
+
+def _in_words(kind: type) -> str:
+    return "plain values" if issubclass(kind, _PLAIN) else f"instances of {kind.__qualname__}"

@@ -6,11 +6,13 @@ this: it writes an object once, and references it afterwards, and whether equal 
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
 from headrace.pipelines._errors import StateError
-from headrace.pipelines.states._classes import Upgrade, check_fields, defaults_of, upgrade_of, version_inside
+from headrace.pipelines.states._classes import Defaults, Upgrade, check_fields, upgrade_of, version_inside
+from headrace.pipelines.states._declared import changed, check_kept, check_types, defaults_for, types_inside
 from headrace.pipelines.states._fields import fields_of_one, instance, lies_in_dict, new_of
 from headrace.pipelines.states._kinds import Kinds, is_by_field
 from headrace.pipelines.states._trees import LARGE, has_large_twice, is_tree
@@ -111,6 +113,25 @@ def dumps_plain(value: Any) -> bytes:
     return written.getvalue()
 
 
+@dataclass(frozen=True, slots=True)
+class _Present:
+    """The present class of instances that were stored with a layout.
+
+    Attributes:
+        kind: The class.
+        upgrade: Its `upgrade`, if it has another version.
+        defaults: Creates fields that may be missing.
+        differing: The fields whose type has changed, from `changed`.
+        is_simple: Whether the fields can be copied to the instance's dict.
+    """
+
+    kind: type
+    upgrade: Upgrade | None
+    defaults: Defaults
+    differing: Mapping[str, tuple[str, Any]]
+    is_simple: bool
+
+
 class _Reader(pickle.Unpickler):
     """Reads values, and upgrades instances to their present classes."""
 
@@ -120,7 +141,7 @@ class _Reader(pickle.Unpickler):
         self._layouts, self._texts = tables
         self._begun: dict[int, Any] = {}
         self._by_pickle: list[Any] = []
-        self._known: dict[Layout, tuple[type, Upgrade | None, bool]] = {}
+        self._known: dict[tuple[Any, ...], _Present] = {}
         self._own: Mapping[str, Callable[..., Any]] = {
             "instance_of": self._instance,
             "same": self._same,
@@ -152,39 +173,47 @@ class _Reader(pickle.Unpickler):
         for made in self._by_pickle:
             kind: type = type(made)
             fields = fields_of_one(made)
-            layout = kind.__module__, kind.__qualname__, 0, tuple(fields), len(fields)
+            layout = kind.__module__, kind.__qualname__, 0, tuple(fields), len(fields), ()
             self._filled(made, layout, fields)
 
     def _instance(self, number: int, layout: Layout, values: list[Any]) -> Any:
         return self._of_fields(layout, values, self._begun.pop(number, None) if self._begun else None)
 
     def _of_fields(self, layout: Layout, values: list[Any], made: Any = None) -> Any:
-        kind, _, is_simple = self._known.get(layout) or self._now(layout)
+        present = self._known.get(layout) or self._now(layout)
         fields = dict(zip(layout[3], values, strict=True))
-        if is_simple and made is None:
-            made = new_of(kind)(kind)
+        if present.is_simple and made is None:
+            made = new_of(present.kind)(present.kind)
             made.__dict__.update(fields)
             return made
         return self._filled(made, layout, fields)
 
     def _filled(self, made: Any, layout: Layout, fields: dict[str, Any]) -> Any:
-        kind, upgrade, _ = self._known.get(layout) or self._now(layout)
-        if upgrade is not None:
-            fields = upgrade(layout[2], fields)
-            check_fields(self._kinds.where, kind, fields.keys() - set(layout[3][layout[4] :]))
-        defaults = defaults_of(kind)
-        return kind(**fields) if issubclass(kind, tuple) else instance(kind, fields, defaults, made)
+        present = self._known.get(layout) or self._now(layout)
+        kind, where = present.kind, self._kinds.where
+        if present.upgrade is None:
+            check_types(where, kind, present.differing, {name: (value,) for name, value in fields.items()})
+        else:
+            fields = present.upgrade(layout[2], fields)
+            check_fields(where, kind, fields.keys() - set(layout[3][layout[4] :]))
+        if issubclass(kind, tuple):
+            return kind(**fields)
+        return instance(kind, fields, present.defaults, made)
 
-    def _now(self, layout: Layout) -> "tuple[type, Upgrade | None, bool]":
-        """The present class of a layout, its `upgrade` if needed, and whether the fields can be copied to the dict."""
-        module, name, version, names, known = layout
-        kind = self._kinds.find(module, name)
-        upgrade = None if version == version_inside(kind) else upgrade_of(self._kinds.where, kind, version)
+    def _now(self, layout: Layout) -> "_Present":
+        """The present class of a layout."""
+        module, name, version, names, known, *more = layout
+        kind, where = self._kinds.find(module, name), self._kinds.where
+        upgrade = None if version == version_inside(kind) else upgrade_of(where, kind, version)
+        stored = more[0] if more and upgrade is None else None
+        types = types_inside(kind)
         if upgrade is None:
-            check_fields(self._kinds.where, kind, names[:known])
-        is_simple = upgrade is None and lies_in_dict(kind) and defaults_of(kind).keys() <= set(names)
-        self._known[layout] = kind, upgrade, is_simple
-        return self._known[layout]
+            check_fields(where, kind, names[:known])
+            check_kept(where, kind, types, stored, names)
+        defaults, differing = defaults_for(kind, kind, stored), changed(types, stored)
+        is_simple = upgrade is None and lies_in_dict(kind) and not differing and defaults.keys() <= set(names)
+        self._known[layout] = present = _Present(kind, upgrade, defaults, differing, is_simple)
+        return present
 
     def _same(self, number: int, layout: Layout) -> Any:
         if number not in self._begun:

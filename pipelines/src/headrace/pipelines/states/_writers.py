@@ -16,12 +16,14 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from headrace.pipelines.states._classes import fields_declared, version_inside
+from headrace.pipelines.states._declared import Declared, declared_inside
 from headrace.pipelines.states._fields import fields_of_one, lies_in_dict
 from headrace.pipelines.states._kinds import HEAP_TYPE, Kinds, is_by_field, refuse_lost
 from headrace.pipelines.states._trees import LARGE, LEAVES, NUMBERS
 
-Layout = tuple[str, str, int, tuple[str, ...], int]
-"""Module, name and version of a class, the names of an instance's fields, and how many of them, the first ones, it declares."""
+Layout = tuple[str, str, int, tuple[str, ...], int, Declared]
+"""Module, name and version of a class, the names of an instance's fields, how many of them, the first ones, it declares, and all
+that it declares. Older checkpoints do not have the latter."""
 Tables = tuple[tuple[Layout, ...], tuple[str | bytes, ...]]
 """What the bytes reference by number: the layouts of instances, and large texts."""
 
@@ -195,7 +197,7 @@ def layout_of(kind: type, fields: Mapping[str, Any]) -> Layout:
         known = len(declared.intersection(fields))
         if known < len(fields):
             names = tuple(sorted(fields, key=lambda name: name not in declared))
-    return kind.__module__, kind.__qualname__, version_inside(kind), names, known
+    return kind.__module__, kind.__qualname__, version_inside(kind), names, known, declared_inside(kind)
 
 
 def member_of(kind: type, value: Any) -> tuple[str, str, Any, Any]:
