@@ -179,14 +179,6 @@ SINK_SIDE = (
         "return Decision.COMMIT if prepared else Decision.OPEN",
     ),
     _fault(
-        "commits what another run has prepared",
-        f"{SINKS}.commit_log:CommitLog.decision",
-        "owner in run_ids else Decision.ABORT",
-        "owner in run_ids else Decision.COMMIT",
-        "cuts",
-        60,
-    ),
-    _fault(
         "lets a sink vote though parts are missing",
         f"{SINKS}.delivering:_shares",
         "if not missing or sink.writes_at_once:",
@@ -223,6 +215,8 @@ SINK_SIDE = (
         f"{SINKS}.runs:merged",
         "committed=max(reported.committed, known.committed)",
         "committed=reported.committed - (reported.committed > 0)",
+        "all",
+        60,
     ),
     _fault(
         "asks for no vote",

@@ -30,7 +30,7 @@ _KINDS = (
     *["crash"] * 8,
     *("crash-all", "crash-two", "freeze", "freeze", "cut", "cut", "cut", "unreachable", "half-close", "stop", "stop"),
     *("second", "second", "pause", "pause", "reload", "revoke", "revoke", "forget", "clock"),
-    *("add", "end", "close", "remove", "fail", "fail", "burst"),
+    *("add", "end", "close", "end", "fail", "fail", "burst"),
 )
 PARTS = ("stream", "connector", "pipeline", "sink")
 _Choice = TypeVar("_Choice")
