@@ -39,7 +39,7 @@ def named(path: str) -> str:
 @pytest.fixture
 async def http(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, Engine]]:
     """A gateway that has one of everything, and the client of its AdminService."""
-    monkeypatch.setattr(observer, "_FRESH_S", 0.0)
+    monkeypatch.setattr(observer, "_fresh_s", lambda took_s: 0.0)
     async with (
         serve() as (gateway, address),
         serve_http(gateway) as http,

@@ -278,7 +278,7 @@ async def test_a_server_that_stops_ends_the_streams_at_once(caplog: pytest.LogCa
 
 async def test_who_listens_while_the_last_one_leaves_gets_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "PERIOD_S", 0.01)
-    monkeypatch.setattr(observer, "_FRESH_S", 0.0)
+    monkeypatch.setattr(observer, "_fresh_s", lambda took_s: 0.0)
     gateway = Gateway(Limits())
     published = events.Events(Documents(Observer(gateway, Http()), "127.0.0.1:7433"))
     first = published.listen()

@@ -22,7 +22,7 @@ AGE_MS = 3_600_000
 def stream(**fields: Any) -> pb.StreamStatus:
     """A stream that is sent and read, unless the fields say otherwise."""
     well = {"stream": "orders/0", "state": pb.STREAM_STATE_LIVE, "instance": "shop", "last_instance": "shop", "readers": 1}
-    return pb.StreamStatus(**{**well, **fields})
+    return pb.StreamStatus(**{**well, "session": "s1", **fields})
 
 
 def session(**fields: Any) -> pb.SessionStatus:
@@ -51,7 +51,11 @@ def status(**parts: Any) -> pb.GetStatusResponse:
         "sinks": [sink()],
         "sink_sessions": [sink_session()],
     }
-    return pb.GetStatusResponse(**{**well, **parts})
+    told = pb.GetStatusResponse(**{**well, **parts})
+    known = {one.session for one in told.sessions}
+    for one in told.streams:
+        one.session = one.session if one.session in known else ""
+    return told
 
 
 def found(of: pb.GetStatusResponse) -> dict[str, Problem]:

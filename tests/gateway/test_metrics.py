@@ -31,7 +31,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @pytest.fixture(autouse=True)
 def without_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observer, "_FRESH_S", 0.0)
+    monkeypatch.setattr(observer, "_fresh_s", lambda took_s: 0.0)
 
 
 async def families(http: str) -> list[Metric]:
@@ -194,7 +194,7 @@ async def test_the_gateway_works_while_a_text_is_made(monkeypatch: pytest.Monkey
         return encode, "text/plain"
 
     monkeypatch.setattr(prometheus, "choose_encoder", encoder)
-    monkeypatch.setattr(observer, "_FRESH_S", 3_600.0)
+    monkeypatch.setattr(observer, "_fresh_s", lambda took_s: 3_600.0)
     async with serve_http(Gateway(Limits())) as http:
         scrapes = [asyncio.create_task(get(http, "/metrics")) for _ in range(5)]
         assert (await get(http, "/healthz"))[0] == 200

@@ -21,7 +21,7 @@ PARTS = 120
 @pytest.fixture
 async def troubled(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, Engine, Connector]]:
     """A gateway whose query writes to a sink that nobody serves, and whose connector offers a stream that nobody reads."""
-    monkeypatch.setattr(observer, "_FRESH_S", 0.0)
+    monkeypatch.setattr(observer, "_fresh_s", lambda took_s: 0.0)
     async with serve() as (gateway, address), serve_http(gateway) as http:
         writer, connector, engine = Writer(address, "r1", readers=["p"]), Connector(address), Engine(address)
         await engine.attach({})

@@ -111,7 +111,7 @@ async def new_source(address: str, **hello: Any) -> Connector:
 
 @pytest.fixture
 async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
-    monkeypatch.setattr(observer, "_FRESH_S", 0.0)
+    monkeypatch.setattr(observer, "_fresh_s", lambda took_s: 0.0)
     async with (
         serve(Limits(query_lease_ms=LEASE_MS)) as (gateway, address),
         serve_http(gateway, stuck_after_ms=STUCK_AFTER_MS, slow_after_ms=SLOW_AFTER_MS) as http,
@@ -132,7 +132,7 @@ async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
 
 async def test_a_killed_connector_of_a_source(site: Site) -> None:
     await site.source.close()
-    found = await site.until("connector test-0", "stream orders/0")
+    found = await site.until_kind("connector-away", "connector test-0", "stream orders/0")
     assert found["stream orders/0"]["root"] == "connector test-0"
     assert {problem["kind"] for problem in found.values()} == {"connector-away"}
     site.source = await new_source(site.address)
@@ -394,7 +394,7 @@ async def test_many_probes_cost_one_snapshot(monkeypatch: pytest.MonkeyPatch) ->
         return await snapshot(gateway)
 
     monkeypatch.setattr(observer, "snapshot", counted)
-    monkeypatch.setattr(observer, "_FRESH_S", 3_600.0)
+    monkeypatch.setattr(observer, "_fresh_s", lambda took_s: 3_600.0)
     async with serve_http(Gateway(Limits())) as address:
         await asyncio.gather(*(get(address, "/readyz") for _ in range(50)))
     assert taken == 1

@@ -58,7 +58,7 @@ async def stage(stack: AsyncExitStack) -> Any:
 async def test_the_gateway_says_what_it_can_do(stage: Stage) -> None:
     both = [source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT]
     assert list((await stage.session()).welcome.capabilities) == [source_pb2.CAPABILITY_PACE, *both]
-    assert list((await stage.sink().hello()).capabilities) == both
+    assert list((await stage.sink().hello()).capabilities) == [*both, source_pb2.CAPABILITY_RUNS]
 
 
 async def test_the_status_of_a_source_says_what_its_connector_reports(stage: Stage) -> None:

@@ -19,7 +19,11 @@ MAX_PROBLEMS = 1_000
 """How many problems a status lists."""
 MANY_PARTS = 100
 """Of so many streams, sessions, pipelines and sinks, a snapshot takes more than a millisecond."""
-_FRESH_S = 1.0
+
+
+def _fresh_s(took_s: float) -> float:
+    """Returns for how many seconds an observation is good enough: the gateway must have time for other things."""
+    return max(1.0, 10 * took_s)
 
 
 class Thresholds(Protocol):
@@ -69,9 +73,8 @@ class Observer:
     async def observe(self) -> Observation:
         """Returns the last observation if it is younger than a second, or else a new one."""
         async with self._lock:
-            # However long it takes, the gateway must have time for other things.
             last, age = self._last, clock.monotonic() - self._taken
-            if last is None or age >= max(_FRESH_S, 10 * self._took) or last.status.gateway.draining != self._gateway.draining:
+            if last is None or age >= _fresh_s(self._took) or last.status.gateway.draining != self._gateway.draining:
                 self._last = last = await self._observe()
             return last
 
