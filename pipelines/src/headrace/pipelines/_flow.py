@@ -18,6 +18,7 @@ from headrace.pipelines.steps._aggregation import Aggregation, Window
 from headrace.pipelines.steps._columnar import KeyStates, StatefulColumns
 from headrace.pipelines.steps._context import Context
 from headrace.pipelines.steps._deduplicate import Deduplicate, DeduplicateKeys, KeyById, key_of
+from headrace.pipelines.steps._lasting import LastingRunning
 from headrace.pipelines.steps._program import StatefulProgram, payload
 from headrace.pipelines.steps._running import Running
 from headrace.pipelines.steps._stateless import Merge, Sink, to_bytes
@@ -402,7 +403,12 @@ class KeyedFlow(Flow[T_co]):
 
     @overload
     def aggregate(
-        self, aggregation: Aggregation[T_co, Any, U], *, name: str | None = None, on_error: OnError | None = None
+        self,
+        aggregation: Aggregation[T_co, Any, U],
+        *,
+        ttl: timedelta | str | None = None,
+        name: str | None = None,
+        on_error: OnError | None = None,
     ) -> "KeyedFlow[U]": ...
 
     @overload
@@ -411,6 +417,7 @@ class KeyedFlow(Flow[T_co]):
         aggregation: Aggregation[T_co, Any, R],
         *,
         output: Callable[[Any, R, None], U | None],
+        ttl: timedelta | str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[U]": ...
@@ -421,6 +428,7 @@ class KeyedFlow(Flow[T_co]):
         *,
         initial: Callable[[], A],
         update: Callable[[A, T_co], A],
+        ttl: timedelta | str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[A]": ...
@@ -432,6 +440,7 @@ class KeyedFlow(Flow[T_co]):
         initial: Callable[[], A],
         update: Callable[[A, T_co], A],
         output: Callable[[Any, A, None], U | None],
+        ttl: timedelta | str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[U]": ...
@@ -443,6 +452,7 @@ class KeyedFlow(Flow[T_co]):
         initial: Callable[[], Any] | None = None,
         update: Callable[[Any, T_co], Any] | None = None,
         output: Callable[[Any, Any, Any], Any] | None = None,
+        ttl: timedelta | str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[Any]":
@@ -453,18 +463,21 @@ class KeyedFlow(Flow[T_co]):
             initial: Returns a new accumulator.
             update: Returns the accumulator with another value.
             output: Returns the result for a key, an accumulator and None.
+            ttl: The event time without a value after which a key's aggregate is removed, as for `stateful`.
             name: The step's name, which also identifies its states in the checkpoint.
             on_error: The policy for values for which a function raises.
 
         Raises:
-            GraphError: Neither or both of an aggregation and functions are given, or the step needs a name.
+            GraphError: Neither or both of an aggregation and functions are given, `ttl` is not a positive duration, or the step
+                needs a name.
         """
         builder = self._builder
         where = builder.where(name, "aggregate", "aggregate")
         found = aggregation_of(where, aggregation, initial, update, None, output)
+        lives = None if ttl is None else span(ttl, f"{where}: ttl")
         policy = builder.policy(where, on_error)
         name = builder.name_for_states(name, "aggregate", "aggregate")
-        return self._with(Running(name, policy, found))
+        return self._with(Running(name, policy, found) if lives is None else LastingRunning(name, policy, found, lives))
 
     def deduplicate(
         self,

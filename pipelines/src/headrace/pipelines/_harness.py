@@ -212,7 +212,7 @@ class Trial:
         arrived = [self._marked(*item) for item in in_order(arriving.shuffled)]
         event_time.end_streams(graph.reached_by(ended))
         event_time.end()
-        firing: int | Mapping[frozenset[int], int] = event_time.lowest() if end is None else end
+        firing = event_time.watermark if end is None else end
         shuffled: list[tuple[int, Elements]] = []
         for level in range(1, graph.shuffles + 1):
             here = [item for item in arrived if graph.levels[item[0]] == level]

@@ -10,7 +10,7 @@ from headrace.pipelines._build import aggregation_of
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.graph._builder import GraphBuilder
 from headrace.pipelines.steps._aggregation import Aggregation, collect
-from headrace.pipelines.steps._running import CountWindows
+from headrace.pipelines.steps._count_windows import CountWindows
 from headrace.pipelines.steps._step import OnError, Step
 from headrace.pipelines.time._time import span
 from headrace.pipelines.windows._step import LateValues, TimeWindows
@@ -133,7 +133,7 @@ class Windowed(Generic[T_co, W_co]):
             raise GraphError(f"{where}: sessions can merge; the aggregation needs combine")
         name = builder.name_for_states(name, "window", "window")
         if isinstance(windows, Count):
-            return self._then(CountWindows(name, policy, found, windows.values))
+            return self._then(CountWindows(name, policy, found, windows.values, windows.ttl))
         return self._then(TimeWindows(name, policy, found, windows, self._delay, self._late, self._lag))
 
     def collect(

@@ -118,7 +118,7 @@ def process(
             passed.enter(key_by, elements, others if level == 1 else event_time.others(key_by, known))
         finishes = event_time.end_streams((row.target, row.stream) for row in ended)
         event_time.end()
-        passed.fire_due(level, END if finishes else event_time.lowest())
+        passed.fire_due(level, END if finishes else event_time.watermark)
     departing = list(StageOutput(plan, bucket=bucket).rows(passed))
     keys = {step: len(states) for step, states in kept.items()}
     report = Report(measures=dict(passed.measures), keys={(level, bucket): keys})

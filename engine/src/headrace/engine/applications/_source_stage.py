@@ -84,7 +84,7 @@ def stream_end_rows(plan: Plan, ends: Ends) -> Iterator[pa.RecordBatch]:
 def rows_of_ends(plan: Plan, ends: Ends) -> list[BlockRow]:
     """Rows that inform every bucket of streams that are opened, have ended or are forgotten, or of the end of event time."""
     graph = plan.graph
-    if not graph.uses_time:
+    if not graph.has_end:
         return []
     told = [(key_by, stream, OPENED) for key_by, stream in graph.reached_by(ends.opened)]
     told += [(key_by, stream, END) for key_by, stream in graph.reached_by(ends.streams)]

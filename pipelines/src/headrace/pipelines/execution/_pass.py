@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from headrace.pipelines._errors import StepError, text_of
 from headrace.pipelines.elements._elements import Elements, Key, States
-from headrace.pipelines.elements._origin import NO_TIME
 from headrace.pipelines.execution._call_record import CallRecord, call_record
 from headrace.pipelines.execution._measures import StepMeasures
 from headrace.pipelines.graph._graph import Graph
@@ -21,6 +20,9 @@ from headrace.pipelines.steps._step import Cell, Counted, KeyedStep, OnError, St
 from headrace.pipelines.time._time import END, are_out_of_range, out_of_range
 
 log = logging.getLogger("headrace.pipelines")
+
+
+Watermark = Callable[[frozenset[int], int | None], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,12 @@ class Pass:
         if elements:
             self._after(key_by, elements)
 
-    def fire_due(self, level: int, watermark: int | Mapping[frozenset[int], int]) -> None:
+    def fire_due(self, level: int, watermark: int | Watermark) -> None:
         """Fires the timers and windows that are due at the end of a micro-batch in the steps of a level.
 
         Args:
             level: The number of shuffles before the steps.
-            watermark: The watermark of all steps, or that of each by its `Graph.roots`.
+            watermark: The watermark of all steps, or a function that returns it for a step's `Graph.roots` and lifetime.
 
         Raises:
             StepError: A function raises, and its step's policy is `OnError.FAIL`.
@@ -112,7 +114,8 @@ class Pass:
                 started = time.perf_counter_ns()
                 self.record.begin_due(self.graph.name, step.name)
                 try:
-                    fired = step.fire_due(self, self._watermark(number, watermark))
+                    reached = watermark if isinstance(watermark, int) else watermark(self.graph.roots[number], step.lifetime)
+                    fired = step.fire_due(self, reached)
                 finally:
                     self.record.end()
                 measured = self.measures[step.name]
@@ -200,9 +203,6 @@ class Pass:
             return step.apply(elements, self)
         finally:
             self.record.end()
-
-    def _watermark(self, number: int, watermark: int | Mapping[frozenset[int], int]) -> int:
-        return watermark if isinstance(watermark, int) else watermark.get(self.graph.roots[number], NO_TIME)
 
     def _where(self, step: Step, elements: Elements, index: int) -> str:
         origin = elements.origin

@@ -29,8 +29,9 @@ class Progress:
         roots: These `key_by`s.
         marks: The marks of streams at every `key_by`.
         idle_after: Returns the event time without an element after which a stream is idle, in microseconds; None for never.
-        heard: For each stream that can be idle, the largest mark of all streams at the end of the last micro-batch with an
-            element of the stream; END during that micro-batch.
+        expires: Whether states expire, for which a stream that has stopped is not waited for without end.
+        heard: For each stream that can be idle, or every one if states expire, the largest mark of all streams at the end of the
+            last micro-batch with an element of the stream; END during that micro-batch.
         reached: The highest watermark so far.
         is_held: Whether event time waits for further streams to be opened.
     """
@@ -38,6 +39,7 @@ class Progress:
     roots: frozenset[int]
     marks: Mapping[int, Marks]
     idle_after: Callable[[Place], int | None] = never
+    expires: bool = False
     heard: dict[Place, int] = field(default_factory=dict)
     reached: int = NO_TIME
     is_held: bool = False
@@ -51,7 +53,7 @@ class Progress:
             opened: The streams that are waited for from now on.
         """
         idle = self.idle()
-        self.heard.update((place, END) for place in (*arriving, *opened) if self.idle_after(place) is not None)
+        self.heard.update((place, END) for place in (*arriving, *opened) if self.notes(place))
         self._silent = idle.difference(arriving)
         return idle.intersection(arriving)
 
@@ -61,18 +63,25 @@ class Progress:
         self.heard.update({place: furthest for place, time in self.heard.items() if time == END})
         self.reached = max(self.reached, self.lowest())
 
+    def notes(self, place: Place) -> bool:
+        """Whether it matters when a stream was last heard of."""
+        return self.expires or self.idle_after(place) is not None
+
     def leave(self, place: Place) -> None:
         """Ends a stream, which is waited for no more."""
         self.heard.pop(place, None)
 
-    def lowest(self) -> int:
+    def lowest(self, lifetime: int | None = None) -> int:
         """The watermark of all streams: the smallest mark of those that are not idle.
 
         If all have ended, it is the largest mark.
+
+        Args:
+            lifetime: The event time without an element after which any stream counts as idle; None for those with `idle_after`.
         """
         if self.is_held:
             return NO_TIME
-        idle = self.idle()
+        idle = self.idle() if lifetime is None else self.idle() | self._stopped(lifetime)
         return min((time for place, time in self._active() if place not in idle), default=self.furthest())
 
     def others(self, place: Place) -> int:
@@ -97,6 +106,11 @@ class Progress:
         furthest = self.furthest()
         spans = ((place, time, self.idle_after(place)) for place, time in self.heard.items())
         return frozenset(place for place, time, span in spans if span is not None and furthest - time >= span)
+
+    def _stopped(self, lifetime: int) -> frozenset[Place]:
+        """The streams without an element for some event time."""
+        furthest = self.furthest()
+        return frozenset(place for place, time in self.heard.items() if furthest - time >= lifetime)
 
     def _active(self) -> Iterator[tuple[Place, int]]:
         for root in self.roots:

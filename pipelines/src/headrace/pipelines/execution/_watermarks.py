@@ -28,7 +28,7 @@ class EventTime(dict[int, Marks]):
         super().__init__()
         self._graph = graph
         idle_after = self._idle_after if graph.has_idle_streams else never
-        self._progress = {roots: Progress(roots, self, idle_after) for roots in graph.meetings}
+        self._progress = {roots: Progress(roots, self, idle_after, graph.expires) for roots in graph.meetings}
         self._begun: set[str] = set()
         self._fresh: set[Place] = set()
         self._reached: dict[int, int] = {}
@@ -103,6 +103,15 @@ class EventTime(dict[int, Marks]):
         """The watermarks of steps, by the first `key_by` on each path to them."""
         return {roots: progress.lowest() for roots, progress in self._progress.items()}
 
+    def watermark(self, roots: frozenset[int], lifetime: int | None) -> int:
+        """The watermark of a step.
+
+        Args:
+            roots: The first `key_by` on each path to it.
+            lifetime: The event time after which the step does not wait for a stream that has stopped; None to wait.
+        """
+        return self._progress[roots].lowest(lifetime)
+
     def others_here(self, key_by: int, stream: str) -> int:
         """The watermark of the other streams for the steps right behind a `key_by` that a stream reaches from a source.
 
@@ -129,12 +138,10 @@ class EventTime(dict[int, Marks]):
         for key_by, (maxima, ended) in taken.marks.items():
             self[key_by] = Marks(maxima, ended)
         for progress in self._progress.values():
-            if self._graph.has_idle_streams:
-                # A stream that could not be idle until now counts as active now.
-                furthest, heard = progress.furthest(), taken.heard(progress.roots)
-                known = ((root, stream) for root in progress.roots if root in self for stream in self[root].maxima)
-                can_be_idle = (place for place in known if progress.idle_after(place) is not None)
-                progress.heard = {place: heard.get(place, furthest) for place in can_be_idle}
+            # A stream that could not be idle until now counts as active now.
+            furthest, heard = progress.furthest(), taken.heard(progress.roots)
+            known = ((root, stream) for root in progress.roots if root in self for stream in self[root].maxima)
+            progress.heard = {place: heard.get(place, furthest) for place in known if progress.notes(place)}
             reached = taken.reached(progress.roots)
             progress.reached = progress.lowest() if reached is None else reached
 

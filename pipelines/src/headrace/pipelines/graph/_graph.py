@@ -221,6 +221,16 @@ class Graph:
         """Whether messages of a source reach one of some `key_by`s directly."""
         return any(self.sources[number] is source for root in roots for number in self._unkeyed[root])
 
+    @cached_property
+    def expires(self) -> bool:
+        """Whether states of a step expire."""
+        return any(step.lifetime is not None for step in self.keyed)
+
+    @cached_property
+    def has_end(self) -> bool:
+        """Whether a step has results at the end of event time."""
+        return self.uses_time or any(step.ends for step in self.keyed)
+
     @property
     def asks_for_present(self) -> bool:
         """Whether a step needs to know when a micro-batch was planned."""

@@ -158,7 +158,12 @@ class StateClass:
 
     def is_laid_out(self, packed: bytes) -> bool:
         """Whether the bytes have further columns."""
-        return len(self._document(packed)) == 4
+        return self.layout(packed) is not None
+
+    def layout(self, packed: bytes) -> str | None:
+        """The description of further columns; None if there are none."""
+        document = self._document(packed)
+        return document[1] if len(document) == 4 else None
 
     def _document(self, packed: bytes) -> tuple[Any, ...]:
         # Bytes of older versions may contain pickled instances at this level.

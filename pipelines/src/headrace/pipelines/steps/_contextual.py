@@ -90,6 +90,11 @@ class Contextual(KeyedStep):
         return True
 
     @property
+    def lifetime(self) -> int | None:
+        """The time to live."""
+        return self.ttl
+
+    @property
     def uses_ids(self) -> bool:
         """True: a context has them."""
         return True

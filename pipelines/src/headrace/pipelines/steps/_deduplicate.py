@@ -44,6 +44,11 @@ class Deduplicate(KeyedStep):
         return True
 
     @property
+    def lifetime(self) -> int:
+        """How long an id is remembered."""
+        return self.within
+
+    @property
     def uses_ids(self) -> bool:
         """Whether the ids are those of the messages."""
         return self.id is None

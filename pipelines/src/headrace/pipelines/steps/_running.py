@@ -1,17 +1,14 @@
-"""Aggregations without time windows: running ones, and windows of a number of values."""
+"""Running aggregations: a result for each value."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any
 
 from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.states._state import StateClass
 from headrace.pipelines.steps._aggregation import Functions
 from headrace.pipelines.steps._rollback import GONE, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps._step import KeyedStep, OnError, StepPass
-
-_LAYOUT = "a count and what was counted"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,75 +71,3 @@ class Running(KeyedStep):
 
     def _updated(self, state: Any, *, value: Any) -> Any:
         return self.aggregation.step(self.aggregation.make() if state is GONE else state, value)
-
-
-class CountedValues:
-    """The values of an incomplete window.
-
-    Attributes:
-        count: The number of values.
-        accumulator: Their accumulator.
-    """
-
-    __slots__ = ("accumulator", "count")
-
-    def __init__(self, count: int, accumulator: Any) -> None:
-        self.count, self.accumulator = count, accumulator
-
-
-@dataclass(frozen=True)
-class CountedValuesClass(StateClass):
-    """Stores incomplete windows, with their accumulators as states."""
-
-    def pack(self, states: Sequence[Any]) -> bytes:
-        """Incomplete windows as bytes."""
-        return self.laid_out(_LAYOUT, [state.count for state in states], [state.accumulator for state in states])
-
-    def unpack(self, packed: bytes) -> list[Any]:
-        """The incomplete windows from bytes."""
-        return list(map(CountedValues, *self.taken_apart(_LAYOUT, packed)))
-
-
-@dataclass(frozen=True, eq=False)
-class CountWindows(Running):
-    """A result for each `size` values of a key."""
-
-    size: int
-
-    @cached_property
-    def state_class(self) -> StateClass:
-        """The class of incomplete windows."""
-        return CountedValuesClass(self.aggregation.make, self.name)
-
-    @property
-    def label(self) -> str:
-        """The name of the method that adds it."""
-        return "count_window"
-
-    @property
-    def divided(self) -> str:
-        """The number of values of a window."""
-        return f"{self.size:,} values"
-
-    def shown(self, state: Any) -> Any:
-        """The number of values, and their accumulator."""
-        return state.count, state.accumulator
-
-    def _take(self, states: States, key: Key, value: Any) -> Any:
-        state = self._counted(states.get(key, GONE), value)
-        if state.count < self.size:
-            states[key] = state
-            return None
-        result = self.aggregation.output(key, state.accumulator, None)
-        states.pop(key, None)
-        return result
-
-    def _again(self, state: Any, *, key: Key, kept: ValuesAsTheyWere, index: int) -> Any:
-        state = self._counted(state, kept[index])
-        return state if state.count < self.size else GONE
-
-    def _counted(self, before: Any, value: Any) -> CountedValues:
-        state = CountedValues(0, self.aggregation.make()) if before is GONE else cast(CountedValues, before)
-        state.accumulator = self.aggregation.step(state.accumulator, value)
-        state.count += 1
-        return state

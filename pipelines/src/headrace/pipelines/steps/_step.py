@@ -149,6 +149,19 @@ class KeyedStep(Step):
         """A complete description of its windows, in the fingerprint; empty if it has none."""
         return ""
 
+    @property
+    def lifetime(self) -> int | None:
+        """The event time after which its states expire, in microseconds; None for never.
+
+        It waits for a stream that has stopped no longer than that.
+        """
+        return None
+
+    @property
+    def ends(self) -> bool:
+        """Whether it has results at the end of event time although it does not use event time."""
+        return False
+
     def fire_due(self, step_pass: StepPass, watermark: int) -> Sequence[Elements]:
         """The results that are due at the end of a micro-batch, given the watermark of all streams.
 

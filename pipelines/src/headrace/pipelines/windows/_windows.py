@@ -90,9 +90,15 @@ class Session:
 
 @dataclass(frozen=True)
 class Count:
-    """Windows of a number of values of a key."""
+    """Windows of a number of values of a key.
+
+    Attributes:
+        values: The number of values.
+        ttl: The event time without a value after which an incomplete window produces its result, in microseconds; None for never.
+    """
 
     values: int
+    ttl: int | None = None
 
 
 def tumbling(size: timedelta | str) -> Grid:
@@ -144,16 +150,20 @@ def session(gap: timedelta | str) -> Session:
     return Session(span(gap, "session(...): gap"))
 
 
-def count_window(values: int) -> Count:
-    """Returns consecutive windows of a number of values of a key. They do not depend on event time.
+def count_window(values: int, *, ttl: timedelta | str | None = None) -> Count:
+    """Returns consecutive windows of a number of values of a key. Without `ttl`, they do not depend on event time.
+
+    An incomplete window produces its result at the end of event time.
 
     Args:
         values: The number of values, at least 1.
+        ttl: The event time without a value of the key after which an incomplete window produces its result: a timedelta, or text
+            such as "1 hour". By default, it waits for more values.
 
     Raises:
-        GraphError: `values` is not a whole number, or less than 1.
+        GraphError: `values` is not a whole number, or less than 1, or `ttl` is not a positive duration.
     """
     where = "count_window(...)"
     if check.whole(where, "values", values) < 1:
         raise GraphError(f"{where}: values: a window must count at least one value, not {values}")
-    return Count(int(values))
+    return Count(int(values), None if ttl is None else span(ttl, f"{where}: ttl"))
