@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
+from headrace.contract import clock
 from headrace.gateway.core.open_calls import OpenCalls
 from headrace.gateway.refusals import log_dropped, log_full
 from headrace.gateway.room import to_drop
@@ -28,7 +29,8 @@ MAX_OF_ADDRESS = 64
 MAX_STRANGER_BYTES = 32 * 2**20
 """How many bytes a stranger may send: more than the largest first request. Headers that do not end cost time."""
 INTERVAL_S = 0.5
-"""How often the process looks."""
+"""How often the process looks, while there are not too many."""
+_SHORTEST_S = 0.005
 _DESCRIPTORS = 65_536
 """How many descriptors the process asks for."""
 _RESERVED = 256
@@ -114,14 +116,18 @@ class Connections:
         """Looks again and again, until cancelled."""
         try:
             while True:
-                self.look()
-                await asyncio.sleep(INTERVAL_S)
+                began = clock.monotonic()
+                dropped = self.look()
+                took = clock.monotonic() - began
+                # Somebody connects again and again: callers must find room all the time, at 5 % of the processor at most.
+                await asyncio.sleep(min(INTERVAL_S, max(_SHORTEST_S, 20 * took)) if dropped else INTERVAL_S)
         finally:
             self._calls.peer_observers.remove(self._note)
 
-    def look(self) -> None:
-        """Drops the connections that are too many."""
+    def look(self) -> int:
+        """Drops the connections that are too many; returns how many."""
         there = self._find()
+        before = len(there)
         called, self._called = self._called, set()
         used = {peer_of(call.peer) for call in self._calls if call.peer}
         for connection in there:
@@ -145,8 +151,9 @@ class Connections:
             waiting = to_drop([_Waiting(connection) for connection in there], 0, self._most)
             if waiting is None:
                 log_full(self._protocol, self._most)
-                return
+                break
             self._drop(there, waiting.of)
+        return before - len(there)
 
     def _note(self, peer: str) -> None:
         self._called.add(peer_of(peer))

@@ -24,6 +24,8 @@ REQUEST_TIMEOUT_S = 30.0
 MAX_HEADER_BYTES = 16 * 2**10
 """The size in bytes of a request's line and headers."""
 _IDLE_TIMEOUT_S = 5
+_BACKLOG = 32
+"""How many connections are accepted in one turn, before any of them can be dropped."""
 _STOP_GRACE_S = 1
 
 
@@ -121,6 +123,7 @@ async def http_server(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext
             proxy_headers=False,
             server_header=False,
             timeout_keep_alive=_IDLE_TIMEOUT_S,
+            backlog=_BACKLOG,
             timeout_graceful_shutdown=_STOP_GRACE_S,
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
             **config,
