@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.engine.applications import _call_files
-from headrace.engine.applications._call_files import CallFiles
+from headrace.engine.applications._call_files import Call, CallFiles, function_runs
 
 DEADLINE_S = 60.0
 PROCESS = """
@@ -89,13 +89,23 @@ def test_a_function_that_does_not_return_is_named_while_it_runs(
     try:
         wait_for(lambda: len(caplog.records) >= 2)
         (call,) = files.running()
+        fault = function_runs([Call(1, "of another step", 0.2), call])
     finally:
         process.kill()
         process.communicate()
     assert (call.pid, call.text) == (process.pid, WHERE)
     assert call.seconds >= 0.2
+    assert fault is not None
+    assert fault.message.startswith("a function has been running for ")
+    assert fault.message.endswith(f" s: {WHERE}")
+    assert fault.age_ms >= 200
     assert all("a function has been running for" in record.getMessage() for record in caplog.records)
     assert all(record.getMessage().endswith(WHERE) and record.levelno == logging.WARNING for record in caplog.records)
+
+
+def test_a_call_that_has_not_run_for_long_hinders_nothing() -> None:
+    assert function_runs([]) is None
+    assert function_runs([Call(1, WHERE, _call_files.LONG_S - 1)]) is None
 
 
 @pytest.mark.parametrize("way", ["exit", "abort", "segfault"])

@@ -3,17 +3,21 @@
 import ctypes
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import grpc
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.examples.rig import rig
 
 from headrace.connectors import FileSource
+from headrace.engine.applications import _call_files
 from headrace.pipelines import Pipeline
+from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 
 DEADLINE_S = 60.0
 WAYS: dict[str, Callable[[], object]] = {"exit": lambda: os._exit(3), "segfault": lambda: ctypes.string_at(0)}
@@ -54,3 +58,44 @@ def test_a_function_that_ends_its_process_is_named(
         time.sleep(0.05)
     if keyed:
         assert where in str(raised.value)
+
+
+@pytest.mark.parametrize("real_time", [False, True], ids=["micro-batches", "real-time mode"])
+def test_the_status_shows_a_function_that_runs_and_for_how_long(
+    real_time: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_call_files, "LONG_S", 1.0)
+    may = tmp_path / "may"
+
+    def wait(number: int, state: list[int]) -> str:
+        while number == 7 and not may.exists():
+            time.sleep(0.01)
+        return str(number)
+
+    app = Pipeline(f"runs-{'in-the-driver' if real_time else 'in-a-worker'}")
+    app.source("n/*", decode=int).key_by(lambda _: 0, name="all").stateful(wait, list, name="wait").sink("out")
+    file = tmp_path / "n" / "0"
+    file.parent.mkdir()
+    file.write_text("5\n6\n7\n")
+    faults: list[tuple[str, int]] = []
+
+    def look(address: str) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        with grpc.insecure_channel(address) as channel:
+            stub = admin_pb2_grpc.AdminServiceStub(channel)
+            while not faults and time.monotonic() < deadline:
+                status = stub.GetStatus(admin_pb2.GetStatusRequest(), timeout=DEADLINE_S)
+                faults.extend((each.fault.message, each.fault.age_ms) for each in status.pipelines if each.fault.message)
+                time.sleep(0.05)
+        may.touch()
+
+    with rig(spark, tmp_path) as running:
+        looking = threading.Thread(target=look, args=(running._address,))
+        looking.start()
+        words = {"real_time": True, "trigger_interval": "200ms"} if real_time else {}
+        running.run(app, FileSource("n", [file], follow=False), **words)
+        looking.join()
+    ((message, age_ms),) = faults
+    assert message.startswith("a function has been running for ")
+    assert message.endswith(f" s: pipeline {app.graph.name}, step wait, stream n/0, sequence 6")
+    assert age_ms >= 1000

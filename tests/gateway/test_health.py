@@ -7,7 +7,12 @@ import pytest
 from headrace.gateway.core import Kind, Problem, problems
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1 import connector_pb2
-from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_BATCH_FAILED, RUN_FAULT_KIND_EXECUTORS_LOST, RunFault
+from headrace.protocol.v1.metrics_pb2 import (
+    RUN_FAULT_KIND_BATCH_FAILED,
+    RUN_FAULT_KIND_EXECUTORS_LOST,
+    RUN_FAULT_KIND_FUNCTION_RUNS,
+    RunFault,
+)
 from headrace.protocol.v1.sink_pb2 import Transaction
 
 STUCK_AFTER_MS = 900_000
@@ -383,6 +388,13 @@ def test_a_micro_batch_that_fails_is_named_with_its_error(state: Any) -> None:
 def test_lost_executors_are_named() -> None:
     fault = RunFault(kind=RUN_FAULT_KIND_EXECUTORS_LOST, message="executor 1 was lost", age_ms=9)
     assert kinds(status(pipelines=[pipeline(fault=fault)])) == {"pipeline totals": (Kind.EXECUTOR_LOST, "")}
+
+
+def test_a_function_that_does_not_return_is_named() -> None:
+    fault = RunFault(kind=RUN_FAULT_KIND_FUNCTION_RUNS, message="a function has been running for 10 s: step sum", age_ms=10_000)
+    stuck = status(pipelines=[pipeline(fault=fault)])
+    assert kinds(stuck) == {"pipeline totals": (Kind.BATCH_STUCK, "")}
+    assert found(stuck)["pipeline totals"].cause == "a function has been running for 10 s: step sum"
 
 
 def test_a_slow_commit_log_is_why_a_batch_that_is_voted_for_is_not_committed() -> None:

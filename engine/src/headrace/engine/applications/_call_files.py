@@ -14,12 +14,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.contract.owned_folder import OwnedFolder, abandoned
 from headrace.pipelines.runtime import RECORD_BYTES, call_record
+from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_FUNCTION_RUNS, RunFault
 
 PREFIX = "headrace-calls-"
 LOOKS_EVERY_S = 1.0
@@ -160,6 +162,15 @@ class CallFiles:
                 found[path.name] = text, since, named
         with self._lock:
             self._seen = found
+
+
+def function_runs(calls: Sequence[Call]) -> RunFault | None:
+    """The fault that the longest of these calls is for its run, for the gateway; None if it does not take long."""
+    longest = max(calls, key=lambda call: call.seconds, default=None)
+    if longest is None or longest.seconds < LONG_S:
+        return None
+    message = f"a function has been running for {longest.seconds:.0f} s: {longest.text}"
+    return RunFault(kind=RUN_FAULT_KIND_FUNCTION_RUNS, message=message, age_ms=round(longest.seconds * 1000))
 
 
 def _pid(name: str) -> int:

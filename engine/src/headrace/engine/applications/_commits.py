@@ -9,7 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.contract.errors import HeadraceError
 from headrace.engine._errors import CheckpointError
-from headrace.engine.applications._call_files import CallFiles
+from headrace.engine.applications._call_files import CallFiles, function_runs
 from headrace.engine.applications._garbage import Garbage
 from headrace.engine.applications._reports import unpack
 from headrace.engine.applications._results import vote
@@ -24,7 +24,7 @@ from headrace.engine.checkpoint._runs import RUNS, RunLog
 from headrace.engine.sink._delivery import VoteGivenUp
 from headrace.engine.sink._options import SinkOptions
 from headrace.engine.sink._writer import Written
-from headrace.protocol.v1.metrics_pb2 import RunMetrics
+from headrace.protocol.v1.metrics_pb2 import RunFault, RunMetrics
 
 STOPPED = "stopped"
 """The answer for a micro-batch whose query was stopped while it waited; `ApplicationSink` knows it."""
@@ -104,6 +104,11 @@ class Commits:
     def metrics(self) -> RunMetrics:
         """What the run has done since it started."""
         return self._totals.to_proto()
+
+    def hindered(self) -> RunFault | None:
+        """The function that has been running for longest, if that is long; None if none has."""
+        calls = [] if self._calls is None else self._calls.running()
+        return function_runs(calls)
 
     def abort(self, batch: int) -> None:
         """Only logs: the sinks drop these parts when they prepare the batch, or when the query starts again."""

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from headrace.engine.spark._jvm_classes import APPLICATION_SINK, NO_SHUFFLE, install
-from headrace.protocol.v1.metrics_pb2 import RunMetrics
+from headrace.protocol.v1.metrics_pb2 import RunFault, RunMetrics
 
 FORMAT = APPLICATION_SINK
 """The name for `writeStream.format(...)`."""
@@ -22,6 +22,9 @@ class Handler(Protocol):
 
     def commit(self, batch: int, reports: bytes) -> str | None:
         """Receives the reports of all tasks; returns what is wrong."""
+
+    def hindered(self) -> RunFault | None:
+        """What hinders the run; None if nothing does."""
 
     def metrics(self) -> RunMetrics:
         """What the run has done since it started."""
@@ -60,6 +63,12 @@ def metrics_of(run: str) -> RunMetrics | None:
     """What the run of a query's handler has done since it started; None if it has no handler."""
     handler = _handlers.get(run)
     return None if handler is None else handler.metrics()
+
+
+def fault_of(run: str) -> RunFault | None:
+    """What hinders the run of a query's handler; None if nothing does, or it has no handler."""
+    handler = _handlers.get(run)
+    return None if handler is None else handler.hindered()
 
 
 def remove_handler(spark: SparkSession, run: str) -> None:

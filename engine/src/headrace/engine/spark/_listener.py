@@ -24,7 +24,7 @@ from headrace.engine.checkpoint._votes import Votes
 from headrace.engine.sink._options import SinkOptions
 from headrace.engine.source._fetch import PipelineRun
 from headrace.engine.source._options import Options
-from headrace.engine.spark._application_sink import metrics_of, remove_handler, tell_run
+from headrace.engine.spark._application_sink import fault_of, metrics_of, remove_handler, tell_run
 from headrace.engine.spark._batches import BatchedRun, BatchReporter, Logged, offsets_of
 from headrace.engine.spark._commit_logs import begin_run, end_run
 from headrace.engine.spark._counts import log_counts, stages_of
@@ -199,7 +199,9 @@ class QueryListener:
             )
             if options is not None and options.run is not None:
                 reported.measure = partial(metrics_of, options.run)
-            reported.hindered = Executors(self._spark).lost
+            executors = Executors(self._spark)
+            application = options.run if options is not None else None
+            reported.hindered = lambda: executors.lost() or (fault_of(application) if application is not None else None)
             for each in (*followed, reported):
                 self._reporter.start(each)
             if options is not None and options.run is not None:

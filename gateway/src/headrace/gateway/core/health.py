@@ -29,6 +29,10 @@ _RUN_FAULTS = {
         Kind.EXECUTOR_LOST,
         "look at the cluster: why executors ended, and why it does not start others",
     ),
+    metrics_pb2.RUN_FAULT_KIND_FUNCTION_RUNS: (
+        Kind.BATCH_STUCK,
+        "if the function does not return by itself, stop the application, correct the function, and start it again",
+    ),
 }
 """The kinds of problems that drivers report, and what to do."""
 

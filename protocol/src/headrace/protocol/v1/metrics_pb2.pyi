@@ -31,6 +31,8 @@ class _RunFaultKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunFault
     """A micro-batch has failed, for instance because a function of the application raised an exception."""
     RUN_FAULT_KIND_EXECUTORS_LOST: _RunFaultKind.ValueType  # 2
     """Executors were lost, and not all of them are replaced yet."""
+    RUN_FAULT_KIND_FUNCTION_RUNS: _RunFaultKind.ValueType  # 3
+    """A function of the application has not returned for a long time; `message` names the step, the stream and the message."""
 
 class RunFaultKind(_RunFaultKind, metaclass=_RunFaultKindEnumTypeWrapper):
     """What hinders a run."""
@@ -41,6 +43,8 @@ RUN_FAULT_KIND_BATCH_FAILED: RunFaultKind.ValueType  # 1
 """A micro-batch has failed, for instance because a function of the application raised an exception."""
 RUN_FAULT_KIND_EXECUTORS_LOST: RunFaultKind.ValueType  # 2
 """Executors were lost, and not all of them are replaced yet."""
+RUN_FAULT_KIND_FUNCTION_RUNS: RunFaultKind.ValueType  # 3
+"""A function of the application has not returned for a long time; `message` names the step, the stream and the message."""
 Global___RunFaultKind: _TypeAlias = RunFaultKind  # noqa: Y015
 
 @_typing.final
