@@ -68,6 +68,21 @@ def test_a_dry_run_prints_the_graph_and_runs_nothing(program: Write) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ('Pipeline("votes")', 'Pipeline("the votes")', "a pipeline: name must have 1 to 255 ASCII letters"),
+        ('.sink("totals")', '.sink("totals/0")', "sink must have 1 to 255 ASCII letters"),
+        ('Pipeline("votes")', 'Pipeline("votes", on_error="skip")', "on_error must be OnError.FAIL"),
+    ],
+)
+def test_a_dry_run_refuses_arguments_that_are_wrong(program: Write, before: str, after: str, says: str) -> None:
+    assert before in VOTES
+    result = run("run", program(VOTES.replace(before, after)), "--dry-run")
+    assert result.exit_code == 2
+    assert says in result.output
+
+
 def test_a_dry_run_tells_programs_the_same(program: Write) -> None:
     result = run("run", program(VOTES), "--dry-run", "--json")
     assert result.exit_code == 0, result.output

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import wraps
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -375,6 +376,16 @@ def test_a_function_that_a_decorator_wraps_is_judged_by_the_wrapper() -> None:
         return value, connection
 
     flow().map(looked_up)
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    assert count_window(np.int64(3)) == count_window(3)  # type: ignore[arg-type]
+    assert type(count_window(np.int64(3)).values) is int  # type: ignore[arg-type]
+
+
+def test_a_state_is_made_by_a_class_or_a_function() -> None:
+    with pytest.raises(GraphError, match=r"step keeps: state must be a class or a function that makes a new object, not \[\]"):
+        keyed().stateful(keeps, [])  # type: ignore[arg-type]
 
 
 def test_what_makes_states_may_not_raise() -> None:

@@ -360,6 +360,8 @@ def test_a_field_that_is_no_longer_declared_is_an_error() -> None:
     [
         ({"command": []}, "a program needs a command, such as"),
         ({"command": "./votes"}, "command is a list of texts, not './votes'"),
+        ({"command": ["./votes", "a\0b"]}, r"command has 'a\\x00b', which is no valid text for a program"),
+        ({"files": ["\ud800"]}, "files has .*, which is no valid text for a program"),
         ({"state": []}, "a program needs the names of the fields"),
         ({"state": "count"}, "state is a list of texts, not 'count'"),
         ({"state": ["count", "count"]}, "'count' cannot be a field"),

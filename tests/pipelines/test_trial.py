@@ -86,6 +86,8 @@ def test_the_names_of_a_pipeline_before_a_restart_stay_known() -> None:
         ("sequence", 2**63, "less than 2^63"),
         ("message_id", b"id", "the message_id of a message is str or None, not b'id'"),
         ("headers", [("a", b"1")], "the headers of a message is Headers, not"),
+        ("headers", Headers([("a", "1")]), "the headers of a message: a header must be a str and bytes or None"),  # type: ignore[list-item]
+        ("headers", Headers(["ab"]), "the headers of a message: a header must be a pair"),  # type: ignore[list-item]
     ],
 )
 def test_fields_of_messages_have_their_types(field: str, odd: object, says: str) -> None:

@@ -7,6 +7,7 @@ place: the pipeline and the step.
 import inspect
 from collections.abc import Callable, Collection
 from enum import Enum
+from operator import index
 from reprlib import Repr
 from typing import Any, TypeVar
 
@@ -79,8 +80,11 @@ def flag(where: str, parameter: str, given: Any) -> bool:
 
 def whole(where: str, parameter: str, given: Any) -> int:
     """Returns a whole number, as an int."""
-    if isinstance(given, int) and not isinstance(given, bool):
-        return int(given)
+    try:
+        if not isinstance(given, bool):
+            return index(given)
+    except TypeError:
+        pass
     raise GraphError(f"{where}: {parameter} must be a whole number, not {shown(given)}")
 
 
@@ -88,6 +92,9 @@ def texts(where: str, parameter: str, given: Any) -> tuple[str, ...]:
     """Returns a list of texts as a tuple."""
     if isinstance(given, str) or not isinstance(given, Collection) or not all(isinstance(one, str) for one in given):
         raise GraphError(f"{where}: {parameter} is a list of texts, not {shown(given)}")
+    for one in given:
+        if "\0" in one or not _is_unicode(one):
+            raise GraphError(f"{where}: {parameter} has {shown(one)}, which is no valid text for a program")
     return tuple(given)
 
 
@@ -114,6 +121,8 @@ def function(where: str, parameter: str, given: Any, *called_with: str, instead_
 
 def factory(where: str, parameter: str, given: Any) -> Any:
     """Checks a function that makes a new state or accumulator; returns one."""
+    if not callable(given):
+        raise GraphError(f"{where}: {parameter} must be a class or a function that makes a new object, not {shown(given)}")
     function(where, parameter, given, instead_of_yield="return a new object")
     try:
         made, again = given(), given()
@@ -124,6 +133,14 @@ def factory(where: str, parameter: str, given: Any) -> Any:
             f"{where}: {parameter} returns the same {type(made).__name__} each time, which all keys would share: return a new one"
         )
     return made
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _can_change(made: Any) -> bool:

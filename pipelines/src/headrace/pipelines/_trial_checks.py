@@ -9,7 +9,7 @@ from headrace.contract.limits import MAX_SEQUENCE
 from headrace.contract.names import covers, is_stream_name
 from headrace.pipelines._arguments import shown
 from headrace.pipelines._errors import TrialError
-from headrace.pipelines.elements._headers import Headers
+from headrace.pipelines.elements._headers import Headers, checked
 from headrace.pipelines.elements._message import Message
 from headrace.pipelines.graph._graph import Graph
 from headrace.pipelines.steps._step import Counted
@@ -98,6 +98,10 @@ def check_messages(graph: Graph, messages: Iterable[Any]) -> None:
             if not isinstance(found, kinds) or isinstance(found, bool):
                 expected = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
                 raise TrialError(f"send(...): the {field} of a message is {expected}, not {shown(found)}")
+        try:
+            checked(message.headers)
+        except (TypeError, UnicodeEncodeError) as error:
+            raise TrialError(f"send(...): the headers of a message: {error}") from None
         if not 0 <= message.sequence <= MAX_SEQUENCE:
             raise TrialError(f"send(...): the sequence of a message is at least 1 and less than 2^63, not {message.sequence}")
     check_streams(graph, "send", dict.fromkeys(message.stream for message in messages))
