@@ -64,6 +64,13 @@ class MemoryStore:
         self.head: bytes | None = None
         self.changes = MemoryPieces(self.traffic)
         self.segments = MemoryPieces(self.traffic)
+        self.before: MemoryStore | None = None
+        """The store before the present attempt."""
+
+    def reset(self) -> None:
+        assert self.before is not None
+        self.head = self.before.head
+        self.changes.kept, self.segments.kept = dict(self.before.changes.kept), dict(self.before.segments.kept)
 
     def read_head(self) -> bytes | None:
         self.traffic.calls += 1
@@ -183,9 +190,11 @@ class Stages:
         """What the attempt gives that succeeds. Those that fail have changed a copy of the store that nobody sees again."""
         while True:
             store = copy.deepcopy(self.stores[level, bucket])
+            store.before = copy.deepcopy(store)
             worker = self._draw.choice(self._workers)
             out = list(keyed_stage_rows(self._plan, level, bucket, rows, store, worker))
             if self._draw.random() >= self.failing:
+                store.before = None
                 self.stores[level, bucket] = store
                 return out
 

@@ -31,6 +31,25 @@ class StateError(PipelineError):
     """A state cannot be stored, or stored states do not match the classes or the steps of the pipeline."""
 
 
+class NotStored(StateError):
+    """A state of a step cannot be stored.
+
+    Args:
+        step: The name of the step.
+        reason: Why.
+        key: The key of the state, if it is known.
+    """
+
+    def __init__(self, step: str, reason: str, key: object = None) -> None:
+        where = f"step {step}" if key is None else f"step {step}, key {key!r}"
+        super().__init__(f"{where}: a state cannot be stored: {reason}; keep plain data in states")
+        self.step, self.reason = step, reason
+
+    def __reduce__(self) -> tuple[type[StateError], tuple[str]]:
+        """Crosses processes as what it says."""
+        return StateError, (str(self),)
+
+
 class TrialError(PipelineError, KeyError):
     """A `Trial` was given, or asked for, something that its pipeline does not have. A test that goes on would show nothing."""
 

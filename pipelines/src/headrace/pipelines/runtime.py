@@ -1,7 +1,7 @@
 """The interface for engines that run pipelines. Applications do not need it."""
 
 from headrace.contract.names import covers as matches
-from headrace.pipelines._errors import no_step, text_of
+from headrace.pipelines._errors import NotStored, no_step, text_of
 from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.elements._headers import Headers, HeadersColumn
 from headrace.pipelines.elements._origin import NO_TIME, Origin, Times
@@ -37,6 +37,7 @@ __all__ = [
     "HeadersColumn",
     "Key",
     "Marks",
+    "NotStored",
     "OnError",
     "Origin",
     "Pass",

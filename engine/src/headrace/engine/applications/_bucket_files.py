@@ -30,14 +30,21 @@ class BucketFiles:
     def __init__(self, files: StateFiles, bucket: Bucket, entry: Entry | None) -> None:
         self._files = files
         self._bucket = bucket
+        self._entry = entry
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets what was written since the last micro-batch."""
         self._head: bytes | None = None
         self.is_changed = False
         """Whether a micro-batch has replaced the head, which it does last."""
         places: tuple[dict[int, _Place], dict[int, _Place]] = ({}, {})
-        if entry is not None:
-            description = _checked(files, (entry.file, entry.offset, entry.bytes, entry.checksum))
+        if (entry := self._entry) is not None:
+            description = _checked(self._files, (entry.file, entry.offset, entry.bytes, entry.checksum))
             self._head, *places = pickle.loads(description)
-        self.changes, self.segments = (_Pieces(files, {at: _place(*place) for at, place in each.items()}) for each in places)
+        self.changes, self.segments = (
+            _Pieces(self._files, {at: _place(*place) for at, place in each.items()}) for each in places
+        )
 
     def read_head(self) -> bytes | None:
         """The head; None if the bucket is new."""

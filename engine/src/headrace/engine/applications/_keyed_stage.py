@@ -15,10 +15,23 @@ from headrace.engine.applications._plan import BlockRow, Plan
 from headrace.engine.applications._reports import Report
 from headrace.engine.applications._ship_programs import shipped_programs
 from headrace.engine.applications._stage_output import StageOutput, mark_rows
-from headrace.engine.applications._state_cache import STATE_CACHE, StateCache
+from headrace.engine.applications._state_cache import STATE_CACHE, StateCache, read_bucket
 from headrace.engine.applications._store import Store, read_head
 from headrace.engine.applications._tracing import Processing, processing
-from headrace.pipelines.runtime import END, NO_TIME, Counted, Elements, EventTime, Graph, Pass, StateClass, States, in_order
+from headrace.pipelines.runtime import (
+    END,
+    NO_TIME,
+    Counted,
+    Elements,
+    EventTime,
+    Graph,
+    NotStored,
+    OnError,
+    Pass,
+    StateClass,
+    States,
+    in_order,
+)
 
 
 def keyed_stage_rows(
@@ -54,16 +67,34 @@ def divided(plan: Plan, level: int, arriving: Iterable[BlockRow]) -> tuple[list[
 
 
 def _through(plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], store: Store, worker: StateCache) -> list[BlockRow]:
-    """The output for the rows of this level, whose states are then stored."""
+    """The output for the rows of this level, whose states are then stored.
+
+    If a state cannot be stored, the rows are processed again from the states before, and each element of its step is checked.
+    """
     classes = state_classes(plan, level)
     head = read_head(store)
     name = (plan.query, plan.run, level, bucket)
     held = worker.take(name, store, head, classes, plan.dropped, plan.worker_bytes)
-    processed = process(plan, level, bucket, here, held.kept, head.beside)
-    head = save(store, head, held.kept, held.dirty, processed.changed, classes, processed.beside)
-    held.mark_saved(head)
+    checked: frozenset[str] = frozenset()
+    while True:
+        try:
+            processed = process(plan, level, bucket, here, held.kept, head.beside, checked)
+            after = save(store, head, held.kept, held.dirty, processed.changed, classes, processed.beside)
+            break
+        except NotStored as error:
+            if error.step in checked or _fails(plan.graph, error.step):
+                raise
+            checked |= {error.step}
+        store.reset()
+        held = read_bucket(store, head, classes, plan.dropped)
+    held.mark_saved(after)
     worker.put(name, held, plan.worker_bytes)
     return [*processed.departing, processed.report.row(bucket)]
+
+
+def _fails(graph: Graph, step: str) -> bool:
+    """Whether the query fails if an element of a step does."""
+    return any(each.name == step and each.on_error is OnError.FAIL for each in graph.keyed)
 
 
 @dataclass(frozen=True)
@@ -84,7 +115,13 @@ class Processed:
 
 
 def process(
-    plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], kept: dict[str, States], beside: Mapping[str, Any]
+    plan: Plan,
+    level: int,
+    bucket: int,
+    here: Sequence[BlockRow],
+    kept: dict[str, States],
+    beside: Mapping[str, Any],
+    checked: frozenset[str] = frozenset(),
 ) -> Processed:
     """Runs the steps of one level on rows of one bucket, in order, and changes its states.
 
@@ -95,6 +132,7 @@ def process(
         here: The rows that the level processes, from `divided`.
         kept: The states of each step.
         beside: What is stored beside the states.
+        checked: The steps whose states are checked after each element.
 
     Raises:
         StepError: A function raises, and its step's policy is `OnError.FAIL`.
@@ -102,7 +140,7 @@ def process(
     """
     graph = plan.graph
     event_time = EventTime(graph, beside)
-    passed = Pass(graph, kept, shipped_programs(plan.programs))
+    passed = Pass(graph, kept, shipped_programs(plan.programs), checked=checked)
     known = event_time.lowest()
     arrived = [row for row in here if not (row.is_end or row.is_forgotten or row.is_opened or row.is_begun)]
     arrived.sort(key=attrgetter("target", "stream"))

@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from headrace.engine.applications._keys import in_order_of_hashes, segments_of
 from headrace.engine.applications._store import Segment, Store
-from headrace.pipelines.runtime import Key, StateClass, States, dumps_plain, in_order_of_keys
+from headrace.pipelines.runtime import Key, NotStored, StateClass, States, dumps_plain, in_order_of_keys
 
 SEGMENT_KEYS = 16_384
 """The maximum of the average number of keys in a segment, while there are fewer than MOST_SEGMENTS."""
@@ -153,7 +153,7 @@ def of_keys(states: States, keys: Collection[Key], state_class: StateClass) -> P
     """
     there = [key for key in keys if key in states]
     gone = [key for key in keys if key not in states] if len(there) < len(keys) else []
-    return there, state_class.pack([states[key] for key in there]), gone
+    return there, _packed(states, there, state_class), gone
 
 
 def whole(kept: Mapping[str, States], classes: Mapping[str, StateClass]) -> Iterator[bytes]:
@@ -178,4 +178,21 @@ def _ordered(states: States, changed: Collection[Key]) -> list[Key]:
 
 def _there(states: States, keys: list[Key], state_class: StateClass) -> PackedStates:
     """The states of keys, all of which have one."""
-    return keys, state_class.pack([states[key] for key in keys]), []
+    return keys, _packed(states, keys, state_class), []
+
+
+def _packed(states: States, keys: Sequence[Key], state_class: StateClass) -> bytes:
+    """The states of keys.
+
+    Raises:
+        NotStored: A state cannot be stored; the error names its key.
+    """
+    try:
+        return state_class.pack([states[key] for key in keys])
+    except NotStored:
+        for key in keys:
+            try:
+                state_class.pack([states[key]])
+            except NotStored as error:
+                raise NotStored(error.step, error.reason, key) from error
+        raise

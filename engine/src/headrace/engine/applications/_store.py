@@ -11,9 +11,9 @@ MERGED = 8
 """The number of pieces of about the same size that are merged to one."""
 TIER_BYTES = 16 * 2**10
 """The size of a piece of the first tier, in bytes."""
-FINAL_BYTES = 4 * 2**20
+FINAL_BYTES = 2**20
 """The smallest size from which on a piece is not merged any more, in bytes."""
-FINAL_SHARE = 32
+FINAL_SHARE = 64
 """The share of the snapshot from which on a piece is not merged any more, if that is larger."""
 
 
@@ -54,6 +54,9 @@ class Store(Stored, Protocol):
 
     def write_head(self, head: bytes) -> None:
         """Replaces the head."""
+
+    def reset(self) -> None:
+        """Forgets what the micro-batch has written."""
 
     @property
     def changes(self) -> Pieces:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.pipelines._errors import StepError, text_of
+from headrace.pipelines._errors import NotStored, StepError, text_of
 from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.execution._call_record import CallRecord, call_record
 from headrace.pipelines.execution._measures import StepMeasures
@@ -54,6 +54,7 @@ class Pass:
         measures: What each step has done.
         others: A lower bound of the watermark of the streams other than that of the elements.
         record: Where the calls of functions are recorded.
+        checked: The steps whose states are checked after each element: one that leaves a state that cannot be stored fails.
     """
 
     graph: Graph
@@ -67,6 +68,7 @@ class Pass:
     measures: defaultdict[str, StepMeasures] = field(default_factory=lambda: defaultdict(StepMeasures))
     others: int = END
     record: CallRecord = field(default_factory=call_record)
+    checked: frozenset[str] = frozenset()
 
     # What the engine calls
 
@@ -204,6 +206,27 @@ class Pass:
         finally:
             self.record.end()
 
+    def _checked(self, step: Step, element: Elements) -> Elements:
+        """The results of a step for one element; none if it fails because it leaves a state that cannot be stored."""
+        assert isinstance(step, KeyedStep), "other steps have no states"
+        assert element.keys is not None, "the graph puts such a step behind a key_by"
+        (key,), states = element.keys, self.states(step.name)
+        before = step.state_class.pack([states[key]]) if key in states else None
+        found = self._applied(step, element)
+        try:
+            if key in states:
+                step.state_class.pack([states[key]])
+        except NotStored as error:
+            states.news.add(key)
+            if before is None:
+                del states[key]
+            else:
+                (states[key],) = step.state_class.unpack(before)
+            self.measures[step.name].sent -= len(found)
+            self.failed(step, element, 0, NotStored(step.name, error.reason, key))
+            return element.pick([])
+        return found
+
     def _where(self, step: Step, elements: Elements, index: int) -> str:
         origin = elements.origin
         key = f", key {elements.keys[index]!r}" if elements.keys is not None else ""
@@ -240,7 +263,11 @@ class Pass:
 
     def _consume(self, consumer: int, elements: Elements) -> None:
         step = self.graph.steps[consumer]
-        found = self._applied(step, elements)
+        if step.name in self.checked and len(elements) > 1:
+            for index in range(len(elements)):
+                self._consume(consumer, elements.pick([index]))
+            return
+        found = self._checked(step, elements) if step.name in self.checked else self._applied(step, elements)
         if not found:
             return
         if isinstance(step, KeyBy):

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from headrace.pipelines._errors import StateError
+from headrace.pipelines._errors import NotStored, StateError
+from headrace.pipelines._errors import text_of as text_of_error
 from headrace.pipelines.states._classes import check_fields, upgrade_of, version_of
 from headrace.pipelines.states._declared import (
     Declared,
@@ -99,7 +100,7 @@ class StateClass:
                 return self._packed_values(states)
             return dumps_plain((kind.__qualname__, version_of(kind), packed, _BY_FIELD, tables, declared(self._types)))
         except Exception as error:
-            raise StateError(f"{self._where}: a state cannot be stored: {error}; keep plain data in states") from error
+            raise NotStored(self.step, text_of_error(error)) from error
 
     def _packed_values(self, states: Sequence[Any]) -> bytes:
         packed, tables = dumps(list(states), self._kinds, len(states))
