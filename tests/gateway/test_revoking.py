@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.gateway.http_server import get, post, serve_http
 from tests.gateway.test_rights import ALL_NAMES, METHODS, bearer, token
 from tests.gateway.test_supervising import serving
@@ -17,9 +18,10 @@ from tests.gateway.wire import DEADLINE_S, REPLAYABLE, numbered, positions, serv
 
 from headrace.gateway import Config, Peek
 from headrace.gateway.core import Gateway
+from headrace.gateway.health import Health
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.reload import ConfigSource, Reloading
-from headrace.gateway.services import AdminService, EngineService, SinkService, SourceService
+from headrace.gateway.services import AdminService, EngineService, SinkService, SourceService, ending
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, engine_pb2, engine_pb2_grpc, source_pb2, source_pb2_grpc
 
 KEPT, REVOKED = token("kept", **ALL_NAMES), token("revoked", **ALL_NAMES)
@@ -122,6 +124,31 @@ async def test_a_session_that_says_hello_after_the_revocation_is_refused() -> No
         gateway.end_revoked(TokenRegistry((KEPT,)))
         assert await code_of(call) is Code.UNAUTHENTICATED
         assert not gateway.sessions
+
+
+async def test_calls_without_a_token_that_send_no_request_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending, "MOST_WAITING", 3)
+    add_health = health_pb2_grpc.add_HealthServicer_to_server
+    async with (
+        serve(tokens=(KEPT,), more=lambda server: add_health(Health(), server)) as (gateway, address),
+        grpc.aio.insecure_channel(address) as strangers,
+        grpc.aio.insecure_channel(address) as probes,
+    ):
+        watch = health_pb2_grpc.HealthStub(strangers).Watch(health_pb2.HealthCheckRequest())
+        assert await watch.read() is not grpc.aio.EOF
+        calls = []
+        for method in ("Check", "Watch", "List") * 3:
+            path = f"/grpc.health.v1.Health/{method}"
+            calls.append(strangers.stream_stream(path, request_serializer=bytes, response_deserializer=bytes)())
+            await calls[-1].wait_for_connection()
+        for call in calls[:4]:
+            assert await code_of(call) is Code.RESOURCE_EXHAUSTED
+        for _ in range(10):
+            await health_pb2_grpc.HealthStub(probes).Check(health_pb2.HealthCheckRequest(), timeout=DEADLINE_S)
+        assert not watch.done(), "its request was there"
+        assert not len(gateway.open_calls)
+        for call in [watch, *calls]:
+            call.cancel()
 
 
 def reloading(gateway: Gateway, *tokens: Any) -> Reloading:

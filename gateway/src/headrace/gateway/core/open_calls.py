@@ -30,7 +30,7 @@ class OpenCall:
         self.peer = ""
         """Where it comes from, once that is known."""
         self.is_served = False
-        """Whether its request is there."""
+        """Whether what serves it has begun. Before, it only finds the failure when it does."""
         self._task = task
         self._cancels = 0 if task is None else task.cancelling()
 
@@ -41,7 +41,7 @@ class OpenCall:
         self.failure = failure
         if self.wake is not None:
             self.wake(failure)
-        elif self._task is not None:
+        elif self._task is not None and self.is_served:
             self._task.cancel()
 
     def was_cancelled_by_end(self) -> bool:
@@ -68,6 +68,9 @@ class OpenCalls:
     def __iter__(self) -> Iterator[OpenCall]:
         return iter(list(self._calls))
 
+    def __contains__(self, call: object) -> bool:
+        return call in self._calls
+
     def __len__(self) -> int:
         return len(self._calls)
 
@@ -79,7 +82,7 @@ class OpenCalls:
         return call
 
     def serve(self, call: OpenCall, peer: str) -> None:
-        """Notes that a call's request is there, and where it comes from."""
+        """Notes that what serves a call has begun, and where the call comes from."""
         call.is_served, call.peer = True, peer
         for observe in self.peer_observers:
             observe(peer)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import grpc
 import grpc.aio
 
-from headrace.gateway.core.errors import OutOfTurn
+from headrace.gateway.core.errors import LimitExceeded, OutOfTurn
 from headrace.gateway.core.open_calls import OpenCall, OpenCalls
 from headrace.gateway.identity import NOBODY, current_identity
 from headrace.gateway.services.calls import end_call
@@ -20,14 +20,21 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Serve: TypeAlias = Callable[[Any, Context], Awaitable[None]]
 
 
+MOST_WAITING = 1_000
+"""How many calls of methods that need no token may wait for their request. A call costs about 20 kB."""
+
+
 class EndRevoked(grpc.aio.ServerInterceptor):
     """Adds each call to the open calls, and ends it with the error that ends it there.
 
-    It comes after the interceptor that finds out who calls. A call without a token, such as a probe's, is not added.
+    It comes after the interceptor that finds out who calls. A call of a method that needs no token, such as a probe's, is not
+    added. It has to send its request while there are few such calls: the one that waits longest makes room for a new one.
     """
 
     def __init__(self, calls: OpenCalls) -> None:
         self._calls = calls
+        self._waiting = OpenCalls()
+        """The calls without a token whose request is not there yet."""
 
     async def intercept_service(
         self,
@@ -36,28 +43,50 @@ class EndRevoked(grpc.aio.ServerInterceptor):
     ) -> "Handler | None":
         """Adds the call, and wraps its handler."""
         identity = current_identity()
-        if identity is NOBODY:
-            return await continuation(handler_call_details)
+        is_known = identity is not NOBODY
+        calls = self._calls if is_known else self._waiting
         # From here on, not from the first request on: a client may take its time to send that.
-        call = self._calls.begin(identity)
+        call = calls.begin(identity)
         task = asyncio.current_task()
         assert task is not None
-        task.add_done_callback(lambda _: self._calls.finish(call))
+        task.add_done_callback(lambda _: calls.finish(call))
+        if len(self._waiting) > MOST_WAITING:
+            self._make_room()
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
         name, _ = METHOD_KINDS[handler.request_streaming, handler.response_streaming]
         behaviour = getattr(handler, name)
         answer = _writing(behaviour) if handler.response_streaming else _answering(behaviour)
-        serve = self._ending(call, answer if handler.request_streaming else _of_one(answer))
+        taken = answer if is_known else self._taken(call, answer)
+        serve = self._ending(call, taken if handler.request_streaming else _of_one(taken))
         # Of this kind for every method: gRPC would wait for the only request of a call by itself, and cannot be interrupted.
         return grpc.stream_stream_rpc_method_handler(serve, handler.request_deserializer, handler.response_serializer)
 
+    def _make_room(self) -> None:
+        """Ends the call that waits longest for its request, unless enough are about to end."""
+        waiting = [call for call in self._waiting if call.failure is None]
+        if len(waiting) > MOST_WAITING:
+            text = f"more than {MOST_WAITING} calls without a token wait for their request; send it with the call"
+            waiting[0].end(LimitExceeded(text, limit="calls without a token", maximum=MOST_WAITING))
+
+    def _taken(self, call: OpenCall, answer: Serve) -> Serve:
+        async def serve(request: Any, context: Context) -> None:
+            self._waiting.finish(call)
+            await answer(request, context)
+
+        return serve
+
     def _ending(self, call: OpenCall, serve: Serve) -> Serve:
         async def serve_until_ended(requests: Any, context: Context) -> None:
-            self._calls.serve(call, context.peer())
+            if call in self._calls:
+                self._calls.serve(call, context.peer())
+            call.is_served = True
             try:
-                await serve(requests, context)
+                if call.failure is not None:
+                    await end_call(context, call.failure)
+                else:
+                    await serve(requests, context)
             except asyncio.CancelledError:
                 if not call.was_cancelled_by_end():
                     raise
