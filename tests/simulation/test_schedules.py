@@ -58,6 +58,15 @@ def test_the_same_seed_has_the_same_trace_in_any_process() -> None:
     assert trace("1") == trace("2")
 
 
+def test_several_processes_see_the_same_as_one() -> None:
+    def totals(jobs: str) -> str:
+        command = [sys.executable, "-m", "headrace.simulation", "--seeds", "4", "--jobs", jobs]
+        output = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+        return output.rpartition("): ")[2]
+
+    assert totals("1") == totals("2")
+
+
 def test_a_schedule_is_the_same_after_it_was_stored() -> None:
     for profile in PROFILES:
         schedule = draw("7", profile)

@@ -56,7 +56,10 @@ def draw(seed: str, profile: str = "all") -> Schedule:
         faults += _set_back(source)
     if profile == "pauses":
         faults += [_paused(source, conditions) for _ in range(source.choice([2, 4, 6]))]
-    return replace(schedule, faults=tuple(faults))
+    # A second process has a session of its own, beside that of the first.
+    seconds = sum(fault.kind == "second" for fault in faults)
+    conditions = replace(conditions, max_sessions=conditions.max_sessions + seconds)
+    return replace(schedule, conditions=conditions, faults=tuple(faults))
 
 
 def _sources(source: random.Random, profile: str) -> list[SourcePlan]:
@@ -111,7 +114,7 @@ def _conditions(source: random.Random, connectors: int) -> Conditions:
         doubled=pick([0.0, 0.0, 0.3]),
         inline=pick([0.0, 0.5]),
         progress_s=pick([0.01, 0.2, 1.0]),
-        gateway_timeout_s=pick([20.0, 60.0, 300.0]),
+        gateway_timeout_s=pick([20.0, 30.0, 60.0]),
         sink_timeout_s=pick([3.0, 20.0, 60.0]),
         sticky=pick([0.0, 0.5, 0.9]),
         hiccups=pick([0.0, 0.0, 0.1]),
