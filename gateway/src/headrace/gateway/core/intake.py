@@ -7,6 +7,7 @@ import structlog
 from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.core import frames
+from headrace.gateway.core.acknowledging import acknowledge
 from headrace.gateway.core.errors import (
     MalformedMessage,
     OutOfTurn,
@@ -176,6 +177,10 @@ def _hold(
         _give_back(gateway, session, charged, count)
     stream.append(held)
     stream.tell_readers()
+    if not any(pipeline.attached and pipeline.reads_after(stream.name) < end for pipeline in stream.readers):
+        # The readers committed it while it was under way. No later commit may release it, and it may hold the last credit.
+        acknowledge(stream)
+        gateway.credit.rebalance()
     if gateway.tracing is not None:
         gateway.tracing.received(session, stream.name, frame, last, now)
 
