@@ -116,3 +116,20 @@ def test_an_interrupt_by_the_user_is_passed_on_whatever_the_policy(step: str) ->
     (note,) = raised.value.__notes__
     assert note.startswith("pipeline exits, step step")
     assert note.endswith("stream n/0, sequence 2 was being processed")
+
+
+def test_a_function_that_calls_exit_where_no_policy_applies_is_named() -> None:
+    is_built = False
+
+    def make() -> list[int]:
+        if is_built:
+            leave()
+        return []
+
+    app = Pipeline("exits", on_error=OnError.SKIP)
+    keyed = app.source("n/*", decode=int).key_by(lambda _: 0, name="all")
+    keyed.stateful(lambda value, state: 0, make, name="step").sink("out", encode=lambda value: b"")
+    trial = Trial(app)
+    is_built = True
+    with pytest.raises(StepError, match="pipeline exits, step step, stream n/0: SystemExit: the function gives up"):
+        trial.send(*numbers(6))

@@ -118,6 +118,8 @@ class Pass:
                 try:
                     reached = watermark if isinstance(watermark, int) else watermark(self.graph.roots[number], step.lifetime)
                     fired = step.fire_due(self, reached)
+                except _ENDS as error:
+                    raise _exited(error, f"pipeline {self.graph.name}, step {step.name}") from error
                 finally:
                     self.record.end()
                 measured = self.measures[step.name]
@@ -203,6 +205,9 @@ class Pass:
         self.record.begin(self.graph.name, step.name, elements)
         try:
             return step.apply(elements, self)
+        except _ENDS as error:
+            where = f"pipeline {self.graph.name}, step {step.name}, stream {elements.origin.stream}"
+            raise _exited(error, where) from error
         finally:
             self.record.end()
 
@@ -277,3 +282,12 @@ class Pass:
             self.written.append((step.sink, found))
         else:
             self._after(consumer, found)
+
+
+_ENDS = (SystemExit, GeneratorExit)
+"""What ends a process, or a generator, unnamed."""
+
+
+def _exited(error: BaseException, where: str) -> StepError:
+    """The error for what raises where no policy applies, such as a function that creates a state."""
+    return StepError(f"{where}: {type(error).__name__}: {text_of(error)}. A function must not end its process")
