@@ -130,6 +130,7 @@ CAN_BE: Mapping[str, set[str]] = {
     **{optional: {"None"} for optional in ("aggregation", "combine", "decode", "encode", "id", "on_timer", "output", "update")},
     **{optional: {"None"} for optional in ("idle_after", "await_time", "on_error", "ttl", "unit")},
     "await_streams": {"None", "60"},
+    "max_keys": {"None", "60"},
     "dead_letters": {"None", "text"},
     "of": {"None"},
 }

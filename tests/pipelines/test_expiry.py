@@ -243,3 +243,37 @@ def test_a_stream_that_lags_and_delivers_keeps_its_states() -> None:
     for second in range(0, 90, 10):
         trial.send(*messages(f"b@{10 * second}={second}", "s/new"), *messages(f"a@{second // 10}={second % 20}", "s/old"))
     assert [line for line in lines(trial) if line[0] == "a"] == ["a 0", "a 10"]
+
+
+LIMITED: list[Step] = [
+    lambda numbers: numbers.stateful(note, list[int], name="step"),
+    lambda numbers: numbers.aggregate(total(), name="step"),
+    counted(100),
+    lambda numbers: numbers.window(tumbling("1 hour")).aggregate(collect(), name="step"),
+    lambda numbers: numbers.deduplicate(lambda number: number, within="1 hour", name="step"),
+]
+
+
+def limited(step: Step, on_error: OnError) -> Pipeline:
+    app = Pipeline("limited", on_error=on_error, max_keys=2)
+    step(keyed(app)).sink("out", encode=text)
+    return app
+
+
+@pytest.mark.parametrize("step", LIMITED)
+def test_a_value_of_a_key_beyond_the_limit_is_an_error_of_the_step(step: Step) -> None:
+    trial = Trial(limited(step, OnError.SKIP))
+    trial.send(*messages("a@0=1 b@1=2 c@2=3 a@3=4 d@4=5 b@5=6"))
+    trial.send(*messages("a@6=7 c@7=8"))
+    assert set(trial.states("step")) == {"a", "b"}
+    assert trial.counts["skipped", "step"] == 3
+    with pytest.raises(StepError, match=r"step step, key 'c', .*the step has 2 keys with a state .* raise max_keys"):
+        Trial(limited(step, OnError.FAIL)).send(*messages("a@0=1 b@1=2 c@2=3"))
+
+
+def test_keys_that_have_expired_leave_room_for_others() -> None:
+    trial = Trial(limited(running("10s"), OnError.FAIL))
+    trial.send(*messages("a@0=1 b@1=2"))
+    trial.send(*messages("b@10=2"))
+    trial.send(*messages("c@11=3"))
+    assert set(trial.states("step")) == {"b", "c"}

@@ -70,6 +70,14 @@ def no_time() -> ValueError:
     return ValueError("it has no event time; assign one with event_time(...) before the first key_by")
 
 
+def too_many_keys(limit: int) -> ValueError:
+    """Returns the error for an element of a new key in a step that has as many keys as it may."""
+    return ValueError(
+        f"the step has {limit:,} keys with a state in this key partition, which is the pipeline's max_keys: let states expire "
+        "with a ttl or forget(), use more key partitions, or raise max_keys"
+    )
+
+
 def text_of(error: BaseException) -> str:
     """Returns the text of an error of the application's code, which may have none, or one that is not valid Unicode."""
     try:

@@ -33,18 +33,25 @@ class Pipeline:
         name: The name of the application, in errors, in `headrace status`, and in its checkpoint.
         on_error: The policy for values for which a function raises, unless the step has its own.
         dead_letters: The sink for the messages of such values under `OnError.DEAD_LETTER`.
+        max_keys: The largest number of keys with a state, of each step in each key partition. A value of a further key is
+            treated as one for which the step's function raised. By default, there is no limit.
 
     Raises:
-        GraphError: A name has other characters than ASCII letters, digits and `._-`, or `on_error` is not an `OnError`.
+        GraphError: A name has other characters than ASCII letters, digits and `._-`, `on_error` is not an `OnError`, or
+            `max_keys` is not a positive whole number.
     """
 
-    def __init__(self, name: str, *, on_error: OnError = OnError.FAIL, dead_letters: str | None = None) -> None:
+    def __init__(
+        self, name: str, *, on_error: OnError = OnError.FAIL, dead_letters: str | None = None, max_keys: int | None = None
+    ) -> None:
         check.name("a pipeline", "name", name)
         where = f"pipeline {name}"
         check.member(where, "on_error", on_error, OnError)
         if dead_letters is not None:
             check.name(where, "dead_letters", dead_letters)
-        self._builder = GraphBuilder(name, on_error, dead_letters)
+        if max_keys is not None and check.whole(where, "max_keys", max_keys) < 1:
+            raise GraphError(f"{where}: max_keys must be at least 1, and is {max_keys}")
+        self._builder = GraphBuilder(name, on_error, dead_letters, max_keys)
         self._folder = module_folder(sys._getframe(1).f_globals)
 
     @property

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.pipelines._errors import NotStored, StepError, text_of
+from headrace.pipelines._errors import NotStored, StepError, text_of, too_many_keys
 from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.execution._call_record import CallRecord, call_record
 from headrace.pipelines.execution._measures import StepMeasures
@@ -258,6 +258,22 @@ class Pass:
         for consumer in consumers[-1:]:
             self._consume(consumer, elements)
 
+    def _within(self, limit: int, step: KeyedStep, elements: Elements) -> Elements:
+        """The elements except those of new keys for which a step has no room, which have failed."""
+        states, keys = self.states(step.name), elements.keys or ()
+        room = limit - len(states)
+        if room >= len(keys):
+            return elements
+        new, there = set[Key](), list[int]()
+        for index, key in enumerate(keys):
+            if key in states or key in new or len(new) < room:
+                there.append(index)
+                if key not in states:
+                    new.add(key)
+            else:
+                self.failed(step, elements, index, too_many_keys(limit))
+        return elements if len(there) == len(keys) else elements.pick(there)
+
     def _branched(self, step: Step, elements: Elements) -> tuple[Elements, Elements]:
         """Copies of a step's results for one branch, and the results for the others. Those that cannot be copied fail."""
         together = copied_together(elements.values)
@@ -268,6 +284,8 @@ class Pass:
 
     def _consume(self, consumer: int, elements: Elements) -> None:
         step = self.graph.steps[consumer]
+        if self.graph.max_keys is not None and isinstance(step, KeyedStep):
+            elements = self._within(self.graph.max_keys, step, elements)
         if step.name in self.checked and len(elements) > 1:
             for index in range(len(elements)):
                 self._consume(consumer, elements.pick([index]))

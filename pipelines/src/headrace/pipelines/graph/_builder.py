@@ -16,12 +16,14 @@ class GraphBuilder:
         name: The pipeline's name.
         on_error: The policy for values for which a function raises, unless the step has its own.
         dead_letters: The sink for the messages of such values, if there is one.
+        max_keys: The largest number of keys with a state, of each step in each key partition; None for no limit.
     """
 
-    def __init__(self, name: str, on_error: OnError, dead_letters: str | None) -> None:
+    def __init__(self, name: str, on_error: OnError, dead_letters: str | None, max_keys: int | None = None) -> None:
         self.name = name
         self.on_error = on_error
         self._dead_letters = dead_letters
+        self._max_keys = max_keys
         self._steps: list[Step] = []
         self._inputs: list[tuple[int, ...]] = []
         self._names: set[str] = set()
@@ -107,6 +109,6 @@ class GraphBuilder:
             GraphError: The pipeline is invalid; the error has the reason.
             StateError: A new state of a step cannot be stored and read back.
         """
-        graph = Graph(self.name, tuple(self._steps), tuple(self._inputs), self._dead_letters)
+        graph = Graph(self.name, tuple(self._steps), tuple(self._inputs), self._dead_letters, self._max_keys)
         graph.check()
         return graph

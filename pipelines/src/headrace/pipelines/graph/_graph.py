@@ -29,12 +29,14 @@ class Graph:
         steps: The steps by number.
         inputs: The numbers of the steps that each step follows.
         dead_letters: The sink for the messages of elements for which a function raises; None if there is none.
+        max_keys: The largest number of keys with a state, of each step in each key partition; None for no limit.
     """
 
     name: str
     steps: Sequence[Step]
     inputs: Sequence[tuple[int, ...]]
     dead_letters: str | None
+    max_keys: int | None = None
 
     def check(self) -> None:
         """Validates the graph.

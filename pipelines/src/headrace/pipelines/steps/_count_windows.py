@@ -127,9 +127,10 @@ class CountWindows(KeyedStep):
         results, index, sequences = Results(elements), -1, origin.sequences.tolist()
         times = repeat(NO_TIME) if elements.times is None else elements.times.tolist()
         marks = repeat(NO_TIME) if elements.marks is None else elements.marks.tolist()
-        rows = zip(elements.places(), keys, elements.values, times, marks, strict=False)
+        cell, notes = step_pass.notes(self, elements)
+        rows = zip(notes, elements.places(), keys, elements.values, times, marks, strict=False)
         try:
-            for index, (place, key, value, time, mark) in enumerate(rows):
+            for index, (cell[0], place, key, value, time, mark) in enumerate(rows):
                 if mark == NO_TIME and self.ttl is not None:
                     step_pass.failed(self, elements, index, no_time())
                     continue

@@ -52,8 +52,9 @@ class LastingRunning(Running):
         rollback = None if self.on_error is OnError.FAIL else Rollback(states, self.state_class, keys)
         kept = ValuesAsTheyWere(() if rollback is None else elements.values)
         results, indices, index = [], [], -1
+        cell, notes = step_pass.notes(self, elements)
         try:
-            for index, (key, value, mark) in enumerate(zip(keys, elements.values, marks, strict=True)):
+            for index, (cell[0], key, value, mark) in enumerate(zip(notes, keys, elements.values, marks, strict=True)):
                 if mark == NO_TIME:
                     step_pass.failed(self, elements, index, no_time())
                     continue
