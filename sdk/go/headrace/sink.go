@@ -29,6 +29,11 @@ type Sink struct {
 	// Pipelines lists the pipelines whose last batch is reported when the connector starts. Only with Idempotent. Optional.
 	Pipelines func(ctx context.Context) ([]string, error)
 
+	// KeepsRuns says that the sink keeps what several runs of a query write of one batch apart, as two drivers on one checkpoint
+	// may for a moment: Transaction.Run is then part of what identifies a transaction. Prepare, Commit and Abort concern this
+	// run only. Of what several runs have prepared, one is committed, and the others are aborted. Only with TwoPhase.
+	KeepsRuns bool
+
 	// Connector is the connector's name, shown with its sessions. Default: Name.
 	Connector string
 	// Version is the connector's version, shown with its sessions. Default: "0".
@@ -82,6 +87,8 @@ type Transaction struct {
 	Pipeline string
 	// Batch is the micro-batch, counted from 0.
 	Batch uint64
+	// Run is the run of the query that writes it, for a sink that keeps runs apart; otherwise empty.
+	Run string
 }
 
 // Part is the rows of one Spark task.
@@ -100,7 +107,8 @@ type Recovered struct {
 	Staged []Part
 	// Prepared is every transaction that is prepared and neither committed nor aborted.
 	Prepared []Transaction
-	// Committed is the last committed transaction of each pipeline. A pipeline that is missing counts as lost.
+	// Committed is the last committed transaction of each pipeline; its run does not matter. A pipeline that is missing counts
+	// as lost.
 	Committed []Transaction
 }
 

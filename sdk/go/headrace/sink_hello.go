@@ -24,6 +24,9 @@ func (c *sinkConnector) hello(ctx context.Context) (*pb.SinkHello, error) {
 	switch {
 	case sink.TwoPhase != nil:
 		hello.Mode = pb.SinkMode_SINK_MODE_TWO_PHASE
+		if sink.KeepsRuns {
+			hello.Capabilities = append(hello.Capabilities, pb.Capability_CAPABILITY_RUNS)
+		}
 		found, err := sink.TwoPhase.Recover(ctx)
 		if err != nil {
 			return nil, &SinkError{sink.Name, "Recover", err}
@@ -64,7 +67,7 @@ func (c *sinkConnector) written(ctx context.Context) ([]Transaction, error) {
 			return nil, &SinkError{c.sink.Name, "Last", err}
 		}
 		if ok {
-			last = append(last, Transaction{pipeline, batch})
+			last = append(last, Transaction{Pipeline: pipeline, Batch: batch})
 		}
 	}
 	slices.SortFunc(last, func(a, b Transaction) int { return cmp.Compare(a.Pipeline, b.Pipeline) })
@@ -72,7 +75,7 @@ func (c *sinkConnector) written(ctx context.Context) ([]Transaction, error) {
 }
 
 func fromTransaction(t Transaction) *pb.Transaction {
-	return &pb.Transaction{Pipeline: t.Pipeline, Batch: t.Batch}
+	return &pb.Transaction{Pipeline: t.Pipeline, Batch: t.Batch, Run: t.Run}
 }
 
 func fromTransactions(transactions []Transaction) []*pb.Transaction {
@@ -88,7 +91,7 @@ func fromPart(p Part) *pb.Part {
 }
 
 func toTransaction(t *pb.Transaction) Transaction {
-	return Transaction{t.GetPipeline(), t.GetBatch()}
+	return Transaction{t.GetPipeline(), t.GetBatch(), t.GetRun()}
 }
 
 func toPart(p *pb.Part) Part {

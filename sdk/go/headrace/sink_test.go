@@ -295,6 +295,42 @@ func TestATwoPhaseSinkListsWhatItHolds(t *testing.T) {
 	}
 }
 
+func TestASinkThatKeepsRunsApartNamesThem(t *testing.T) {
+	g := startGateway(t)
+	l := newLedger()
+	g.start(&headrace.Sink{Name: "ledger", TwoPhase: l, KeepsRuns: true})
+	s, hello := g.attached(0)
+	if !slices.Contains(hello.GetCapabilities(), pb.Capability_CAPABILITY_RUNS) {
+		t.Errorf("SinkHello is %v", hello)
+	}
+	for id, run := range []string{"r1", "r2"} {
+		of := &pb.Transaction{Pipeline: "query", Batch: 7, Run: run}
+		p := &pb.Part{Transaction: of, Attempt: run + "/a"}
+		startPart(s, uint64(id), p)
+		partFrame(s, uint64(id), 0, run)
+		endPart(s, uint64(id), 1)
+		said(s, (*pb.SinkServiceAttachRequest).GetStaged)
+		s.send(&pb.SinkServiceAttachResponse{Message: &pb.SinkServiceAttachResponse_Prepare{
+			Prepare: &pb.Prepare{Transaction: of, Parts: []*pb.Part{p}},
+		}})
+		if vote := said(s, (*pb.SinkServiceAttachRequest).GetPrepared); vote.GetTransaction().GetRun() != run {
+			t.Errorf("prepared %v", vote)
+		}
+	}
+	s.close(codes.Unavailable, "")
+	s, hello = g.attached(0)
+	if len(hello.GetStaged()) != 2 || len(hello.GetPrepared()) != 2 {
+		t.Errorf("SinkHello is %v", hello)
+	}
+	s.send(&pb.SinkServiceAttachResponse{Message: &pb.SinkServiceAttachResponse_Commit{
+		Commit: &pb.Commit{Transaction: &pb.Transaction{Pipeline: "query", Batch: 7, Run: "r2"}},
+	}})
+	said(s, (*pb.SinkServiceAttachRequest).GetCommitted)
+	if !slices.Equal(l.visible, []string{"r2"}) {
+		t.Errorf("visible: %v", l.visible)
+	}
+}
+
 func TestRefusedMessagesAreNamed(t *testing.T) {
 	g := startGateway(t)
 	l := newLedger()

@@ -94,7 +94,8 @@ impl From<Outcomes> for Vec<pb::staged::Refused> {
 
 impl From<Transaction> for pb::Transaction {
     fn from(transaction: Transaction) -> Self {
-        Self { pipeline: transaction.pipeline, batch: transaction.batch }
+        // A sink without CAPABILITY_RUNS names no runs.
+        Self { pipeline: transaction.pipeline, batch: transaction.batch, run: String::new() }
     }
 }
 

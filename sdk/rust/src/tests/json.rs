@@ -202,7 +202,11 @@ fn digits(number: Option<u64>) -> Option<String> {
 }
 
 fn transaction(value: &Value) -> Option<pb::Transaction> {
-    value.is_object().then(|| pb::Transaction { pipeline: text(&value["pipeline"]), batch: number(&value["batch"]) })
+    value.is_object().then(|| pb::Transaction {
+        pipeline: text(&value["pipeline"]),
+        batch: number(&value["batch"]),
+        run: String::new(),
+    })
 }
 
 fn part(value: &Value) -> pb::Part {

@@ -241,7 +241,7 @@ async fn greet(call: &mut SinkCall, capabilities: Vec<i32>) {
 }
 
 async fn begin(call: &mut SinkCall, id: u64) {
-    let transaction = Some(pb::Transaction { pipeline: "query".to_owned(), batch: 0 });
+    let transaction = Some(pb::Transaction { pipeline: "query".to_owned(), batch: 0, run: String::new() });
     let part = pb::Part { transaction, partition: u32::try_from(id).expect("small"), attempt: "1/1".to_owned() };
     send(call, Answer::StartPart(pb::StartPart { id, part: Some(part) })).await;
 }
