@@ -24,7 +24,12 @@ _NAMES_BYTES = RECORD_BYTES - 64
 """The most that pipeline, step and stream take; the rest is for sequences."""
 _FEW = 16
 """So few sequences are formatted one by one."""
-_POWERS = 10 ** np.arange(_DIGITS - 1, -1, -1, dtype=np.int64)
+_FOUR = np.array([int.from_bytes(b"%04d" % number, "little") for number in range(10_000)], np.uint64)
+"""Each number of four digits as their bytes, of which the first one is the lowest."""
+_SIZES = 10 ** np.arange(1, _DIGITS, dtype=np.int64)
+_SHIFTS = np.arange(_DIGITS - 1, -1, -1, dtype=np.uint64) * np.uint64(8)
+_BLANKS = np.array([int.from_bytes(bytes(size) + b" " * (_DIGITS - size), "little") for size in range(1, _DIGITS + 1)], np.uint64)
+"""By the number of digits before them."""
 
 
 @dataclass(frozen=True)
@@ -134,14 +139,11 @@ def _words(numbers: npt.NDArray[np.int64], *, has_zeros: bool) -> list[int]:
     if len(numbers) < _FEW:
         form = b"%08d" if has_zeros else b"%-8d"
         return [int.from_bytes(form % number, sys.byteorder) for number in numbers.tolist()]
-    digits = (numbers[:, None] // _POWERS % 10 + ord("0")).astype(np.uint8)
+    found = _FOUR[numbers // 10_000] | _FOUR[numbers % 10_000] << np.uint64(32)
     if not has_zeros:
-        sizes = np.searchsorted(_POWERS[-2::-1], numbers, side="right") + 1
-        for size in np.unique(sizes).tolist():
-            rows = sizes == size
-            digits[rows, :size] = digits[rows, _DIGITS - size :]
-            digits[rows, size:] = ord(" ")
-    words: list[int] = digits.view(np.uint64).ravel().tolist()
+        sizes = np.searchsorted(_SIZES, numbers, side="right")
+        found = found >> _SHIFTS[sizes] | _BLANKS[sizes]
+    words: list[int] = (found if sys.byteorder == "little" else found.byteswap()).tolist()
     return words
 
 
