@@ -228,6 +228,10 @@ class Point(NamedTuple):
     y: int = 0
 
 
+class Nothing(NamedTuple):
+    pass
+
+
 class Described(TypedDict):
     name: str
 
@@ -340,6 +344,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "slots and fields": SlotsAndFields,
     "slots with weak references": WithWeakReferences,
     "slots of several bases": Mixed,
+    "no fields": Mixin,
     "any attribute": Dynamic,
     "singleton": Only,
     "__new__ with arguments": lambda: Made(1),
@@ -366,6 +371,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "IntEnum": lambda: Level.LOW,
     "StrEnum": lambda: Word.YES,
     "NamedTuple": lambda: Point(1, 2),
+    "empty NamedTuple": Nothing,
     "namedtuple in a tuple": lambda: (Point(1), [Point(2)]),
     "frozenset": lambda: frozenset({1, "a"}),
     "datetime": lambda: datetime.datetime(2026, 1, 1, 1, 2, 3, 4, datetime.timezone(datetime.timedelta(hours=2)), fold=1),

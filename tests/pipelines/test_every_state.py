@@ -1,6 +1,8 @@
 """Whatever `pickle` can store is the same again as a state, or inside one, or is refused when the graph is built."""
 
 import collections
+import importlib
+import inspect
 import pickle
 import types
 from collections.abc import Callable
@@ -59,6 +61,28 @@ def test_what_pickle_can_store_is_the_same_again(name: str, inside: str) -> None
     found = again(outer)
     assert view(found) == before
     assert view(again(found)) == before
+
+
+MODULES = [
+    *("abc", "argparse", "array", "collections", "csv", "datetime", "decimal", "difflib", "email.message"),
+    *("enum", "fractions", "functools", "graphlib", "html.parser", "http.cookies", "io", "itertools", "json"),
+    *("numbers", "numpy", "numpy.ma", "pathlib", "pprint", "queue", "random", "statistics", "string", "textwrap", "types"),
+    *("typing", "uuid", "weakref", "xml.dom.minidom", "zoneinfo"),
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_instance_of_any_class_of_a_module_is_the_same_again_or_refused(module: str) -> None:
+    for kind in filter(inspect.isclass, list(vars(importlib.import_module(module)).values())):
+        try:
+            value = kind()
+            found = pickle.loads(pickle.dumps(value))
+            before = view(found)
+        except (Exception, RecursionError):
+            continue
+        if type(found) is kind:
+            assert view(again(value)) == before
+            assert view(again([value, {"a": (value,)}])) == view(pickle.loads(pickle.dumps([value, {"a": (value,)}])))
 
 
 @pytest.mark.parametrize("name", MAKERS)

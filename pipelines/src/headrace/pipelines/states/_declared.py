@@ -118,7 +118,8 @@ def _sample(kind: type, make: Callable[[], Any]) -> Any:
 
 
 def _annotated(kind: type) -> Types:
-    names: Iterable[str] = getattr(kind, "_fields", None) or [field.name for field in dataclasses.fields(kind)]
+    names: Iterable[str] = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else ()
+    names = getattr(kind, "_fields", names)
     try:
         hints = typing.get_type_hints(kind)
     except Exception:  # An annotation may name what does not exist at run time.

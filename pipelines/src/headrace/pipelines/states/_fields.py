@@ -51,7 +51,7 @@ def fields_of_one(state: Any) -> dict[str, Any]:
     """The fields of one instance."""
     kind: type = type(state)
     slots = slots_of(kind)
-    return _fields(state, slots) if slots else dict(state.__dict__)
+    return _fields(state, slots) if slots else dict(getattr(state, "__dict__", ()))
 
 
 def lies_in_dict(kind: type) -> bool:

@@ -33,7 +33,7 @@ SET, FROZEN_SET, MEMBER, TEXT = -1, -2, -3, -4
 _AS_IT_IS, _CHANGING, _INSTANCE, _FIXED_INSTANCE, _SET, _FROZEN_SET, _MEMBER = range(7)
 _ALWAYS_AS_THEY_ARE = NUMBERS | {tuple}
 _SORTABLE = frozenset({bool, int, str, bytes})
-_FIXED = frozenset({"datetime", "decimal", "fractions", "ipaddress", "pathlib", "uuid", "zoneinfo"})
+_FIXED = frozenset({"fractions", "ipaddress", "pathlib", "uuid", "zoneinfo"})
 """Modules of classes with immutable instances."""
 
 
