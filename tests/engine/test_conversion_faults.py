@@ -88,6 +88,9 @@ class Log:
     def last_committed_batch(self) -> int:
         return BATCH
 
+    def committed_by(self, batch: int) -> None:
+        """The version that committed it did not name its run."""
+
     def steps(self) -> dict[str, str]:
         return {"count": "recorded"}
 

@@ -53,6 +53,8 @@ class Checkpoint:
     committed: int = -1
     states: dict[Bucket, int] = field(default_factory=dict)
     """The last committed micro-batch that has changed each bucket."""
+    owners: dict[int, int] = field(default_factory=dict)
+    """The run that has committed each micro-batch, which its entry in the commit log names."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -64,7 +66,7 @@ class Checkpoint:
         return ManifestLog(LocalFolder(self.path / "states" / "manifests"))
 
     def check(self) -> None:
-        manifest = self.manifests.read(self.committed)
+        manifest = self.manifests.read(self.committed, self.owners[self.committed])
         assert manifest is not None
         for at, batch in self.states.items():
             store = BucketFiles(self.files, at, manifest.entries[at])
@@ -85,7 +87,9 @@ class Driver:
         states, manifests, runs = (Watched(checkpoint.path / folder, before) for folder in ("states", "states/manifests", "runs"))
         log = RunLog(runs)
         self.run = log.begin(name, checkpoint.committed, lambda batch: None)
-        self.commits = Commits(states, ManifestLog(manifests), None, (), checkpoint.committed, log, retained)
+        self.commits = Commits(
+            states, ManifestLog(manifests), None, (), checkpoint.committed, log, retained, checkpoint.owners.get
+        )
         self.commits.began("query", name, self.run.number)
 
     def attempt(self, at: Bucket, manifest: Manifest) -> Report:
@@ -114,6 +118,7 @@ class Driver:
             if self.checkpoint.committed >= self.batch:
                 return False  # commits/N exists
             self.checkpoint.committed = self.batch
+            self.checkpoint.owners[self.batch] = self.run.number
             self.checkpoint.states.update(dict.fromkeys(self.changed(), self.batch))
         self.batch += 1
         return True

@@ -143,6 +143,17 @@ def test_the_manifest_of_the_latest_run_counts(log: ManifestLog) -> None:
     assert log.read(6) is None
 
 
+def test_the_manifest_of_the_run_that_has_committed_a_micro_batch_counts_where_it_is_known(tmp_path: Path) -> None:
+    """A run that was replaced may commit what it had begun, after its successor has written a manifest of it."""
+    log = ManifestLog(LocalFolder(tmp_path / "manifests"))
+    for run in 4, 5:
+        log.write(7, run, Manifest({(1, 0): entry(f"1-0-7-{run}-a")}))
+    for known, counts in (4, 4), (5, 5), (None, 5), (9, 5):
+        commits = Commits(LocalFolder(tmp_path), log, None, (), committed_by={7: known}.get)
+        assert Manifest.loads(commits.begin("6", "8")).entries[1, 0].file == f"1-0-7-{counts}-a"
+        commits.close()
+
+
 def test_a_micro_batch_that_another_driver_has_committed_meanwhile_continues_from_the_one_before(tmp_path: Path) -> None:
     log = ManifestLog(LocalFolder(tmp_path / "manifests"))
     for batch in 6, 7:

@@ -19,6 +19,7 @@ from headrace.engine.applications.real_time._service import Service
 from headrace.engine.applications.real_time._worker import RealTimeWorker
 from headrace.engine.checkpoint._fence import Fence
 from headrace.engine.checkpoint._folder import Folder, open_folder
+from headrace.engine.checkpoint._log import CheckpointLog
 from headrace.engine.checkpoint._manifests import MANIFESTS, STATES, Manifest, ManifestLog
 from headrace.engine.checkpoint._runs import RUNS, RunLog
 from headrace.engine.sink._delivery import VoteGivenUp
@@ -45,6 +46,7 @@ class Commits:
         committed: The last committed micro-batch of the checkpoint.
         runs: The runs of the checkpoint; None if they are not recorded.
         retained: The number of micro-batches before the last one that can be restored.
+        committed_by: Returns the number of the run that has committed a micro-batch; None if it is unknown.
     """
 
     def __init__(
@@ -56,7 +58,9 @@ class Commits:
         committed: int | None = None,
         runs: RunLog | None = None,
         retained: int = 1,
+        committed_by: Callable[[int], int | None] = lambda batch: None,
     ) -> None:
+        self._committed_by = committed_by
         self._run_of_query: Run | None = None
         self._committed = committed
         """The last committed micro-batch, or the last one that has asked for it."""
@@ -156,7 +160,7 @@ class Commits:
         """
         if batch < 0:
             return Manifest()
-        found = self._manifests.read(batch)
+        found = self._manifests.read(batch, self._committed_by(batch))
         if found is None:
             raise CheckpointError(
                 f"the checkpoint has no manifest of the states after micro-batch {batch}, which is in its commit log: restore "
@@ -218,7 +222,8 @@ def commits(
     folders = (open_folder(spark, f"{url}/{name}", sync=sync) for name in (STATES, MANIFESTS, RUNS))
     states, manifests, runs = folders
     retained = int(spark.conf.get(_RETAINED) or 0)
-    return Commits(states, ManifestLog(manifests), options, sinks, committed, RunLog(runs), retained)
+    log = CheckpointLog(spark, url)
+    return Commits(states, ManifestLog(manifests), options, sinks, committed, RunLog(runs), retained, log.committed_by)
 
 
 def _reported(call: Callable[[], str], mark: str = "") -> str:

@@ -146,7 +146,7 @@ def stored_in_files(log: CheckpointLog, manifests: ManifestLog, batch: int) -> M
         CheckpointError: The manifest cannot be read.
     """
     try:
-        return manifests.read(batch)
+        return manifests.read(batch, log.committed_by(batch))
     except CheckpointError:
         # Earlier versions did not write it at once, and may have died. They then had not deleted Spark's states yet.
         if manifests.last_run(batch) == CONVERTED and log.has_spark_states():

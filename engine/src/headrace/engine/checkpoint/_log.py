@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from headrace.engine._classic import refuse_connect
 from headrace.engine._errors import CheckpointError
+from headrace.engine.checkpoint._folder import HadoopFolder
 from headrace.engine.checkpoint._position import Offset
-from headrace.engine.checkpoint._runs import Segment
+from headrace.engine.checkpoint._runs import RUNS, RunLog, Segment
 from headrace.pipelines.runtime import Fingerprint
 
 _UNFINISHED = "headrace-unfinished"
@@ -79,6 +80,7 @@ class CheckpointLog:
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         refuse_connect(spark)
+        self._spark = spark
         self._checkpoint = checkpoint
         jvm: Any = spark._jvm
         self._jvm = jvm
@@ -199,6 +201,12 @@ class CheckpointLog:
         """The run that wrote a batch's entry in the commit log; None if the entry is gone or does not name it."""
         path = self._path(f"commits/{batch}")
         return owner_named_in(self._text(path)) if self._files.exists(path) else None
+
+    def committed_by(self, batch: int) -> int | None:
+        """The number of the run that wrote a batch's entry in the commit log; None if it is unknown."""
+        owner = self.owner(batch)
+        runs = RunLog(HadoopFolder(self._spark, f"{self._checkpoint}/{RUNS}"))
+        return None if owner is None else runs.number_of(owner)
 
     def exists(self) -> bool:
         """Whether the checkpoint's folder exists."""

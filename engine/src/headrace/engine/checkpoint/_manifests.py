@@ -120,14 +120,21 @@ class ManifestLog:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
 
-    def read(self, batch: int) -> Manifest | None:
+    def read(self, batch: int, run: int | None = None) -> Manifest | None:
         """The manifest of a committed micro-batch; None if there is none.
+
+        Args:
+            batch: The micro-batch.
+            run: The number of the run that has committed it, since others may have written a manifest, too; None for the last one
+                that has.
 
         Raises:
             CheckpointError: The manifest cannot be read.
         """
-        run = self.last_run(batch)
-        return None if run is None else self._read(batch, run)
+        runs = [of for number, of in self._all() if number == batch]
+        if not runs:
+            return None
+        return self._read(batch, run if run is not None and run in runs else max(runs))
 
     def last_run(self, batch: int) -> int | None:
         """The last run that has written a manifest of a micro-batch; None if there is none."""

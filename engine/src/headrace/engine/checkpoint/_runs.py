@@ -146,6 +146,10 @@ class RunLog:
         last = self._before(None)
         return () if last is None else last.sinks
 
+    def number_of(self, run_id: str) -> int | None:
+        """The number of a run; None if its file is gone."""
+        return next((run.number for run in self._runs() if run.id == run_id), None)
+
     def names(self) -> tuple[str, ...]:
         """What identifies the runs, in order: it changes if another one starts."""
         return tuple(sorted(run.name for run in self._runs()))
