@@ -25,7 +25,7 @@ HASH_SEED = "0"
 
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of the arguments."""
-    from headrace.simulation.drawing import PROFILES
+    from headrace.simulation.drawing import ON_REQUEST, PROFILES
 
     found = argparse.ArgumentParser(prog="python -m headrace.simulation", description=__doc__)
     found.add_argument("--seeds", type=int, default=100, metavar="N", help="how many schedules to run (default: 100)")
@@ -33,7 +33,10 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--seed", metavar="SEED", help="run the schedule of this seed only")
     found.add_argument("--schedule", type=Path, metavar="FILE", help="run the schedule in a JSON file only")
     found.add_argument(
-        "--profile", choices=(EACH, *PROFILES), default=EACH, help="what they concentrate on (default: the seed decides)"
+        "--profile",
+        choices=(EACH, *PROFILES, *ON_REQUEST),
+        default=EACH,
+        help="what they concentrate on (default: the seed decides)",
     )
     found.add_argument("--seconds", type=float, metavar="S", help="begin no schedule after so many seconds")
     found.add_argument("--jobs", type=int, default=1, metavar="N", help="how many processes run schedules (default: 1)")

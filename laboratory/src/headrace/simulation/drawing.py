@@ -20,6 +20,8 @@ from headrace.simulation.schedule import (
 
 PROFILES = ("all", "cuts", "queue", "pipelines", "pauses", "sinks")
 """What schedules concentrate on."""
+ON_REQUEST = ("drivers",)
+"""Profiles that must be named: a second driver on the checkpoint of the first."""
 POINTS = (
     *("run begun", "query started", "before offsets", "offsets written", "fetched", "delivered", "voted", "commit written"),
     *("source acknowledged", "staged", "preparing", "prepared", "committing", "sink committed"),
@@ -54,6 +56,8 @@ def draw(seed: str, profile: str = "all") -> Schedule:
         faults += [_failing(source, conditions, ("stage", "prepare", "commit")) for _ in range(source.choice([1, 2, 4]))]
     if profile == "queue" and source.random() < 0.5:
         faults += _set_back(source)
+    if profile == "drivers":
+        faults += [_second_driver(source) for _ in range(source.choice([1, 2]))]
     if profile == "pauses":
         faults += [_paused(source, conditions) for _ in range(source.choice([2, 4, 6]))]
     # A second process has a session of its own, beside that of the first.
@@ -186,6 +190,12 @@ def _set_back(source: random.Random) -> list[Fault]:
         Fault(kind="clock", at=At("point", pass_, "source acknowledged"), who="gateway", by_s=-86_400.0),
         Fault(kind="crash", at=At("point", pass_ + 1, "source acknowledged"), who="queue0"),
     ]
+
+
+def _second_driver(source: random.Random) -> Fault:
+    """Returns a second driver of the first query, which starts in the middle of a batch, while the first one may hang."""
+    at = At("point", source.randint(1, 8), source.choice(["offsets written", "fetched", "staged", "prepared", "voted"]))
+    return Fault(kind="second", at=at, who="query0", for_s=source.choice([0.0, 0.3, 1.5]))
 
 
 def _paused(source: random.Random, conditions: Conditions) -> Fault:
