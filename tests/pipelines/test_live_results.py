@@ -321,6 +321,25 @@ def test_a_state_that_is_rolled_back_has_the_values_as_they_were(step: str) -> N
     assert state == [{"n": 5}, {"n": 13}, {"n": 22}, {"n": 31}]
 
 
+def test_a_columnar_function_that_raises_leaves_the_states_as_they_were() -> None:
+    def columns(batch: pa.RecordBatch, states: KeyStates[list[bytes]]) -> None:
+        keys, values = batch["key"].to_pylist(), batch["value"].to_pylist()
+        for key, value in zip(keys, values, strict=True):
+            states[key].append(value)
+            if value == b"gone":
+                del states[b"a"]
+        if b"wrong" in values:
+            raise ValueError
+
+    app = Pipeline("columns", on_error=OnError.SKIP)
+    app.source("n/*").key_by().stateful_columns(columns, list, name="kept").sink("out")
+    trial = Trial(app)
+    trial.send(Message(b"1", b"a", stream="n/0"))
+    trial.send(Message(b"gone", b"a", stream="n/0"), Message(b"2", b"b", stream="n/0"), Message(b"wrong", b"a", stream="n/0"))
+    assert trial.states("kept") == {b"a": [b"1"]}
+    assert trial.counts["skipped", "kept"] == 3
+
+
 def test_states_of_a_trial_are_copies() -> None:
     app = Pipeline("copies")
     app.source("n/*", decode=int).key_by(lambda n: 0).stateful(add, list, name="all").sink("out", encode=bytes)

@@ -9,9 +9,11 @@ from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.elements._headers import Headers
 from headrace.pipelines.elements._rows import ArrowColumn, Rows, TableRows, keys_array
 from headrace.pipelines.states._state import StateClass
+from headrace.pipelines.steps._copies import copied
 from headrace.pipelines.steps._keys import normal_key
 from headrace.pipelines.steps._returned import discard
-from headrace.pipelines.steps._step import KeyedStep, Step, StepPass
+from headrace.pipelines.steps._rollback import GONE
+from headrace.pipelines.steps._step import KeyedStep, OnError, Step, StepPass
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +35,7 @@ class KeyStates(Generic[S]):
         self._keys = keys
         self.asked: dict[Key, None] = {}
         """The keys whose states the function has accessed, and may have changed."""
+        self._before: dict[Key, Any] | None = None
 
     def __getitem__(self, key: Key) -> S:
         """The state of a key, which may be changed.
@@ -44,19 +47,19 @@ class KeyStates(Generic[S]):
         """
         state: S
         key = _normal(key)
+        if key not in self._states and key not in self._here:
+            raise KeyError(f"{key!r} is not a key of this record batch, and has no state here")
+        self._note(key)
         try:
             state = self._states[key]
         except KeyError:
-            if key not in self._here:
-                raise KeyError(f"{key!r} is not a key of this record batch, and has no state here") from None
             state = self._states[key] = self._make()
-        self.asked[key] = None
         return state
 
     def __delitem__(self, key: Key) -> None:
         """Removes the state of a key."""
         key = _normal(key)
-        self.asked[key] = None
+        self._note(key)
         self._states.pop(key, None)
 
     def __contains__(self, key: Key) -> bool:
@@ -66,6 +69,23 @@ class KeyStates(Generic[S]):
     def __iter__(self) -> Iterator[Key]:
         """Iterates over the keys with states in this bucket."""
         return iter(list(self._states))
+
+    def remember(self) -> None:
+        """Has each state copied before the function can change it."""
+        self._before = {}
+
+    def roll_back(self) -> None:
+        """Restores the states that the function has accessed, if they are remembered."""
+        for key, state in (self._before or {}).items():
+            if state is GONE:
+                self._states.pop(key, None)
+            else:
+                self._states[key] = state
+
+    def _note(self, key: Key) -> None:
+        self.asked[key] = None
+        if self._before is not None and key not in self._before:
+            self._before[key] = copied(self._states[key]) if key in self._states else GONE
 
     @cached_property
     def _here(self) -> frozenset[Key]:
@@ -149,8 +169,10 @@ class StatefulColumns(KeyedStep):
             batch = with_keys(batch_of(elements), keys)
             return _own(_batch(self.function(with_headers(batch, elements) if self.headers else batch, states)))
 
+        if self.on_error is not OnError.FAIL:
+            states.remember()
         try:
-            return _handed(self, call, elements, step_pass)
+            return _handed(self, call, elements, step_pass, states.roll_back)
         finally:
             step_pass.touched(self.name, list(states.asked))
 
@@ -199,14 +221,19 @@ def with_headers(batch: "pa.RecordBatch", elements: Elements) -> "pa.RecordBatch
 
 
 def _handed(
-    step: "MapColumns | StatefulColumns", call: "Callable[[], pa.RecordBatch | None]", elements: Elements, step_pass: StepPass
+    step: "MapColumns | StatefulColumns",
+    call: "Callable[[], pa.RecordBatch | None]",
+    elements: Elements,
+    step_pass: StepPass,
+    undo: Callable[[], None] = lambda: None,
 ) -> Elements:
-    """The results of a function for elements, all of which fail if it raises."""
+    """The results of a function for elements, all of which fail if it raises. `undo` reverts its changes."""
     try:
         made = _batch(call())
         keys = _keys_of(made)
         headers = _headers_of(made) if step.headers else None
     except BaseException as error:
+        undo()
         for index in range(len(elements)):
             step_pass.failed(step, elements, index, error)
         return elements.pick([])
