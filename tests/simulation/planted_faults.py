@@ -195,22 +195,6 @@ SINK_SIDE = (
         60,
     ),
     _fault(
-        "does not end the deliveries of a lost session",
-        f"{SINKS}.session:SinkSession.close",
-        "_answer(opened.staged, away)",
-        "pass",
-        "cuts",
-        60,
-    ),
-    _fault(
-        "does not end the votes of a lost session",
-        f"{SINKS}.session:SinkSession.close",
-        "_answer(vote.answer, away)",
-        "pass",
-        "cuts",
-        60,
-    ),
-    _fault(
         "lets a commit log shrink",
         f"{SINKS}.runs:merged",
         "committed=max(reported.committed, known.committed)",
