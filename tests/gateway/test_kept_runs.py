@@ -178,6 +178,28 @@ async def test_a_reader_proves_a_batch_only_with_the_run_that_was_attached_at_th
             await client.close()
 
 
+async def test_a_reader_proves_nothing_of_the_batches_before_which_another_run_may_have_committed() -> None:
+    async with world() as (address, sink):
+        first, second = Writer(address, "r1"), Writer(address, "r2", readers=["p"])
+        await first.report_commits()
+        await prepare(sink, first, 0)
+        await second.report_commits()
+        # The first run writes the entry of batch 0 now; the second one reads it, and continues with batch 1.
+        source, planner = Connector(address), Engine(address, "p", run=2, run_id="planner of r2")
+        await source.hello()
+        await planner.attach({"orders/0": 4})
+        await source.open()
+        await source.expect("stream_opened")
+        await source.send(frame=numbered(1, 5, 5))
+        await planner.plan_until("orders/0", 9)
+        await prepare(sink, second, 1)
+        await planner.plan({"orders/0": 9}, wait_ms=0)
+        await second.report_commits(committed=1, segments=[segment("r1", 0, 0), segment("r2", 1, 1)])
+        assert [await sink.commit(), await sink.commit()] == [of_run("r1", 0), of_run("r2", 1)]
+        for client in (source, planner, first, second):
+            await client.close()
+
+
 async def test_a_sink_that_keeps_runs_apart_must_name_them() -> None:
     async with world() as (address, sink):
         writer = Writer(address, "r1")

@@ -276,6 +276,9 @@ def commit_proven(gateway: Gateway, pipeline: Pipeline) -> None:
             continue
         run, planned = awaited.planned.get(pipeline.name, (None, {}))
         if planned and run == pipeline.run and all(pipeline.position(stream) >= end for stream, end in planned.items()):
+            if awaited.batch > commit_log.committed + 1:
+                # Another run may have committed the batches between since the report: the next one says who has.
+                continue
             del gateway.voted_batches[name]
             if awaited.batch > commit_log.committed:
                 proven = (*commit_log.segments, Segment(awaited.run_id, awaited.batch, awaited.batch))
