@@ -47,7 +47,7 @@ def problems(status: pb.GetStatusResponse, stuck_after_ms: int, slow_after_ms: i
     """
     found: dict[str, Problem] = {}
     _add(found, _gateway(status.gateway))
-    by_session: dict[str, Problem] = {}
+    by_session: dict[str, Problem | None] = dict.fromkeys(session.session for session in status.sessions)
     live_ms = {stream.stream: stream.state_age_ms for stream in status.streams if stream.state == pb.STREAM_STATE_LIVE}
     for session in status.sessions:
         of_session = list(_session(session, live_ms))
@@ -132,13 +132,13 @@ def _reports(part: str, reported: pb.ReportedStatus, errors: list[ConnectorError
 
 
 def _stream(
-    stream: pb.StreamStatus, by_session: Mapping[str, Problem], absent: dict[str, Problem], process: Problem | None
+    stream: pb.StreamStatus, by_session: Mapping[str, Problem | None], absent: dict[str, Problem], process: Problem | None
 ) -> Iterator[Problem]:
     """Yields the problem of a stream. What counts is what its own session has said, not one that shares its instance's name.
 
     Args:
         stream: The stream.
-        by_session: The problem of each source's session that has one.
+        by_session: The first problem of each source's session; None for one that has none.
         absent: The connectors that have no session, each as the first of its streams tells.
         process: Why the process of its connector fails, if its supervisor knows.
     """
@@ -147,7 +147,7 @@ def _stream(
         remedy = "restore the source and restart the query, or restart it with failOnDataLoss=false to skip what is lost"
         yield Problem(part, Kind.POSITION_LOST, stream.detail, stream.state_age_ms, remedy)
     elif stream.state == pb.STREAM_STATE_DETACHED and (stream.readers or stream.lag_messages):
-        if stream.session:
+        if stream.session in by_session:
             cause = f"instance {stream.last_instance} is connected, and no longer sends this stream"
             remedy = "check the connector's configuration and its log; restart it if its source still has the stream"
             if not stream.HasField("paused"):

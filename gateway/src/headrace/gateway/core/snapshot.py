@@ -7,9 +7,9 @@ from importlib.metadata import version
 from headrace.contract import clock
 from headrace.gateway.core.deployments import Deployment, Supervised
 from headrace.gateway.core.gateway import Gateway
-from headrace.gateway.core.pauses import PartKind, Pause
+from headrace.gateway.core.pauses import PartKind
 from headrace.gateway.core.pipeline import Pipeline
-from headrace.gateway.core.position import BEGINNING, fill, to_stream_positions
+from headrace.gateway.core.position import to_stream_positions
 from headrace.gateway.core.reported import STATUS_BYTES
 from headrace.gateway.core.session import Session
 from headrace.gateway.core.sinks.awaiting import writers_of
@@ -18,6 +18,7 @@ from headrace.gateway.core.sinks.sink import Sink
 from headrace.gateway.core.sinks.transaction import Transaction
 from headrace.gateway.core.slices import in_slices, parts_of, sorted_items
 from headrace.gateway.core.stream import Stream
+from headrace.gateway.core.stream_status import add_stream, ms_since, pause_status, pipeline_state
 from headrace.gateway.core.totals import Totals
 from headrace.protocol.v1 import admin_pb2 as pb
 
@@ -95,7 +96,7 @@ def _add_streams(status: pb.GetStatusResponse, gateway: Gateway, reading: _Readi
     for session in gateway.sessions.values():
         by_instance.setdefault(session.instance, []).append(session)
     for _, stream in sorted_items(gateway.streams):
-        _add_stream(status, stream, _session_of(stream, by_instance), clock.monotonic())
+        add_stream(status, stream, _session_of(stream, by_instance), clock.monotonic())
         reading.add(stream)
         yield 1 + len(stream.readers)
 
@@ -106,7 +107,7 @@ def _deployment(deployment: Deployment) -> pb.DeploymentStatus:
         deployment=deployment.name,
         run=deployment.run,
         peer=deployment.peer,
-        age_ms=_ms_since(deployment.since),
+        age_ms=ms_since(deployment.since),
         connectors=[_supervised(name, one) for name, one in connectors],
         restarting=sorted(order.connector for order in deployment.orders.values() if order.replay is None),
         replaying=sorted(order.connector for order in deployment.orders.values() if order.replay is not None),
@@ -122,7 +123,7 @@ def _supervised(name: str, connector: Supervised) -> pb.SupervisedConnector:
         source=connector.source,
         sink=connector.sink,
         failure=connector.failure,
-        failing_ms=None if since is None else _ms_since(since),
+        failing_ms=None if since is None else ms_since(since),
     )
 
 
@@ -131,7 +132,7 @@ def _fill_gateway(status: pb.GatewayStatus, gateway: Gateway, reading: _Reading)
     jump_ms, jump_age_ms = gateway.clock_jumps.jump or (None, None)
     found = pb.GatewayStatus(
         version=VERSION,
-        uptime_ms=_ms_since(gateway.started_at),
+        uptime_ms=ms_since(gateway.started_at),
         buffered_bytes=reading.buffered_bytes,
         buffer_limit_bytes=gateway.limits.buffer_bytes,
         draining=gateway.draining,
@@ -157,118 +158,6 @@ def _session_of(stream: Stream, by_instance: Mapping[str, list[Session]]) -> str
     return next((session.id for session in same if session.identity.may_open(stream.name)), "")
 
 
-def _add_stream(to: pb.GetStatusResponse, stream: Stream, session_id: str, now: float) -> None:
-    name, session = stream.name, stream.attachment.session if stream.attachment else None
-    missing = [pipeline for pipeline in stream.readers if not pipeline.knows(name)]
-    state, detail = _state(stream, missing)
-    status = to.streams.add(
-        stream=name,
-        state=state,
-        detail=detail,
-        instance=session.instance if session else "",
-        session=session_id,
-        replayable=stream.replayable,
-        received_messages=stream.received_messages,
-        received_bytes=stream.received_bytes,
-        acknowledged_messages=stream.acknowledged_messages,
-        duplicate_messages=stream.duplicate_messages,
-        losses=stream.losses,
-        lag_messages=stream.held_messages + stream.released_messages + stream.backlog.messages,
-        lag_bytes=stream.held_bytes + stream.backlog.bytes,
-        oldest_unacknowledged_ms=int((now - stream.frames[0].received_at) * 1000) if stream.frames else 0,
-        holders=_holders(stream, missing, now),
-        state_age_ms=int((now - _state_since(stream)) * 1000),
-        readers=len(stream.readers),
-        last_instance=stream.last_instance,
-        paused=pause_status(stream.pause),
-        latest_sequence=_latest(stream),
-        last_error="" if session else stream.last_error,
-    )
-    if stream.received > BEGINNING:
-        fill(status.received, stream.received)
-    if stream.acknowledged > BEGINNING:
-        fill(status.acknowledged, stream.acknowledged)
-
-
-def pause_status(pause: Pause | None) -> pb.PauseStatus | None:
-    """Converts a pause, if there is one, to its protocol message."""
-    return None if pause is None else pb.PauseStatus(part=pause.part, by=pause.by, age_ms=_ms_since(pause.since))
-
-
-def _latest(stream: Stream) -> int | None:
-    """Returns the sequence of the last message that the source has; None if that is not known, or it has none."""
-    reported = stream.received.sequence if stream.ended else stream.backlog.latest_sequence
-    if reported is None:
-        return None
-    latest = max(reported, stream.received.sequence)
-    return latest if latest >= 0 else None
-
-
-def _state(stream: Stream, missing: list[Pipeline]) -> tuple[pb.StreamState.ValueType, str]:
-    """Returns the state of a stream, with an explanation; `missing` are the readers with unknown positions."""
-    names = ", ".join([p.name for p in missing])
-    waits = f"acknowledgements wait for pipeline {names}" if missing else _absent_holders(stream)
-    if stream.loss is not None:
-        return pb.STREAM_STATE_LOST, stream.loss.describe(stream.name)
-    if stream.ended:
-        return pb.STREAM_STATE_ENDED, waits
-    if stream.attachment is None or stream.attachment.closed:
-        return pb.STREAM_STATE_DETACHED, "waits for a connector"
-    if not stream.attachment.opened:
-        paused = f"{stream.pause.part} was paused by {stream.pause.by}" if stream.pause is not None else ""
-        return pb.STREAM_STATE_PARKED, paused or "waits for a pipeline that reads it"
-    return pb.STREAM_STATE_LIVE, waits
-
-
-def _state_since(stream: Stream) -> float:
-    """Returns since when a stream is in its state, on the monotonic clock."""
-    if stream.loss is not None:
-        return stream.loss.found_at
-    if stream.ended or stream.attachment is None or stream.attachment.closed:
-        return stream.left_at
-    return stream.attachment.changed_at
-
-
-def _absent_holders(stream: Stream) -> str:
-    """Describes which unattached pipelines hold acknowledgements."""
-    gone = [p for p in stream.readers if not p.attached and p.position(stream.name) < stream.received]
-    away = [p.name for p in gone if p.away_since is not None]
-    left = [p.name for p in gone if p.away_since is None]
-    told = [f"held for pipeline {', '.join(left)}, which is not attached"] if left else []
-    told += [f"acknowledgements held for pipeline {', '.join(away)}, whose lease has ended"] if away else []
-    return "; ".join(told)
-
-
-def _holders(stream: Stream, missing: list[Pipeline], now: float) -> list[pb.AcknowledgementHolder]:
-    """Returns the readers that hold back acknowledgements: those furthest behind, and those with unknown positions."""
-    name, received = stream.name, stream.received
-    known = [p.position(name) for p in stream.readers if p not in missing]
-    last = min(known, default=BEGINNING)
-    behind = bool(known) and last < received
-    if not (missing or behind) or received == BEGINNING:
-        return []
-    found = []
-    for pipeline in stream.readers:
-        knows = pipeline not in missing
-        if not knows or (behind and pipeline.position(name) == last):
-            since = pipeline.behind_since.get(name, pipeline.called_at)
-            holder = pb.AcknowledgementHolder(
-                pipeline=pipeline.name, state=_pipeline_state(pipeline), held_ms=int((now - since) * 1000)
-            )
-            if knows and last > BEGINNING:
-                fill(holder.committed, last)
-            found.append(holder)
-    return found
-
-
-def _pipeline_state(pipeline: Pipeline) -> pb.PipelineState.ValueType:
-    if pipeline.attached:
-        return pb.PIPELINE_STATE_ATTACHED
-    if pipeline.away_since is not None:
-        return pb.PIPELINE_STATE_AWAY
-    return pb.PIPELINE_STATE_DETACHED if pipeline.complete or pipeline.committed else pb.PIPELINE_STATE_AWAITED
-
-
 def _session(session: Session, gateway: Gateway, errors_bytes: int) -> pb.SessionStatus:
     account = session.account
     return pb.SessionStatus(
@@ -277,7 +166,7 @@ def _session(session: Session, gateway: Gateway, errors_bytes: int) -> pb.Sessio
         connector_version=session.hello.connector_version,
         instance=session.instance,
         peer=session.peer,
-        age_ms=_ms_since(session.opened_at),
+        age_ms=ms_since(session.opened_at),
         streams=sum(1 for _ in session.open_attachments()),
         credit_bytes=account.bytes_left,
         credit_messages=account.messages_left,
@@ -298,10 +187,10 @@ def _sink_session(session: SinkSession, errors_bytes: int) -> pb.SinkSessionStat
         connector_version=session.hello.connector_version,
         instance=session.instance,
         peer=session.peer,
-        age_ms=_ms_since(session.opened_at),
+        age_ms=ms_since(session.opened_at),
         reported=session.reported.status(errors_bytes),
         silent_ms=session.heartbeat.silent_ms,
-        success_age_ms=None if session.succeeded_at is None else _ms_since(session.succeeded_at),
+        success_age_ms=None if session.succeeded_at is None else ms_since(session.succeeded_at),
     )
 
 
@@ -312,13 +201,13 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: tuple[int, int]) -> pb.
         run=pipeline.run.number,
         attached=pipeline.attached,
         patterns=sorted({*pipeline.patterns, *pipeline.declared}),
-        idle_ms=_ms_since(pipeline.called_at) if pipeline.run.number else 0,
+        idle_ms=ms_since(pipeline.called_at) if pipeline.run.number else 0,
         lag_messages=lag[0],
         lag_bytes=lag[1],
-        state=_pipeline_state(pipeline),
-        away_ms=None if pipeline.away_since is None else _ms_since(pipeline.away_since),
+        state=pipeline_state(pipeline),
+        away_ms=None if pipeline.away_since is None else ms_since(pipeline.away_since),
         planned_batches=pipeline.planned_batches,
-        batch_ms=_ms_since(pipeline.planned_at) if pipeline.planned else None,
+        batch_ms=ms_since(pipeline.planned_at) if pipeline.planned else None,
         metrics=pipeline.metrics,
         voted_ms=None if voted_s is None else max(0, int(voted_s * 1000)),
         fault=None if pipeline.fault is None else pipeline.fault.status(),
@@ -343,15 +232,15 @@ def _sink(sink: Sink, gateway: Gateway, lost: list[pb.LostVote]) -> pb.SinkStatu
         lost=lost,
         losses=sink.losses,
         writers=writers_of(gateway, sink.name),
-        absent_ms=None if sink.sessions else _ms_since(sink.left_at),
+        absent_ms=None if sink.sessions else ms_since(sink.left_at),
         committed_transactions=sink.outcomes["committed"],
         aborted_transactions=sink.outcomes["aborted"],
         failures=sink.outcomes["failed"],
         failure=sink.failure.reason if sink.failure else "",
-        failure_age_ms=_ms_since(sink.failure.occurred_at) if sink.failure else None,
+        failure_age_ms=ms_since(sink.failure.occurred_at) if sink.failure else None,
         paused=pause_status(gateway.pauses.of(PartKind.SINK, sink.name)),
         outstanding=outstanding[1] if outstanding else "",
-        outstanding_ms=_ms_since(outstanding[0]) if outstanding else None,
+        outstanding_ms=ms_since(outstanding[0]) if outstanding else None,
         last_error="" if sink.sessions else sink.last_error,
     )
 
@@ -360,7 +249,3 @@ def _outstanding(sink: Sink) -> tuple[float, str] | None:
     """Returns what an instance has yet to answer for the longest time, after since when."""
     waits = [(name, session.outstanding()) for name, session in sink.sessions.items()]
     return min(((wait[0], f"instance {name} {wait[1]}") for name, wait in waits if wait is not None), default=None)
-
-
-def _ms_since(moment: float) -> int:
-    return int((clock.monotonic() - moment) * 1000)

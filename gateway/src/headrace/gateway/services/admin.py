@@ -28,7 +28,7 @@ from headrace.gateway.core.locating import locate
 from headrace.gateway.core.ordering import replay_dead_letters, restart_connector
 from headrace.gateway.core.pauses import PartKind
 from headrace.gateway.core.peeking import begin_peek, peek
-from headrace.gateway.core.snapshot import pause_status
+from headrace.gateway.core.stream_status import pause_status
 from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.observer import Observer
 from headrace.gateway.services.calls import end_call, write_in_time
