@@ -114,7 +114,7 @@ def test_the_modules_of_an_application_are_those_beside_the_module_that_makes_it
         for module in ("applications", "applications.inner"):
             sys.modules.pop(module, None)
     made: dict[str, Pipeline] = {}
-    exec("from headrace.pipelines import Pipeline\napp = Pipeline('no file')", made)
+    exec("from headrace.pipelines import Pipeline\napp = Pipeline('no-file')", made)
     assert made["app"].folder is None
 
 
