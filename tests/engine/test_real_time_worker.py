@@ -112,7 +112,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture
 def worker(world: World) -> Iterator[RealTimeWorker]:
-    plan: Any = SimpleNamespace(graph=SimpleNamespace(name="app", sinks=("out",)))
+    plan: Any = SimpleNamespace(graph=SimpleNamespace(name="app", sinks=("out",)), calls=None)
     nothing: Any = None
     worker = RealTimeWorker(plan, nothing, nothing, nothing, DEADLINE_S, asks_for_present=False)
     worker.begin(3, Manifest(), Run("query", "run", 1), b"")
