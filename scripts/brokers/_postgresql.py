@@ -9,7 +9,7 @@ from pathlib import Path
 
 from scripts.brokers._broker import Broker, BrokerFailed, NotInstalled
 from scripts.brokers._debian import install_package
-from scripts.brokers._processes import Command
+from scripts.brokers._processes import Command, as_user
 
 # The server refuses to run as root; Debian's package creates this user.
 _UNPRIVILEGED = "postgres"
@@ -57,10 +57,8 @@ class PostgreSQL(Broker):
             "--encoding=UTF8",
             "--locale=C.UTF-8",
         ]
-        command: list[str | Path] = [_program("initdb"), f"--pgdata={self._data}", "--no-sync", *arguments]
-        done = subprocess.run(
-            command, user=user, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        )
+        command: list[str | Path] = [*as_user(user), _program("initdb"), f"--pgdata={self._data}", "--no-sync", *arguments]
+        done = subprocess.run(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode:
             reach = f"; can the user {user} reach it? chmod o+x every folder above it" if user else ""
             raise BrokerFailed(f"postgresql: {self._data} cannot be made{reach}:\n{done.stdout}")

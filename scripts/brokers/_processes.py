@@ -73,19 +73,25 @@ class Process:
         return None
 
 
+def as_user(user: str | None) -> list[str]:
+    """Returns what precedes a command that another user runs; nothing for the present one.
+
+    Not by Popen's `user`: with it, this process is forked while threads of gRPC run in it, and the child may hang or die.
+    """
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--"] if user else []
+
+
 def start(command: Command, log: Path) -> Process:
     """Starts a process in a new session, and appends its output to a file."""
-    as_user = {"user": command.user, "group": command.user, "extra_groups": []} if command.user else {}
     with log.open("ab") as out:
         child = Popen(
-            [os.fspath(argument) for argument in command.arguments],
+            [*as_user(command.user), *(os.fspath(argument) for argument in command.arguments)],
             env={**os.environ, **command.environ},
             cwd=log.parent,
             stdin=DEVNULL,
             stdout=out,
             stderr=STDOUT,
             start_new_session=True,
-            **as_user,  # type: ignore[call-overload]
         )
     _children.append(child)
     return Process(child.pid, psutil.Process(child.pid).create_time())

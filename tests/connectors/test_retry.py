@@ -22,8 +22,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     fake = SimpleNamespace(sleep=sleep, current_task=asyncio.current_task, CancelledError=asyncio.CancelledError)
     monkeypatch.setattr("headrace.connectors._retry.asyncio", fake)
-    for module in ("connectors._retry", "contract.repeats"):
-        monkeypatch.setattr(f"headrace.{module}.time", SimpleNamespace(monotonic=lambda: sum(slept)))
+    for name in ("connectors._retry.time", "contract.repeats.clock"):
+        monkeypatch.setattr(f"headrace.{name}", SimpleNamespace(monotonic=lambda: sum(slept)))
     return slept
 
 

@@ -197,8 +197,11 @@ class World:
             random=self._source(process.name),
         )
 
+        # Now: a second process may have started when this one begins to play.
+        run_id = f"run{role.count}-{role.name}"
+
         async def play() -> None:
-            driver = Driver(engine, f"run{role.count}-{role.name}")
+            driver = Driver(engine, run_id)
             role.stop = driver.stopping
             await driver.run()
 
