@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import logging
 import random
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 import structlog
 
 from headrace.contract import clock, randomness
+from headrace.engine._collector import paused_collector
 from headrace.simulation.loop import START_S, VirtualClock
 from headrace.simulation.record import Record, Violation
 from headrace.simulation.schedule import Schedule
@@ -72,7 +72,8 @@ def simulate(schedule: Schedule, *, traced: bool = False, liveness_s: float = LI
     began = time.process_time()
     world = World(schedule, traced=traced, liveness_s=liveness_s)
     product = randomness.use(random.Random(f"{schedule.seed}/product"))
-    with _without_collections(), _logs(world.record), clock.use(VirtualClock(world.loop)), product:
+    # When garbage is collected would depend on more than the seed.
+    with paused_collector(), _logs(world.record), clock.use(VirtualClock(world.loop)), product:
         main = world.loop.create_task(world.run(), context=world.loop.world.context.copy())
         try:
             _run(world, main)
@@ -132,18 +133,6 @@ def _throw_away(world: World) -> None:
         world.network.calls.clear()
     finally:
         sys.unraisablehook = hook
-
-
-@contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    """Lets no garbage be collected meanwhile: when it is would depend on more than the seed."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @contextlib.contextmanager
