@@ -51,7 +51,7 @@ async def restart_connector(
         OrderPending: there was no answer, or no session, in time.
     """
     with audited(caller, "restart", f"connector {connector}"):
-        _check_time(timeout_ms)
+        wait_ms = _wait_ms(timeout_ms)
         _check_serving(gateway, "a connector would have no session after its restart")
         among = _registered(gateway, caller, deployment)
         checked(connector)
@@ -63,8 +63,8 @@ async def restart_connector(
         _check_waiting(gateway)
         supervised = found.connectors[connector]
         order = gateway.deployments.order(found, connector, f"{caller.name} ({caller.peer})")
-    due_at = clock.monotonic() + (WAITS_MS if timeout_ms is None else timeout_ms) / 1000
-    outcome = await _outcome(gateway, found, order, timeout_ms)
+    due_at = clock.monotonic() + wait_ms / 1000
+    outcome = await _outcome(gateway, found, order, wait_ms)
     made = outcome.restarted
     if (supervised.source or supervised.sink) and not made.ended:
         with _waiting(gateway):
@@ -73,7 +73,7 @@ async def restart_connector(
         if not is_connected:
             text = f"deployment {found.name} has restarted {connector} as process {made.pid}, and it has no session; see its log"
             raise OrderPending(text)
-    return pb.RestartConnectorResponse(deployment=found.name, restarted=outcome.restarted)
+    return pb.RestartConnectorResponse(deployment=found.name, restarted=made)
 
 
 async def replay_dead_letters(
@@ -102,7 +102,7 @@ async def replay_dead_letters(
         OrderPending: there was no answer in time.
     """
     with audited(caller, "replay", f"dead letters of sink {sink} as source {replay.source}"[: 3 * MAX_NAME_BYTES]):
-        _check_time(timeout_ms)
+        wait_ms = _wait_ms(timeout_ms)
         _check_serving(gateway, "nothing can be sent")
         if not is_name(checked(replay.source)):
             raise MalformedMessage(f"source {replay.source!r}: a source has letters, digits and ._- only")
@@ -113,13 +113,15 @@ async def replay_dead_letters(
         _check_read(gateway, caller, replay.source)
         _check_waiting(gateway)
         order = gateway.deployments.order(found, connector, f"{caller.name} ({caller.peer})", replay)
-    outcome = await _outcome(gateway, found, order, timeout_ms)
+    outcome = await _outcome(gateway, found, order, wait_ms)
     return pb.ReplayDeadLettersResponse(deployment=found.name, connector=connector, replayed=outcome.replayed)
 
 
-def _check_time(timeout_ms: int | None) -> None:
+def _wait_ms(timeout_ms: int | None) -> int:
+    """Returns how long a caller waits."""
     if timeout_ms is not None and not 0 < timeout_ms <= LONGEST_WAIT_MS:
         raise MalformedMessage(f"timeout_ms is {timeout_ms}; wait for 1 to {LONGEST_WAIT_MS} ms")
+    return WAITS_MS if timeout_ms is None else timeout_ms
 
 
 def _check_serving(gateway: Gateway, otherwise: str) -> None:
@@ -140,8 +142,7 @@ def _check_read(gateway: Gateway, caller: Caller, source: str) -> None:
         raise ChangeRefused(f"no pipeline reads {source}/*, so that a replay as source {source} would never end; {reads}")
 
 
-async def _outcome(gateway: Gateway, deployment: Deployment, order: Order, timeout_ms: int | None) -> pb.OrderOutcome:
-    wait_ms = WAITS_MS if timeout_ms is None else timeout_ms
+async def _outcome(gateway: Gateway, deployment: Deployment, order: Order, wait_ms: int) -> pb.OrderOutcome:
     with _waiting(gateway):
         done, _ = await asyncio.wait({order.outcome}, timeout=wait_ms / 1000)
     if not done:
