@@ -29,7 +29,7 @@ async def answer(*arguments: str, address: str) -> Any:
 
 
 async def test_a_micro_batch_is_followed_from_its_plan_to_its_acknowledgement() -> None:
-    async with serve() as (_, address), sink_and_source(address) as (sink, writer, source, reader):
+    async with serve() as (_, address), sink_and_source(address, committed=6) as (sink, writer, source, reader):
         await source.send(frame=numbered(1, 1, 3))
         await reader.plan_until("orders/0", 3)
         await report(reader, {"batch": 7, "ends": {"orders/0": (None, 3)}})

@@ -218,7 +218,9 @@ async def stage_and_vote(sink: SinkClient, writer: Writer, batch: int) -> None:
 
 
 @asynccontextmanager
-async def sink_and_source(address: str) -> AsyncIterator[tuple[SinkClient, Writer, Connector, Engine]]:
+async def sink_and_source(
+    address: str, committed: int | None = None
+) -> AsyncIterator[tuple[SinkClient, Writer, Connector, Engine]]:
     """Sink `out` and a query that writes to it, and reads stream orders/0 of a source, which is open as stream 1."""
     sink, writer, source, reader = SinkClient(address), Writer(address, readers=["p"]), Connector(address), Engine(address)
     await sink.hello()
@@ -226,7 +228,7 @@ async def sink_and_source(address: str) -> AsyncIterator[tuple[SinkClient, Write
     await reader.attach()
     await source.open()
     await source.expect("stream_opened")
-    await writer.report_commits()
+    await writer.report_commits(committed)
     yield sink, writer, source, reader
     for client in (sink, writer, source, reader):
         await client.close()

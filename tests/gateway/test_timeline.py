@@ -58,7 +58,7 @@ async def refused(engine: Engine, *batches: dict[str, Any], **more: Any) -> tupl
 
 
 async def test_a_batch_reaches_its_stages_in_order(address: str) -> None:
-    async with sink_and_source(address) as (sink, writer, source, reader):
+    async with sink_and_source(address, committed=6) as (sink, writer, source, reader):
         await source.send(frame=numbered(1, 1, 3))
         await reader.plan_until("orders/0", 3)
         assert (await timeline(reader))["batches"][0]["batch"] is None
