@@ -2,7 +2,8 @@
 
 A table is between `<!-- parameters: NAME -->` and `<!-- end -->`; NAME is a connector, or `[gateway]` for the table that all
 connectors share. `<!-- connectors -->` starts the list of all connectors, `<!-- manifest -->` the keys of a manifest, and
-`<!-- manifest: parameter -->` those of a parameter in it.
+`<!-- manifest: parameter -->` those of a parameter in it. `<!-- behaviour: PAGE -->` starts what tests show that a connector does
+with unusual input; PAGE is the page's own name.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 
 from pydantic import BaseModel
+from scripts.behaviours import behaviours, rows
 
 from headrace.connectors import CONNECTORS, Connector, Parameter, declared
 from headrace.connectors.configuration import GatewayTable
@@ -19,7 +21,8 @@ from headrace.connectors.manifests import Manifest, ParameterTable
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (*sorted((ROOT / "docs" / "connectors").glob("*.md")), ROOT / "docs" / "plugins.md")
 
-_TABLE = re.compile(r"(<!-- (connectors|manifest|manifest: parameter|parameters: \S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_WHAT = r"connectors|manifest|manifest: parameter|parameters: \S+|behaviour: \S+"
+_TABLE = re.compile(rf"(<!-- ({_WHAT}) -->\n).*?(<!-- end -->)", re.DOTALL)
 _OF_MANIFESTS: dict[str, type[BaseModel]] = {"manifest": Manifest, "manifest: parameter": ParameterTable}
 
 
@@ -28,15 +31,21 @@ def filled(text: str) -> str:
 
     Raises:
         LookupError: The page names a connector that does not exist.
+        ValueError: A mark of a test is wrong, or contradicts another one.
     """
 
-    def table(match: re.Match[str]) -> str:
-        what = match[2]
-        if what in _OF_MANIFESTS:
-            lines = keys(_OF_MANIFESTS[what])
-        else:
-            lines = connectors() if what == "connectors" else parameters(what.removeprefix("parameters: "))
-        return "\n".join([match[1], *lines, "", match[3]])
+    def table(found: re.Match[str]) -> str:
+        kind, _, name = found[2].partition(": ")
+        match kind:
+            case "connectors":
+                lines = connectors()
+            case "parameters":
+                lines = parameters(name)
+            case "behaviour":
+                lines = rows(name, behaviours(ROOT / "tests"))
+            case _:
+                lines = keys(_OF_MANIFESTS[found[2]])
+        return "\n".join([found[1], *lines, "", found[3]])
 
     return _TABLE.sub(table, text)
 
@@ -95,7 +104,7 @@ def main() -> int:
     pages = [page for page in PAGES if stale(page)]
     if check and pages:
         names = ", ".join(str(page.relative_to(ROOT)) for page in pages)
-        print(f"not current: {names}; run: {sys.executable} scripts/generate_connector_pages.py", file=sys.stderr)
+        print(f"not current: {names}; run: {sys.executable} -m scripts.generate_connector_pages", file=sys.stderr)
         return 1
     for page in pages:
         page.write_text(filled(page.read_text()))

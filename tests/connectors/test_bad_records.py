@@ -77,6 +77,11 @@ async def test_rabbitmq_stream(rabbitmq, tmp_path):
     rabbit.close()
 
 
+@pytest.mark.behaviour(
+    "kafka",
+    "a record above the gateway's `max_frame_bytes`",
+    "with `bad_records`, stores or skips that record, and sends the next",
+)
 async def test_kafka(kafka, tmp_path):
     log = Log(kafka.url)
     topic = log.create()
@@ -125,6 +130,11 @@ async def test_nats_core(nats):
     assert source.bad_records.total == 1
 
 
+@pytest.mark.behaviour(
+    "postgresql",
+    "a value above the gateway's `max_frame_bytes`",
+    "with `bad_records`, stores or skips that row, and sends the next",
+)
 @pytest.mark.parametrize("outbox", [False, True])
 async def test_postgresql(postgresql, tmp_path, outbox):
     table = f"{NAME}_{int(outbox)}"
@@ -142,6 +152,11 @@ async def test_postgresql(postgresql, tmp_path, outbox):
         await database.execute(f"DROP TABLE {table}")
 
 
+@pytest.mark.behaviour(
+    "postgresql",
+    'an event time that does not fit, with `bad_records = "skip"`',
+    "leaves out that row, and reads the others",
+)
 async def test_a_row_whose_event_time_does_not_fit_is_left_out_alone(postgresql):
     table = f"{NAME}_time"
     async with await psycopg.AsyncConnection.connect(postgresql.url, autocommit=True) as database:
@@ -172,6 +187,11 @@ async def test_file(tmp_path):
     await goes_on(source, publish, tmp_path / "dead", "s/f")
 
 
+@pytest.mark.behaviour(
+    "tcp",
+    "a message above the gateway's `max_frame_bytes`",
+    "with `bad_records`, stores or skips that message, and sends the next",
+)
 async def test_tcp(tmp_path):
     source = TCP.build(TcpParameters(listen="127.0.0.1:0", **kept(tmp_path / "dead")))
 

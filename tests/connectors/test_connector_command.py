@@ -156,6 +156,7 @@ async def test_a_file_sink_writes_and_recovers(sink_gateway, tmp_path):
     assert (process.returncode, out, errors) == (0, b"", b"")
 
 
+@pytest.mark.behaviour("stdout", "a message without a value", "prints an empty line, or `null` as JSON")
 @pytest.mark.parametrize(
     ("options", "printed"),
     [((), b"one\n\n"), (("--json",), b'{"key":"k","value":"one"}\n{"key":"k","value":null}\n')],
@@ -173,6 +174,7 @@ async def test_a_stdout_sink_prints(sink_gateway, options, printed):
     assert (process.returncode, out) == (0, printed)
 
 
+@pytest.mark.behaviour("stdout", "a reader of its output that has ended", "ends with exit code 0")
 async def test_a_stdout_sink_that_nobody_reads_ends(sink_gateway):
     reading, writing = os.pipe()
     process = await asyncio.create_subprocess_exec(

@@ -15,7 +15,7 @@ PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/conne
 
 @pytest.mark.parametrize("page", PAGES)
 def test_tables_are_current(page: str) -> None:
-    assert not generate_connector_pages.stale(ROOT / page), "run scripts/generate_connector_pages.py"
+    assert not generate_connector_pages.stale(ROOT / page), "run python -m scripts.generate_connector_pages"
 
 
 def test_every_connector_has_its_table() -> None:

@@ -86,7 +86,7 @@ async def test_the_folder_with_a_manifest_is_a_plugin(tmp_path: Path) -> None:
 
 
 def test_the_tables_are_those_of_the_model() -> None:
-    assert not generate_connector_pages.stale(ROOT / PAGE), "run scripts/generate_connector_pages.py"
+    assert not generate_connector_pages.stale(ROOT / PAGE), "run python -m scripts.generate_connector_pages"
     keys = {
         heading: [codes(row[0])[0] for row in table(PAGE, heading)] for heading in ("The manifest", "Parameters of a manifest")
     }

@@ -152,6 +152,11 @@ async def test_a_failure_of_one_stops_all(receiver):
 # Answers
 
 
+@pytest.mark.behaviour(
+    "http",
+    "a receiver that answers 408, 425, 429, 500, 502, 503 or 504, or breaks the connection",
+    "sends the request again, with backoff",
+)
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 0])
 async def test_what_may_pass_is_tried_again(receiver, status):
     receiver.answers(status, status)
@@ -160,6 +165,7 @@ async def test_what_may_pass_is_tried_again(receiver, status):
     assert receiver.keys()[:3] == ["totals/7/3/0"] * 3
 
 
+@pytest.mark.behaviour("http", "a receiver that answers 400, 409, 410, 413, 415, 422 or 431", "refuses that message alone")
 @pytest.mark.parametrize("status", [400, 409, 410, 413, 415, 422, 431])
 async def test_what_will_never_be_taken_is_refused(receiver, status):
     receiver.answers(204, web.Response(status=status, text="no\n\x00 such " + "thing " * 100))
@@ -189,6 +195,7 @@ async def test_what_is_wrong_with_every_request_is_an_error_that_says_what_to_do
     assert len(receiver.requests) == 1
 
 
+@pytest.mark.behaviour("http", "a redirection", "fails the batch with an error that names the target")
 async def test_a_redirection_is_an_error_that_says_where_to(receiver):
     receiver.answers(web.Response(status=308, headers={"Location": "https://elsewhere/"}))
     with pytest.raises(Denied, match="308 Permanent Redirect; set url to https://elsewhere/"):

@@ -41,6 +41,11 @@ def damaged(kafka: Kafka, log: Log, topic: str) -> bytes:
 SOUND = [*range(10), *range(20, 40)]
 
 
+@pytest.mark.behaviour(
+    "kafka",
+    "a record batch whose checksum is wrong, with `bad_records` `skip` or `dead-letter`",
+    "leaves out the batch; the records around it arrive once",
+)
 @pytest.mark.parametrize("policy", ["skip", "dead-letter"])
 async def test_what_is_around_a_damaged_batch_arrives_once(log, topic, address, query, damaged, tmp_path: Path, caplog, policy):
     kept = {} if policy == "skip" else {"dead_letters": tmp_path / "dead"}
@@ -68,6 +73,11 @@ async def test_what_is_around_a_damaged_batch_arrives_once(log, topic, address, 
         assert source.bad_records.total == 0
 
 
+@pytest.mark.behaviour(
+    "kafka",
+    'a record batch whose checksum is wrong, with `bad_records = "fail"`',
+    "ends with an error that names the topic, partition and offsets",
+)
 async def test_a_damaged_batch_ends_the_connector_where_nothing_else_is_said(log, topic, address, query, damaged):
     source = KafkaSource(KafkaParameters(source="s", bootstrap_servers=log.servers, topics=topic))
     one = query()

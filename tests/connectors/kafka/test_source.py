@@ -88,6 +88,11 @@ async def test_partitions_and_topics_that_appear_are_read(log, address, query):
         assert sorted(one.messages) == [f"s/{name}-0", f"s/{name}-1", f"s/{name}-2", f"s/{name}-more-0"]
 
 
+@pytest.mark.behaviour(
+    "kafka",
+    "records of an aborted transaction, or of one that is open",
+    "reads those of committed transactions only, in their order; what follows an open one waits for its end",
+)
 async def test_what_is_not_committed_is_not_read(log, topic, address, query):
     producer = KafkaProducer(bootstrap_servers=log.servers, transactional_id=topic)
     producer.init_transactions()
@@ -134,6 +139,11 @@ async def test_a_partition_may_begin_after_its_last_record(log, topic, address, 
         assert numbers(await one.read(5)) == list(range(10, 15))
 
 
+@pytest.mark.behaviour(
+    "kafka",
+    "records that retention removed before they were read",
+    "loses the position, and names the stream and the range",
+)
 async def test_retention_that_was_faster_is_told_with_the_range(log, topic, address, query):
     log.append(topic, numbered(0, 20))
     log.ask(lambda admin: admin.delete_records({TopicPartition(topic, 0): 12}))
@@ -151,6 +161,7 @@ async def test_retention_that_was_faster_is_told_with_the_range(log, topic, addr
         assert numbers(await careless.read(8)) == list(range(12, 20))
 
 
+@pytest.mark.behaviour("kafka", "a topic that ends before the position in the checkpoint", "loses the position")
 async def test_a_topic_that_ends_before_the_position_has_lost_it(log, topic, address, query):
     log.append(topic, numbered(0, 5))
     one = query("one", {f"s/{topic}-0": Position(sequence=50)})
@@ -160,6 +171,11 @@ async def test_a_topic_that_ends_before_the_position_has_lost_it(log, topic, add
             await one.read(1)
 
 
+@pytest.mark.behaviour(
+    "kafka",
+    "a topic that was deleted and created again",
+    "loses the position, although the name is the same",
+)
 async def test_a_topic_that_is_made_anew_is_another_one(log, topic, address, query, caplog):
     log.append(topic, numbered(0, 10))
     one = query()
@@ -181,6 +197,7 @@ async def test_a_topic_that_is_made_anew_is_another_one(log, topic, address, que
         await again.close()
 
 
+@pytest.mark.behaviour("kafka", "a topic that does not exist yet", "waits for it, and logs that")
 async def test_a_topic_that_is_not_there_is_waited_for(log, address, query, caplog):
     name = f"{log.create()}.later"
     one = query()

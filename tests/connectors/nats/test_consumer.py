@@ -225,6 +225,7 @@ async def test_a_network_that_breaks_loses_nothing_and_repeats_only_what_it_lost
     await until(lambda: _is_empty(server, stream))
 
 
+@pytest.mark.behaviour("nats", "a durable consumer that is deleted while it is read", "ends with an error")
 async def test_a_consumer_that_is_deleted_ends_it(server, consumer, query, run):
     stream = await server.stream()
     running = run(consumer(stream))

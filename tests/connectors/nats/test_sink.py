@@ -132,6 +132,11 @@ async def test_ids_of_messages_win_wherever_they_are(server, sink):
     assert await values(server, stream) == [b"a", b"b"]
 
 
+@pytest.mark.behaviour(
+    "nats",
+    "two different messages with the same id in a batch",
+    "refuses the second one, rather than have JetStream drop it",
+)
 async def test_messages_that_share_an_id_and_differ_are_refused_rather_than_dropped(server, sink, caplog):
     stream = await server.stream()
     given = [Message(b"a", message_id="1"), Message(b"b", message_id="1"), Message(b"a", message_id="1")]
@@ -197,6 +202,7 @@ async def test_a_key_cannot_speak_to_the_server(server, sink):
     assert (await server.js.stream_info(stream)).config.name == stream
 
 
+@pytest.mark.behaviour("nats", "a subject that no stream takes", "refuses that message")
 async def test_a_subject_that_no_stream_takes_is_refused(server, sink):
     stream = await server.stream()
     out = sink("{key}", deduplicate="given")
@@ -220,6 +226,7 @@ async def test_what_is_larger_than_the_stream_takes_is_refused(server, sink):
 # Faults
 
 
+@pytest.mark.behaviour("nats", "a full stream", "waits for room, and publishes again")
 async def test_a_full_stream_is_waited_for(server, sink, caplog):
     stream = await server.stream(max_msgs=5, discard="new", retention="workqueue")
     writing = asyncio.create_task(sink(f"{stream}.x").write(rows(*(b"%d" % n for n in range(20)))))

@@ -122,6 +122,11 @@ async def test_a_part_of_many_chunks_keeps_its_order(make, database, t):
 # What is refused
 
 
+@pytest.mark.behaviour(
+    "postgresql",
+    "a message that the table refuses",
+    "refuses that message with the server's reason, and writes the others",
+)
 @pytest.mark.parametrize(
     ("columns", "value", "reason"),
     [
@@ -340,6 +345,7 @@ async def test_a_table_that_does_not_fit_is_told(make, database, t, columns, opt
     assert message in str(raised.value)
 
 
+@pytest.mark.behaviour("postgresql", "a server without prepared transactions", "ends with an error that names the setting")
 async def test_a_server_without_prepared_transactions_is_told_what_to_do(url, database, schema, t):
     await database.execute(f"CREATE TABLE {t} (a text)")
     await database.execute(f"CREATE FUNCTION {schema}.current_setting(text) RETURNS text LANGUAGE sql AS $$ SELECT '0' $$")

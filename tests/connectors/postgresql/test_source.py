@@ -176,6 +176,11 @@ async def begun(url, stack, insert, value) -> AsyncConnection:
     return writer
 
 
+@pytest.mark.behaviour(
+    "postgresql",
+    "a row that commits after rows with higher numbers",
+    "waits for it, and reads it in its place",
+)
 @pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK", "PREPARE", "ROLLBACK TO SAVEPOINT s"])
 async def test_a_row_that_commits_late_is_not_skipped(url, table, numbered, gateway, stack, ending):
     stream = Stream(gateway, "s/0")
@@ -335,6 +340,11 @@ async def test_a_table_that_is_not_there_and_a_view_are_refused(url, table, data
         await read_all(source(url, f"{table}_view"))
 
 
+@pytest.mark.behaviour(
+    "postgresql",
+    "a table that is dropped or changed while it is read",
+    "ends with an error that names the change",
+)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -370,6 +380,7 @@ async def test_numbers_below_one_are_refused(url, table, database):
         await read_all(source(url, table))
 
 
+@pytest.mark.behaviour("postgresql", "a sequence that was reset", "loses the position")
 async def test_numbers_that_begin_again_lose_the_position(url, table, database, numbered):
     await database.execute(f"INSERT INTO {table} (value) SELECT 'x' FROM generate_series(1, 5)")
     await database.execute(f"TRUNCATE {table} RESTART IDENTITY")

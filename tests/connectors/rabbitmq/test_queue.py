@@ -157,6 +157,11 @@ async def test_a_binary_routing_key(rabbit, source, address, query):
     assert message.key == b"\xff\x00\xfe"
 
 
+@pytest.mark.behaviour(
+    "rabbitmq",
+    "a message in a queue above the gateway's `max_frame_bytes`",
+    "rejects that message, and reads the next",
+)
 async def test_a_message_above_the_limit_of_the_gateway_is_rejected_alone(rabbit, source, caplog):
     dead = rabbit.declare()
     queue = rabbit.declare(delivery_limit=2, dead_letter_exchange="", dead_letter_routing_key=dead)
@@ -217,6 +222,7 @@ async def test_messages_that_are_too_large_can_be_rejected(rabbit, source, addre
     assert [len(body) for _, _, body in await asyncio.to_thread(rabbit.take, dead, 2)] == [1001, 2000]
 
 
+@pytest.mark.behaviour("rabbitmq", "a queue that does not exist", "ends with an error that names it")
 async def test_a_queue_that_is_missing_ends_the_connector(source, address, query):
     async with serving(source("nowhere"), address) as task:
         await query().batch(0)
@@ -276,6 +282,11 @@ async def test_who_has_the_queue_to_himself_is_waited_for(rabbit, source, addres
             rabbit.channel().basic_consume(queue, lambda *_: None)
 
 
+@pytest.mark.behaviour(
+    "rabbitmq",
+    "a stream queue, with the connector `rabbitmq`",
+    "ends with an error that names the connector for it",
+)
 async def test_a_stream_queue_needs_the_other_connector(rabbit, source, address, query):
     queue = rabbit.declare("stream")
     async with serving(source(queue), address) as task:

@@ -166,6 +166,7 @@ async def test_what_can_never_be_published_is_refused(sink, message, reason):
     assert reason in outcome.reason
 
 
+@pytest.mark.behaviour("rabbitmq", "a routing key that leads to no queue", "refuses that message alone")
 async def test_only_what_no_queue_takes_is_refused(rabbit, sink, address):
     queue = rabbit.declare("quorum")
     some = [Message(b"%d" % (n % 5), queue.encode() if n % 3 else b"nowhere") for n in range(3000)]
@@ -210,6 +211,7 @@ async def test_values_of_any_size(rabbit, sink):
     assert bodies(await take(rabbit, queue, 5)) == some
 
 
+@pytest.mark.behaviour("rabbitmq", "a full queue", "publishes again until there is room; the query waits")
 async def test_a_queue_that_is_full_holds_the_query_back(rabbit, sink, caplog):
     queue = rabbit.declare("classic", max_length=10, overflow="reject-publish")
     writing = asyncio.create_task(sink(queue).write(rows(*numbered(25))))

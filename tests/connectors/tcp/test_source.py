@@ -159,6 +159,11 @@ async def test_a_gateway_that_is_away_is_waited_for_while_clients_send(rig):
     assert [value for value in received if value != b"other"] == values
 
 
+@pytest.mark.behaviour(
+    "tcp",
+    "clients that send faster than the query commits",
+    "does not read from them until there is room again",
+)
 async def test_clients_are_not_read_while_too_much_waits(rig):
     tcp = await rig(buffer_bytes=100_000)
     writer = await tcp.client()
@@ -175,6 +180,11 @@ async def test_clients_are_not_read_while_too_much_waits(rig):
     assert [value for value in received if value != b"other"] == values
 
 
+@pytest.mark.behaviour(
+    "tcp",
+    "a message that is announced with more than `max_message_bytes`, or an HTTP request",
+    "ends that connection, and logs the length; earlier messages are kept",
+)
 @pytest.mark.parametrize(
     ("hostile", "length"),
     [
@@ -196,6 +206,7 @@ async def test_a_length_that_is_too_large_ends_only_its_connection(rig, caplog, 
     assert sorted(await tcp.read(3)) == [b"0123456789", b"after", b"before"]
 
 
+@pytest.mark.behaviour("tcp", "a connection that breaks within a message", "loses that message alone, and logs it")
 async def test_a_connection_that_is_cut_within_a_message_loses_only_that_one(rig, caplog):
     tcp = await rig()
     writer = await tcp.client()
@@ -207,6 +218,7 @@ async def test_a_connection_that_is_cut_within_a_message_loses_only_that_one(rig
     assert await tcp.read(1) == [b"next"]
 
 
+@pytest.mark.behaviour("tcp", "a message that takes longer than `message_seconds`", "ends that connection, and logs it")
 async def test_a_message_that_does_not_come_ends_its_connection(rig, caplog):
     tcp = await rig(message_seconds=0.1)
     idle = await tcp.client()
@@ -243,6 +255,7 @@ async def test_a_connector_that_is_killed_breaks_its_connections_and_begins_anew
             await query.until_alone()
 
 
+@pytest.mark.behaviour("tcp", "more clients than `max_clients`", "closes the new connection, and logs it")
 async def test_more_clients_than_are_allowed_are_turned_away(rig, caplog):
     tcp = await rig(max_clients=1)
     first = await tcp.client()
