@@ -9,7 +9,7 @@ from tests.gateway.wire import until_gone
 from tests.sdks.processes import connector
 from tests.sdks.queries import Reader, Writer
 
-from headrace.deploy.supervised import last_error_line
+from headrace.deploy.logs import last_error_line
 
 Command = Sequence[str | Path]
 

@@ -1,15 +1,13 @@
 """The supervised processes of a deployment: when each starts, and their status."""
 
-import os
-import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from headrace.deploy.commands import ADDRESS_FILE, reachable
 from headrace.deploy.errors import CannotChange, CannotRestart
 from headrace.deploy.gateway import GatewayProbe, Known
+from headrace.deploy.logs import Logs
 from headrace.deploy.plan import Listed, Plan, Role
 from headrace.deploy.status import Kind, ProcessStatus, State, Status, condition
 from headrace.deploy.supervised import Supervised
@@ -17,7 +15,6 @@ from headrace.processes import OwnedProcess
 
 _ASK_EVERY_S = 1.0
 _RATE_OVER = 10
-_LARGEST_LOG_BYTES = 32 << 20
 
 Connect = Callable[[str], GatewayProbe]
 
@@ -25,14 +22,16 @@ Connect = Callable[[str], GatewayProbe]
 class SupervisedProcesses:
     """All processes of a deployment. The gateway starts first, the others once it listens."""
 
-    def __init__(self, plan: Plan, connect: Connect, inherits: int) -> None:
+    def __init__(self, plan: Plan, connect: Connect, inherits: int, tell: Callable[[str], None]) -> None:
         """Starts nothing yet.
 
         Args:
             plan: The processes.
             connect: Returns a probe of the gateway at an address.
             inherits: A file descriptor that every process inherits.
+            tell: Called with lines for people.
         """
+        self._logs = Logs(tell)
         self._plan = plan
         self._inherits = inherits
         self._connect = connect
@@ -208,8 +207,7 @@ class SupervisedProcesses:
 
     def _ask(self, now: float) -> None:
         self._asked_at = now
-        for one in self.all:
-            _keep_small(one.process.log)
+        self._logs.keep_small(one.process.log for one in self.all)
         self._known = self._probe.ask() if self._probe is not None and self.gateway.process.runs else None
         if self._known is not None and self._known.permitted:
             self._last = self._known
@@ -245,13 +243,6 @@ class SupervisedProcesses:
             detail=one.role.detail(self._known) if self._known is not None else "",
             log=str(one.process.log),
         )
-
-
-def _keep_small(log: Path) -> None:
-    """Rotates a log: processes append to it for as long as they live, so the two newest pieces are kept."""
-    if log.exists() and log.stat().st_size > _LARGEST_LOG_BYTES:
-        shutil.copyfile(log, log.with_suffix(".1.log"))
-        os.truncate(log, 0)
 
 
 def _listed(one: Supervised) -> Listed:

@@ -1,13 +1,11 @@
 """A process of a deployment over its restarts: its state, its backoff, and why it ended."""
 
-import json
-import os
-import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.contract.backoff import Backoff
+from headrace.deploy.logs import last_error_line, size_of
 from headrace.deploy.plan import Role
 from headrace.deploy.status import State
 from headrace.processes import OwnedProcess
@@ -21,9 +19,6 @@ STOPS_WITHIN_S = 20.0
 _KEEPS_FAILING = 3
 _PERMANENT = (2, 3)
 """Exit codes for usage or configuration errors, and for missing requirements."""
-_LAST_BYTES = 16 << 10
-_SAYS_WHY = re.compile(r"(?:\d{4}-\d\d-\d\dT\S+Z )?(?:Error|ERROR)\b:?\s*(?P<why>.*)")
-"""Log lines begin with a timestamp; other output of a command does not."""
 
 
 @dataclass
@@ -71,8 +66,13 @@ class Supervised:
         """Starts it if a start is due at `now`."""
         if self.state in (State.WAITS, State.FAILS) and not self.process.runs and now >= self.due_at:
             self.restarts += bool(self.process.pids)
-            self._log_offset = _size(self.process.log)
-            self.process.start()
+            self._log_offset = size_of(self.process.log)
+            try:
+                self.process.start()
+            except OSError as error:
+                # The disk with its log is full, or there is no room for another process: that may pass.
+                self._failed(now, f"cannot be started: {error}")
+                return
             self._was_asked = False
             self.started_at, self.has_session = now, False
             self.state = State.FAILS if self.state is State.FAILS else State.STARTS
@@ -140,8 +140,12 @@ class Supervised:
             self.reason = None if code in (0, -signal.SIGTERM) else self._why(code)
             self.state = State.ENDED
             return
+        self._failed(now, self._why(code))
+
+    def _failed(self, now: float, why: str) -> None:
+        """Notes a failure, after which it is started again with backoff."""
         self.failures += 1
-        self.reason = self._why(code)
+        self.reason = why
         self.due_at = now + wait(self.failures)
         self.state = State.FAILS if self.failures >= _KEEPS_FAILING else State.WAITS
 
@@ -169,31 +173,3 @@ def end_of(log: Path, offset: int, code: int) -> str:
     how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     said = last_error_line(log, offset)
     return f"{how}: {said}" if said and code > 0 else how
-
-
-def last_error_line(log: Path, offset: int) -> str:
-    """Returns the last error that a process has logged since byte `offset`, else its last line."""
-    size = _size(log)
-    with log.open("rb") as file:
-        file.seek(max(0 if offset > size else offset, size - _LAST_BYTES))
-        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-    whys = [why for line in lines if (why := _why_of(line)) is not None]
-    return (whys or lines or [""])[-1]
-
-
-def _why_of(line: str) -> str | None:
-    """Returns the error that a line of a log is about, in either format; None if it is about none."""
-    if not line.startswith("{"):
-        found = _SAYS_WHY.match(line)
-        return None if found is None else found["why"]
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if document.get("level") not in ("error", "critical"):
-        return None
-    return ": ".join(str(document[name]) for name in ("event", "error") if document.get(name))
-
-
-def _size(path: Path) -> int:
-    return os.stat(path).st_size if path.exists() else 0

@@ -13,6 +13,7 @@ from headrace.deploy.control import ControlSocket
 from headrace.deploy.errors import CannotRun
 from headrace.deploy.link import GatewayLink, Reach
 from headrace.deploy.lock import exclusive_run
+from headrace.deploy.logs import unless_full
 from headrace.deploy.plan import Plan
 from headrace.deploy.processes import Connect, SupervisedProcesses
 from headrace.deploy.replays import Replays
@@ -62,7 +63,7 @@ class Supervisor:
         self._reload_wanted = False
         self._plan = plan
         self._connect = connect
-        self._show = show
+        self._show = unless_full(show)
         self._signals: list[int] = []
 
     def run(self, tell: Callable[[str], None]) -> Ending:
@@ -77,6 +78,7 @@ class Supervisor:
             AlreadyRuns: Another supervisor runs it.
             CannotRun: One of its processes can never run as it is configured.
         """
+        tell = unless_full(tell)
         link = GatewayLink(self._plan.name, uuid.uuid4().hex, self._reach, tell)
         self._plan.folder.mkdir(parents=True, exist_ok=True)
         with (
@@ -85,7 +87,7 @@ class Supervisor:
             ControlSocket(self._plan.folder, tell) as control,
             link,
         ):
-            processes = SupervisedProcesses(self._plan, self._connect, lock)
+            processes = SupervisedProcesses(self._plan, self._connect, lock, tell)
             restarts, replays = Restarts((control, link), processes, tell), Replays(link, processes, tell)
             try:
                 cannot_run = self._until_over(processes, restarts, replays, link, tell)

@@ -49,7 +49,13 @@ class OwnedProcess:
         return self._process is not None
 
     def start(self) -> None:
-        """Starts it, or restarts it after it has ended."""
+        """Starts it, or restarts it after it has ended.
+
+        Raises:
+            OSError: Its log cannot be opened, or the system has no room for another process.
+        """
+        # Its folder may have been removed with an old log in it.
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command,
