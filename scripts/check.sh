@@ -3,7 +3,9 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-tests=(tests/pipelines tests/sdk tests/gateway tests/chaos tests/protocol/test_codec.py tests/cli/test_r{oot,un}.py)
+# In two sessions, of which each collects its own tests only: workers of one session would each collect all of them.
+models=(tests/pipelines tests/sdk tests/protocol/test_codec.py)
+gateways=(tests/gateway tests/chaos tests/cli/test_r{oot,un}.py)
 slow=(
   tests/gateway/test_{bounds,charging,connections,entries,events,fuzz,handing_on,hostile,http,logs,metrics,otlp,peeking,ready}.py
   tests/gateway/test_{changes,origins,reloading,rotation,server,signing,slices,timeline,tls}.py
@@ -11,19 +13,28 @@ slow=(
   tests/sdk/test_{conformance,process,session,sinks_with_gateway}.py
 )
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-make --no-print-directory lint >"$log" 2>&1 &
-lint=$!
-# More processes than cores, since these tests spend half of their time waiting; not many, since each has to collect all tests.
-.venv/bin/python -m pytest -q -n 3 --dist worksteal "${tests[@]}" "${slow[@]/#/--ignore=}" "$@" &
-pytest=$!
-trap 'kill -TERM "$lint" "$pytest" 2>/dev/null; wait; exit 130' INT
-trap 'kill -TERM "$lint" "$pytest" 2>/dev/null; wait; exit 143' TERM
+# What pytest compiles is kept.
+unset PYTHONDONTWRITEBYTECODE
 
-wait "$pytest"
-tested=$?
-wait "$lint"
-linted=$?
-cat "$log"
-[ "$tested" -eq 0 ] && [ "$linted" -eq 0 ]
+# session TEST...: runs tests, with fewer examples for each property than elsewhere.
+session() {
+  exec .venv/bin/python -m pytest -q --hypothesis-profile=quick "$@" "${slow[@]/#/--ignore=}"
+}
+
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+make --no-print-directory lint >"$logs/lint" 2>&1 &
+lint=$!
+session "${gateways[@]}" "$@" >"$logs/gateways" 2>&1 &
+other=$!
+session "${models[@]}" "$@" &
+pytest=$!
+trap 'kill -TERM "$lint" "$other" "$pytest" 2>/dev/null; wait; exit 130' INT
+trap 'kill -TERM "$lint" "$other" "$pytest" 2>/dev/null; wait; exit 143' TERM
+
+failed=0
+wait "$pytest" || failed=1
+wait "$other" || failed=1
+wait "$lint" || failed=1
+cat "$logs/gateways" "$logs/lint"
+exit "$failed"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Lints, and runs the tests in several sessions, three at a time: much of a test's time is spent waiting, and the others use it.
+# Installs brokers and lints, then runs the tests in several sessions, three at a time: much of a test's time is spent waiting, and
+# the others use it.
 #
 #   scripts/test.sh [--seed SEED]         all light tests, and a sample of the heavy ones, which the seed decides
 #   scripts/test.sh --all [--seed SEED]   all tests
@@ -21,39 +22,47 @@ while [ $# -gt 0 ]; do
   shift
 done
 
+# What pytest and Python compile is kept, since each session and each process that it starts would compile it again.
+unset PYTHONDONTWRITEBYTECODE
 pytest=(.venv/bin/python -m pytest)
 brokers=(rabbitmq rabbitmq4 nats kafka postgresql hdfs s3)
 engine=(tests/engine tests/examples)
 kills=(tests/exactly_once tests/faults tests/real_time)
 cluster=(tests/cluster tests/chaos)
-# Together, since they build in the same folders.
-sdks=(tests/sdk_* tests/engine_java tests/go_source tests/languages tests/scaffold tests/vectors)
-# Together, since each session starts brokers of its own.
-connectors=(tests/connectors tests/brokers tests/broker_crashes tests/conformance tests/health)
+# Go and Cargo wait for builds of other sessions. Maven and npm do not: whatever they build is in one session.
+compiled=(tests/sdk_go tests/sdk_rust tests/go_source)
+sdks=(tests/sdk_java tests/sdk_typescript tests/engine_java tests/languages tests/scaffold tests/vectors)
+connectors=(tests/connectors tests/health)
+brokers_killed=(tests/brokers tests/broker_crashes tests/conformance)
 commands=(tests/cli tests/bench tests/demo)
 simulation=(tests/simulation)
 others=(tests)
-for folder in "${engine[@]}" "${kills[@]}" "${cluster[@]}" "${sdks[@]}" "${connectors[@]}" "${commands[@]}" "${simulation[@]}"; do
+for folder in "${engine[@]}" "${kills[@]}" "${cluster[@]}" "${compiled[@]}" "${sdks[@]}" "${connectors[@]}" \
+  "${brokers_killed[@]}" "${commands[@]}" "${simulation[@]}"; do
   others+=("--ignore=$folder")
 done
 
 # With more on two cores, each waits so long for the others that deadlines pass, and all of them take more processor time.
 at_once=3
 arguments=("$@")
-# The long ones first.
-names=(sdks connectors engine kills commands cluster others)
-[ ! -d tests/simulation ] || names+=(simulation)
+# What the tests need comes first, side by side: from the archive of its classes, Spark starts in half the time.
+before=()
+# The long ones first, so that the lanes end together.
+names=(connectors sdks engine others compiled commands kills brokers_killed cluster simulation)
 if [ $# -gt 0 ]; then
   names=(lint selected)
 elif [ "$heavy" = all ] || [ "$heavy" = sample ]; then
-  # From the archive of its classes, which is made while others run, Spark starts in half the time.
-  names=(lint sdks archive "${names[@]:1}")
+  before=(install archive lint)
+else
+  before=(install)
 fi
 
-# session NAME: lints, or runs tests.
+# session NAME: installs, lints, or runs tests.
 session() {
   local tests="$1[@]"
   case $1 in
+    # What cannot be installed here is left out, and the last lines name it; with CI=true, its tests fail.
+    install) .venv/bin/python -m scripts.brokers install "${brokers[@]}" || [ "${CI:-}" != true ] ;;
     lint) exec make --no-print-directory lint ;;
     archive) exec .venv/bin/headrace prepare --if-missing ;;
     selected) exec "${pytest[@]}" "${arguments[@]}" ;;
@@ -61,11 +70,11 @@ session() {
   esac
 }
 
-# lane: runs one session after the other that no other lane has taken, and shows what each has printed when it has ended.
+# lane NAME...: runs one session after the other that no other lane has taken, and shows what each has printed when it has ended.
 lane() {
   local name began child=
   trap 'kill -TERM $child 2>/dev/null; wait; exit 143' TERM
-  for name in "${names[@]}"; do
+  for name in "$@"; do
     mkdir "$logs/$name.taken" 2>/dev/null || continue
     began=$SECONDS
     (session "$name") >"$logs/$name" 2>&1 &
@@ -73,6 +82,23 @@ lane() {
     wait "$child" && rm "$logs/$name.failed"
     echo "=== $name: $((SECONDS - began)) s"
     cat "$logs/$name"
+  done
+}
+
+# in_lanes NAME...: runs these sessions, and waits for them.
+in_lanes() {
+  local name n
+  lanes=()
+  for name in "$@"; do
+    # Gone once it has succeeded.
+    touch "$logs/$name.failed"
+  done
+  for ((n = 0; n < at_once; n++)); do
+    lane "$@" &
+    lanes+=("$!")
+  done
+  for n in "${lanes[@]}"; do
+    wait "$n"
   done
 }
 
@@ -95,37 +121,22 @@ end() {
   trap '' INT TERM
   kill -TERM "${lanes[@]}" ${ticker:+"$ticker"} 2>/dev/null
   wait
-  for name in "${names[@]}"; do
+  for name in ${before[@]+"${before[@]}"} "${names[@]}"; do
     cat "$logs/$name" 2>/dev/null
   done
   rm -rf "$logs"
   exit "$1"
 }
 
-# What cannot be installed here is left out, and the last lines name it; with CI=true, its tests fail.
-if [ $# -eq 0 ]; then
-  .venv/bin/python -m scripts.brokers install "${brokers[@]}" || [ "${CI:-}" != true ] || exit 1
-fi
-
 logs=$(mktemp -d)
 lanes=()
 ticker=
 trap 'end 130' INT
 trap 'end 143' TERM
-for name in "${names[@]}"; do
-  # Gone once it has succeeded.
-  touch "$logs/$name.failed"
-done
-for ((n = 0; n < at_once; n++)); do
-  lane &
-  lanes+=("$!")
-done
 progress &
 ticker=$!
-
-for lane in "${lanes[@]}"; do
-  wait "$lane"
-done
+[ ${#before[@]} = 0 ] || in_lanes "${before[@]}"
+in_lanes "${names[@]}"
 kill "$ticker"
 failed=$(cd "$logs" && ls | sed -n 's/\.failed$//p' | tr '\n' ' ')
 .venv/bin/python -m tests.selection.left_out "$seed" "$logs"/*.left-out

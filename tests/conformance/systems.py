@@ -66,7 +66,7 @@ def judge(
     connector: Sequence[str],
     declared: Mapping[str, object],
     commands: Mapping[str, Command],
-    jobs: int = 3,
+    jobs: int = 5,
 ) -> Judged:
     """Runs all checks of the kit on a bundled connector.
 

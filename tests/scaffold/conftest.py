@@ -22,21 +22,18 @@ def java_sdk(toolchain: Maven) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.fixture(scope="session")
-def checked(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str, str], tuple[Project, str]]:
-    """Creates a project once, and has its own CI check it; returns it with what its CI has printed."""
-    known: dict[tuple[str, str], tuple[Project, str]] = {}
+@pytest.fixture
+def checked(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str, str], tuple[Project, str]]:
+    """Creates a project, and has its own CI check it; returns it with what its CI has printed."""
 
     def check(kind: str, language: str) -> tuple[Project, str]:
         require_tools(language)
-        if (kind, language) not in known:
-            if language in ("java", "typescript"):
-                request.getfixturevalue("java_sdk" if language == "java" else "package")
-            project = create(kind, language, tmp_path_factory.mktemp(f"{language}-{kind}"))
-            known[kind, language] = project, project.checked_by_ci()
-        return known[kind, language]
+        if language in ("java", "typescript"):
+            request.getfixturevalue("java_sdk" if language == "java" else "package")
+        folder = tmp_path / "projects"
+        folder.mkdir()
+        project = create(kind, language, folder)
+        return project, project.checked_by_ci()
 
     return check
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TABLE = Path(__file__).with_name("costs.txt")
-FRACTION = 0.06
+FRACTION = 0.08
 """A sample takes one heavy test of each kind, and more of a subject up to this part of what its heavy tests cost."""
-TOGETHER = ("tests/cluster/", "tests/exactly_once/", "tests/faults/", "tests/languages/", "tests/sdk_go/")
-"""Folders of which a sample takes so little that all their modules are one subject. Elsewhere, each module is one."""
+KIT = re.compile(r"tests/connectors/\w+/test_conformance\.py")
+"""The modules that have the kit judge bundled connectors: one subject, since there the connectors differ little."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ def cost_of(name: str, costs: Mapping[str, float]) -> float | None:
 
 
 def subject_of(name: str) -> str:
-    """Returns the module that a test is in, or the folder if that has one subject."""
+    """Returns what a test is about: the folder that it is in, or the kit."""
     module = name.partition("::")[0]
-    return next((folder for folder in TOGETHER if module.startswith(folder)), module)
+    return "kit" if KIT.fullmatch(module) else module.rpartition("/")[0]
 
 
 def gone(costs: Iterable[str], root: Path) -> list[str]:

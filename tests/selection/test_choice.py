@@ -101,9 +101,12 @@ def test_a_line_of_costs_that_says_nothing_is_refused(line: str) -> None:
         read_costs(line)
 
 
-def test_the_subject_of_a_test_is_its_module_or_a_folder() -> None:
-    assert subject_of("tests/engine/test_fetch.py::test_f[1]") == "tests/engine/test_fetch.py"
-    assert subject_of("tests/cluster/test_page.py::test_f") == subject_of("tests/cluster/test_demo.py::test_g")
+def test_the_subject_of_a_test_is_its_folder_or_the_kit() -> None:
+    assert subject_of("tests/engine/test_fetch.py::test_f[1/2]") == "tests/engine"
+    assert subject_of("tests/connectors/kafka/test_page.py::test_f") == "tests/connectors/kafka"
+    kit = "test_conformance.py::test_the_source_passes"
+    assert subject_of(f"tests/connectors/nats/{kit}") == subject_of(f"tests/connectors/kafka/{kit}") == "kit"
+    assert subject_of(f"tests/sdk/{kit}") == "tests/sdk"
 
 
 def test_a_cheap_test_is_taken_more_often() -> None:
