@@ -35,9 +35,9 @@ def test_every_message_is_seen_once_while_the_file_grows(tmp_path: Path) -> None
     file = tmp_path / "bench-000000.lines"
     file.write_text(line(1.0) + line(2.0)[:20])
     output = Output(tmp_path)
-    first = output.sightings(1, timeout_s=10)
+    first = output.sightings(1, timeout_s=60)
     file.write_text(line(1.0) + line(2.0) + line(3.0))
-    rest = output.sightings(2, timeout_s=10)
+    rest = output.sightings(2, timeout_s=60)
     assert [first[:, 0].tolist(), rest[:, 0].tolist()] == [[1.0], [2.0, 3.0]]
     assert first[:, 1].max() <= rest[:, 1].min()
 

@@ -63,7 +63,7 @@ class Application:
     def _has_stream(self) -> bool:
         with grpc.insecure_channel(self._address) as channel:
             try:
-                status = AdminServiceStub(channel).GetStatus(GetStatusRequest(), timeout=5)
+                status = AdminServiceStub(channel).GetStatus(GetStatusRequest(), timeout=60)
             except grpc.RpcError:
                 return False
         return any(stream.stream.startswith("words/") for stream in status.streams)

@@ -430,7 +430,7 @@ async def test_a_run_that_has_everything_waits_a_little_for_the_end_of_its_strea
     await source.open("orders/9", stream_id=9)
     await source.expect("stream_opened")
     await source.send(backlog=source_pb2.Backlog(stream_id=9, latest_sequence=3))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (answer := await other.plan(tell_ends=True, wait_ms=50)).exhausted:
             assert not answer.all_ended
 

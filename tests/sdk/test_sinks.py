@@ -131,7 +131,7 @@ async def test_a_stop_answers_what_has_arrived(sink_gateway, attach, kind):
     stop.set()
     assert (await session.next("goodbye")).reason == "the connector stops"
     await session.gone()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 60)
 
 
 @EVERY
@@ -156,7 +156,7 @@ async def test_it_ends_when_a_newer_session_takes_over(sink_gateway, attach, kin
     session.start(part(0))
     session.close(grpc.StatusCode.ABORTED)
     with pytest.raises(SessionTakenOver, match="an instance of its own"):
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
 
 
 @EVERY
@@ -195,7 +195,7 @@ async def test_a_stop_does_not_wait_for_a_stuck_sink_for_ever(sink_gateway, atta
     await until(stuck.is_set)
     stop.set()
     await session.next("goodbye")
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 60)
     assert "still busy with what is no longer needed" in caplog.text
     release.set()
 
@@ -211,7 +211,7 @@ async def test_a_stop_while_a_sink_cannot_yet_tell_what_it_has(attach):
     task = attach(sink, stop=stop)
     await until(asked.is_set)
     stop.set()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 60)
     release.set()
 
 

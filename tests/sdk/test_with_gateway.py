@@ -65,7 +65,7 @@ async def test_a_source_is_read_committed_acknowledged_and_ends(run):
         rest = await engine.plan_until("orders/0", 10_000)
         assert not task.done()
         await engine.plan({"orders/0": rest.end}, wait_ms=0)
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
         assert source.acks == [half.end.sequence, 10_000]
         await engine.close()
 
@@ -180,14 +180,14 @@ async def test_a_batch_that_needs_the_slower_of_two_partitions_gets_it_though_th
         run(Partitions(), address)
         fast = asyncio.create_task(engine.fetch("orders/0", None, 500))
         await until(lambda: fast.done())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await engine.status()).sessions[0].credit_messages:  # noqa: ASYNC110 - there is no event to wait on
                 await asyncio.sleep(0.01)
         slow.set()
-        messages = values_of(await asyncio.wait_for(engine.fetch("orders/1", None, 2500), 10))
+        messages = values_of(await asyncio.wait_for(engine.fetch("orders/1", None, 2500), 60))
         assert messages[:2500] == [b"%d" % n for n in range(1, 2501)]
         committed = {"orders/0": 500, "orders/1": 2500}
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while committed != {"orders/0": 3000, "orders/1": 3000}:
                 committed |= {r.stream: r.end.sequence for r in (await engine.plan(committed, wait_ms=1000)).ranges}
         await engine.close()
@@ -222,7 +222,7 @@ async def test_partitions_that_have_ended_make_room_for_others(run):
         source, engine, committed = Hours(), Engine(address), {}
         await engine.attach()
         task = run(source, address, settings=Settings(partition_poll_seconds=0.02))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(committed) < 6:
                 for planned in (await engine.plan(committed, wait_ms=50)).ranges:
                     committed[planned.stream] = planned.end

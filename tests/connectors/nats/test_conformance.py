@@ -70,7 +70,7 @@ class Streams:
             consumer = await server.js.pull_subscribe("", stream=stream_of(check), config=config)
             while left := state.messages - len(found):
                 # The sink writes a null value as an empty payload.
-                found.extend(message.data or None for message in await consumer.fetch(min(left, 500), timeout=10))
+                found.extend(message.data or None for message in await consumer.fetch(min(left, 500), timeout=60))
 
         self._do(do)
         return values(found)

@@ -96,7 +96,7 @@ async def test_nothing_comes_again_while_it_is_being_worked_on(server, consumer,
     # Somebody else's message, which was delivered later, comes again: that much time has passed.
     other = await server.js.pull_subscribe("", "other", stream, config=api.ConsumerConfig(ack_wait=2.0, max_ack_pending=1))
     await other.fetch(1)
-    (late,) = await other.fetch(1, timeout=10)
+    (late,) = await other.fetch(1, timeout=60)
     assert late.metadata.num_delivered == 2
     info = await server.js.consumer_info(stream, "c")
     assert (info.num_redelivered, info.num_ack_pending) == (0, 150)
@@ -173,7 +173,7 @@ async def test_several_instances_share_a_consumer(server, consumer, query, run):
     found = []
     for n in range(20):
         await server.numbers(f"{stream}.x", 50, first=50 * n)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found) < 1000:
             for reading in (first, second):
                 found += await reading.poll()

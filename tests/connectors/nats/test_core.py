@@ -14,7 +14,7 @@ def core(nats, subject: str, **more) -> NatsCoreSource:
 
 async def subscribed(server, reading, subject: str):
     """Publishes until the source listens."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             await server.client.publish(subject, b"hello")
             if await reading.poll():
@@ -24,7 +24,7 @@ async def subscribed(server, reading, subject: str):
 async def without_hello(count: int, *readings):
     """Reads so many messages that are not greetings."""
     found = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found) < count:
             for reading in readings:
                 found += [message for message in await reading.poll() if message.value != b"hello"]

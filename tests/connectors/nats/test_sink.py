@@ -235,7 +235,7 @@ async def test_a_full_stream_is_waited_for(server, sink, caplog):
         await until(lambda: "maximum messages exceeded" in caplog.text)
     taken = []
     while len(taken) < 20:
-        for message in await reader.fetch(5, timeout=10):
+        for message in await reader.fetch(5, timeout=60):
             taken.append(message.data)
             await message.ack_sync()
     assert await writing is None
