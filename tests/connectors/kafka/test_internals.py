@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.fetcher import Fetcher
+from kafka.consumer.subscription_state import TopicPartitionState
 from kafka.net import manager, transport
 from kafka.producer.sender import Sender
 from kafka.producer.transaction_manager import TransactionManager
@@ -23,11 +24,11 @@ from tests.connectors.private_names import private_names
 import headrace.connectors.kafka as package
 from headrace.connectors.kafka import _client, _producer, _stretches
 from headrace.connectors.kafka._checksum import crc32c
-from headrace.connectors.kafka._internals import HearingManager, raw, sender, take_apart_with, transactions
+from headrace.connectors.kafka._internals import HearingManager, raw, seek, sender, take_apart_with, transactions
 from headrace.connectors.kafka._stretches import Fetched
 
 HERE = Path(package.__file__).parent
-USED = {"_buffer", "_build_transport", "_fetcher", "_sender", "_sock_recv", "_transaction_manager"}
+USED = {"_buffer", "_build_transport", "_fetcher", "_sender", "_sock_recv", "_subscription", "_transaction_manager"}
 
 
 def test_all_that_is_used_is_in_one_module():
@@ -103,6 +104,15 @@ def test_a_connection_hears_a_broker_out_that_closes_it(monkeypatch, kind):
     assert heard._sock_recv() == (b"refused", None)
     data, error = heard._sock_recv()
     assert (data, type(error)) == (b"", ConnectionResetError)
+
+
+def test_a_consumer_seeks_with_the_epoch_of_the_record_before():
+    state = TopicPartitionState()
+    consumer = SimpleNamespace(_subscription=SimpleNamespace(assignment={TopicPartition("t", 0): state}))
+    seek(consumer, TopicPartition("t", 0), 5, 3)
+    assert (state.position.offset, state.position.leader_epoch, state.is_fetchable()) == (5, 3, True)
+    assert "self._subscription = SubscriptionState(" in inspect.getsource(KafkaConsumer)
+    assert "self._subscription.assignment[partition].seek(offset)" in inspect.getsource(KafkaConsumer.seek)
 
 
 def test_a_producer_has_its_transactions_and_its_thread_where_they_are_expected():

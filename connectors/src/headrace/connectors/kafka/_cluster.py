@@ -17,6 +17,11 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 _NO_ID = uuid.UUID(int=0)
+_OTHER_CONSUMERS = (
+    kafka_errors.UnknownMemberIdError,
+    kafka_errors.IllegalGenerationError,
+    kafka_errors.RebalanceInProgressError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ class Cluster:
                 # The cached coordinator of the group may no longer be the right one.
                 self.close()
                 raise KafkaAway(f"offsets of group {group} cannot be committed now: {error.__name__}")
-            if issubclass(error, kafka_errors.UnknownMemberIdError | kafka_errors.IllegalGenerationError):
+            if issubclass(error, _OTHER_CONSUMERS):
                 raise KafkaFailed(f"group {group} has other consumers: set group to one that no other application uses")
             if error is not kafka_errors.NoError:
                 raise told(error(), self._connection)

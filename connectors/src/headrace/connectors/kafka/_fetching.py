@@ -10,22 +10,24 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from kafka import TopicPartition
-from kafka import errors as kafka_errors
 
 from headrace.connectors._retry import FIRST_SECONDS, LONGEST_SECONDS, ThrottledLog
 from headrace.connectors._waiting import Reporting
 from headrace.connectors.kafka._calls import Calls
 from headrace.connectors.kafka._cluster import Bounds, Cluster
 from headrace.connectors.kafka._errors import KafkaAway, told
-from headrace.connectors.kafka._fetcher import Fetcher, Wanted
+from headrace.connectors.kafka._fetcher import Fetcher, OutOfRange, Truncated, Wanted
 from headrace.connectors.kafka._parameters import KafkaParameters
-from headrace.connectors.kafka._reading import Reading
+from headrace.connectors.kafka._python_fetcher import PythonFetcher
+from headrace.connectors.kafka._reading import QUEUE_BYTES, Reading
 from headrace.contract.backoff import Backoff
 from headrace.sdk import PositionLost
 
 log = logging.getLogger(__name__)
 
 _AGAIN_SECONDS = 0.1
+_ALL_QUEUES_BYTES = 64 << 20
+_LARGEST_QUEUE_BYTES = 8 << 20
 
 
 class Fetching:
@@ -87,17 +89,20 @@ class Fetching:
 
     async def _run(self) -> None:
         """Fetches as long as anything is read."""
-        fetcher = Fetcher(self._parameters)
+        fetcher: Fetcher = PythonFetcher(self._parameters)
         backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
         try:
             while self._readings:
                 self._changed.clear()
                 readings = [reading for reading in self._readings.values() if reading.wanted]
-                if all(reading.full for reading in readings):
+                for reading in readings:
+                    reading.queue_bytes = min(_LARGEST_QUEUE_BYTES, max(QUEUE_BYTES, _ALL_QUEUES_BYTES // len(readings)))
+                hungry = [reading for reading in readings if not reading.rests]
+                if not hungry:
                     await self._changed.wait()
                     continue
                 try:
-                    await self._fetch(fetcher, readings)
+                    await self._fetch(fetcher, hungry, hurry=len(hungry) < len(readings))
                     backoff.reset()
                     self._log.over("fetching records again")
                 except Exception as error:
@@ -112,18 +117,18 @@ class Fetching:
             self._task = None
             await self._calls.call(fetcher.close)
 
-    async def _fetch(self, fetcher: Fetcher, readings: Sequence[Reading]) -> None:
+    async def _fetch(self, fetcher: Fetcher, readings: Sequence[Reading], *, hurry: bool) -> None:
         """Fetches once, and passes the results to the readings that have not ended in the meantime."""
         try:
-            fetched = await self._calls.call(fetcher.fetch, [_wanted(reading) for reading in readings])
-        except kafka_errors.OffsetOutOfRangeError as error:
-            for partition, offset in error.args[0].items():
+            fetched = await self._calls.call(fetcher.fetch, [_wanted(reading) for reading in readings], hurry=hurry)
+        except OutOfRange as error:
+            for partition, offset in error.offsets.items():
                 await self._out_of_range(partition, offset)
                 await self._calls.call(fetcher.forget, partition)
             await asyncio.sleep(_AGAIN_SECONDS)
             return
-        except kafka_errors.LogTruncationError as error:
-            for partition in error.divergent_offsets:
+        except Truncated as error:
+            for partition in error.partitions:
                 self._truncated(partition)
             return
         for reading in readings:
@@ -132,8 +137,8 @@ class Fetching:
                 continue
             if stretches := fetched.stretches.get(partition):
                 reading.put(stretches)
-            if (end := fetched.ends.get(partition)) is not None:
-                reading.reaches(fetched.positions.get(partition), end)
+            if (ends := fetched.ends.get(partition)) is not None:
+                reading.reaches(fetched.positions.get(partition), ends)
 
     async def _out_of_range(self, partition: TopicPartition, offset: int) -> None:
         """Handles a requested offset that a partition does not have.
@@ -159,7 +164,7 @@ class Fetching:
 
 
 def _wanted(reading: Reading) -> Wanted:
-    return Wanted(reading.partition, reading, reading.fetched_to, reading.full)
+    return Wanted(reading.partition, reading, reading.fetched_to, reading.leader_epoch)
 
 
 def _lost(partition: TopicPartition, offset: int, bounds: Bounds) -> PositionLost:

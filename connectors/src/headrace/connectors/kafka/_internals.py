@@ -6,7 +6,7 @@
 from importlib.util import find_spec
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.record import default_records
@@ -59,6 +59,14 @@ class HearingManager(KafkaConnectionManager):  # type: ignore[misc]
 
         transport._sock_recv = hear_out
         return transport
+
+
+def seek(consumer: KafkaConsumer, partition: TopicPartition, offset: int, leader_epoch: int) -> None:
+    """Has a consumer fetch an assigned partition from an offset, after a record of this leader epoch; -1 if it is not known.
+
+    The consumer's own `seek` forgets the epoch, and with it does not notice that the records before the offset are others now.
+    """
+    consumer._subscription.assignment[partition].seek(OffsetAndMetadata(offset, "", leader_epoch))
 
 
 def transactions(producer: KafkaProducer) -> Any:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 
 from kafka import TopicPartition
 
+from headrace.connectors.kafka._fetcher import Ends
 from headrace.connectors.kafka._stretches import Stretch
 from headrace.sdk import Backlog
 
-_QUEUE_BYTES = 1 << 20
+QUEUE_BYTES = 1 << 20
+"""How many bytes of fetched records wait in a queue before fetching rests, at least."""
 _RECORD_BYTES = 64
 """The approximate overhead of a record, in bytes."""
 
@@ -23,7 +25,8 @@ class Reading:
         start: The offset to begin at; None for the first available one.
         cursor: Distinguishes the topic from others of the same name.
         next_offset: The offset after the records that were taken; None before that is known.
-        end: The offset after the last readable record; None before that is known.
+        ends: The end of the partition; None before that is known.
+        queue_bytes: How many bytes of fetched records may wait before fetching rests.
         failure: The error that ended it, if any.
         suspended: Whether fetching is suspended.
     """
@@ -36,12 +39,15 @@ class Reading:
         self.start = start
         self.cursor = cursor
         self.next_offset = start
-        self.end: int | None = None
+        self.ends: Ends | None = None
+        self.leader_epoch = -1
+        self.queue_bytes = QUEUE_BYTES
         self.failure: Exception | None = None
         self.suspended = False
         self._has_room = has_room
         self._queue: deque[Stretch] = deque()
         self._queued_bytes = 0
+        self._rests = False
         self._after_last_record: int | None = None
         self._news = asyncio.Event()
 
@@ -51,9 +57,12 @@ class Reading:
         return self.failure is None and not self.suspended
 
     @property
-    def full(self) -> bool:
-        """Whether enough is waiting to be taken that fetching should pause."""
-        return self._queued_bytes >= _QUEUE_BYTES
+    def rests(self) -> bool:
+        """Whether enough is waiting to be taken: from a full queue until half of it is taken.
+
+        Whatever is on its way when fetching rests is fetched twice, so it should not rest often.
+        """
+        return self._rests
 
     @property
     def fetched_to(self) -> int | None:
@@ -63,19 +72,21 @@ class Reading:
     @property
     def caught_up(self) -> bool:
         """Whether all readable records were taken."""
-        return self.end is not None and self.next_offset is not None and self.next_offset >= self.end
+        return self.ends is not None and self.next_offset is not None and self.next_offset >= self.ends.readable
 
     @property
     def backlog(self) -> Backlog | None:
-        """What can be read and was not taken."""
-        if self.end is None or self.next_offset is None:
+        """What was not taken, up to the end of the log."""
+        if self.ends is None or self.next_offset is None:
             return None
-        return Backlog(messages=max(0, self.end - self.next_offset))
+        return Backlog(messages=max(0, self.ends.log - self.next_offset))
 
     def put(self, stretches: Sequence[Stretch]) -> None:
         """Adds fetched records."""
         self._queue.extend(stretches)
         self._queued_bytes += sum(map(_weight, stretches))
+        self._rests = self._rests or self._queued_bytes >= self.queue_bytes
+        self.leader_epoch = stretches[-1].leader_epoch
         self._news.set()
 
     def take(self) -> Stretch | None:
@@ -83,13 +94,13 @@ class Reading:
         if not self._queue:
             self._news.clear()
             return None
-        was_full = self.full
         stretch = self._queue.popleft()
         self._queued_bytes -= _weight(stretch)
         self.next_offset = stretch.next_offset
         if stretch.records:
             self._after_last_record = stretch.records.offsets[-1] + 1
-        if was_full and not self.full:
+        if self._rests and self._queued_bytes <= self.queue_bytes // 2:
+            self._rests = False
             self._has_room()
         return stretch
 
@@ -111,12 +122,12 @@ class Reading:
         self.next_offset = None
         return True
 
-    def reaches(self, position: int | None, end: int) -> None:
-        """Notes its offset, if that was not known, and the end of the readable records."""
+    def reaches(self, position: int | None, ends: Ends) -> None:
+        """Notes its offset, if that was not known, and the end of the partition."""
         if self.next_offset is None:
             self.next_offset = position
-        if end != self.end:
-            self.end = end
+        if ends != self.ends:
+            self.ends = ends
             self._news.set()
 
     async def wait(self, seconds: float) -> bool:

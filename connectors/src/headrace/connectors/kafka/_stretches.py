@@ -46,11 +46,13 @@ class Stretch:
         records: The records for a consumer; empty if all of it is markers, aborted, or compacted away.
         next_offset: The offset after it.
         damage: The damaged batch after the records, if any.
+        leader_epoch: The leader epoch of the last batch; -1 if it is not known.
     """
 
     records: Records
     next_offset: int
     damage: Damage | None = None
+    leader_epoch: int = -1
 
 
 class Fetched:
@@ -149,7 +151,9 @@ class Fetched:
                 raise
             self.drain()  # the next batch is fetched again, and the error is raised then
         self.records_read += len(records)
-        return Stretch(records, self.next_fetch_offset, damage) if self.next_fetch_offset > began else None
+        if self.next_fetch_offset == began:
+            return None
+        return Stretch(records, self.next_fetch_offset, damage, self.leader_epoch)
 
     def _next_batch(self) -> Any:
         """Returns the next batch; None after the last.
