@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _CHUNK = 64 * 1024
-_DEADLINE_SECONDS = 30.0
+_DEADLINE_SECONDS = 90.0
 # SO_LINGER with no time left: closing sends a reset, as a host does that knows nothing of the connection.
 _RESET = struct.pack("ii", 1, 0)
 

@@ -10,7 +10,7 @@ from kafka.admin import KafkaAdminClient
 from scripts.brokers import Kafka
 from tests.brokers.network import FaultyNetwork
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 90.0
 
 
 @pytest.fixture

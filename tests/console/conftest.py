@@ -15,7 +15,7 @@ from tests.gateway.wire import Connector, Engine, numbered, serve
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSOLE = ROOT / "gateway" / "console"
-DEADLINE_MS = 90_000
+DEADLINE_MS = 240_000
 
 
 @dataclass(frozen=True)

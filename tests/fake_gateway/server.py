@@ -12,7 +12,7 @@ from headrace.conformance.core.server import GatewayServer as FakeServer
 
 __all__ = ["DEADLINE", "FakeServer", "ScriptedCall", "until"]
 
-DEADLINE = 30.0
+DEADLINE = 90.0
 """How long a test waits for a connector, in seconds."""
 
 Request = TypeVar("Request")

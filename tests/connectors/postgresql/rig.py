@@ -16,7 +16,7 @@ from headrace.connectors.postgresql import PostgreSQLSink
 from headrace.protocol.v1.frame_pb2 import Position
 from headrace.sdk import Message, Part, Rows, Settings, Transaction, decode_frame, serve
 
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 SETTINGS = Settings(partition_poll_seconds=0.05, drain_seconds=0.1)
 
 
