@@ -1,12 +1,13 @@
 """Frames: what goes in comes out, sizes are exact, limits are kept. Nothing here does I/O."""
 
 from array import array
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.contract.columns import MAX_TIME, MIN_TIME, NULL_TIME, time_outside
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.sdk import NULL, Batch, InvalidMessage, Message, Packed, Steps, decode_frame
 from headrace.sdk.wire import fill_frame, fit, frame_size, pack
@@ -31,7 +32,7 @@ def message_lists(draw):
     count = draw(st.integers(1, 12))
     optional = {
         "key": BODIES,
-        "event_time": st.one_of(st.none(), st.integers(-(2**62), 2**62)),
+        "event_time": st.one_of(st.none(), st.integers(MIN_TIME, MAX_TIME)),
         "message_id": st.one_of(st.none(), st.text(max_size=8)),
         "headers": HEADERS,
         "cursor": st.one_of(st.none(), st.binary(max_size=300)),
@@ -150,6 +151,10 @@ def test_a_column_that_nobody_uses_takes_no_space():
         [Message(b"", event_time="now")],
         [Message(b"", event_time=datetime(2013, 1, 1))],  # noqa: DTZ001 - that is the point
         [Message(b"", event_time=2**63)],
+        [Message(b"", event_time=MAX_TIME + 1)],
+        [Message(b"", event_time=datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))))],
+        [Batch([b"a", b"b"], event_times=array("q", [MIN_TIME, MIN_TIME - 1]))],
+        [Batch([b"a", b"b"], event_times=[None, 1_700_000_000_000_000_000])],
         [Message(b"", sequence=-1)],
         [Message(b"", sequence="1")],
         [Batch([b"a"], sequences=[1, 2])],
@@ -164,6 +169,20 @@ def test_a_column_that_nobody_uses_takes_no_space():
 def test_what_cannot_be_framed_is_refused(items):
     with pytest.raises(InvalidMessage):
         pack(items, 1, None)
+
+
+@given(st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(MIN_TIME - 2, MAX_TIME + 2), st.just(NULL_TIME))))
+def test_no_time_outside_the_years_1_to_9999_leaves_a_source(times):
+    wrong = [at for at, time in enumerate(times) if time != NULL_TIME and not MIN_TIME <= time <= MAX_TIME]
+    packed = array("q", times)
+    assert time_outside(packed.tobytes()) == (wrong[0] if wrong else None)
+    batch = Batch([b""] * len(times), event_times=packed)
+    if wrong:
+        with pytest.raises(InvalidMessage, match=f"event time {times[wrong[0]]} is not within the years 1 to 9999"):
+            pack([batch], 1, None)
+    elif times:
+        (frame,) = cut([batch])
+        assert frame.event_times == packed.tobytes()
 
 
 def test_nothing_makes_no_frame():

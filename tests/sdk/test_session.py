@@ -324,6 +324,7 @@ async def test_what_cannot_be_sent_is_left_out_alone_where_the_source_says_so(ga
         Message(b"b", token="b"),
         Batch([b"c", b"y" * 2000, b"d"], event_times=[1, 2, 3], tokens=["c", "large too", "d"]),
         Batch([b"e", b"late", b"f"], event_times=[1, 2**63, None], message_ids=["1", "2", "3"], tokens=["e", "late", "f"]),
+        Batch([b"year 10000"], event_times=array("q", [253_402_300_800_000_000]), tokens=["year 10000"]),
         Message(b"no id", message_id="\ud800", token="no id"),
         Message(b"no header", headers=[("\ud800", b"")], token="no header"),
         Batch(Packed(b"gh", array("I", [1, 1])), message_ids=Packed(b"1\xff", array("I", [1, 1])), tokens=["g", "h"]),
@@ -337,7 +338,15 @@ async def test_what_cannot_be_sent_is_left_out_alone_where_the_source_says_so(ga
     assert [message.value for message in received] == [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"i"]
     large = source.left_out[0][0]
     assert (large.value, large.key, large.headers, large.token) == (b"x" * 2000, b"k", [("h", b"v")], "large")
-    assert [message.token for message, _ in source.left_out] == ["large", "large too", "late", "no id", "no header", "h"]
+    assert [message.token for message, _ in source.left_out] == [
+        "large",
+        "large too",
+        "late",
+        "year 10000",
+        "no id",
+        "no header",
+        "h",
+    ]
     assert source.left_out[2][0].event_time == 2**63
     assert "makes a frame of 20" in source.left_out[0][1]
     session.ack(stream, received[-1].sequence)

@@ -21,7 +21,7 @@ type Message struct {
 	Value []byte
 	// Key is the key; nil is null.
 	Key []byte
-	// EventTime is when it happened, to the microsecond; the zero time is unknown.
+	// EventTime is when it happened, to the microsecond; the zero time is unknown. A source yields times of the years 1 to 9999.
 	EventTime time.Time
 	// Sequence orders the messages of a partition: strictly increasing, gaps allowed, at most 2^63 - 1. Ignored if the SDK
 	// counts, as [Source.Counted] or [Source.Redelivering] say.

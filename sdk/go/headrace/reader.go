@@ -59,7 +59,8 @@ func (r *reader) take(ctx context.Context, m *Message) error {
 	}
 	micros, ok := m.micros()
 	row.Time = micros
-	if wrong := r.check(m, &row, ok); wrong != nil {
+	timed := ok && (micros == frame.NullTime || frame.MinTime <= micros && micros <= frame.MaxTime)
+	if wrong := r.check(m, &row, timed); wrong != nil {
 		if r.source.Unsendable == nil {
 			return wrong
 		}
@@ -102,7 +103,7 @@ func (r *reader) number(row *frame.Row) error {
 func (r *reader) check(m *Message, row *frame.Row, timed bool) *MessageError {
 	if !timed {
 		return &MessageError{r.stream, row.Sequence, "EventTime",
-			fmt.Errorf("%v does not fit into 64 bits of microseconds", m.EventTime)}
+			fmt.Errorf("%v is not within the years 1 to 9999", m.EventTime)}
 	}
 	if len(m.ID) > 0 || len(m.Headers) > 0 || len(m.Cursor) > 0 {
 		if field, err := m.check(); err != nil {

@@ -670,6 +670,8 @@ func TestMessagesThatCannotBeSentAreLeftOutIfTheSourceSaysSo(t *testing.T) {
 		{ID: "\xff"},
 		{Headers: []headrace.Header{{Name: "\xff"}}},
 		{EventTime: time.Date(300_000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		{EventTime: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		{EventTime: time.Date(0, 12, 31, 23, 59, 59, 0, time.UTC)},
 		{Cursor: make([]byte, 4097)},
 	}
 	g.start(&headrace.Source{
@@ -692,7 +694,7 @@ func TestMessagesThatCannotBeSentAreLeftOutIfTheSourceSaysSo(t *testing.T) {
 	})
 	s, _ := g.connected()
 	opened(s, nil)
-	if got := sequences(s, 10); !slices.Equal(got, []uint64{2, 4, 6, 8, 10}) {
+	if got := sequences(s, 14); !slices.Equal(got, []uint64{2, 4, 6, 8, 10, 12, 14}) {
 		t.Errorf("sent %v", got)
 	}
 	mu.Lock()
@@ -701,7 +703,7 @@ func TestMessagesThatCannotBeSentAreLeftOutIfTheSourceSaysSo(t *testing.T) {
 	for _, err := range refused {
 		fields = append(fields, err.Field)
 	}
-	if !slices.Equal(fields, []string{"", "ID", "Headers", "EventTime", "Cursor"}) || !errors.Is(refused[0], headrace.ErrTooLarge) {
+	if !slices.Equal(fields, []string{"", "ID", "Headers", "EventTime", "EventTime", "EventTime", "Cursor"}) || !errors.Is(refused[0], headrace.ErrTooLarge) {
 		t.Errorf("refused %v", refused)
 	}
 }

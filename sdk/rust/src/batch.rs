@@ -8,6 +8,8 @@ use crate::packed::Packed;
 
 pub(crate) const NULL_LENGTH: u32 = u32::MAX;
 pub(crate) const NULL_TIME: i64 = i64::MIN;
+/// From the first microsecond of the year 1 to the last one of the year 9999: the event times of a source.
+const TIMES: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
 pub(crate) const MAX_SEQUENCE: u64 = (1 << 63) - 1;
 const MAX_CURSOR_BYTES: usize = 4096;
 
@@ -113,8 +115,14 @@ impl<T> Batch<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidMessage`] if its sequence or its cursor is not allowed; the message is then not added.
+    /// [`Error::InvalidMessage`] if its sequence, its cursor or its event time is not allowed; the message is then not added.
     pub fn push_message(&mut self, message: Message<T>) -> Result<(), Error> {
+        check_time(message.event_time)?;
+        self.push_row(message)
+    }
+
+    /// Adds a message with any event time, which the rows of a sink may have.
+    pub(crate) fn push_row(&mut self, message: Message<T>) -> Result<(), Error> {
         let delta = match message.sequence {
             Some(sequence) if self.count == 0 && self.first.is_none() => {
                 self.first = Some(sequence);
@@ -301,6 +309,16 @@ pub(crate) fn not_after(sequence: u64, last: u64) -> Error {
         return Error::InvalidMessage(format!("sequence {sequence} is 2^32 or more after {last}: begin a new batch"));
     }
     Error::InvalidMessage(format!("sequence {sequence} follows {last}: sequences must increase"))
+}
+
+/// Checks the event time of a source's message: a watermark behind the year 9999 would drop all other messages.
+pub(crate) fn check_time(micros: Option<i64>) -> Result<(), Error> {
+    match micros {
+        Some(micros) if !TIMES.contains(&micros) => Err(Error::InvalidMessage(format!(
+            "event time {micros} is not within the years 1 to 9999: it is in microseconds since 1970-01-01 UTC"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn check_cursor(cursor: &Bytes) -> Result<(), Error> {

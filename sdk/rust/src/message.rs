@@ -52,7 +52,7 @@ pub struct Message<T = ()> {
     pub key: Option<Bytes>,
     /// The sequence, larger than those before; `None` for the previous one plus 1.
     pub sequence: Option<u64>,
-    /// When it happened, in microseconds since 1970-01-01 UTC.
+    /// When it happened, in microseconds since 1970-01-01 UTC, in the years 1 to 9999.
     pub event_time: Option<i64>,
     /// Its id, as its source assigned it.
     pub message_id: Option<String>,

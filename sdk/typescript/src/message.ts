@@ -31,7 +31,7 @@ export interface Message {
   readonly value: Bytes | null;
   /** The key. */
   readonly key?: Bytes | null | undefined;
-  /** When it happened: a `Date`, or microseconds since 1970-01-01 UTC as a `bigint`. */
+  /** When it happened, in the years 1 to 9999: a `Date`, or microseconds since 1970-01-01 UTC as a `bigint`. */
   readonly eventTime?: Date | bigint | null | undefined;
   /** Its id in the source. */
   readonly messageId?: string | null | undefined;
@@ -92,7 +92,7 @@ export interface Batch {
   readonly values: readonly (Bytes | null)[] | Packed;
   /** The keys. */
   readonly keys?: readonly (Bytes | null)[] | Packed | undefined;
-  /** When each message happened; in a `BigInt64Array`, {@link NULL_TIME} stands for null. */
+  /** When each message happened, in the years 1 to 9999; in a `BigInt64Array`, {@link NULL_TIME} stands for null. */
   readonly eventTimes?: readonly (Date | bigint | null)[] | BigInt64Array | undefined;
   /** The ids of the messages in the source. */
   readonly messageIds?: readonly (string | null)[] | undefined;

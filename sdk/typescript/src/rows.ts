@@ -164,7 +164,7 @@ function packed(data: Uint8Array, lengths: Uint8Array): Packed | undefined {
 
 /** Packs messages, which have sequences, into a frame. */
 function frameOf(messages: readonly (Message & { sequence: bigint })[]): Frame {
-  const columns = new Columns({ rows: messages.length, keyBytes: 64, valueBytes: 64 });
+  const columns = new Columns({ rows: messages.length, keyBytes: 64, valueBytes: 64 }, true);
   for (const message of messages) columns.add(message, message.sequence);
   const { message } = fromBinary(IngestRequestSchema, encodeCut(columns, 1, cutAll(columns, 1)));
   return message.value as Frame;

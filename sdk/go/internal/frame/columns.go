@@ -13,6 +13,10 @@ import (
 const (
 	// NullTime is the event time of a message that has none.
 	NullTime = math.MinInt64
+	// MinTime is the first microsecond of the year 1, the earliest event time of a source.
+	MinTime = -62_135_596_800_000_000
+	// MaxTime is the last microsecond of the year 9999, the latest event time of a source.
+	MaxTime = 253_402_300_799_999_999
 	// MaxDelta is the largest distance between the sequences of two neighbours in a frame.
 	MaxDelta = math.MaxUint32
 	// MaxCursorBytes is the size of the largest cursor.

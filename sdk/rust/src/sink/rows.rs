@@ -54,7 +54,7 @@ impl Rows {
             message.event_time = row.event_time;
             message.message_id = row.message_id.map(str::to_owned);
             message.headers = row.headers.map(|(name, value)| (name.to_owned(), value.map(Bytes::copy_from_slice))).collect();
-            kept.push_message(message)?;
+            kept.push_row(message)?;
         }
         let count = kept.count;
         Ok((count > 0).then(|| Self { frame: kept.pack().peek(0, count) }))

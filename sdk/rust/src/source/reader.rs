@@ -11,7 +11,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Duration, Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::{Backlog, ReadError, Source, SourceKind};
-use crate::batch::{Batch, MAX_SEQUENCE, not_after};
+use crate::batch::{Batch, MAX_SEQUENCE, check_time, not_after};
 use crate::error::Error;
 use crate::message::{Item, Message, Position};
 use crate::packed::{Packed, size_alone};
@@ -127,7 +127,7 @@ enum Step<T> {
     Full,
     CaughtUp,
     Batch(Box<Batch<T>>),
-    TooLarge(Box<Message<T>>, Error),
+    Unsendable(Box<Message<T>>, Error),
     Ended { gone: bool },
     Failed(ReadError),
     Invalid(Error),
@@ -233,7 +233,7 @@ impl<S: Source> Reader<S> {
                             gathered.flush(&mut ready);
                             gathered.add_batch(*batch, self.max_frame_bytes, &mut ready).map_err(|error| self.in_stream(error))?;
                         }
-                        Step::TooLarge(message, error) => {
+                        Step::Unsendable(message, error) => {
                             gathered.flush(&mut ready);
                             if let Err(error) = source.unsendable(&partition, *message, error).await {
                                 self.hand_over(&mut commands, &room, &mut ready).await;
@@ -363,6 +363,9 @@ impl<T> Gathered<T> {
         }
         message.sequence = Some(sequence);
         self.next_sequence = sequence + 1;
+        if let Err(error) = check_time(message.event_time) {
+            return Some(Step::Unsendable(Box::new(message), error));
+        }
         if message.weight() as u64 + 8192 > max_bytes {
             match size_alone(&message, stream_id, sequence) {
                 Ok(size) if size as u64 > max_bytes => {
@@ -370,7 +373,7 @@ impl<T> Gathered<T> {
                         "message {sequence} makes a frame of {size} bytes, but the gateway accepts at most {max_bytes}: raise its \
                          limit, or skip the message in unsendable()"
                     ));
-                    return Some(Step::TooLarge(Box::new(message), error));
+                    return Some(Step::Unsendable(Box::new(message), error));
                 }
                 Ok(_) => {}
                 Err(error) => return Some(Step::Invalid(error)),

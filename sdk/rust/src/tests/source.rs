@@ -321,7 +321,8 @@ async fn a_message_that_is_too_large_is_left_to_the_source() {
         vec![
             Message::new("a").sequence(1).into(),
             Message::new(vec![b'x'; 5000]).sequence(2).into(),
-            Message::new("c").sequence(3).into(),
+            Message::new("c").sequence(3).event_time(253_402_300_799_999_999).into(),
+            Message::new("the year 10000").sequence(4).event_time(253_402_300_800_000_000).into(),
         ]
     };
     let stop = Arc::new(Notify::new());
@@ -336,7 +337,7 @@ async fn a_message_that_is_too_large_is_left_to_the_source() {
         sequences.extend(frame.first_sequence..frame.first_sequence + u64::from(frame.count));
     }
     assert_eq!(sequences, [1, 3]);
-    assert_eq!(*skipped.lock().expect("no panic"), [2]);
+    assert_eq!(*skipped.lock().expect("no panic"), [2, 4]);
     acknowledge(&mut call, stream_id, 3, None).await;
     assert!(matches!(next(&mut call).await, Some(Request::CloseStream(_))));
     assert!(matches!(next(&mut call).await, Some(Request::Goodbye(_))));

@@ -17,7 +17,10 @@ export const MAX_DELTA = 0xffff_ffff;
 export const MAX_CURSOR_BYTES = 4096;
 
 const NULL_HIGH = -0x8000_0000;
-const MAX_TIME = 2n ** 63n - 1n;
+/** The first microsecond of the year 1, the earliest event time. */
+const MIN_TIME = -62_135_596_800_000_000n;
+/** The last microsecond of the year 9999, the latest event time. */
+const MAX_TIME = 253_402_300_799_999_999n;
 
 /** How much columns have room for at first. */
 export interface Capacity {
@@ -52,7 +55,11 @@ export class Columns {
   /** Cursors, each with its row. */
   readonly cursors: [row: number, cursor: Uint8Array][] = [];
 
-  constructor(private readonly capacity: Capacity) {
+  /** @param anyTime - Whether event times may be outside the years 1 to 9999, as in the rows of a sink. */
+  constructor(
+    private readonly capacity: Capacity,
+    private readonly anyTime = false,
+  ) {
     this.deltas = new Uint32Array(capacity.rows);
     this.values = new ByteColumn(capacity.rows, capacity.valueBytes);
   }
@@ -190,11 +197,12 @@ export class Columns {
       times[at + 1] = NULL_HIGH;
     } else {
       const micros = typeof time === "bigint" ? time : microseconds(time);
+      if (!this.anyTime && micros !== NULL_TIME && (micros < MIN_TIME || micros > MAX_TIME)) {
+        throw new InvalidMessageError(`event time ${micros} is not within the years 1 to 9999, in microseconds`);
+      }
       if (typeof micros === "number") {
         times[at] = micros | 0;
         times[at + 1] = Math.floor(micros / 2 ** 32);
-      } else if (micros < NULL_TIME || micros > MAX_TIME) {
-        throw new InvalidMessageError(`event time ${micros} does not fit into 64 bits`);
       } else {
         times[at] = Number(BigInt.asIntN(32, micros));
         times[at + 1] = Number(micros >> 32n);

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from headrace.contract.columns import NULL_LENGTH, NULL_TIME
+from headrace.contract.columns import NULL_LENGTH, NULL_TIME, time_outside
 from headrace.contract.limits import MAX_CURSOR_BYTES
 from headrace.protocol.v1.frame_pb2 import Frame
 
@@ -47,6 +47,8 @@ def decode(frame: Frame) -> list[Message]:
     keys = _optional("key", frame.keys, frame.key_lengths, count)
     ids = [_text("message_ids", entry) for entry in _optional("message_id", frame.message_ids, frame.message_id_lengths, count)]
     times = _numbers("event_times", frame.event_times, "<q", count) if frame.event_times else [NULL_TIME] * count
+    if (at := time_outside(frame.event_times)) is not None:
+        raise MalformedFrame(f"event_times has {times[at]}, which is not within the years 1 to 9999")
     columns = zip(sequences(frame), values, keys, times, ids, _headers(frame), strict=True)
     return [Message(v, k, s, None if t == NULL_TIME else t, i, h) for s, v, k, t, i, h in columns]
 

@@ -40,6 +40,7 @@ async def sequences(trial: SourceTrial) -> None:
     "FRM-10",
     "FRM-11",
     "FRM-12",
+    "FRM-16",
     needs=("messages",),
     standing=True,
 )

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from headrace.contract.columns import time_outside
 from headrace.contract.limits import MAX_CURSOR_BYTES, MAX_SEQUENCE
 from headrace.gateway.core.errors import FrameTooLarge, MalformedMessage, ProtocolError, SequenceOutOfRange
 from headrace.protocol.v1 import frame_pb2 as pb
@@ -71,6 +72,22 @@ def check(frame: pb.Frame, size: int, max_bytes: int, max_messages: int, stream:
     except ProtocolError as error:
         sequence = frame.first_sequence
         raise error.within(f"stream {stream}, sequence {sequence}", stream=stream, sequence=sequence) from None
+
+
+def check_times(frame: pb.Frame, stream: str) -> None:
+    """Checks the event times that a source sends: a watermark behind the year 9999 would drop all other messages.
+
+    Raises:
+        MalformedMessage: a time is outside the years 1 to 9999.
+    """
+    if (at := time_outside(frame.event_times)) is not None:
+        sequence = _sequence_at(frame, at)
+        raise MalformedMessage(
+            f"stream {stream}, sequence {sequence}: frame column event_times has a time that is not within the years 1 to 9999; "
+            "times are in microseconds since 1970-01-01 UTC",
+            stream=stream,
+            sequence=sequence,
+        )
 
 
 def check_order(first: int, last_before: int, stream: str) -> None:

@@ -133,6 +133,7 @@ def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame, seria
         return
     name = attachment.stream.name
     last = frames.check(frame, size, gateway.limits.max_frame_bytes, gateway.limits.max_frame_messages, name)
+    frames.check_times(frame, name)
     session.account.charge(charge, count)
     if not attachment.opened or attachment.closed:
         when = "after CloseStream" if attachment.closed else "before StreamOpened"

@@ -96,7 +96,7 @@ class Frame(_message.Message):
     turn a frame into arrays without touching individual messages. A `lengths` column has `count` entries of 4 bytes (u32),
     whose sum is the length of the bytes column it belongs to. The entry 0xFFFFFFFF stands for null and adds nothing. An
     optional column that is completely empty is null for every message. The gateway checks these sums, and that ids and header
-    names are valid UTF-8. It never interprets a message. Rules: FRM-1 to FRM-15 in docs/protocol.md.
+    names are valid UTF-8. It never interprets a message. Rules: FRM-1 to FRM-16 in docs/protocol.md.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -138,7 +138,7 @@ class Frame(_message.Message):
     """The length of each value, in bytes; u32, 0xFFFFFFFF for null. Required (FRM-6)."""
     event_times: _builtins.bytes
     """When each message happened, in microseconds since 1970-01-01 UTC: count entries of 8 bytes (i64), -2^63 for null.
-    Optional column.
+    A source sends times of the years 1 to 9999 (FRM-16). Optional column.
     """
     message_ids: _builtins.bytes
     """The ids of all messages, as assigned by their source, each in UTF-8, joined (FRM-9). Optional column."""

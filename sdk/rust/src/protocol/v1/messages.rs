@@ -259,7 +259,7 @@ pub struct StreamPosition {
 /// turn a frame into arrays without touching individual messages. A `lengths` column has `count` entries of 4 bytes (u32),
 /// whose sum is the length of the bytes column it belongs to. The entry 0xFFFFFFFF stands for null and adds nothing. An
 /// optional column that is completely empty is null for every message. The gateway checks these sums, and that ids and header
-/// names are valid UTF-8. It never interprets a message. Rules: FRM-1 to FRM-15 in docs/protocol.md.
+/// names are valid UTF-8. It never interprets a message. Rules: FRM-1 to FRM-16 in docs/protocol.md.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Frame {
     /// The stream, by the id under which its session opened it. Meaningless in FetchResponse, which names the range instead.
@@ -288,7 +288,7 @@ pub struct Frame {
     #[prost(bytes = "bytes", tag = "8")]
     pub value_lengths: ::prost::bytes::Bytes,
     /// When each message happened, in microseconds since 1970-01-01 UTC: count entries of 8 bytes (i64), -2^63 for null.
-    /// Optional column.
+    /// A source sends times of the years 1 to 9999 (FRM-16). Optional column.
     #[prost(bytes = "bytes", tag = "9")]
     pub event_times: ::prost::bytes::Bytes,
     /// The ids of all messages, as assigned by their source, each in UTF-8, joined (FRM-9). Optional column.

@@ -1,5 +1,6 @@
 """Consecutive messages in columns, and functions that join such columns. No I/O."""
 
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -95,6 +96,14 @@ def join(parts: Sequence[Columns]) -> Columns:
 def any_given(values: Sequence[object]) -> bool:
     """Returns whether any value is not None; the count runs in C."""
     return values.count(None) != len(values)
+
+
+def little_endian(numbers: "array[int]") -> bytes:
+    """Returns the numbers as in a frame."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
 
 
 def _joined(parts: Sequence[Column], counts: Sequence[int]) -> Column:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from headrace.contract.columns import MAX_DELTA, NULL_TIME
 from headrace.contract.columns import NULL_LENGTH as NULL
 from headrace.protocol.v1.frame_pb2 import Frame
-from headrace.sdk.wire._columns import Column, Columns
+from headrace.sdk.wire._columns import Column, Columns, little_endian
 from headrace.sdk.wire._message import Message
 
 assert array("I").itemsize == 4
@@ -54,12 +54,12 @@ def fill_frame(frame: Frame, columns: Columns, stream_id: int, start: int, stop:
     frame.first_sequence = columns.sequences[start] if start else columns.first
     frame.count = stop - start
     if _has_gaps(columns, start, stop):
-        frame.sequence_deltas = _packed(array("I", columns.deltas[start : stop - 1]))
+        frame.sequence_deltas = little_endian(array("I", columns.deltas[start : stop - 1]))
     frame.values, frame.value_lengths = _slice(columns.values, start, stop)
     if columns.keys is not None:
         frame.keys, frame.key_lengths = _slice(columns.keys, start, stop)
     if columns.event_times is not None:
-        frame.event_times = _packed(columns.event_times[start:stop])
+        frame.event_times = little_endian(columns.event_times[start:stop])
     if columns.message_ids is not None:
         frame.message_ids, frame.message_id_lengths = _slice(columns.message_ids, start, stop)
     if columns.header_counts is not None:
@@ -131,8 +131,8 @@ def _data_size(column: Column, start: int, stop: int) -> int:
 def _slice(column: Column, start: int, stop: int) -> tuple[bytes, bytes]:
     """Returns the data and packed lengths of the entries from `start` to `stop` (exclusive)."""
     if start == 0 and stop == len(column.lengths):
-        return column.data, _packed(column.lengths)
-    return column.data[column.ends[start] : column.ends[stop]], _packed(column.lengths[start:stop])
+        return column.data, little_endian(column.lengths)
+    return column.data[column.ends[start] : column.ends[stop]], little_endian(column.lengths[start:stop])
 
 
 def _headers_size(columns: Columns, start: int, stop: int) -> int:
@@ -154,17 +154,9 @@ def _fill_headers(frame: Frame, columns: Columns, start: int, stop: int) -> None
     assert columns.header_values is not None
     first, last = columns.header_ends[start], columns.header_ends[stop]
     if first != last:
-        frame.header_counts = _packed(columns.header_counts[start:stop])
+        frame.header_counts = little_endian(columns.header_counts[start:stop])
         frame.header_names, frame.header_name_lengths = _slice(columns.header_names, first, last)
         frame.header_values, frame.header_value_lengths = _slice(columns.header_values, first, last)
-
-
-def _packed(numbers: "array[int]") -> bytes:
-    """Returns the numbers as little-endian bytes."""
-    if sys.byteorder == "big":
-        numbers = numbers[:]
-        numbers.byteswap()
-    return numbers.tobytes()
 
 
 def _unpacked(typecode: str, data: bytes) -> "array[int]":

@@ -64,7 +64,8 @@ class Message:
     Attributes:
         value: The payload; None for a tombstone.
         key: The key, or None.
-        event_time: When it happened, as microseconds since 1970-01-01 UTC or as an aware datetime. None if unknown.
+        event_time: When it happened, as microseconds since 1970-01-01 UTC or as an aware datetime, in the years 1 to 9999. None
+            if unknown.
         sequence: Its sequence in the source, greater than that of the message before, at most 2**63 - 1. If it is None, the SDK
             continues counting from the position passed to `read`. Redelivering sources leave it None.
         message_id: Its id in the source, or None.
@@ -119,7 +120,8 @@ class Batch:
     Attributes:
         values: The payloads: a sequence of bytes (None for a tombstone), or packed.
         keys: The keys, in the same form.
-        event_times: Microseconds since 1970-01-01 UTC; a sequence of int (None if unknown), or `array("q")`.
+        event_times: Microseconds since 1970-01-01 UTC, in the years 1 to 9999; a sequence of int (None if unknown), or
+            `array("q")`.
         message_ids: The ids of the messages in the source: a sequence of str or None, or packed UTF-8.
         headers: The headers of each message; None for a message without any.
         sequences: The sequences, strictly increasing: a `range`, a sequence of int, or `Steps`. If it is None, the SDK counts.

@@ -10,11 +10,11 @@ from operator import sub
 from types import NoneType
 from typing import TypeGuard, cast
 
-from headrace.contract.columns import MAX_DELTA, NULL_TIME
+from headrace.contract.columns import MAX_DELTA, NULL_TIME, time_outside
 from headrace.contract.columns import NULL_LENGTH as NULL
 from headrace.contract.limits import MAX_CURSOR_BYTES, MAX_SEQUENCE
 from headrace.sdk._errors import InvalidMessage
-from headrace.sdk.wire._columns import Column, Columns, any_given, join
+from headrace.sdk.wire._columns import Column, Columns, any_given, join, little_endian
 from headrace.sdk.wire._message import Batch, Headers, Message, Packed, Steps
 from headrace.sdk.wire._messages import Messages
 
@@ -172,19 +172,31 @@ def _checked_text(column: Column) -> Column:
 
 
 def _times(times: "Sequence[int | datetime | None] | array[int] | None") -> "array[int] | None":
-    """Packs event times."""
+    """Packs event times.
+
+    Raises:
+        InvalidMessage: One has a wrong type, or is outside the years 1 to 9999.
+    """
     if times is None:
         return None
+    try:
+        packed = _packed_times(times)
+    except (TypeError, OverflowError) as error:
+        raise InvalidMessage(f"event times must be microseconds as int, aware datetimes, or None: {error}") from error
+    if (at := time_outside(little_endian(packed))) is not None:
+        raise InvalidMessage(
+            f"event time {packed[at]} is not within the years 1 to 9999: it is in microseconds since 1970-01-01 UTC"
+        )
+    return packed
+
+
+def _packed_times(times: "Sequence[int | datetime | None] | array[int]") -> "array[int]":
+    """Packs event times as they are."""
     if isinstance(times, array):
         if times.typecode != "q":
             raise InvalidMessage(f"event times must be array('q') of microseconds, not array('{times.typecode}')")
         return times
-    try:
-        if _all_int(times):
-            return array("q", times)
-        return array("q", map(_microseconds, times))
-    except (TypeError, OverflowError) as error:
-        raise InvalidMessage(f"event times must be microseconds as int, aware datetimes, or None: {error}") from error
+    return array("q", times) if _all_int(times) else array("q", map(_microseconds, times))
 
 
 def _all_int(times: Sequence[object]) -> TypeGuard[Sequence[int]]:

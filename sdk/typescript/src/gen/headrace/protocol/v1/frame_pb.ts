@@ -88,7 +88,7 @@ export const StreamPositionSchema: GenMessage<StreamPosition> = /*@__PURE__*/
  * turn a frame into arrays without touching individual messages. A `lengths` column has `count` entries of 4 bytes (u32),
  * whose sum is the length of the bytes column it belongs to. The entry 0xFFFFFFFF stands for null and adds nothing. An
  * optional column that is completely empty is null for every message. The gateway checks these sums, and that ids and header
- * names are valid UTF-8. It never interprets a message. Rules: FRM-1 to FRM-15 in docs/protocol.md.
+ * names are valid UTF-8. It never interprets a message. Rules: FRM-1 to FRM-16 in docs/protocol.md.
  *
  * @generated from message headrace.protocol.v1.Frame
  */
@@ -152,7 +152,7 @@ export type Frame = Message<"headrace.protocol.v1.Frame"> & {
 
   /**
    * When each message happened, in microseconds since 1970-01-01 UTC: count entries of 8 bytes (i64), -2^63 for null.
-   * Optional column.
+   * A source sends times of the years 1 to 9999 (FRM-16). Optional column.
    *
    * @generated from field: bytes event_times = 9;
    */

@@ -12,8 +12,7 @@ public interface Attributes {
    *
    * @param time the time; nanoseconds are cut off
    * @return this
-   * @throws io.headrace.sdk.InvalidMessageException if the time does not fit into 64 bits of
-   *     microseconds
+   * @throws io.headrace.sdk.InvalidMessageException if the time is outside the years 1 to 9999
    */
   Attributes eventTime(Instant time);
 
@@ -22,6 +21,7 @@ public interface Attributes {
    *
    * @param micros microseconds since 1970-01-01 UTC
    * @return this
+   * @throws io.headrace.sdk.InvalidMessageException if the time is outside the years 1 to 9999
    */
   Attributes eventTimeMicros(long micros);
 

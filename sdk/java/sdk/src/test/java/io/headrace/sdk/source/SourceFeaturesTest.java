@@ -34,6 +34,7 @@ import io.headrace.sdk.Settings;
 import io.headrace.sdk.SourceGateway;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -112,6 +113,40 @@ class SourceFeaturesTest {
       session.goodbye();
       connector.join();
     }
+  }
+
+  @Test
+  void anEventTimeIsWithinTheYears1To9999() throws Exception {
+    List<String> refused = new ArrayList<>();
+    ReplayableSource source =
+        source(
+            position ->
+                batch -> {
+                  Attributes attributes = batch.add(1, "v".getBytes(UTF_8));
+                  for (String time :
+                      List.of(
+                          "-999999999-01-01T00:00:00Z",
+                          "0000-12-31T23:59:59Z",
+                          "+10000-01-01T00:00:00Z")) {
+                    try {
+                      attributes.eventTime(Instant.parse(time));
+                    } catch (InvalidMessageException error) {
+                      refused.add(error.getMessage());
+                    }
+                  }
+                  attributes.eventTime(Instant.parse("9999-12-31T23:59:59.999999Z"));
+                  return Progress.END;
+                });
+    try (Connector connector = Connector.start(source, gateway.settings())) {
+      SourceGateway session = SourceGateway.welcome(gateway);
+      session.open();
+      assertEquals(8, session.frame().getEventTimes().size());
+      session.acknowledge(1, 1);
+      session.goodbye();
+      connector.join();
+    }
+    assertEquals(3, refused.size());
+    assertTrue(refused.get(0).contains("is not within the years 1 to 9999"), refused.get(0));
   }
 
   @Test

@@ -78,14 +78,14 @@ final class Gatherer implements Batch, Attributes {
     try {
       return eventTimeMicros(Columns.micros(time));
     } catch (ArithmeticException error) {
-      throw invalid("its event time " + time + " does not fit into 64 bits of microseconds");
+      throw outside(time.toString());
     }
   }
 
   @Override
   public Attributes eventTimeMicros(long micros) {
-    if (micros == Columns.NULL_TIME) {
-      throw invalid("the event time -2^63 stands for none");
+    if (micros < Columns.MIN_TIME || micros > Columns.MAX_TIME) {
+      throw outside(micros + " microseconds");
     }
     requireMessage();
     columns.setEventTime(micros);
@@ -186,6 +186,10 @@ final class Gatherer implements Batch, Attributes {
           "stream %s: there is no message whose attributes could be set: add it first"
               .formatted(limits.stream()));
     }
+  }
+
+  private InvalidMessageException outside(String time) {
+    return invalid("its event time " + time + " is not within the years 1 to 9999");
   }
 
   private InvalidMessageException invalid(String problem) {

@@ -17,6 +17,12 @@ public final class Columns {
   /** The event time that stands for null. */
   public static final long NULL_TIME = Long.MIN_VALUE;
 
+  /** The first microsecond of the year 1, the earliest event time of a source. */
+  public static final long MIN_TIME = -62_135_596_800_000_000L;
+
+  /** The last microsecond of the year 9999, the latest event time of a source. */
+  public static final long MAX_TIME = 253_402_300_799_999_999L;
+
   private static final long MICROS_PER_SECOND = 1_000_000;
   private static final int FIRST_ENTRIES = 64;
   private static final int FIRST_BYTES = 4096;
