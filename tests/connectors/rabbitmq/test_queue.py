@@ -1,6 +1,8 @@
 """The `rabbitmq` source on a real broker: what comes, what is acknowledged, and what comes again."""
 
 import asyncio
+import itertools
+import os
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -8,12 +10,16 @@ import pika
 import pytest
 from pika.channel import Channel
 from tests.connectors.rabbitmq.rig import DEADLINE_S, Query, numbered, serving, until, values
+from tests.gateway.wire import Engine
 from tests.gateway.wire import serve as gateway_serving
 
 from headrace.connectors import dead_letters
 from headrace.connectors.rabbitmq import RABBITMQ, Denied, QueueMissing, RabbitMQParameters, RabbitMQQueueSource
 from headrace.gateway.config import Limits
+from headrace.protocol.v1.connector_pb2 import CONNECTOR_STATE_DEGRADED
 from headrace.sdk import Backlog, InvalidSource, MessageTooLarge
+
+_numbers = itertools.count()
 
 
 @pytest.fixture
@@ -265,6 +271,85 @@ async def test_a_queue_that_is_declared_again_goes_on_where_that_is_waited_for(r
             channel.queue_declare(queue, durable=True)
         rabbit.publish(queue, [b"b"])
         assert values(await reader.read(2)) == [b"a", b"b"]
+
+
+def declared(rabbit, channel=None, **properties) -> str:
+    """Declares a queue that does not stay; returns its name."""
+    name = f"temporary-{os.getpid()}-{next(_numbers)}"
+    (channel or rabbit.channel()).queue_declare(name, **{"durable": True, **properties})
+    return name
+
+
+TEMPORARY = [
+    ({"auto_delete": True}, "it is auto-delete"),
+    ({"auto_delete": True, "durable": False}, "it is auto-delete"),
+    ({"auto_delete": True, "arguments": {"x-max-priority": 5, "x-message-ttl": 600_000}}, "it is auto-delete"),
+    ({"arguments": {"x-expires": 600_000}}, "it has x-expires, 600000 ms"),
+    ({"arguments": {"x-expires": 600_000, "x-queue-type": "quorum"}}, "it has x-expires, 600000 ms"),
+    (
+        {"arguments": {"x-expires": 600_000, "x-max-length": 100_000, "x-overflow": "reject-publish"}},
+        "it has x-expires, 600000 ms",
+    ),
+]
+
+
+@pytest.mark.parametrize(("properties", "said"), TEMPORARY)
+async def test_a_queue_that_goes_with_its_last_consumer_is_refused_with_its_messages_in_it(
+    rabbit, source, address, query, properties, said
+):
+    queue = declared(rabbit, **properties)
+    rabbit.publish(queue, numbered(10))
+    async with serving(source(queue), address) as task:
+        await query().batch()
+        with pytest.raises(Denied, match=f"{said}: the broker deletes it.*set temporary_queue to accept"):
+            await asyncio.wait_for(task, DEADLINE_S)
+    with pytest.raises(Denied, match=said):
+        await asyncio.to_thread(RABBITMQ.check, RabbitMQParameters(url=rabbit.broker.url, source="s", queue=[queue]))
+    assert rabbit.count(queue) == 10
+    rabbit.delete(queue)
+
+
+async def test_a_queue_that_goes_with_its_last_consumer_can_be_accepted_and_is_named(rabbit, source, address, query, caplog):
+    queue = declared(rabbit, auto_delete=True)
+    rabbit.publish(queue, numbered(10))
+    engine = Engine(address)
+    async with serving(source(queue, temporary_queue="accept"), address):
+        assert values(await query().read(10)) == numbered(10)
+
+        async def named() -> bool:
+            reported = [session.reported for session in (await engine.status()).sessions]
+            return any("auto-delete" in each.reason and each.state == CONNECTOR_STATE_DEGRADED for each in reported)
+
+        await until(named)
+    await engine.close()
+    assert f"queue {queue}: it is auto-delete: the broker deletes it" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"durable": False},
+        {"arguments": {"x-queue-type": "quorum", "x-delivery-limit": 7}},
+        {"arguments": {"x-queue-type": "classic", "x-max-priority": 5, "x-dead-letter-exchange": "amq.direct"}},
+        {"arguments": {"x-single-active-consumer": True, "x-message-ttl": 600_000}},
+    ],
+)
+async def test_a_queue_that_stays_is_read(rabbit, source, address, query, properties):
+    queue = declared(rabbit, **properties)
+    rabbit.publish(queue, numbered(10))
+    async with serving(source(queue), address):
+        assert values(await query().read(10)) == numbered(10)
+    rabbit.delete(queue)
+
+
+async def test_a_queue_that_is_exclusive_to_another_connection_is_refused(rabbit, source, address, query):
+    queue = declared(rabbit, exclusive=True)
+    async with serving(source(queue), address) as task:
+        await query().batch()
+        with pytest.raises(Denied, match="cannot obtain exclusive access"):
+            await asyncio.wait_for(task, DEADLINE_S)
+    rabbit.delete(queue)
 
 
 async def test_who_has_the_queue_to_himself_is_waited_for(rabbit, source, address, query, caplog):

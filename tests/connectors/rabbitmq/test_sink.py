@@ -154,7 +154,12 @@ async def test_a_routing_key_may_be_made_of_the_message(rabbit, sink):
         (Message(b"v", b"k" * 250), "its routing key has 257 bytes"),
         (Message(b"v", b"k", message_id="m" * 256), "its message id has 256 bytes"),
         (Message(b"v", b"k", headers=[("n" * 256, b"")]), "its header name has 256 bytes"),
-        (Message(b"v", b"k", headers=[("h", b"v" * 130_000)]), "its headers have 130007 bytes"),
+        (
+            Message(b"v", b"k", headers=[("h", b"v" * 131_072)]),
+            "and the broker accepts at most 131072 (frame_max)",
+        ),
+        (Message(b"v", b"k", headers=[("amqp-priority", b"9" * 5000)]), "its amqp-priority is b'999"),
+        (Message(b"v", b"k", headers=[("amqp-expiration", b"9" * 5000)]), "its amqp-expiration is b'999"),
         (Message(b"v", b"k", headers=[("amqp-priority", b"high")]), "its amqp-priority is b'high'"),
         (Message(b"v", b"k", headers=[("amqp-expiration", b"soon")]), "its amqp-expiration is b'soon'"),
         (Message(b"v", b"k"), "it reaches no queue: there is no queue 'nobody.k'"),
@@ -202,6 +207,29 @@ async def test_what_is_larger_than_the_broker_allows_is_refused(rabbit, rabbitmq
     # What was not confirmed when the broker closed the channel is there twice.
     await until(lambda: rabbit.count(queue) >= 3)
     assert set(bodies(await take(rabbit, queue, rabbit.count(queue)))) == {b"a", b"b" * 10_000, b"c"}
+
+
+@pytest.mark.parametrize("size", [127_000, 131_072])
+async def test_headers_up_to_the_largest_frame_are_written_and_larger_ones_are_refused(rabbit, sink, size):
+    queue = rabbit.declare("classic")
+    many = [("h", b"v") for _ in range(size // 10)] if size < 131_072 else [("a", b"x" * size)]
+    messages = [Message(b"%d" % n, headers=many if n == 5 else None) for n in range(10)]
+    outcomes = await sink(queue).write(Rows.of(*messages))
+    written = [n for n in range(10) if outcomes is None or outcomes[n] == WRITTEN]
+    assert written == [n for n in range(10) if n != 5 or size < 131_072]
+    assert bodies(await take(rabbit, queue, len(written))) == [b"%d" % n for n in written]
+
+
+async def test_a_message_for_which_the_broker_closes_the_channel_is_found_and_refused_alone(rabbit, sink):
+    queue = rabbit.declare("classic")
+    # AMQP has no limit of expirations; brokers have.
+    bad = [("amqp-expiration", b"9" * 18)]
+    messages = [Message(b"%d" % n, headers=bad if n in (3, 7) else None) for n in range(10)]
+    outcomes = await sink(queue, window=1).write(Rows.of(*messages))
+    assert [n for n in range(10) if outcomes[n] != WRITTEN] == [3, 7]
+    assert "the broker does not allow it" in outcomes[3].reason
+    assert "invalid expiration" in outcomes[3].reason
+    assert set(bodies(await take(rabbit, queue, 8))) == {b"%d" % n for n in range(10)} - {b"3", b"7"}
 
 
 async def test_values_of_any_size(rabbit, sink):

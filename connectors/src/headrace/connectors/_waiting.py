@@ -1,6 +1,7 @@
-"""What connectors wait for, as they report it to the gateway: the first reason, until all of it is over."""
+"""What connectors report to the gateway: what they wait for, until all of it is over, and what they do only in part."""
 
 import threading
+from dataclasses import dataclass, field
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -14,29 +15,49 @@ class Reporting(Protocol):
         """Reports what the connector is doing."""
 
 
-_reasons: "WeakKeyDictionary[Reporting, dict[str, str]]" = WeakKeyDictionary()
-"""For each connector, why parts of it wait, by part; the one that has waited longest first."""
+@dataclass(slots=True)
+class _Reasons:
+    """Why parts of a connector wait, and what is wrong with parts that work, by part; the oldest first."""
+
+    waits: dict[str, str] = field(default_factory=dict)
+    warnings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def state(self) -> tuple[ConnectorState, str]:
+        """What the connector reports."""
+        if self.waits:
+            return ConnectorState.WAITING, next(iter(self.waits.values()))
+        if self.warnings:
+            return ConnectorState.DEGRADED, next(iter(self.warnings.values()))
+        return ConnectorState.RUNNING, ""
+
+
+_reasons: "WeakKeyDictionary[Reporting, _Reasons]" = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def waits(connector: Reporting, part: str, reason: str) -> None:
     """Reports that a part of a connector waits for its system. May be called on any thread."""
     with _lock:
-        reasons = _reasons.setdefault(connector, {})
-        reasons[part] = reason
-        connector.report_state(ConnectorState.WAITING, next(iter(reasons.values())))
+        reasons = _reasons.setdefault(connector, _Reasons())
+        reasons.waits[part] = reason
+        connector.report_state(*reasons.state)
+
+
+def warns(connector: Reporting, part: str, reason: str) -> None:
+    """Reports what is wrong with a part of a connector that works, from now on. May be called on any thread."""
+    with _lock:
+        reasons = _reasons.setdefault(connector, _Reasons())
+        reasons.warnings[part] = reason
+        connector.report_state(*reasons.state)
 
 
 def goes_on(connector: Reporting, part: str) -> None:
     """Reports that a part of a connector no longer waits; has no effect if it did not. May be called on any thread."""
     # Called with each batch: the lock is taken only if something waits.
-    if not _reasons.get(connector):
+    reasons = _reasons.get(connector)
+    if reasons is None or not reasons.waits:
         return
     with _lock:
-        reasons = _reasons[connector]
-        if reasons.pop(part, None) is None:
-            return
-        if reasons:
-            connector.report_state(ConnectorState.WAITING, next(iter(reasons.values())))
-        else:
-            connector.report_state(ConnectorState.RUNNING)
+        if reasons.waits.pop(part, None) is not None:
+            connector.report_state(*reasons.state)

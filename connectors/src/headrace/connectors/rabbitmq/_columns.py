@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 from headrace.connectors.rabbitmq._deliveries import Arrived
 from headrace.connectors.rabbitmq._fields import Header, read_properties, short_text
+from headrace.contract.columns import MAX_TIME
 from headrace.sdk import Batch
 
 PREFIX = "amqp-"
 """The prefix of headers for message data that AMQP stores outside the headers."""
 MILLISECONDS = "timestamp_in_ms"
-_MAX_SECONDS = (2**63 - 1) // 1_000_000
+_MAX_DIGITS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Columns:
         if self._key != "routing-key":
             ours.append((PREFIX + "routing-key", routing_key))
         event_time = _event_time(properties.timestamp, properties.headers)
-        if properties.timestamp is not None and event_time is None:
+        if properties.timestamp is not None and properties.timestamp * 1_000_000 > MAX_TIME:
             ours.append((PREFIX + "timestamp", b"%d" % properties.timestamp))
         headers = properties.headers + ours
         return _Kind(
@@ -84,9 +85,16 @@ class Columns:
         return next((value for name, value in headers if name == self._key_header), None) if self._key != "none" else None
 
 
-def _event_time(seconds: int | None, headers: list[Header]) -> int | None:
-    """Returns the event time in microseconds; with the precision of the broker's timestamp plugin, if it is used."""
+def _event_time(timestamp: int | None, headers: list[Header]) -> int | None:
+    """Returns the event time in microseconds; with the precision of the broker's timestamp plugin, if it is used.
+
+    A timestamp that would be after the year 9999 in seconds is taken for milliseconds, which some publishers send.
+    """
     for name, value in headers:
-        if name == MILLISECONDS and value is not None and value.isdigit() and int(value) <= _MAX_SECONDS * 1000:
-            return int(value) * 1000
-    return seconds * 1_000_000 if seconds is not None and seconds <= _MAX_SECONDS else None
+        if name == MILLISECONDS and value is not None and value.isdigit() and len(value) <= _MAX_DIGITS:
+            milliseconds = int(value)
+            if milliseconds * 1000 <= MAX_TIME:
+                return milliseconds * 1000
+    if timestamp is None:
+        return None
+    return next((timestamp * unit for unit in (1_000_000, 1000) if timestamp * unit <= MAX_TIME), None)

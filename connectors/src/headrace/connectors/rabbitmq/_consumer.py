@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pika.frame import Method
@@ -51,6 +52,7 @@ class Consumer:
         *,
         exclusive: bool = False,
         arguments: dict[str, Any] | None = None,
+        check: Callable[[Link], Awaitable[None]] | None = None,
     ) -> "Consumer":
         """Connects, and starts consuming.
 
@@ -61,6 +63,7 @@ class Consumer:
             prefetch: How many messages may be unacknowledged.
             exclusive: Whether to be the only consumer.
             arguments: Arguments of Basic.Consume.
+            check: Awaited before the queue has a consumer, whose end may be the end of the queue.
 
         Raises:
             QueueMissing: The queue does not exist.
@@ -70,13 +73,15 @@ class Consumer:
         consumer = cls(queue, prefetch)
         link = consumer._link = await Link.open(parameters, name, consumer._deliveries, consumer._on_arrival)
         try:
-            await consumer._begin(exclusive, arguments)
+            await consumer._begin(exclusive, arguments, check)
         except BaseException:
             await link.close()
             raise
         return consumer
 
-    async def _begin(self, exclusive: bool, arguments: dict[str, Any] | None) -> None:
+    async def _begin(
+        self, exclusive: bool, arguments: dict[str, Any] | None, check: Callable[[Link], Awaitable[None]] | None
+    ) -> None:
         """Checks that the queue exists, and consumes it."""
         link, channel = self._link, self._link.channel
         link.lost.add_done_callback(lambda _: self._something.set())
@@ -85,6 +90,8 @@ class Consumer:
         )
         declared = await link.ask(channel.queue_declare, self._queue, passive=True)
         self._ready = declared.message_count
+        if check is not None:
+            await check(link)
         await link.ask(channel.basic_qos, prefetch_count=self._prefetch)
         await link.ask(
             channel.basic_consume,

@@ -2,6 +2,7 @@
 
 RabbitMQError
 ├── Unavailable       the broker is unavailable, or the connection or its channel broke: a retry may help
+│   └── Rejected      the broker closed the channel or the connection because of what it received
 ├── Denied            the broker rejects the client or the request permanently
 └── QueueMissing      the queue does not exist
 """
@@ -21,6 +22,8 @@ from pika.exceptions import (
 from headrace.sdk import HeadraceError
 
 _ACCESS_REFUSED, _NOT_FOUND, _RESOURCE_LOCKED, _PRECONDITION_FAILED, _NOT_ALLOWED, _NOT_IMPLEMENTED = 403, 404, 405, 406, 530, 540
+_FRAME_ERROR, _SYNTAX_ERROR = 501, 502
+_OF_CONTENT = (_PRECONDITION_FAILED, _FRAME_ERROR, _SYNTAX_ERROR)
 
 
 class RabbitMQError(HeadraceError):
@@ -29,6 +32,10 @@ class RabbitMQError(HeadraceError):
 
 class Unavailable(RabbitMQError):
     """The broker is unavailable, or the connection or its channel broke. The connectors retry automatically."""
+
+
+class Rejected(Unavailable):
+    """The broker closed the channel or the connection because of what it received, such as a message that it does not allow."""
 
 
 class Denied(RabbitMQError):
@@ -62,7 +69,8 @@ def explain(error: BaseException, broker: str) -> RabbitMQError:
     if isinstance(cause, ChannelClosed):
         return _explain_channel(cause.reply_code, cause.reply_text, broker)
     if isinstance(cause, ConnectionClosed):
-        return Unavailable(f"{broker}: {cause.reply_text}")
+        kind = Rejected if cause.reply_code in _OF_CONTENT else Unavailable
+        return kind(f"{broker}: {cause.reply_text}")
     if isinstance(cause, IncompatibleProtocolError):
         return Unavailable(
             f"{broker} closes connections without an error: is this the right port, and does it require TLS or a certificate?"
@@ -83,6 +91,8 @@ def _explain_channel(code: int, text: str, broker: str) -> RabbitMQError:
         return Denied(said)
     if code == _PRECONDITION_FAILED and "invalid arg" in text:
         return Denied(said)
+    if code in _OF_CONTENT:
+        return Rejected(said)
     # Other errors are temporary: a queue whose node is down, an exclusive consumer, acknowledgements that are too late.
     return Denied(said) if code in (_RESOURCE_LOCKED, _NOT_IMPLEMENTED) else Unavailable(said)
 

@@ -5,9 +5,10 @@ import asyncio
 from headrace.connectors._connector import Implementation
 from headrace.connectors.rabbitmq._consumer import is_stream
 from headrace.connectors.rabbitmq._errors import Denied
+from headrace.connectors.rabbitmq._lifetime import lifetime_of
 from headrace.connectors.rabbitmq._link import Link
 from headrace.connectors.rabbitmq._parameters import RabbitMQParameters, RabbitMQSinkParameters, RabbitMQStreamParameters
-from headrace.connectors.rabbitmq._queue import RabbitMQQueueSource
+from headrace.connectors.rabbitmq._queue import RabbitMQQueueSource, check_lifetime
 from headrace.connectors.rabbitmq._sink import RabbitMQSink
 from headrace.connectors.rabbitmq._stream import RabbitMQStreamSource
 
@@ -21,6 +22,8 @@ async def _check_queues(parameters: RabbitMQParameters | RabbitMQStreamParameter
         link = await Link.open(parameters, _NAME)
         try:
             waiting += (await link.ask(link.channel.queue_declare, queue, passive=True)).message_count
+            if isinstance(parameters, RabbitMQParameters):
+                check_lifetime(await lifetime_of(link, queue), queue, parameters)
         finally:
             await link.close()
         if await is_stream(parameters, _NAME, queue) is not streams:

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pika
 from pika.adapters.asyncio_connection import AsyncioConnection
 from pika.channel import Channel
-from pika.exceptions import AMQPError
+from pika.exceptions import AMQPError, ChannelClosed
 from pika.frame import Method
 
 from headrace.connectors.rabbitmq._deliveries import Deliveries
@@ -89,6 +89,34 @@ class Link:
         answer: asyncio.Future[Method[Any]] = asyncio.get_running_loop().create_future()
         request(*arguments, **options, callback=functools.partial(_set, answer))
         return (await self._unless_lost(answer)).method
+
+    async def refusal(self, request: Callable[[Channel, Callable[..., None]], object]) -> ChannelClosed | None:
+        """Makes a request on a channel of its own; returns the reason for which the broker closes it, None if it answers.
+
+        Raises:
+            RabbitMQError: The connection is lost.
+        """
+        loop = asyncio.get_running_loop()
+        opened: asyncio.Future[Channel] = loop.create_future()
+        answer: asyncio.Future[BaseException | None] = loop.create_future()
+        if self.lost.done():
+            raise self.lost.result()
+        channel = self.connection.channel(on_open_callback=functools.partial(_set, opened))
+        await self._unless_lost(opened)
+        channel.add_on_close_callback(lambda _, error: _set(answer, error))
+        request(channel, lambda _: _set(answer, None))
+        error = await self._unless_lost(answer)
+        if error is None:
+            channel.close()
+            return None
+        if not isinstance(error, ChannelClosed):
+            raise explain(error, self.broker)
+        return error
+
+    @property
+    def frame_max(self) -> int:
+        """The largest frame that the broker accepts, in bytes; 0 for no limit."""
+        return int(self.connection.params.frame_max)
 
     @property
     def wire(self) -> Wire:

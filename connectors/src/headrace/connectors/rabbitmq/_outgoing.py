@@ -14,8 +14,11 @@ from headrace.sdk import Headers, Message, Outcome, Part
 
 _PLACEHOLDER = re.compile(r"\{(.*?)\}")
 _SHORT_BYTES = 255
-# The properties and headers of a message form one frame of up to 128 KiB; the text properties have up to 3 KiB.
-_HEADERS_BYTES = 124 << 10
+# The properties and headers of a message form one frame. Besides the headers, it has up to 3 KiB.
+_OTHER_BYTES = 3 << 10
+_FRAME_BYTES = 22
+_HEADER_BYTES = 11
+_NUMBER = re.compile(rb"[0-9]{1,18}")
 _PERSISTENT, _TRANSIENT = 2, 1
 # Headers that the broker would interpret as instructions, or writes itself.
 _LEFT_OUT = frozenset({"CC", "BCC", "x-death", "x-delivery-count", OFFSET})
@@ -38,13 +41,22 @@ class Outgoing:
         routing_key: Its routing key.
         properties: Its properties and headers.
         body: Its body.
+        headers_bytes: At least the size of its headers as AMQP encodes them, in bytes.
         outcome: Its outcome; None until the broker has answered.
     """
 
     routing_key: bytes
     properties: BasicProperties
     body: bytes
+    headers_bytes: int = 0
     outcome: Outcome | None = None
+
+    def excess(self, frame_max: int) -> int | None:
+        """Returns the size in bytes of the frame with its properties and headers, if that is above the limit; otherwise None."""
+        if not frame_max or self.headers_bytes + _OTHER_BYTES <= frame_max:
+            return None
+        size = sum(map(len, self.properties.encode())) + _FRAME_BYTES
+        return size if size > frame_max else None
 
 
 class RoutingKey:
@@ -87,8 +99,9 @@ def outgoing(message: Message, part: Part | None, routing_key: RoutingKey, *, pe
         raise Unfit("it has no value, and RabbitMQ has no null")
     properties = BasicProperties(delivery_mode=_PERSISTENT if persistent else _TRANSIENT)
     headers: dict[str, object] = {}
+    headers_bytes = 0
     if message.headers:
-        headers = _headers(message.headers, properties)
+        headers, headers_bytes = _headers(message.headers, properties)
     if message.message_id is not None:
         properties.message_id = _short(message.message_id.encode(), "message id")
     elif part is not None:
@@ -97,7 +110,7 @@ def outgoing(message: Message, part: Part | None, routing_key: RoutingKey, *, pe
         assert isinstance(message.event_time, int)
         _set_time(message.event_time, properties, headers)
     properties.headers = headers or None
-    return Outgoing(routing_key.of(message), properties, message.value)
+    return Outgoing(routing_key.of(message), properties, message.value, headers_bytes)
 
 
 def _made_id(message: Message, part: Part) -> bytes:
@@ -122,8 +135,11 @@ def _getter(name: str) -> Callable[[Message], bytes | None]:
     raise ValueError(f"{{{name}}} is not a placeholder; write {{key}}, {{message_id}} or {{header:NAME}}")
 
 
-def _headers(headers: Headers, properties: BasicProperties) -> dict[str, object]:
-    """Returns the header table; headers for properties become properties. The values of a repeated name become a list."""
+def _headers(headers: Headers, properties: BasicProperties) -> tuple[dict[str, object], int]:
+    """Returns the header table, and its size in bytes, rounded up; headers for properties become properties.
+
+    The values of a repeated name become a list.
+    """
     table: dict[str, list[object]] = {}
     size = 0
     for name, value in headers:
@@ -131,11 +147,9 @@ def _headers(headers: Headers, properties: BasicProperties) -> dict[str, object]
             if value is not None:
                 _set_property(name, value, properties)
         elif name not in _LEFT_OUT:
-            size += len(_short(name.encode(), "header name")) + len(value or b"") + 6
+            size += len(_short(name.encode(), "header name")) + len(value or b"") + _HEADER_BYTES
             table.setdefault(name, []).append(_text(value))
-    if size > _HEADERS_BYTES:
-        raise Unfit(f"its headers have {size} bytes, and AMQP allows at most {_HEADERS_BYTES}")
-    return {name: values[0] if len(values) == 1 else values for name, values in table.items()}
+    return {name: values[0] if len(values) == 1 else values for name, values in table.items()}, size
 
 
 def _set_property(name: str, value: bytes, properties: BasicProperties) -> None:
@@ -143,11 +157,11 @@ def _set_property(name: str, value: bytes, properties: BasicProperties) -> None:
     if name in _TEXTS:
         setattr(properties, _TEXTS[name], _short(value, name))
     elif name == _PRIORITY:
-        if not value.isdigit() or int(value) > _SHORT_BYTES:
-            raise Unfit(f"its {name} is {value!r}, not a number up to 255")
+        if not _NUMBER.fullmatch(value) or int(value) > _SHORT_BYTES:
+            raise Unfit(f"its {name} is {value[:100]!r}, not a number up to 255")
         properties.priority = int(value)
-    if name == PREFIX + "expiration" and not value.isdigit():
-        raise Unfit(f"its {name} is {value!r}, not a number of milliseconds")
+    if name == PREFIX + "expiration" and not _NUMBER.fullmatch(value):
+        raise Unfit(f"its {name} is {value[:100]!r}, not a number of milliseconds")
 
 
 def _set_time(microseconds: int, properties: BasicProperties, headers: dict[str, object]) -> None:

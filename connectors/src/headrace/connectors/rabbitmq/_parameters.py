@@ -113,6 +113,11 @@ class RabbitMQParameters(RabbitMQQueues, BadRecordParameters):
         le=65_535,
         description="Maximum number of unacknowledged messages of a queue; the broker holds them in memory.",
     )
+    temporary_queue: Literal["refuse", "accept"] = Field(
+        "refuse",
+        description="What to do with a queue that the broker deletes, with its messages, once it has no consumer (auto-delete, "
+        "x-expires): refuse to read it; or accept, which the gateway then names as degraded.",
+    )
     exclusive: bool = Field(False, description="Be the only consumer of each queue; wait until that is possible.")
     reject_above_bytes: Size | None = Field(
         None,

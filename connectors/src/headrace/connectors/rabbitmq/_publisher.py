@@ -76,11 +76,15 @@ class Publisher:
         Raises:
             RabbitMQError: The connection is lost. Messages without an outcome may or may not be published.
         """
-        window = self._parameters.window
+        window, frame_max = self._parameters.window, self._link.frame_max
         written = 0
         for count, message in enumerate(messages, 1):
             if len(self._unconfirmed) >= window:
                 await self._confirmed_but(window // 2)
+            if (size := message.excess(frame_max)) is not None:
+                text = f"its headers and properties make a frame of {size} bytes, and the broker accepts at most {frame_max}"
+                message.outcome = Refused(f"{text} (frame_max)")
+                continue
             self._publish(message)
             written += len(message.body)
             if written >= _TURN_BYTES or not count % _TURN_MESSAGES:

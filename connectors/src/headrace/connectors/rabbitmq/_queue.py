@@ -1,18 +1,24 @@
 """The `rabbitmq` source: classic and quorum queues, acknowledged in bulk once their messages are in the checkpoint."""
 
+import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors._retry import Retry
+from headrace.connectors._waiting import warns
 from headrace.connectors.rabbitmq._columns import Columns
 from headrace.connectors.rabbitmq._consumer import Consumer, is_stream
 from headrace.connectors.rabbitmq._deliveries import Arrived
 from headrace.connectors.rabbitmq._errors import Denied, QueueMissing, Unavailable
 from headrace.connectors.rabbitmq._fields import OFFSET
+from headrace.connectors.rabbitmq._lifetime import Lifetime, lifetime_of
+from headrace.connectors.rabbitmq._link import Link
 from headrace.connectors.rabbitmq._parameters import RabbitMQParameters
 from headrace.contract.names import to_name
 from headrace.sdk import Backlog, Batch, InvalidMessage, InvalidSource, Message, Position, SourceKind
+
+log = logging.getLogger(__name__)
 
 # A token is a delivery tag, with the number of the consumer in the higher bits.
 _TAG_BITS = 48
@@ -41,6 +47,7 @@ class RabbitMQQueueSource(PolicySource):
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
         self._consumers: dict[str, Consumer] = {}
         self._no_streams: set[str] = set()
+        self._lifetimes: dict[str, Lifetime] = {}
 
     async def partitions(self) -> Sequence[str]:
         """Returns the queues."""
@@ -51,7 +58,8 @@ class RabbitMQQueueSource(PolicySource):
 
         Raises:
             QueueMissing: The queue does not exist, and `missing_queue` is `fail`.
-            Denied: The broker rejects the client or the request, or the queue is a stream queue.
+            Denied: The broker rejects the client or the request, the queue is a stream queue, or it goes with its last consumer,
+                and `temporary_queue` is `refuse`.
         """
         retry = Retry(f"queue {self._queues[partition]}", self)
         while True:
@@ -106,13 +114,40 @@ class RabbitMQQueueSource(PolicySource):
     async def _consuming(self, partition: str) -> AsyncIterator[Consumer]:
         """Consumes a queue."""
         options, queue = self._parameters, self._queues[partition]
-        consumer = await Consumer.open(options, f"{self.name}/{partition}", queue, options.prefetch, exclusive=options.exclusive)
+        consumer = await Consumer.open(
+            options,
+            f"{self.name}/{partition}",
+            queue,
+            options.prefetch,
+            exclusive=options.exclusive,
+            check=lambda link: self._check_lifetime(link, queue),
+        )
         self._consumers[partition] = consumer
         try:
             yield consumer
         finally:
             del self._consumers[partition]
             await consumer.close()
+
+    async def _check_lifetime(self, link: Link, queue: str) -> None:
+        """Checks that a queue does not go when this connector stops or loses its connection.
+
+        Raises:
+            Denied: It does, and that is not accepted.
+        """
+        lifetime = await lifetime_of(link, queue)
+        check_lifetime(lifetime, queue, self._parameters)
+        if self._lifetimes.get(queue) == lifetime:
+            return
+        self._lifetimes[queue] = lifetime
+        if lifetime.temporary is not None:
+            reason = f"queue {queue}: {lifetime.temporary}: the broker deletes it, with its messages, once it has no consumer"
+            log.warning("%s", reason)
+            warns(self, queue, reason)
+        if lifetime.unknown is not None:
+            log.info("queue %s: it is unknown whether it goes with its last consumer: %s", queue, lifetime.unknown)
+        if lifetime.transient:
+            log.warning("queue %s is transient: its messages go when the broker restarts", queue)
 
     async def _see_that_it_is_no_stream(self, partition: str, arrived: Arrived) -> None:
         """Checks for stream queues, which deliver all messages to every consumer and keep acknowledged messages.
@@ -138,6 +173,19 @@ class RabbitMQQueueSource(PolicySource):
             arrived = arrived.only(fitting)
         base = consumer.number << _TAG_BITS
         return self._columns.batch(arrived, tokens=[base + tag for tag in arrived.tags])
+
+
+def check_lifetime(lifetime: Lifetime, queue: str, parameters: RabbitMQParameters) -> None:
+    """Checks that a queue does not go with its last consumer, unless that is accepted.
+
+    Raises:
+        Denied: It does.
+    """
+    if lifetime.temporary is not None and parameters.temporary_queue == "refuse":
+        raise Denied(
+            f"queue {queue}: {lifetime.temporary}: the broker deletes it, with its messages, once this connector stops or "
+            "loses its connection; declare a queue that stays, or set temporary_queue to accept"
+        )
 
 
 def partitions_of(source: str, queues: Iterable[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from headrace.connectors._retry import Retry
-from headrace.connectors.rabbitmq._errors import RabbitMQError, Unavailable
+from headrace.connectors.rabbitmq._errors import RabbitMQError, Rejected, Unavailable
 from headrace.connectors.rabbitmq._outgoing import Outgoing, RoutingKey, Unfit, outgoing
 from headrace.connectors.rabbitmq._parameters import RabbitMQSinkParameters
 from headrace.connectors.rabbitmq._publisher import Publisher
@@ -81,10 +81,26 @@ class RabbitMQSink(AsyncSink):
             publisher = await self._connected(retry)
             await publisher.publish(messages)
             return Unavailable("the broker temporarily rejects messages: is a queue at its limit?")
-        except Unavailable as error:
+        except Rejected as error:
             if too_large := _TOO_LARGE.search(str(error)):
                 _refuse_above(int(too_large[1]), messages)
+            elif len(messages) > 1:
+                await self._one_by_one(messages, retry)
+            else:
+                messages[0].outcome = Refused(f"the broker does not allow it: {error}")
             return error
+        except Unavailable as error:
+            return error
+
+    async def _one_by_one(self, messages: Sequence[Outgoing], retry: Retry) -> None:
+        """Publishes each message by itself, to find those that the broker does not allow, while the broker is available.
+
+        Raises:
+            RabbitMQError: The broker rejects the request permanently.
+        """
+        for message in messages:
+            if message.outcome is None and type(await self._attempt([message], retry)) is Unavailable and message.outcome is None:
+                return
 
     async def _connected(self, retry: Retry) -> Publisher:
         """Returns the open publisher, or a new one."""
