@@ -235,7 +235,7 @@ class Query:
 
     @property
     def log(self) -> CommitLog:
-        return CommitLog(last=self.last, owner=self.owner, fail=self.failures.append)
+        return CommitLog(last=self.last, owner=self.owner, fail=self.failures.append, is_stopped=lambda: False)
 
 
 @pytest.fixture

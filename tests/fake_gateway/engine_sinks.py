@@ -104,15 +104,22 @@ class FakeSinkGateway(FakeGateway):
         with self._changed:
             self.votes_asked += 1
             self._changed.notify_all()
-        while not self.vote_answers.wait(0.05) and context.is_active():
+        while not self.vote_answers.wait(0.05) and context.is_active() and not self._is_stopped(request):
             pass
         with self._changed:
+            if self._is_stopped(request):
+                context.set_trailing_metadata((("headrace-reason", "stopped"),))
+                self._abort(context, grpc.StatusCode.ABORTED, "the run was stopped")
             self._admit(context)
             if self.vote_failures:
                 self._abort(context, *self.vote_failures.pop(0))
             self.votes.append(request)
             self._changed.notify_all()
         return pb.VoteResponse()
+
+    def _is_stopped(self, request: pb.VoteRequest) -> bool:
+        run, _, _ = request.parts[0].attempt.partition("/")
+        return any(settle.stopped and settle.run == run for settle in self.settles)
 
     def Settle(self, request: pb.SettleRequest, context: grpc.ServicerContext) -> pb.SettleResponse:
         with self._changed:

@@ -32,12 +32,12 @@ async def stage(sink: SinkClient, writer: Writer, batch: int) -> None:
     await delivery
 
 
-async def refused(call: "asyncio.Future[object]") -> str:
-    """Why a call of a run that is not the present one failed."""
+async def refused(call: "asyncio.Future[object]", reason: str = "superseded") -> str:
+    """Why a call of a run that is not the present one, or was stopped, failed."""
     with pytest.raises(grpc.aio.AioRpcError) as failed:
         await call
     assert failed.value.code() is ABORTED, failed.value
-    assert dict(failed.value.trailing_metadata())["headrace-reason"] == "superseded"
+    assert dict(failed.value.trailing_metadata())["headrace-reason"] == reason
     return failed.value.details() or ""
 
 
@@ -135,6 +135,48 @@ async def test_a_vote_that_an_older_run_waits_for_is_not_given_to_it() -> None:
         for stale in (vote, lost):
             assert "has taken over" in await refused(stale)
         for client in (older, present):
+            await client.close()
+
+
+@pytest.mark.parametrize("call", ["delivery", "vote", "instance"])
+async def test_what_a_run_waits_for_ends_once_it_is_stopped_and_nothing_else_changes(call: str) -> None:
+    async with world() as (address, sink):
+        writer = Writer(address, "r1")
+        await writer.report_commits()
+        await stage_and_vote(sink, writer, 0)
+        if call == "vote":
+            await stage(sink, writer, 1)
+            waiting: asyncio.Future[object] = writer.vote(1)
+            await sink.expect("prepare")
+        elif call == "delivery":
+            waiting = writer.deliver(1)
+            await sink.expect("start_part")
+        else:
+            await sink.close()
+            waiting = writer.vote(0)
+        await writer.report_commits(stopped=True)
+        assert "run 1 of query query was stopped" in await refused(waiting, "stopped")
+        # A report that is older does not start it again.
+        await writer.report_commits(stopped=False)
+        assert "was stopped" in await refused(writer.vote(0), "stopped")
+        assert "was stopped" in await refused(writer.deliver(1), "stopped")
+        if call == "instance":
+            await writer.close()
+            return
+        if call == "delivery":
+            await sink.expect("frame")
+        await writer.report_commits(committed=0, stopped=True)
+        while (told := await sink.receive()).WhichOneof("message") != "commit":
+            pass
+        assert told.commit.transaction == transaction(0)
+        following = Writer(address, "r2", first_batch=1)
+        await following.report_commits(committed=0, segments=[segment("r1", 0, 0)])
+        delivery = following.deliver(1)
+        while (told := await sink.receive()).WhichOneof("message") != "end_part":
+            pass
+        await sink.send(staged=sink_pb2.Staged(id=told.end_part.id))
+        await delivery
+        for client in (writer, following):
             await client.close()
 
 

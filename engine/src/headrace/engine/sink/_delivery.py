@@ -32,7 +32,7 @@ log = logging.getLogger("headrace.engine")
 
 
 class VoteGivenUp(HeadraceError):
-    """The query was stopped while it waited for a vote."""
+    """The query was stopped while it waited for a sink."""
 
 
 @dataclass(frozen=True)
@@ -323,6 +323,10 @@ def sink_error(error: grpc.RpcError, connection: Connection, sink: str, batch: i
     details = (error.details() if isinstance(error, grpc.Call) else None) or code.name
     if has_reason(error, "sink-mode"):
         return NotAtOnce(details)
+    if has_reason(error, "stopped"):
+        return VoteGivenUp(
+            f"the query was stopped before sink {sink} had voted for batch {batch}; its next start runs the batch again"
+        )
     if has_reason(error, "older-checkpoint"):
         return OlderCheckpoint(
             f"sink {sink} has already committed batch {batch}, which is not in the checkpoint: {details}. The checkpoint must be "

@@ -174,6 +174,11 @@ class Execution:
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.checkpoint}/{name}")
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the query was stopped or has ended: its thread may still wait for a vote."""
+        return not self._query.isActive()
+
     def refuse(self, reason: str) -> None:
         """Ends the query before its first batch, with an error that `exception()` and `awaitTermination()` report."""
         self._set_cause(reason)

@@ -228,7 +228,12 @@ def _begun(execution: Execution, query_id: str, run_id: str, options: SinkOption
     # From now on, no run before this one adds an entry: it would find this one's file, or not find its own.
     drop_unnamed_entries(execution.commits)
     execution.set_run_number(run.number)
-    commits = CommitLog(last=execution.last_committed, owner=execution.owner, fail=partial(_fail, execution))
+    commits = CommitLog(
+        last=execution.last_committed,
+        owner=execution.owner,
+        fail=partial(_fail, execution),
+        is_stopped=lambda: execution.is_stopped,
+    )
 
     def write_votes(text: str) -> None:
         runs.check(run)

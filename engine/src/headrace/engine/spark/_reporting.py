@@ -49,6 +49,8 @@ class CommitLog:
     """Who wrote the entry of a batch."""
     fail: Callable[[str], None]
     """Ends the query with an error."""
+    is_stopped: Callable[[], bool]
+    """Whether the query was stopped or has ended."""
 
 
 @dataclass(eq=False)
@@ -215,6 +217,8 @@ class ReportedRun:
             accept_lost=options.accept_lost,
             awaited=options.awaited,
             former_sinks=[sink for sink in self.run.sinks if sink not in options.sinks],
+            # Spark interrupts the query's thread, but cannot interrupt the process in which its writer waits for a vote.
+            stopped=self.log is not None and self.log.is_stopped(),
             metrics=self._metrics(),
             fault=self.failure or (self.hindered() if self.hindered is not None and self.ends is None else None),
         )

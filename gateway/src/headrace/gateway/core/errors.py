@@ -23,6 +23,7 @@ ProtocolError
 ├── NotPermitted          PERMISSION_DENIED    the token does not allow it
 ├── TokenRevoked          UNAUTHENTICATED      the session's token is no longer valid
 ├── Superseded            ABORTED              a newer session or run has taken over
+├── RunStopped            ABORTED              the run was stopped, so that nobody waits for the call
 ├── UnknownPart           NOT_FOUND            a part that this gateway does not know, in a request to change it
 ├── ChangeRefused         FAILED_PRECONDITION  a change that the state of a part does not allow
 ├── SourceSilent          DEADLINE_EXCEEDED    a source sends none of the messages that a batch needs
@@ -203,6 +204,13 @@ class Superseded(ProtocolError):
     status = grpc.StatusCode.ABORTED
     reason = pb.ERROR_REASON_TAKEN_OVER
     engine_reason = "superseded"
+
+
+class RunStopped(ProtocolError):
+    """The query was stopped while it waited for the call."""
+
+    status = grpc.StatusCode.ABORTED
+    engine_reason = "stopped"
 
 
 class SourceSilent(ProtocolError):

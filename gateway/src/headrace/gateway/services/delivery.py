@@ -213,6 +213,7 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
         request.closed,
         awaited=_awaited(request, sinks),
         former=former,
+        stopped=request.stopped,
     )
     votes = _votes(request, commit_log, sinks)
     pending = delivering.report_commits(gateway, commit_log, votes, accept_older=request.accept_older)

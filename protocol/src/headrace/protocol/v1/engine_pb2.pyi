@@ -1154,6 +1154,7 @@ class SettleRequest(_message.Message):
     ACCEPT_LOST_FIELD_NUMBER: _builtins.int
     AWAITED_FIELD_NUMBER: _builtins.int
     FORMER_SINKS_FIELD_NUMBER: _builtins.int
+    STOPPED_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     FAULT_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
@@ -1179,6 +1180,10 @@ class SettleRequest(_message.Message):
     accept_lost: _builtins.bool
     """True if the query continues although instances of its sinks have reconnected without what they voted for: the loss is
     then forgotten.
+    """
+    stopped: _builtins.bool
+    """True once the query was stopped, so that nobody waits for its deliveries and votes any more: they end with ABORTED. What
+    the sinks have prepared waits for the commit log as before.
     """
     @_builtins.property
     def readers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1241,12 +1246,13 @@ class SettleRequest(_message.Message):
         accept_lost: _builtins.bool = ...,
         awaited: _abc.Iterable[_builtins.str] | None = ...,
         former_sinks: _abc.Iterable[_builtins.str] | None = ...,
+        stopped: _builtins.bool = ...,
         metrics: _metrics_pb2.RunMetrics | None = ...,
         fault: _metrics_pb2.RunFault | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_fault", b"_fault", "_metrics", b"_metrics", "committed", b"committed", "fault", b"fault", "metrics", b"metrics"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_fault", b"_fault", "_metrics", b"_metrics", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "awaited", b"awaited", "closed", b"closed", "committed", b"committed", "fault", b"fault", "first_batch", b"first_batch", "former_sinks", b"former_sinks", "metrics", b"metrics", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "votes", b"votes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_fault", b"_fault", "_metrics", b"_metrics", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "awaited", b"awaited", "closed", b"closed", "committed", b"committed", "fault", b"fault", "first_batch", b"first_batch", "former_sinks", b"former_sinks", "metrics", b"metrics", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "stopped", b"stopped", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__committed: _TypeAlias = _typing.Literal["committed"]  # noqa: Y015
     _WhichOneofArgType__committed: _TypeAlias = _typing.Literal["_committed", b"_committed"]  # noqa: Y015

@@ -60,6 +60,8 @@ class CommitLog:
     """The sinks that must be attached before a batch is planned."""
     former: tuple[str, ...] = ()
     """Those of `sinks` that the query no longer writes to."""
+    stopped: bool = False
+    """Whether the query was stopped, so that nobody waits for the current run's deliveries and votes."""
 
     def decision(self, transaction: Transaction, run_ids: set[str], *, prepared: bool) -> Decision:
         """Returns the decision about a transaction of which an instance holds parts of these runs.

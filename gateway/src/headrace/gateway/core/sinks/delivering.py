@@ -14,7 +14,7 @@ from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.sinks.commit_log import CommitLog, Decision, Segment, VotedBatch
 from headrace.gateway.core.sinks.parts import Holdings
-from headrace.gateway.core.sinks.runs import check_current, check_open, merged, replaced
+from headrace.gateway.core.sinks.runs import check_current, check_open, merged, over
 from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.sink import Sink
 from headrace.gateway.core.sinks.stages import note_committed, note_vote, note_vote_begun
@@ -248,22 +248,23 @@ def report_commits(
             number=commit_log.run_number,
             batch=commit_log.committed,
         )
+        gateway.commits_reported.notify()
+    if known is None or (known.run_id, known.stopped) != (commit_log.run_id, commit_log.stopped):
         for sink in gateway.sinks.values():
             sink.news.notify()
             for session in sink.sessions.values():
-                _refuse_replaced(session, commit_log)
-        gateway.commits_reported.notify()
+                _refuse_over(session, commit_log)
     return _send_decisions(gateway, commit_log)
 
 
-def _refuse_replaced(session: SinkSession, commit_log: CommitLog) -> None:
-    """Ends the deliveries and pending votes of replaced runs."""
+def _refuse_over(session: SinkSession, commit_log: CommitLog) -> None:
+    """Ends the deliveries and pending votes of runs that were replaced or stopped."""
     for opened in list(session.open.values()):
-        error = replaced(commit_log, opened.part)
+        error = over(commit_log, opened.part)
         if error is not None:
             session.refuse_part(opened, error)
     for transaction in list(session.votes):
-        errors = [replaced(commit_log, part) for part in session.holdings.staged if part.transaction == transaction]
+        errors = [over(commit_log, part) for part in session.holdings.staged if part.transaction == transaction]
         if errors and errors[0] is not None:
             session.refuse_vote(transaction, errors[0])
 

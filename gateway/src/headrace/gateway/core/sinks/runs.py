@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from headrace.gateway.core.errors import Superseded
+from headrace.gateway.core.errors import ProtocolError, RunStopped, Superseded
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.sinks.commit_log import CommitLog
 from headrace.gateway.core.sinks.transaction import Part, Transaction
@@ -30,6 +30,7 @@ def merged(known: CommitLog | None, reported: CommitLog, accept_older: bool) -> 
             segments=(*reported.segments, *proven),
             begun=known.begun,
             replaced=known.replaced,
+            stopped=reported.stopped or known.stopped,
         )
     was_current = reported.run_id in known.replaced or any(segment.run_id == reported.run_id for segment in known.segments)
     newer = (reported.run_number, reported.run_id) > (known.run_number, known.run_id)
@@ -43,11 +44,14 @@ async def wait_until_current(gateway: Gateway, pipeline: str, run_id: str, run_n
 
     Raises:
         Superseded: another run is the current one, and this one does not replace it.
+        RunStopped: the run was stopped.
     """
     while (commit_log := gateway.commit_logs.get(pipeline)) is None or commit_log.run_id != run_id:
         if commit_log is not None and (run_number, run_id) <= (commit_log.run_number, commit_log.run_id):
             raise _superseded(commit_log, run_id, run_number)
         await gateway.commits_reported.wait()
+    if commit_log.stopped:
+        raise _stopped(commit_log)
 
 
 def check_current(gateway: Gateway, pipeline: str, run_id: str, run_number: int) -> CommitLog:
@@ -55,12 +59,15 @@ def check_current(gateway: Gateway, pipeline: str, run_id: str, run_number: int)
 
     Raises:
         Superseded: the run was replaced while it waited, or the gateway has forgotten it.
+        RunStopped: the run was stopped while it waited.
     """
     commit_log = gateway.commit_logs.get(pipeline)
     if commit_log is None:
         raise Superseded(f"run {run_number} of query {pipeline} was forgotten by the gateway; run the batch again")
     if commit_log.run_id != run_id:
         raise _superseded(commit_log, run_id, run_number)
+    if commit_log.stopped:
+        raise _stopped(commit_log)
     return commit_log
 
 
@@ -74,11 +81,17 @@ def check_open(commit_log: CommitLog, transaction: Transaction) -> None:
         raise Superseded(f"{transaction} is already in the commit log: this call comes from a task that Spark has given up")
 
 
-def replaced(commit_log: CommitLog, part: Part) -> Superseded | None:
-    """Returns the error for a part in transit from a replaced run; None if its run is the current one."""
-    if part.transaction.pipeline != commit_log.pipeline or part.run_id == commit_log.run_id:
+def over(commit_log: CommitLog, part: Part) -> ProtocolError | None:
+    """Returns the error for a part in transit from a run that was replaced or stopped; None if its run still delivers."""
+    if part.transaction.pipeline != commit_log.pipeline:
         return None
-    return Superseded(_sentence(commit_log, part.run_id))
+    if part.run_id != commit_log.run_id:
+        return Superseded(_sentence(commit_log, part.run_id))
+    return _stopped(commit_log) if commit_log.stopped else None
+
+
+def _stopped(current: CommitLog) -> RunStopped:
+    return RunStopped(f"run {current.run_number} of query {current.pipeline} was stopped: nobody waits for this call any more")
 
 
 def _superseded(current: CommitLog, run_id: str, run_number: int) -> Superseded:
