@@ -21,11 +21,10 @@ async def serve_http(
     gateway: Gateway, tokens: Sequence[Token] = (), *, loopback: bool = True, tls: ssl.SSLContext | None = None, **config: Any
 ) -> AsyncIterator[str]:
     """Serves HTTP for a gateway, on a free port; yields the address, as `host:port`."""
-    listener = listen_http(Config(http=Http(listen="127.0.0.1:0")))
-    assert listener is not None
+    (listener,) = listen_http(Config(http=Http(listen="127.0.0.1:0")))
     host, port = listener.getsockname()
     async with http_server(
-        new_app(gateway, TokenRegistry(tokens), Http(**config), "127.0.0.1:7433", loopback=loopback), listener, tls
+        new_app(gateway, TokenRegistry(tokens), Http(**config), "127.0.0.1:7433", loopback=loopback), [listener], tls
     ):
         yield f"{host}:{port}"
 

@@ -183,10 +183,9 @@ async def revocable() -> AsyncIterator[tuple[str, TokenRegistry]]:
     """An HTTP server and its tokens."""
     registry = TokenRegistry([token("seer", admin=True), token("other", admin=True)])
     app = new_app(Gateway(Limits()), registry, Http(), "127.0.0.1:7433", loopback=True)
-    listener = listen_http(Config(http=Http(listen="127.0.0.1:0")))
-    assert listener is not None
+    (listener,) = listen_http(Config(http=Http(listen="127.0.0.1:0")))
     host, port = listener.getsockname()
-    async with http_server(app, listener):
+    async with http_server(app, [listener]):
         yield f"{host}:{port}", registry
 
 

@@ -22,7 +22,7 @@ from headrace.gateway import config as configuration
 from headrace.gateway.core import Gateway
 from headrace.gateway.http import http_server, server
 from headrace.gateway.listen import listen_http
-from headrace.gateway.tls import follow_files, server_context
+from headrace.gateway.tls import server_context
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_taken_port_is_an_error_if_it_was_configured_and_otherwise_a_warning(m
         with pytest.raises(ListenError, match=f"cannot listen on {address}: another program .* with --http-listen"):
             listen_http(Config(http=Http(listen=address)))
         monkeypatch.setattr(configuration, "DEFAULT_HTTP", address)
-        assert listen_http(Config()) is None
+        assert not listen_http(Config())
         ended = headrace("gateway", "--listen", "127.0.0.1:0", "--http-listen", address)
     assert ended.returncode == 3
     assert f"cannot listen on {address}" in ended.stderr
@@ -158,9 +158,8 @@ async def test_a_client_that_does_not_read_its_response_is_dropped(monkeypatch: 
             pass
         dropped.set()
 
-    listener = listen_http(Config(http=Http(listen="127.0.0.1:0")))
-    assert listener is not None
-    async with http_server(long_answer, listener):
+    (listener,) = listen_http(Config(http=Http(listen="127.0.0.1:0")))
+    async with http_server(long_answer, [listener]):
         _, writer = await asyncio.open_connection(*listener.getsockname())
         writer.write(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
         async with asyncio.timeout(30):
@@ -249,21 +248,13 @@ def test_sigterm_ends_a_gateway_whose_http_clients_stay() -> None:
 async def test_https_follows_new_certificates(tmp_path: Path) -> None:
     first = Authority(tmp_path, "first")
     pair = first.issue("gateway")
-    tls = Tls(cert=pair.cert, key=pair.key)
-    context = server_context(tls)
-    following = asyncio.create_task(follow_files(tls, context))
-    try:
-        async with serve_http(Gateway(Limits()), loopback=False, tls=context) as address:
-            assert await handshake(address, first)
-            second = Authority(tmp_path, "second")
-            second.issue("gateway")
-            async with asyncio.timeout(30):
-                while not await handshake(address, second):  # noqa: ASYNC110 - there is no event to wait on
-                    await asyncio.sleep(0.05)
-            assert not await handshake(address, first)
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+    context = server_context(Tls(cert=pair.cert, key=pair.key))
+    async with serve_http(Gateway(Limits()), loopback=False, tls=context) as address:
+        assert await handshake(address, first)
+        second = Authority(tmp_path, "second")
+        second.issue("gateway")
+        assert await handshake(address, second)
+        assert not await handshake(address, first)
 
 
 async def handshake(address: str, authority: Authority) -> bool:

@@ -4,77 +4,21 @@ import asyncio
 import signal
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 from pydantic import ValidationError
-from tests.brokers.network import FaultyNetwork
+from tests.connectors.http.raw import request
 from tests.connectors.programs import free_port
-from tests.connectors.query import Query, querying, serving
-from tests.fake_gateway.server import until
+from tests.connectors.query import querying
 from tests.gateway.certificates import Authority
 from tests.gateway.wire import DEADLINE_S
 from tests.gateway.wire import serve as gateway
 
 from headrace.connectors.http import HTTP, HttpParameters, HttpSource
 from headrace.sdk import InvalidSource
-
-
-@dataclass
-class Rig:
-    """A receiver that a query reads."""
-
-    source: HttpSource
-    query: Query
-    client: aiohttp.ClientSession
-    network: FaultyNetwork
-    """Between the receiver and the gateway."""
-
-    def url(self, path: str = "/") -> str:
-        return f"http://127.0.0.1:{self.source.port}{path}"
-
-    def post(self, body: bytes, path: str = "/", **headers: str) -> "asyncio.Task[aiohttp.ClientResponse]":
-        """Begins a request."""
-        dashed = {name.replace("_", "-"): value for name, value in headers.items()}
-        return asyncio.create_task(self.client.post(self.url(path), data=body, headers=dashed))
-
-    async def status(self, body: bytes, path: str = "/", **headers: str) -> int:
-        """Makes a request; its answer's status."""
-        return (await self.post(body, path, **headers)).status
-
-    async def comes_to(self, **expected: object) -> None:
-        """Waits until its health says something."""
-        async with asyncio.timeout(DEADLINE_S):
-            found = None
-            while found != expected:
-                health = (await self.health())[1]
-                found = {name: health[name] for name in expected}
-
-    async def health(self) -> tuple[int, dict[str, object]]:
-        async with self.client.get(self.url("/health")) as response:
-            return response.status, await response.json()
-
-
-@pytest.fixture
-async def rig(network) -> AsyncIterator[Callable[..., object]]:
-    async with AsyncExitStack() as stack:
-
-        async def make(read: str = "hooks/*", **parameters: object) -> Rig:
-            _, address = await stack.enter_async_context(gateway())
-            between = network(int(address.rpartition(":")[2]))
-            query = await stack.enter_async_context(querying(address, read))
-            source = HttpSource(HttpParameters(source="hooks", listen="127.0.0.1:0", **parameters))
-            await stack.enter_async_context(serving(source, between.address))
-            client = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=DEADLINE_S)))
-            await until(lambda: source.port is not None)
-            return Rig(source, query, client, between)
-
-        yield make
-
 
 # What becomes of a request
 
@@ -185,14 +129,14 @@ async def test_what_a_lost_session_was_given_comes_again_while_its_client_waits(
 
 async def test_a_client_that_has_gone_is_forgotten_unless_a_query_has_its_message(rig):
     http = await rig()
-    gone = http.post(b"gone")
+    gone = await http.raw(request(b"gone"))
     assert await http.query.values("hooks/0", 1) == [b"gone"]
-    gone.cancel()
+    gone.reset()
     http.network.refuse()
     await http.comes_to(status="not read")
-    left = http.post(b"left")
+    left = await http.raw(request(b"left"))
     await http.comes_to(waiting_messages=2)
-    left.cancel()
+    left.reset()
     await http.comes_to(waiting_messages=1)
     stays = http.post(b"stays")
     http.network.restore()

@@ -50,6 +50,10 @@ class Room:
         """Whether nothing more should be accepted."""
         return self.messages >= self._max_messages or self.bytes >= self._max_bytes
 
+    def is_full_besides(self, messages: int, bytes_: int) -> bool:
+        """Whether nothing more should be accepted even without these, which have their place in it."""
+        return self.messages - messages >= self._max_messages or self.bytes - bytes_ >= self._max_bytes
+
     def take(self, messages: int, bytes_: int) -> None:
         """Reserves room; sizes that are known only afterwards may exceed the limit."""
         self.messages += messages

@@ -1,15 +1,22 @@
 """The parameters of connectors that listen: the address, and TLS."""
 
+import logging
 import os
 import socket
-import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
 from headrace.connectors._parameters import Parameters
+from headrace.contract.addresses import open_listeners, split_address
+from headrace.contract.certificates import ReloadingContext, ServerFiles
 from headrace.sdk import InvalidSource
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 1024
 
 
 class Listening(Parameters):
@@ -23,9 +30,10 @@ class Listening(Parameters):
     @field_validator("listen")
     @classmethod
     def _is_address(cls, listen: str) -> str:
-        host, _, port = listen.rpartition(":")
-        if not host or not port.isdecimal() or int(port) > 65535:
-            raise ValueError("write it as HOST:PORT, with 0.0.0.0 as the host for all addresses of this machine")
+        try:
+            split_address(listen)
+        except ValueError:
+            raise ValueError("write it as HOST:PORT, with [::] as the host for all addresses of this machine") from None
         return listen
 
     @model_validator(mode="after")
@@ -36,49 +44,32 @@ class Listening(Parameters):
             raise ValueError("tls_client_ca needs tls_certificate and tls_key")
         return self
 
-    @property
-    def host(self) -> str:
-        """The address to listen on."""
-        return self.listen.rpartition(":")[0].strip("[]")
-
-    @property
-    def port(self) -> int:
-        """The port; 0 for any free one."""
-        return int(self.listen.rpartition(":")[2])
-
-    def open(self) -> socket.socket:
-        """Opens the listening socket.
+    def open(self) -> list[socket.socket]:
+        """Opens the listening sockets, all with the same port.
 
         Raises:
             InvalidSource: The address does not belong to this machine, or is in use.
         """
+        host, port = split_address(self.listen)
         try:
-            family = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0][0]
-            listener = socket.create_server((self.host, self.port), family=family, backlog=1024)
+            return open_listeners(host, port, _BACKLOG)
         except OSError as error:
             why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
             raise InvalidSource(f"cannot listen on {self.listen}: {why}; set listen to another address") from error
-        listener.setblocking(False)
-        return listener
 
-    def tls(self) -> ssl.SSLContext | None:
-        """Returns the TLS context of connections; None without TLS.
+    def tls(self) -> ReloadingContext | None:
+        """Returns the TLS context of connections, which follows changes of the files; None without TLS.
 
         Raises:
             InvalidSource: A file cannot be read, or is not a certificate or key.
         """
-        if self.tls_certificate is None:
+        if self.tls_certificate is None or self.tls_key is None:
             return None
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        try:
-            context.load_cert_chain(self.tls_certificate, self.tls_key)
-            if self.tls_client_ca is not None:
-                context.load_verify_locations(self.tls_client_ca)
-                context.verify_mode = ssl.CERT_REQUIRED
-        except OSError as error:
-            files = ", ".join(str(file) for file in (self.tls_certificate, self.tls_key, self.tls_client_ca) if file)
-            raise InvalidSource(f"cannot use {files}: {error}") from error
-        return context
+        files = ServerFiles(self.tls_certificate, self.tls_key, self.tls_client_ca)
+        problems = [f"{_PARAMETERS[name]}: {text}" for name, text in files.problems()]
+        if problems:
+            raise InvalidSource(f"cannot use {self.tls_certificate} and {self.tls_key}: {'; '.join(problems)}")
+        return ReloadingContext(files, _report_change)
 
     def check(self) -> str:
         """Checks whether the connector can listen; returns a line with the address.
@@ -87,5 +78,16 @@ class Listening(Parameters):
             InvalidSource: The address cannot be used, or a TLS file is invalid.
         """
         self.tls()
-        self.open().close()
+        for listener in self.open():
+            listener.close()
         return f"{self.listen} is free to listen on"
+
+
+_PARAMETERS = {"cert": "tls_certificate", "key": "tls_key", "client_ca": "tls_client_ca"}
+
+
+def _report_change(problems: Sequence[str]) -> None:
+    if problems:
+        log.error("new TLS files cannot be used; the old ones stay in force: %s", "; ".join(problems))
+    else:
+        log.info("TLS files replaced")

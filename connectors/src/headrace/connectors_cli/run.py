@@ -1,6 +1,7 @@
 """`headrace connector run`: runs a connector by name with options, or from a configuration file."""
 
 import logging
+import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -64,7 +65,7 @@ def run(
     connector in it.
 
     SIGTERM and Ctrl-C stop it gracefully: a source sends what it has read, and waits up to 10 s for acknowledgements; a sink
-    answers what has arrived. A second signal ends it immediately.
+    answers what has arrived. A second signal ends it immediately. SIGHUP never does: certificates are read again.
 
     \b
     Examples:
@@ -73,6 +74,8 @@ def run(
       headrace connector run -c trades.toml
       headrace connector run -c deploy.toml:trades
     """
+    # Also while the connector is loaded. A program in another language inherits it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     given = [option for option in ctx.params if ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE]
     if ctx.invoked_subcommand is not None:
         if given:

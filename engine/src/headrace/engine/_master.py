@@ -1,6 +1,6 @@
 """Where driver and executors run, according to the URL of Spark's master."""
 
-import ipaddress
+from headrace.contract.addresses import leads_here
 
 _STANDALONE = "spark://"
 
@@ -23,20 +23,4 @@ def shares_loopback(master: str) -> bool:
     if is_this_machine(master):
         return True
     hosts = master.removeprefix(_STANDALONE).split(",")
-    return master.startswith(_STANDALONE) and all(is_loopback(host) for host in hosts)
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an address, `host:port`, is a loopback or unspecified address.
-
-    Names other than `localhost` are not resolved, because other machines may resolve them differently.
-    """
-    host = address.rpartition(":")[0].strip("[]").lower()
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        found = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    # A client that connects to the unspecified address reaches its own machine.
-    return found.is_loopback or found.is_unspecified
+    return master.startswith(_STANDALONE) and all(leads_here(host) for host in hosts)

@@ -1,6 +1,5 @@
 """The model of the gateway's configuration file. `load.py` reads the file."""
 
-import ipaddress
 import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -17,6 +16,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from headrace.configuration import Size
+from headrace.contract import addresses
+from headrace.contract.addresses import is_loopback
 from headrace.contract.limits import DEFAULT_GATEWAY, DEFAULT_HTTP
 from headrace.contract.names import is_name_pattern, is_stream_pattern
 from headrace.contract.units import format_size
@@ -321,15 +322,7 @@ def split_address(address: str) -> tuple[str, int]:
     Raises:
         PydanticCustomError: the address has neither form.
     """
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
-        raise _problem(f"{address!r} is not host:port; write for instance 127.0.0.1:7433, 0.0.0.0:7433 or [::1]:7433")
-    return host.strip("[]"), int(port)
-
-
-def is_loopback(host: str) -> bool:
-    """Returns whether a host is reachable from this machine only."""
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        return addresses.split_address(address)
+    except ValueError as error:
+        raise _problem(str(error)) from None

@@ -8,7 +8,6 @@ do not end, or that only ask for the health. They leave half of all connections 
 import asyncio
 import ipaddress
 import os
-import resource
 import socket
 import stat
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from headrace.contract import clock
+from headrace.contract.descriptors import raise_limit
 from headrace.gateway.core.open_calls import OpenCalls
 from headrace.gateway.refusals import log_dropped, log_full
 from headrace.gateway.room import to_drop
@@ -45,12 +45,7 @@ Peer = tuple[str, int]
 
 def most_connections() -> int:
     """Returns how many connections the gRPC server may have, after asking the system for enough descriptors."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        soft = most
-    descriptors = _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    descriptors = raise_limit(_DESCRIPTORS)
     return min(MAX_CONNECTIONS, max(descriptors - _RESERVED, descriptors // 4))
 
 

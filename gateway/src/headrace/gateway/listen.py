@@ -3,11 +3,13 @@
 import errno
 import os
 import socket
+from collections.abc import Sequence
 
 import grpc.aio
 import structlog
 
-from headrace.gateway.config import Config, is_loopback, split_address
+from headrace.contract.addresses import is_loopback, joined_address, open_listeners
+from headrace.gateway.config import Config, split_address
 from headrace.gateway.connections import most_connections
 from headrace.gateway.core.open_calls import OpenCalls
 from headrace.gateway.errors import ListenError
@@ -19,6 +21,8 @@ MAX_CALLS_PER_CONNECTION = 500
 _HANDSHAKE_TIMEOUT_MS = 10_000
 _IDLE_TIMEOUT_MS = 15 * 60_000
 _HTTP_BACKLOG = 128
+_ANY = ("0.0.0.0", "::")
+"""What gRPC itself takes for all addresses of both families."""
 
 _log = structlog.get_logger("headrace.gateway")
 
@@ -65,19 +69,28 @@ def listen(server: grpc.aio.Server, config: Config) -> str:
     Raises:
         ListenError: the address cannot be bound; the error gives the reason.
     """
-    host, _ = split_address(config.listen)
-    try:
-        if config.tls is None:
-            port = server.add_insecure_port(config.listen)
-        else:
-            port = server.add_secure_port(config.listen, server_credentials(config.tls))
-    except RuntimeError:
-        raise ListenError(_why_not(config.listen)) from None
+    host, port = split_address(config.listen)
+    places = [config.listen] if host in _ANY else _places(config.listen)
+    credentials = None if config.tls is None else server_credentials(config.tls)
+    for place in places:
+        try:
+            port = server.add_insecure_port(place) if credentials is None else server.add_secure_port(place, credentials)
+        except RuntimeError:
+            raise ListenError(_why_not(place)) from None
     return joined_address(host, port)
 
 
-def listen_http(config: Config) -> socket.socket | None:
-    """Binds a socket to the address of the HTTP server; returns None if there is none.
+def _places(address: str) -> list[str]:
+    """Returns the addresses that a host stands for, with one port. gRPC would be content with the first one that is free."""
+    listeners = _bound(address, "--listen")
+    found = [joined_address(*listener.getsockname()[:2]) for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return found
+
+
+def listen_http(config: Config) -> Sequence[socket.socket]:
+    """Binds sockets to the address of the HTTP server; returns none if it has none.
 
     A default address that is taken is no error, so that nothing but a log line tells a second gateway from the first.
 
@@ -86,48 +99,35 @@ def listen_http(config: Config) -> socket.socket | None:
     """
     address = config.http_address()
     if address is None:
-        return None
+        return ()
     try:
         return _bound(address, "--http-listen")
     except ListenError as error:
         if config.http.listen != "auto":
             raise
         _log.warning("gateway has no HTTP server", error=str(error))
-        return None
-
-
-def joined_address(host: str, port: int) -> str:
-    """Returns `host:port`, or `[v6]:port`."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return ()
 
 
 def _why_not(address: str) -> str:
     """Explains why an address cannot be bound. gRPC gives no reason, so this tries to bind it with a socket."""
     try:
-        _bound(address, "--listen").close()
+        for listener in _bound(address, "--listen"):
+            listener.close()
     except ListenError as error:
         return str(error)
     return f"cannot listen on {address}"
 
 
-def _bound(address: str, option: str) -> socket.socket:
-    """Returns a socket that listens on an address.
+def _bound(address: str, option: str) -> list[socket.socket]:
+    """Returns the sockets that listen on an address.
 
     Raises:
         ListenError: it cannot be bound; the error gives the reason, and advice with the option that sets the address.
     """
     host, port = split_address(address)
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(place)
-            listener.listen(_HTTP_BACKLOG)
-        except OSError:
-            listener.close()
-            raise
-        return listener
+        return open_listeners(host, port, _HTTP_BACKLOG)
     except socket.gaierror:
         raise ListenError(f"cannot listen on {address}: the host name {host!r} is not known") from None
     except OSError as error:

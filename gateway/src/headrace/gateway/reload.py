@@ -10,13 +10,13 @@ from typing import Any
 import structlog
 
 from headrace.configuration import ConfigurationError
+from headrace.contract.certificates import stamp_of
 from headrace.gateway.config import Config
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.checkpoints import declare
 from headrace.gateway.core.errors import ChangeRefused
 from headrace.gateway.core.pausing import apply_pauses
 from headrace.gateway.identity import TokenRegistry
-from headrace.gateway.stamps import stamp_of
 
 INTERVAL_S = 1.0
 RELOADABLE = frozenset(

@@ -10,17 +10,19 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from headrace.gateway.config import Config, is_loopback, split_address
+from headrace.contract.addresses import is_loopback, joined_address
+from headrace.contract.certificates import read_again
+from headrace.gateway.config import Config, split_address
 from headrace.gateway.connections import Connections, most_connections
 from headrace.gateway.core import Gateway, ProtocolError, run_housekeeping
 from headrace.gateway.core.control import Caller, reload
 from headrace.gateway.health import Health
 from headrace.gateway.identity import TokenRegistry
-from headrace.gateway.listen import exposure, joined_address, listen, listen_http, new_server
+from headrace.gateway.listen import exposure, listen, listen_http, new_server
 from headrace.gateway.observer import Observer
 from headrace.gateway.reload import ConfigSource, Reloading
 from headrace.gateway.services import add_services
-from headrace.gateway.tls import follow_files, server_context
+from headrace.gateway.tls import server_context
 from headrace.protocol.v1 import admin_pb2, engine_pb2, sink_pb2, source_pb2
 from headrace.telemetry import export_endpoint
 
@@ -98,33 +100,29 @@ async def _serving_http(
     config: Config, gateway: Gateway, registry: TokenRegistry, address: str, observer: Observer
 ) -> AsyncIterator[None]:
     """Serves HTTP, if the configuration wants it. Clients of this machine need no TLS: what they read does not leave it."""
-    listener = listen_http(config)
-    if listener is None:
+    listeners = listen_http(config)
+    if not listeners:
         yield
         return
     # Imported here: a gateway without HTTP does not pay for it.
     from headrace.gateway.http import http_server, new_app
     from headrace.gateway.http.server import MAX_CONNECTIONS
 
-    host, port = listener.getsockname()[:2]
-    loopback = is_loopback(host)
+    places = [listener.getsockname()[:2] for listener in listeners]
+    loopback = all(is_loopback(host) for host, _ in places)
     context = None if config.tls is None or loopback else server_context(config.tls)
-    following = watching = None
-    if config.tls is not None and context is not None:
-        following = asyncio.create_task(follow_files(config.tls, context))
+    app = new_app(gateway, registry, config.http, address, loopback=loopback, observer=observer)
+    watch = Connections("HTTP", places[0][1], gateway.open_calls, 2 * MAX_CONNECTIONS, MAX_CONNECTIONS).watch()
+    watching = asyncio.create_task(watch)
     try:
-        app = new_app(gateway, registry, config.http, address, loopback=loopback, observer=observer)
-        watch = Connections("HTTP", port, gateway.open_calls, 2 * MAX_CONNECTIONS, MAX_CONNECTIONS).watch()
-        watching = asyncio.create_task(watch)
-        async with http_server(app, listener, context):
+        async with http_server(app, listeners, context):
             scheme = "http" if context is None else "https"
-            _log.info("gateway serves HTTP", address=f"{scheme}://{joined_address(host, port)}")
+            for place in places:
+                _log.info("gateway serves HTTP", address=f"{scheme}://{joined_address(*place)}")
             yield
     finally:
-        owned = [task for task in (following, watching) if task is not None]
-        for task in owned:
-            task.cancel()
-        await asyncio.gather(*owned, return_exceptions=True)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -170,12 +168,13 @@ async def _report_drain(gateway: Gateway, health_service: Health) -> None:
 
 @contextmanager
 def _reload_signal(gateway: Gateway, *, reloads: bool) -> Iterator[None]:
-    """Reloads the configuration on SIGHUP, if there is a file. Without one, the signal ends the process as usual."""
-    if not reloads:
-        yield
-        return
+    """Reloads the configuration, if there is a file, and the TLS files on SIGHUP, which does not end the process."""
 
     def reload_or_log() -> None:
+        read_again()
+        if not reloads:
+            _log.info("SIGHUP: there is no configuration file to reload")
+            return
         # What is refused is in the log.
         with suppress(ProtocolError):
             reload(gateway, Caller("SIGHUP", "this machine", sees_names=True))

@@ -1,7 +1,5 @@
 """Server credentials from PEM files. The files are checked first, since gRPC's errors do not name the invalid one."""
 
-import asyncio
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from typing import cast
@@ -9,10 +7,9 @@ from typing import cast
 import grpc
 import structlog
 
+from headrace.contract.certificates import ReloadingContext, ServerFiles, Stamp
 from headrace.gateway.config import Tls
-from headrace.gateway.stamps import stamp_of
 
-_INTERVAL_S = 1.0
 _GRACE_S = 0.25
 
 _log = structlog.get_logger("headrace.gateway")
@@ -20,29 +17,7 @@ _log = structlog.get_logger("headrace.gateway")
 
 def check_files(tls: Tls) -> Iterator[tuple[str, str]]:
     """Yields the key and the problem of each file that cannot be used."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(tls.cert, tls.key, password=_no_password)
-    except ValueError as error:
-        yield "key", f"{tls.key}: {error}"
-    except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            yield "key", f"{tls.key} is not the key of the certificate {tls.cert}"
-        else:
-            yield "cert", f"{tls.cert} and {tls.key} are not a PEM certificate and its key"
-    except OSError as error:
-        yield "key", f"cannot be read: {error.strerror}"
-    if tls.client_ca is not None:
-        try:
-            context.load_verify_locations(tls.client_ca)
-        except ssl.SSLError:
-            yield "client_ca", f"{tls.client_ca} contains no PEM certificate"
-        except OSError as error:
-            yield "client_ca", f"cannot be read: {error.strerror}"
-
-
-def _no_password() -> str:
-    raise ValueError("the key is encrypted; give one without a passphrase, in a file that only the gateway can read")
+    yield from _files(tls).problems()
 
 
 def server_credentials(tls: Tls) -> grpc.ServerCredentials:
@@ -58,29 +33,17 @@ def server_credentials(tls: Tls) -> grpc.ServerCredentials:
     )
 
 
-def server_context(tls: Tls) -> ssl.SSLContext:
-    """Creates the context of the HTTP server; clients must present a certificate if `client_ca` is set."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tls.cert, tls.key, password=_no_password)
-    if tls.client_ca is not None:
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(tls.client_ca)
-    return context
+def server_context(tls: Tls) -> ReloadingContext:
+    """Creates the context of the HTTP server; clients must present a certificate if `client_ca` is set. Call `check_files` first.
 
-
-async def follow_files(tls: Tls, context: ssl.SSLContext) -> None:
-    """Loads a new certificate and its key into a context, for new connections. Runs until cancelled.
-
-    A new `client_ca` is not loaded: a context cannot forget the authority that it trusts.
+    Each connection uses the current contents of the files.
     """
-    seen = [stamp_of(tls.cert), stamp_of(tls.key)]
-    while True:
-        await asyncio.sleep(_INTERVAL_S)
-        stamps = [stamp_of(tls.cert), stamp_of(tls.key)]
-        # Files are replaced one by one: if they do not match yet, they are read again. `_RotatedFiles` logs the problems.
-        if stamps != seen and not list(check_files(tls)):
-            seen = stamps
-            context.load_cert_chain(tls.cert, tls.key, password=_no_password)
+    # `_RotatedFiles` logs the changes.
+    return ReloadingContext(_files(tls), lambda problems: None)
+
+
+def _files(tls: Tls) -> ServerFiles:
+    return ServerFiles(tls.cert, tls.key, tls.client_ca)
 
 
 class _RotatedFiles:
@@ -110,8 +73,8 @@ class _RotatedFiles:
         time.sleep(_GRACE_S)
         return new
 
-    def _stamps(self) -> list[tuple[int, int, int] | None]:
-        return [stamp_of(path) for path in (self._tls.cert, self._tls.key, self._tls.client_ca) if path is not None]
+    def _stamps(self) -> list[Stamp]:
+        return _files(self._tls).stamps()
 
 
 def _certificates(tls: Tls) -> grpc.ServerCertificateConfiguration:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.contract.limits import DEFAULT_GATEWAY
+from headrace.contract.proxies import channel_options, through
 from headrace.terminal.output import EXIT_INVALID, Failure
 from headrace.terminal.program import as_typed
 
@@ -47,7 +48,11 @@ class Connection:
         import grpc
 
         # A command that watches a gateway finds it soon after it has come back.
-        options = [("grpc.max_receive_message_length", -1), ("grpc.max_reconnect_backoff_ms", 1_000)]
+        options = [
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_reconnect_backoff_ms", 1_000),
+            *channel_options(self.gateway),
+        ]
         if not self.encrypted:
             return grpc.insecure_channel(self.gateway, options)
         credentials = grpc.ssl_channel_credentials(_read(self.tls_ca), _read(self.tls_key), _read(self.tls_cert))
@@ -80,7 +85,7 @@ class Connection:
         if code is grpc.StatusCode.UNIMPLEMENTED:
             return Failure(f"the server at {self.gateway} is not a Headrace gateway, or is an older one")
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return Failure(f"{where} did not answer within {CALL_TIMEOUT_S:.0f} s")
+            return Failure(f"{where} did not answer within {CALL_TIMEOUT_S:.0f} s{through(self.gateway)}")
         return Failure(details or f"{where} failed: {code.name if code else 'unknown'}")
 
 
@@ -98,6 +103,9 @@ def _has_reason(error: "grpc.RpcError") -> bool:
 
 
 def _unreachable(connection: Connection, details: str) -> str:
+    if proxied := through(connection.gateway):
+        exempt = "or except the gateway with no_proxy"
+        return f"cannot reach the gateway at {connection.gateway}{proxied}: check the proxy, {exempt} ({details})"
     if "onnection refused" in details:
         advice = as_typed("start a gateway with headrace gateway, or name another with --gateway")
         return f"nothing listens at {connection.gateway}: {advice}"

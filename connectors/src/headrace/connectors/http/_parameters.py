@@ -77,6 +77,18 @@ class HttpParameters(Listening, BadRecordParameters):
     max_waiting_bytes: Size = Field(
         64 << 20, ge=1, description="Maximum number of bytes that wait for the checkpoint; further ones are answered with 503."
     )
+    max_connections: int = Field(
+        2000,
+        ge=1,
+        description="Maximum number of open connections. For a further one, the one without a request in progress that has "
+        "waited longest makes room; if all have one, the new one is closed.",
+    )
+    head_seconds: float = Field(
+        10.0, gt=0, description="How long the head of a request may take to arrive, in seconds; then the connection is closed."
+    )
+    idle_seconds: float = Field(
+        75.0, gt=0, description="How long a connection stays open after an answer, in seconds, while no other request begins."
+    )
     answer_seconds: float = Field(
         30.0, gt=0, description="How long a request waits for the checkpoint before it is answered with 503, in seconds."
     )

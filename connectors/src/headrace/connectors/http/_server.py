@@ -1,22 +1,30 @@
 """The web server of the `http` source: receives requests, and answers them."""
 
 import asyncio
+import functools
 import hmac
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
+import aiohttp
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
+from headrace.connectors._acceptor import Acceptor
 from headrace.connectors._inbox import Inbox, Room, Ticket
 from headrace.connectors._owned import close_with_loop
+from headrace.connectors.http._arrivals import Arrival, Arrivals
+from headrace.connectors.http._connection import HttpConnection
 from headrace.connectors.http._parameters import PATH, HttpParameters
+from headrace.contract.addresses import joined_address
 from headrace.sdk import Batch, Headers, InvalidMessage, Message
 
 log = logging.getLogger(__name__)
 
 Received: TypeAlias = Message | Batch
+_CONNECTION: web.RequestKey[HttpConnection] = web.RequestKey("connection", HttpConnection)
 _STOPPING_SECONDS = 1.0
 # How long to keep reading after a rejection, in seconds, so that the client sees the response.
 _LINGERING_SECONDS = 1.0
@@ -40,14 +48,15 @@ class Server:
         self._room = room
         self._token = parameters.token.get_secret_value().encode() if parameters.token else None
         self._limit = parameters.max_body_bytes
-        # aiohttp also rejects a body of exactly its limit.
-        app = web.Application(client_max_size=self._limit + 1)
+        self._arrivals = Arrivals(room)
+        app = web.Application(middlewares=[_in_use])
         app.add_routes([web.post(path, self._post) for path in parameters.paths])
         app.add_routes([web.get(parameters.health_path, self._health)])
         # The handler of a client that disconnects is cancelled, because nothing waits for its messages any more.
         self._runner = web.AppRunner(
             app,
             access_log=None,
+            logger=_aiohttp_log(),
             handler_cancellation=True,
             shutdown_timeout=_STOPPING_SECONDS,
             lingering_time=_LINGERING_SECONDS,
@@ -59,30 +68,35 @@ class Server:
         Raises:
             InvalidSource: The address cannot be used.
         """
-        tls = self._parameters.tls()
-        listener = self._parameters.open()
+        told = self._parameters
+        acceptor = Acceptor(self._connection, told.max_connections, "max_connections", told.tls())
+        listeners = told.open()
+        self.port = listeners[0].getsockname()[1]
         await self._runner.setup()
-        await web.SockSite(self._runner, listener, ssl_context=tls).start()
-        close_with_loop(self._runner.cleanup)
-        self.port = listener.getsockname()[1]
-        scheme = "http" if tls is None else "https"
-        log.info("listening on %s://%s:%s, paths %s", scheme, self._parameters.host, self.port, ", ".join(self._parameters.paths))
+        acceptor.start(listeners)
+        close_with_loop(functools.partial(self._close, acceptor))
+        scheme = "http" if told.tls_certificate is None else "https"
+        for listener in listeners:
+            place = joined_address(*listener.getsockname()[:2])
+            log.info("listening on %s://%s, paths %s", scheme, place, ", ".join(told.paths))
+
+    async def _close(self, acceptor: Acceptor) -> None:
+        await self._runner.cleanup()
+        await acceptor.close()
+
+    def _connection(self) -> HttpConnection:
+        make = self._runner.server
+        assert make is not None
+        return HttpConnection(make(), self._parameters.head_seconds, self._parameters.idle_seconds)
 
     async def _post(self, request: web.Request) -> web.Response:
         """Handles a POST."""
         self._authorize(request)
-        if self._room.full:
+        if self._room.full and not self._arrivals.give_way():
             raise self._later("too many messages are waiting for the checkpoint")
-        # While it arrives, a body reserves its announced size, or else the maximum size.
-        expected = self._limit if request.content_length is None else request.content_length
-        if expected > self._limit:
+        if request.content_length is not None and request.content_length > self._limit:
             raise self._too_large()
-        self._room.take(1, expected)
-        try:
-            body = await self._read(request)
-        finally:
-            self._room.give(1, expected)
-        return await self._accept(request, body)
+        return await self._accept(request, await self._read(request))
 
     async def _accept(self, request: web.Request, body: bytes) -> web.Response:
         """Puts a body into the inbox, and answers at the time that the parameter `answer` specifies."""
@@ -110,15 +124,40 @@ class Server:
                 inbox.abandon(ticket)
 
     async def _read(self, request: web.Request) -> bytes:
-        """Returns the body of a request."""
+        """Returns the body of a request. What has arrived of it has its place in the room."""
+        seconds = self._parameters.receive_seconds
+        with self._arrivals.arriving() as arrival:
+            try:
+                async with asyncio.timeout(seconds) as arrival.limit:
+                    body = await self._pieces(request, arrival)
+            except TimeoutError:
+                body = None
+        if body is not None:
+            request[_CONNECTION].has_body()
+            return body
+        if arrival.gives_way:
+            raise self._later("too much waits for the checkpoint, and the body had not arrived", close=True)
+        raise web.HTTPRequestTimeout(text=f"the body took longer than {seconds:g} s", headers={"Connection": "close"})
+
+    async def _pieces(self, request: web.Request, arrival: Arrival) -> bytes | None:
+        """Returns a body; None if it must give way."""
+        content = request.content
         try:
-            async with asyncio.timeout(self._parameters.receive_seconds):
-                return await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise self._too_large() from None
-        except TimeoutError:
-            why = f"the body took longer than {self._parameters.receive_seconds:g} s"
-            raise web.HTTPRequestTimeout(text=why, headers={"Connection": "close"}) from None
+            body = await content.readany()
+            if content.at_eof() and len(body) <= self._limit:
+                return body
+            pieces = bytearray(body)
+            while not content.at_eof():
+                if not arrival.has(len(pieces)):
+                    return None
+                if len(pieces) > self._limit:
+                    break
+                pieces += await content.readany()
+        except (web.RequestPayloadError, aiohttp.ClientPayloadError) as error:
+            raise web.HTTPBadRequest(text=f"the body cannot be read: {error}", headers={"Connection": "close"}) from None
+        if len(pieces) > self._limit:
+            raise self._too_large()
+        return bytes(pieces)
 
     def _item(self, request: web.Request, body: bytes, ticket: Ticket) -> Received | None:
         """Returns the messages of a request; None for a body without lines."""
@@ -172,8 +211,9 @@ class Server:
     def _too_large(self) -> web.HTTPRequestEntityTooLarge:
         return web.HTTPRequestEntityTooLarge(self._limit, text=f"a body may have at most {self._limit} bytes")
 
-    def _later(self, why: str) -> web.HTTPServiceUnavailable:
-        return web.HTTPServiceUnavailable(text=why, headers={"Retry-After": str(self._parameters.retry_after_seconds)})
+    def _later(self, why: str, *, close: bool = False) -> web.HTTPServiceUnavailable:
+        headers = {"Retry-After": str(self._parameters.retry_after_seconds)} | ({"Connection": "close"} if close else {})
+        return web.HTTPServiceUnavailable(text=why, headers=headers)
 
     async def _health(self, request: web.Request) -> web.Response:
         """Reports whether queries read all streams and there is room."""
@@ -191,3 +231,35 @@ class Server:
 def _bytes(text: str) -> bytes:
     """Returns the raw bytes of a header's value."""
     return text.encode("utf-8", "surrogateescape")
+
+
+def _aiohttp_log() -> logging.Logger:
+    """Returns the log of aiohttp's server, which reports what is not HTTP as if it were a fault of this program."""
+
+    def is_fault(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+        if not isinstance(error, HttpProcessingError):
+            return True
+        log.info("rejected a request: %s", " ".join(str(error).split()))
+        return False
+
+    logger = log.getChild("aiohttp")
+    if not logger.filters:
+        logger.addFilter(is_fault)
+    return logger
+
+
+@web.middleware
+async def _in_use(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
+    """Tells the connection when a request begins and ends."""
+    connection = request.transport.get_protocol() if request.transport is not None else None
+    if not isinstance(connection, HttpConnection):
+        # It has ended meanwhile: nobody reads the answer.
+        raise web.HTTPBadRequest
+    request[_CONNECTION] = connection
+    connection.begins(request)
+    try:
+        return await handler(request)
+    finally:
+        await connection.may_be_answered()
+        connection.ends()

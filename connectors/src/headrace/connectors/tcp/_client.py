@@ -2,39 +2,43 @@
 
 import asyncio
 import logging
-import socket
 import time
 from array import array
 from collections.abc import Callable
 from typing import cast
 
+from headrace.connectors._acceptor import Peer
 from headrace.connectors._inbox import Inbox, Ticket
 from headrace.connectors.tcp._frames import cut
+from headrace.connectors.tcp._parameters import TcpParameters
 from headrace.sdk import Batch, Packed
 
 log = logging.getLogger(__name__)
 
 
-class Client(asyncio.Protocol):
+class Client(Peer):
     """Reads the messages of a connection, and closes it if it receives invalid data."""
 
-    def __init__(self, inbox: Inbox[Batch], max_message_bytes: int, changed: Callable[["Client"], None]) -> None:
+    def __init__(self, inbox: Inbox[Batch], limits: TcpParameters, changed: Callable[["Client"], None]) -> None:
         """Creates the protocol of a connection that is not established yet.
 
         Args:
             inbox: The inbox for received messages.
-            max_message_bytes: Maximum size of a message, in bytes; a longer one ends the connection.
-            changed: Called when the client has connected, has put something into the inbox, or has disconnected.
+            limits: How large and how slow messages may be.
+            changed: Called when the client has connected, has sent something, or has disconnected.
         """
         self.connected = False
         self._inbox = inbox
-        self._max_message_bytes = max_message_bytes
+        self._limits = limits
         self._changed = changed
         self._transport: asyncio.Transport | None = None
         self._name = "?"
         self._begun = bytearray()
         self._needed = 0
-        self._begun_at = 0.0
+        self.begun_at = 0.0
+        """When the message that it has begun began, as a monotonic time."""
+        self._last_at = 0.0
+        self._has_sent = False
         self._paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -42,8 +46,7 @@ class Client(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         host, port, *_ = transport.get_extra_info("peername") or ("?", "?")
         self._name = f"{host}:{port}"
-        # With keepalive, the system detects a client whose machine is gone.
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._last_at = time.monotonic()
         self.connected = True
         self._changed(self)
 
@@ -51,19 +54,23 @@ class Client(asyncio.Protocol):
         """Takes all messages that are complete."""
         if not self.connected:
             return
+        self._last_at = time.monotonic()
         if self._begun:
             self._begun += data
             if len(self._begun) < self._needed:
+                self._changed(self)
                 return
             data = bytes(self._begun)
-        found = cut(data, self._max_message_bytes)
+        found = cut(data, self._limits.max_message_bytes)
         self._begun = bytearray(data[found.end :])
         self._needed = found.needed
-        self._begun_at = time.monotonic()
+        self.begun_at = self._last_at
         if found.values.lengths:
+            self._has_sent = True
             self._put(found.values)
+        self._changed(self)
         if found.too_long is not None:
-            self.end(f"announced a message of {found.too_long} bytes; the limit is {self._max_message_bytes}")
+            self.end(f"announced a message of {found.too_long} bytes; the limit is {self._limits.max_message_bytes}")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called when the client has disconnected."""
@@ -73,18 +80,39 @@ class Client(asyncio.Protocol):
                 log.warning("client %s: disconnected within a message, which is lost%s", self._name, f": {exc}" if exc else "")
             else:
                 log.info("client %s: disconnected", self._name)
+            self._begun.clear()
         self._changed(self)
+        super().connection_lost(exc)
 
     def end(self, why: str) -> None:
         """Closes the connection; no more of its data is accepted."""
         if self.connected and self._transport is not None:
             log.warning("client %s: connection closed: %s", self._name, why)
             self.connected = False
+            self._begun.clear()
             self._transport.abort()
+            self._changed(self)
 
-    def is_late(self, now: float, seconds: float) -> bool:
-        """Returns whether the message that it has begun is overdue."""
-        return bool(self._begun) and not self._paused and now - self._begun_at > seconds
+    @property
+    def held_bytes(self) -> int:
+        """The size of the part of a message that has arrived, in bytes."""
+        return len(self._begun)
+
+    @property
+    def waits_since(self) -> float | None:
+        """Whoever has never sent a message makes room for others."""
+        return None if self._has_sent or self._paused or not self.connected else self._last_at
+
+    def overdue(self, now: float) -> str | None:
+        """Returns whether the message that it has begun is late, or it has been silent for too long."""
+        if self._paused or not self.connected:
+            return None
+        limits = self._limits
+        if self._begun and now - self.begun_at > limits.message_seconds:
+            return f"the message that it began did not arrive within {limits.message_seconds:g} s (message_seconds)"
+        if limits.idle_seconds is not None and now - self._last_at > limits.idle_seconds:
+            return f"it has sent nothing for {limits.idle_seconds:g} s (idle_seconds)"
+        return None
 
     def pause(self) -> None:
         """Stops reading, so that the client cannot send more."""
@@ -97,7 +125,7 @@ class Client(asyncio.Protocol):
         if self.connected and self._paused and self._transport is not None:
             self._transport.resume_reading()
             self._paused = False
-            self._begun_at = time.monotonic()
+            self.begun_at = self._last_at = time.monotonic()
 
     def _put(self, values: Packed) -> None:
         """Puts messages into the inbox."""
@@ -105,4 +133,3 @@ class Client(asyncio.Protocol):
         ticket = Ticket(count, len(values.data) + 4 * count)
         now = array("q", [time.time_ns() // 1000]) * count
         self._inbox.put(ticket, Batch(values, event_times=now, tokens=[*[None] * (count - 1), ticket]))
-        self._changed(self)

@@ -25,12 +25,21 @@ class TcpParameters(Listening, BadRecordParameters):
         ge=1,
         description="Maximum size of a message; a longer one ends its connection. Keep it below the gateway's max_frame_bytes.",
     )
-    max_clients: int = Field(1000, ge=1, description="Maximum number of connected clients; further ones are rejected.")
+    max_clients: int = Field(
+        1000,
+        ge=1,
+        description="Maximum number of connected clients. For a further one, the client that has waited longest without ever "
+        "having sent a message makes room; if all have, it is rejected.",
+    )
     buffer_bytes: Size = Field(
         64 << 20,
         ge=1024,
-        description="Maximum number of bytes that wait for the checkpoint; at this limit, clients are not read.",
+        description="Maximum number of bytes that wait for the checkpoint; at this limit, clients are not read. Messages that "
+        "have only arrived in part may have as many: then the one that began first is given up.",
     )
     message_seconds: float = Field(
         30.0, gt=0, description="How long a message may take to arrive once it has begun, in seconds; then its connection ends."
+    )
+    idle_seconds: float | None = Field(
+        None, gt=0, description="How long a client may send nothing, in seconds; then its connection ends. Default: for ever."
     )

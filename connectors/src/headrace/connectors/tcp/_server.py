@@ -1,19 +1,17 @@
 """The server of the `tcp` source: its clients, and the limit on waiting messages."""
 
-import asyncio
 import logging
 import sys
-import time
 
+from headrace.connectors._acceptor import Acceptor
 from headrace.connectors._inbox import Inbox, Room
 from headrace.connectors._owned import close_with_loop
 from headrace.connectors.tcp._client import Client
 from headrace.connectors.tcp._parameters import TcpParameters
+from headrace.contract.addresses import joined_address
 from headrace.sdk import Batch
 
 log = logging.getLogger(__name__)
-
-_LOOK_SECONDS = 1.0
 
 
 class Server:
@@ -29,8 +27,9 @@ class Server:
         """The received messages."""
         self._clients: set[Client] = set()
         self._paused = False
-        self._server: asyncio.Server | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._held: dict[Client, int] = {}
+        self._held_bytes = 0
+        self._most_held_bytes = max(parameters.buffer_bytes, 2 * parameters.max_message_bytes)
 
     async def start(self) -> None:
         """Listens; called once.
@@ -38,34 +37,34 @@ class Server:
         Raises:
             InvalidSource: The address cannot be used.
         """
-        tls = self._parameters.tls()
-        listener = self._parameters.open()
-        self._server = await asyncio.get_running_loop().create_server(self._client, sock=listener, ssl=tls)
-        self._looking = asyncio.create_task(self._look_for_late())
-        close_with_loop(self._close)
-        self.port = listener.getsockname()[1]
-        log.info("listening on %s:%s", self._parameters.host, self.port)
-
-    async def _close(self) -> None:
-        """Stops accepting clients, and disconnects all of them."""
-        if self._server is not None and self._looking is not None:
-            self._server.close()
-            self._looking.cancel()
-            for client in list(self._clients):
-                client.end("this connector is stopping")
+        acceptor = Acceptor(self._client, self._parameters.max_clients, "max_clients", self._parameters.tls())
+        listeners = self._parameters.open()
+        self.port = listeners[0].getsockname()[1]
+        acceptor.start(listeners)
+        close_with_loop(acceptor.close)
+        for listener in listeners:
+            log.info("listening on %s", joined_address(*listener.getsockname()[:2]))
 
     def _client(self) -> Client:
-        return Client(self.inbox, self._parameters.max_message_bytes, self._changed)
+        return Client(self.inbox, self._parameters, self._changed)
 
     def _changed(self, client: Client) -> None:
         """Called when a client has connected, has sent something, or has disconnected."""
         if not client.connected:
             self._clients.discard(client)
-        elif client not in self._clients and len(self._clients) >= self._parameters.max_clients:
-            client.end(f"{self._parameters.max_clients} clients are already connected (max_clients)")
         else:
             self._clients.add(client)
             self._pause_where_full(client)
+        self._hold(client)
+
+    def _hold(self, client: Client) -> None:
+        """Bounds what has arrived of messages that are not complete: at the limit, the one that began first is given up."""
+        self._held_bytes += client.held_bytes - self._held.pop(client, 0)
+        if client.held_bytes:
+            self._held[client] = client.held_bytes
+        if self._held_bytes > self._most_held_bytes:
+            slowest = min(self._held, key=lambda each: each.begun_at)
+            slowest.end(f"messages that are not complete have {self._held_bytes} bytes (buffer_bytes); its own began first")
 
     def _pause_where_full(self, client: Client) -> None:
         """Stops reading from all clients, including new ones, while there is no room."""
@@ -82,12 +81,3 @@ class Server:
             self._paused = False
             for client in self._clients:
                 client.resume()
-
-    async def _look_for_late(self) -> None:
-        """Closes connections whose message is overdue."""
-        seconds = self._parameters.message_seconds
-        while True:
-            await asyncio.sleep(min(_LOOK_SECONDS, seconds / 2))
-            now = time.monotonic()
-            for client in [client for client in self._clients if client.is_late(now, seconds)]:
-                client.end(f"the message that it began did not arrive within {seconds:g} s (message_seconds)")

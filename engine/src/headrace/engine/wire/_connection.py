@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 
+from headrace.contract.proxies import channel_options, through
 from headrace.engine._errors import (
     GatewayAway,
     GatewayError,
@@ -80,10 +81,11 @@ class Connection:
         return channel
 
     def _dial(self) -> grpc.Channel:
+        options = [*_CHANNEL_OPTIONS, *channel_options(self.target)]
         if self.ca is None and self.cert is None:
-            return grpc.insecure_channel(self.target, _CHANNEL_OPTIONS)
+            return grpc.insecure_channel(self.target, options)
         credentials = grpc.ssl_channel_credentials(self.ca, self.key, self.cert)
-        return grpc.secure_channel(self.target, credentials, _CHANNEL_OPTIONS)
+        return grpc.secure_channel(self.target, credentials, options)
 
 
 def to_error(error: grpc.RpcError, connection: Connection) -> GatewayError:
@@ -92,7 +94,7 @@ def to_error(error: grpc.RpcError, connection: Connection) -> GatewayError:
     details = (error.details() if isinstance(error, grpc.Call) else None) or code.name
     where = f"the gateway at {connection.target}"
     if _is_away(code, details):
-        return GatewayAway(f"{where} is unavailable ({code.name}: {details})")
+        return GatewayAway(f"{where} is unavailable{through(connection.target)} ({code.name}: {details})")
     kind, text = _MEANING.get(code, (GatewayError, "failed"))
     return kind(f"{where} {text}: {details}")
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from headrace.contract.addresses import leads_here
 from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.contract.units import UnitError, parse_duration
 from headrace.engine._errors import OptionError
-from headrace.engine._master import is_loopback, shares_loopback
+from headrace.engine._master import shares_loopback
 
 DEFAULT_GATEWAY_TIMEOUT_S = 300.0
 
@@ -58,7 +59,7 @@ def parse_gateway(values: Mapping[str, str], defaults: Defaults) -> GatewayOptio
         raise OptionError(f"option {missing} is missing: {there} is set, and requires it")
     gateway = parsed(values, "gateway", _address, None) or _default_address(defaults.gateway)
     reached_there = parsed(values, "loopbackGateway", boolean, False) or shares_loopback(defaults.master)
-    if is_loopback(gateway) and not reached_there:
+    if leads_here(gateway) and not reached_there:
         raise OptionError(
             f"option gateway: {gateway} is a loopback address, and the executors of {defaults.master} run on other machines: "
             "use an address at which they can reach the gateway (option gateway, --gateway, HEADRACE_GATEWAY), and let the "

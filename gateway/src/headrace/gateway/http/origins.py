@@ -7,7 +7,7 @@ one side takes for this machine's and the other for a stranger's.
 import re
 from collections.abc import Sequence
 
-from headrace.gateway.config import is_loopback
+from headrace.contract.addresses import is_loopback
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = re.compile(rf"(?P<host>{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9a-f:.]+\])(?::[0-9]{{1,5}})?", re.ASCII)

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -107,8 +107,8 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def http_server(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
-    """Serves an application on a socket that listens. On leaving, requests in progress have a second to complete."""
+async def http_server(app: ASGIApp, listeners: Sequence[socket.socket], tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
+    """Serves an application on sockets that listen. On leaving, requests in progress have a second to complete."""
     config: dict[str, Any] = {} if tls is None else {"ssl_context_factory": lambda config, default: tls}
     server = _Server(
         uvicorn.Config(
@@ -129,7 +129,7 @@ async def http_server(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext
             **config,
         )
     )
-    serving = asyncio.create_task(server.serve([listener]))
+    serving = asyncio.create_task(server.serve(list(listeners)))
     try:
         yield
     finally:

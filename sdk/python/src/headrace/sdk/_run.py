@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 
+from headrace.contract.certificates import read_again
 from headrace.contract.errors import HeadraceError
 from headrace.contract.logs import LogFormatError, configure_from_environment
 from headrace.sdk._serve import serve
@@ -35,7 +36,7 @@ def run(
     A source runs until it has ended and everything is acknowledged, a sink until it is stopped. SIGTERM and SIGINT stop it
     cleanly. A source then sends what it has read, and waits up to `settings.drain_seconds` for acknowledgements; the next run
     resends everything that is not acknowledged by then. A sink finishes and answers what it has received, within that time. A
-    second signal ends the process immediately.
+    second signal ends the process immediately. SIGHUP ends nothing: certificates of servers in this process are read again.
 
     If HEADRACE_LOG_FORMAT is `json` or `console`, the logs of the process go to standard error in this format, unless the program
     has configured logging itself.
@@ -74,7 +75,7 @@ def run(
 
 @contextlib.contextmanager
 def _signals_set(stop: asyncio.Event) -> Iterator[None]:
-    """Makes SIGTERM and SIGINT set the event; a second signal ends the process."""
+    """Makes SIGTERM and SIGINT set the event; a second signal ends the process. SIGHUP only reads certificates again."""
     loop = asyncio.get_running_loop()
 
     def received(number: int) -> None:
@@ -89,8 +90,21 @@ def _signals_set(stop: asyncio.Event) -> Iterator[None]:
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
             loop.add_signal_handler(number, received, number)
             handled.append(number)
+
+    def hung_up() -> None:
+        log.info("SIGHUP: reading certificates again")
+        read_again()
+
+    # A handler of the program itself stays.
+    before = signal.getsignal(signal.SIGHUP)
+    if before in (signal.SIG_DFL, signal.SIG_IGN):
+        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
+            loop.add_signal_handler(signal.SIGHUP, hung_up)
+            handled.append(signal.SIGHUP)
     try:
         yield
     finally:
         for number in handled:
             loop.remove_signal_handler(number)
+        if signal.SIGHUP in handled:
+            signal.signal(signal.SIGHUP, before)

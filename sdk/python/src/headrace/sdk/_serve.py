@@ -7,13 +7,14 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from headrace.contract import clock
+from headrace.contract.addresses import leads_here
 from headrace.contract.backoff import Backoff
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.contract.log_context import log_fields
 from headrace.contract.repeats import Repeats
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.sdk._errors import GatewayRefused, GatewayUnavailable, SinkFailed
-from headrace.sdk._settings import Endpoint, Settings, Tls, endpoint, is_loopback
+from headrace.sdk._settings import Endpoint, Settings, Tls, endpoint
 from headrace.sdk.sinks._driver import AnySink, SinkDriver
 from headrace.sdk.sinks._serve import attach
 from headrace.sdk.sinks._sink import SinkBase
@@ -69,7 +70,7 @@ async def serve(
     settings = settings or Settings()
     stop = stop or asyncio.Event()
     where = endpoint(gateway, token, tls)
-    if where.token is not None and where.tls is None and not is_loopback(where.gateway):
+    if where.token is not None and where.tls is None and not leads_here(where.gateway):
         log.warning("the token goes to %s in the clear: use TLS", where.gateway)
     if not isinstance(connector, SinkBase):
         source = Driver(connector)

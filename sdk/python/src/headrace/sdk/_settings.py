@@ -121,12 +121,6 @@ def _path(variable: str) -> Path | None:
     return Path(text) if text else None
 
 
-def is_loopback(gateway: str) -> bool:
-    """Returns whether an address is on this machine."""
-    host = gateway.rpartition(":")[0].strip("[]")
-    return gateway.startswith("unix:") or host in ("localhost", "::1") or host.startswith("127.")
-
-
 def stream_name(source: str, partition: str) -> str:
     """Returns the name of a partition's stream.
 

@@ -3,6 +3,7 @@
 import grpc
 import grpc.aio
 
+from headrace.contract.proxies import channel_options
 from headrace.sdk._settings import Endpoint
 from headrace.sdk.wire._certificates import credentials
 
@@ -33,9 +34,9 @@ def open_channel(endpoint: Endpoint) -> grpc.aio.Channel:
     Raises:
         InvalidSource: A certificate file cannot be used.
     """
+    options = [*_OPTIONS, *channel_options(endpoint.gateway)]
     if endpoint.tls is None:
-        return grpc.aio.insecure_channel(endpoint.gateway, options=_OPTIONS)
-    options = list(_OPTIONS)
+        return grpc.aio.insecure_channel(endpoint.gateway, options=options)
     if endpoint.tls.server_name is not None:
         options.append(("grpc.ssl_target_name_override", endpoint.tls.server_name))
     return grpc.aio.secure_channel(endpoint.gateway, credentials(endpoint.tls, endpoint.tls_names), options=options)

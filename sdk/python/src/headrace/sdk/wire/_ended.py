@@ -12,6 +12,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
+from headrace.contract.proxies import through
 from headrace.sdk._errors import GatewayRefused, GatewayUnavailable, SessionEnded, SessionTakenOver, StreamNotPermitted
 
 DOMAIN = "headrace"
@@ -81,7 +82,9 @@ def call_broke(gateway: str, error: grpc.aio.AioRpcError) -> SessionEnded:
 
 def session_ended(gateway: str, status: grpc.StatusCode, details: str, info: ErrorInfo | None) -> SessionEnded:
     """Returns the error for a call that ended with a status, and with a reason unless `info` is None."""
-    text = f"gateway {gateway}: {details or 'no reason given'} ({status.name})"
+    # Without a reason, the gateway may never have been reached.
+    proxied = through(gateway) if info is None else ""
+    text = f"gateway {gateway}{proxied}: {details or 'no reason given'} ({status.name})"
     kind = None if info is None else BY_REASON.get(info.reason)
     if kind is None:
         pinged = status is grpc.StatusCode.RESOURCE_EXHAUSTED and _PINGED_TOO_OFTEN.search(details)

@@ -1,0 +1,149 @@
+"""The certificate of a server, its key, and the authorities of its clients, in files that may be replaced while it runs."""
+
+import ssl
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Stamp = tuple[int, int, int] | None
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Returns a file's modification time, inode and size, which change when it is written or replaced; None without a file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFiles:
+    """PEM files. With `client_ca`, clients must present a certificate that one of these authorities has signed."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yields the name of the attribute and the problem of each file that cannot be used."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self.cert, self.key, password=_no_password)
+        except ValueError as error:
+            yield "key", f"{self.key}: {error}"
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                yield "key", f"{self.key} is not the key of the certificate {self.cert}"
+            else:
+                yield "cert", f"{self.cert} and {self.key} are not a PEM certificate and its key"
+        except OSError as error:
+            yield "key", f"cannot be read: {error.strerror}"
+        if self.client_ca is not None:
+            try:
+                context.load_verify_locations(self.client_ca)
+            except ssl.SSLError:
+                yield "client_ca", f"{self.client_ca} contains no PEM certificate"
+            except OSError as error:
+                yield "client_ca", f"cannot be read: {error.strerror}"
+
+    def context(self) -> ssl.SSLContext:
+        """Returns a context with the current contents of the files.
+
+        Raises:
+            OSError: A file cannot be used; `problems` says which and why.
+            ValueError: The key is encrypted.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.load_into(context)
+        return context
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Loads the files into a new context."""
+        context.load_cert_chain(self.cert, self.key, password=_no_password)
+        if self.client_ca is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(self.client_ca)
+
+    def stamps(self) -> list[Stamp]:
+        """Returns what changes when a file is written or replaced."""
+        return [stamp_of(path) for path in (self.cert, self.key, self.client_ca) if path is not None]
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted; give one without a passphrase, in a file that only this program can read")
+
+
+class ReloadingContext(ssl.SSLContext):
+    """The context of a server, of which each new connection uses the current contents of the files.
+
+    A context cannot forget what it trusts, so each change makes a new one, for the connections from then on. Files that cannot
+    be used change nothing: they are usually replaced one by one, and read again with the next connection.
+    """
+
+    _files: ServerFiles
+    _changed: Callable[[Sequence[str]], None]
+    _current: ssl.SSLContext
+    _seen: list[Stamp]
+    """The files in force."""
+    _told: list[Stamp]
+    """The files that `changed` was last called about."""
+
+    def __new__(cls, files: ServerFiles, changed: Callable[[Sequence[str]], None]) -> "ReloadingContext":
+        """Reads the files.
+
+        Args:
+            files: The files.
+            changed: Called after each change of the files with their problems, none if they are in force.
+
+        Raises:
+            OSError: A file cannot be used.
+            ValueError: The key is encrypted.
+        """
+        self = super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+        self._files, self._changed = files, changed
+        self._seen = self._told = files.stamps()
+        files.load_into(self)
+        self._current = files.context()
+        _contexts.add(self)
+        return self
+
+    def __init__(self, files: ServerFiles, changed: Callable[[Sequence[str]], None]) -> None:
+        """See `__new__`."""
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        """Begins a connection."""
+        stamps = self._files.stamps()
+        if stamps != self._seen:
+            self._read(stamps)
+        return self._current.wrap_bio(*arguments, **options)
+
+    def read_again(self) -> None:
+        """Reads the files, whether they seem to have changed or not."""
+        self._told = []
+        self._read(self._files.stamps())
+
+    def _read(self, stamps: list[Stamp]) -> None:
+        problems = [text for _, text in self._files.problems()]
+        try:
+            fresh = None if problems else self._files.context()
+        except (OSError, ValueError) as error:
+            # They change at this moment.
+            fresh, problems = None, [str(error)]
+        if fresh is not None:
+            self._seen, self._current = stamps, fresh
+        if stamps != self._told:
+            self._told = stamps
+            self._changed(problems)
+
+
+_contexts: "weakref.WeakSet[ReloadingContext]" = weakref.WeakSet()
+"""Those of all servers of this process."""
+
+
+def read_again() -> None:
+    """Reads the files of all servers of this process again, as a process does on SIGHUP."""
+    for context in list(_contexts):
+        context.read_again()
