@@ -196,6 +196,27 @@ def test_a_connector_that_is_there_and_does_not_send_a_stream() -> None:
     }
 
 
+def test_a_stream_that_has_stalled_is_named_before_what_its_connector_has_reported() -> None:
+    stalled = stream(stalled_ms=25_000, lag_messages=2_000)
+    listed = found(status(streams=[stalled, stream(stream="orders/1")]))
+    assert list(listed) == ["stream orders/0"]
+    told = listed["stream orders/0"]
+    assert (told.kind, told.root, told.age_ms) == (Kind.SOURCE_STALLED, "", 25_000)
+    assert told.cause == "it lags by 2,000 messages, and instance shop, which has credit, has sent nothing of it for 25 s"
+    error = session(reported=running_with_error(5_000))
+    assert kinds(status(sessions=[error], streams=[stalled]))["stream orders/0"] == (Kind.SOURCE_STALLED, "")
+    # A query that is stuck has it as its root.
+    stuck = status(streams=[stalled], pipelines=[pipeline(batch_ms=STUCK_AFTER_MS)])
+    assert kinds(stuck)["pipeline totals"] == (Kind.SOURCE_STALLED, "stream orders/0")
+
+
+@pytest.mark.parametrize(
+    ("left", "told"), [({"lag_bytes": 1_500}, "1,500 bytes"), ({"latest_sequence": 9}, "everything up to sequence 9")]
+)
+def test_a_lag_is_told_in_the_units_that_the_connector_has(left: dict[str, int], told: str) -> None:
+    assert f"it lags by {told}, and" in found(status(streams=[stream(stalled_ms=25_000, **left)]))["stream orders/0"].cause
+
+
 def test_a_stream_that_nobody_reads_may_go_and_a_stream_that_has_ended_too() -> None:
     assert found(status(streams=[stream(state=pb.STREAM_STATE_DETACHED, instance="", readers=0)], sessions=[])) == {}
     assert found(status(streams=[stream(state=pb.STREAM_STATE_ENDED, instance="")], sessions=[])) == {}

@@ -1,7 +1,7 @@
 """Faults of sources and of the network: each is named with its first cause, and is gone when it is repaired."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tests.health.site import OwnSite, Site, site
 
 from headrace.connectors.nats import NatsParameters, NatsRefused, NatsSource
 from headrace.contract.ports import free_address
-from headrace.sdk import AsyncSource, serve
+from headrace.sdk import AsyncSource, Backlog, Message, Position, serve
 
 
 def source(broker: Nats, name: str, stream: str, password: str | None = None) -> NatsSource:
@@ -99,6 +99,43 @@ async def test_a_network_that_is_cut_between_connector_and_gateway(nats: Nats, h
             await here.names("connector-silent", part, "has sent nothing", root=root)
             network.restore()
             await here.clears(part, root)
+
+
+class Forgetful(AsyncSource):
+    """Ten messages in each of two partitions, one of which it stops reading although nothing is wrong."""
+
+    name = "f"
+
+    def __init__(self) -> None:
+        self.read_on = asyncio.Event()
+        self.left = {"0": 10, "1": 10}
+
+    async def partitions(self) -> Sequence[str]:
+        return tuple(self.left)
+
+    async def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | None]:
+        for number in range(position.sequence if position else 0, 10):
+            if partition == "1" and number == 3:
+                await self.read_on.wait()
+            self.left[partition] = 9 - number
+            yield Message(b"%d" % number)
+        while True:
+            yield None
+
+    async def backlog(self, partition: str) -> Backlog:
+        return Backlog(messages=self.left[partition])
+
+
+async def test_a_source_that_stops_reading_a_partition(here: Site) -> None:
+    part, other = "stream f/1", "stream f/0"
+    async with querying(here, "f"):
+        made = Forgetful()
+        async with connected(here, made, "f/1"):
+            told = await here.names("source-stalled", part, ", and instance f, which has credit, has sent nothing of it for ")
+            assert "restart the connector" in told["remedy"]
+            assert other not in await here.problems()
+            made.read_on.set()
+            await here.clears(part)
 
 
 async def test_a_wrong_password(nats: Nats, here: Site) -> None:

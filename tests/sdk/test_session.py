@@ -208,6 +208,44 @@ async def test_a_source_tells_what_is_left(gateway, connect):
     assert (backlog.latest_sequence, backlog.messages, backlog.HasField("bytes")) == (1000, 990, False)
 
 
+async def test_a_source_that_does_not_go_on_has_told_what_is_left(gateway, connect):
+    class Stuck(AsyncLog):
+        async def read(self, partition, position):
+            yield Message(b"a")
+            yield Message(b"b")
+            await asyncio.Event().wait()
+
+        async def backlog(self, partition):
+            return Backlog(messages=990)
+
+    connect(Stuck(VALUES, ends=False))
+    session = await gateway.session()
+    await session.open()
+    while (message := await session.next("frame", "backlog")).WhichOneof("message") == "frame":
+        pass
+    assert message.backlog.messages == 990
+
+
+async def test_the_same_backlog_again_is_told_after_more_messages(gateway, connect):
+    class Steady(Log):
+        def backlog(self, partition):
+            return Backlog(messages=990)
+
+        def read(self, partition, position):
+            for number in range(3):
+                yield Message(b"%d" % number)
+                yield None
+            while True:
+                yield None
+
+    connect(Steady(VALUES, ends=False))
+    session = await gateway.session()
+    await session.open()
+    for _ in range(3):
+        await session.next("frame", ignore=("backlog", "report"))
+        assert (await session.next("backlog", ignore=("report",))).backlog.messages == 990
+
+
 # Frames
 
 

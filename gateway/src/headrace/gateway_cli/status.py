@@ -53,8 +53,8 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
       streams    [stream, state (parked, live, detached, ended, lost), detail, state_age_ms, instance,
                  last_instance, readers, replayable, received, acknowledged, received_messages,
                  received_bytes, acknowledged_messages, duplicate_messages, losses, lag_messages,
-                 lag_bytes, oldest_unacknowledged_ms, holders [pipeline, state (attached,
-                 away, detached, awaited), committed, held_ms], paused]
+                 lag_bytes, oldest_unacknowledged_ms, stalled_ms or null, holders [pipeline, state
+                 (attached, away, detached, awaited), committed, held_ms], paused]
       sessions   [session, connector, connector_version, instance, peer, age_ms, streams, credit_bytes,
                  credit_messages, outstanding_bytes, outstanding_messages, linger_ms, paused, sdk, state,
                  state_age_ms, reason, errors]

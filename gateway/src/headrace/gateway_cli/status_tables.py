@@ -10,7 +10,14 @@ from headrace.gateway_cli.problems import one_line, problem_lines
 from headrace.gateway_cli.tables import new_table
 from headrace.terminal import bytes_text, duration_text
 
-_STATE_STYLES = {"live": "green", "parked": "yellow", "detached": "yellow", "ended": "dim", "lost": "bold red"}
+_STATE_STYLES = {
+    "live": "green",
+    "parked": "yellow",
+    "detached": "yellow",
+    "ended": "dim",
+    "lost": "bold red",
+    "stalled": "bold red",
+}
 _LONG_HELD_MS = 60_000
 """Acknowledgements held for less than this, in milliseconds, are not shown: a running query holds them for a whole batch."""
 
@@ -71,7 +78,7 @@ def _streams(streams: Sequence[Mapping[str, Any]]) -> RenderableType:
         "#losses",
     )
     for stream in streams:
-        state = stream["state"]
+        state = "stalled" if stream["stalled_ms"] is not None else stream["state"]
         table.add_row(
             stream["stream"],
             Text(state, style=_STATE_STYLES.get(state, "")),

@@ -129,6 +129,7 @@ def _stream(stream: StreamStatus) -> StreamDocument:
         "lag_messages": stream.lag_messages,
         "lag_bytes": stream.lag_bytes,
         "oldest_unacknowledged_ms": stream.oldest_unacknowledged_ms,
+        "stalled_ms": stream.stalled_ms if stream.HasField("stalled_ms") else None,
         "holders": [
             {
                 "pipeline": holder.pipeline,

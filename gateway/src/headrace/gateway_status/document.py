@@ -76,6 +76,7 @@ class StreamDocument(TypedDict):
     lag_messages: int
     lag_bytes: int
     oldest_unacknowledged_ms: int
+    stalled_ms: int | None
     holders: list[HolderDocument]
     paused: PauseDocument | None
 

@@ -170,9 +170,23 @@ def _stream(
         away = absent.setdefault(connector, Problem(connector, Kind.CONNECTOR_AWAY, cause, stream.state_age_ms, remedy))
         yield away
         yield away.within(part)
+    elif stream.HasField("stalled_ms"):
+        yield _stalled(part, stream)
     elif stream.state in (pb.STREAM_STATE_LIVE, pb.STREAM_STATE_PARKED) and (root := by_session.get(stream.session)):
         yield root.within(part)
     yield from _paused(part, stream)
+
+
+def _stalled(part: str, stream: pb.StreamStatus) -> Problem:
+    """Returns that a stream has stalled. Its connector says that it works, so what it has reported is not the cause."""
+    if stream.lag_messages or stream.lag_bytes:
+        lag = f"{stream.lag_messages:,} messages" if stream.lag_messages else f"{stream.lag_bytes:,} bytes"
+    else:
+        lag = f"everything up to sequence {stream.latest_sequence}"
+    lasts_s = stream.stalled_ms // 1000
+    cause = f"it lags by {lag}, and instance {stream.instance}, which has credit, has sent nothing of it for {lasts_s} s"
+    remedy = "restart the connector, which loses nothing; if this comes back, its log and its system may have more"
+    return Problem(part, Kind.SOURCE_STALLED, cause, stream.stalled_ms, remedy)
 
 
 def _paused(part: str, status: pb.StreamStatus | pb.SessionStatus | pb.PipelineStatus | pb.SinkStatus) -> Iterator[Problem]:

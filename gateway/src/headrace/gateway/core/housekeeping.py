@@ -1,4 +1,4 @@
-"""Periodic work, once a second: checks the clock and heartbeats, paces connectors, ends leases, and forgets what is unused."""
+"""Periodic work, once a second: checks clock, heartbeats and streams, paces connectors, ends leases, forgets what is unused."""
 
 import asyncio
 
@@ -10,6 +10,7 @@ from headrace.gateway.core.forgetting import forget_gone
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.leases import end_leases, forgettable
 from headrace.gateway.core.pausing import close_paused
+from headrace.gateway.core.stall_rounds import pass_round_of_streams
 
 INTERVAL_S = 1.0
 FRAMES_PER_SECOND = 3_000
@@ -42,9 +43,10 @@ async def run_housekeeping(gateway: Gateway) -> None:
 
 
 def pass_round(gateway: Gateway, seconds: float) -> None:
-    """Lets a round of so many seconds count towards the silence of connectors."""
+    """Lets a round of so many seconds count towards the silence of connectors, and towards stalls of streams."""
     for session in gateway.sessions.values():
         session.heartbeat.pass_round(seconds)
+        pass_round_of_streams(session, seconds)
     for sink_session in gateway.sink_sessions.values():
         sink_session.heartbeat.pass_round(seconds)
 

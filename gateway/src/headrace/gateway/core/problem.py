@@ -15,6 +15,7 @@ class Kind(StrEnum):
     CONNECTOR_REPORTS = "connector-reports"
     POSITION_LOST = "position-lost"
     NOT_SENT = "not-sent"
+    SOURCE_STALLED = "source-stalled"
     NOT_READ = "not-read"
     SINK_AWAY = "sink-away"
     SINK_FAILS = "sink-fails"

@@ -54,6 +54,11 @@ class Reported:
         return bool(self._errors)
 
     @property
+    def is_impaired(self) -> bool:
+        """Whether the connector says that it does not work as it should, or not yet."""
+        return self._state not in (connector_pb2.CONNECTOR_STATE_UNSPECIFIED, connector_pb2.CONNECTOR_STATE_RUNNING)
+
+    @property
     def last_error(self) -> str:
         """Why its session has ended, as far as it has said: its last words, or else its last error if that is recent."""
         last = self._errors[-1] if self._errors else None

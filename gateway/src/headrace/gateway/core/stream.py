@@ -12,6 +12,7 @@ from headrace.gateway.core.pauses import Pause
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.position import BEGINNING
 from headrace.gateway.core.signal import Signal
+from headrace.gateway.core.stall import Stall
 from headrace.protocol.v1 import source_pb2
 
 
@@ -80,6 +81,8 @@ class Attachment:
     granted_bytes: int = 0
     """The credit in bytes that was granted to this stream for that frame."""
     granted_messages: int = 0
+    stall: Stall | None = None
+    """Whether it has stalled; None if it was never behind."""
     end: Position = BEGINNING
     """If the session closed the stream and another one owns it now: the last position whose acknowledgement it awaits."""
 
@@ -283,6 +286,13 @@ class Stream:
         if not self.replayable or self.is_lost_for(pipeline):
             return False
         return max(pipeline.reads_after(self.name), self.horizon) < self.start
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether its source had more at its last report than has arrived."""
+        latest = self.backlog.latest_sequence
+        left = self.backlog.messages > 0 or self.backlog.bytes > 0
+        return left or (latest is not None and latest > self.received.sequence)
 
     def caught_up(self) -> bool:
         """Returns whether everything that the source had at its last report has been received."""

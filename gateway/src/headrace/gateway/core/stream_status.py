@@ -42,6 +42,7 @@ def add_stream(to: pb.GetStatusResponse, stream: Stream, session_id: str, now: f
         paused=pause_status(stream.pause),
         latest_sequence=_latest(stream),
         last_error="" if session else stream.last_error,
+        stalled_ms=_stalled_ms(stream),
     )
     if stream.received > BEGINNING:
         fill(status.received, stream.received)
@@ -52,6 +53,12 @@ def add_stream(to: pb.GetStatusResponse, stream: Stream, session_id: str, now: f
 def pause_status(pause: Pause | None) -> pb.PauseStatus | None:
     """Converts a pause, if there is one, to its protocol message."""
     return None if pause is None else pb.PauseStatus(part=pause.part, by=pause.by, age_ms=ms_since(pause.since))
+
+
+def _stalled_ms(stream: Stream) -> int | None:
+    """Returns for how long a stream has stalled, in milliseconds; None if it has not."""
+    stall = stream.attachment.stall if stream.attachment is not None else None
+    return None if stall is None else stall.stalled_ms
 
 
 def _latest(stream: Stream) -> int | None:
@@ -76,6 +83,9 @@ def _state(stream: Stream, missing: list[Pipeline]) -> tuple[pb.StreamState.Valu
     if not stream.attachment.opened:
         paused = f"{stream.pause.part} was paused by {stream.pause.by}" if stream.pause is not None else ""
         return pb.STREAM_STATE_PARKED, paused or "waits for a pipeline that reads it"
+    stalled_ms = _stalled_ms(stream)
+    if stalled_ms is not None:
+        return pb.STREAM_STATE_LIVE, f"stalled: its connector has messages left, and has sent none for {stalled_ms // 1000} s"
     return pb.STREAM_STATE_LIVE, waits
 
 

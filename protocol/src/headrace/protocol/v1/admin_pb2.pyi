@@ -1697,6 +1697,7 @@ class StreamStatus(_message.Message):
     LATEST_SEQUENCE_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
+    STALLED_MS_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Its name."""
     state: Global___StreamState.ValueType
@@ -1738,6 +1739,10 @@ class StreamStatus(_message.Message):
     session: _builtins.str
     """The session that sends it; while none does, one of the instance that sent it last, if the token of that session allows the
     stream. Empty if there is none. Another connector may use the same name for its instance.
+    """
+    stalled_ms: _builtins.int
+    """For how long its connector has sent nothing of it, although it reports that messages are left and may send them, in
+    milliseconds; absent if that is not so, or only since a moment ago.
     """
     @_builtins.property
     def received(self) -> _frame_pb2.Position:
@@ -1783,10 +1788,11 @@ class StreamStatus(_message.Message):
         latest_sequence: _builtins.int | None = ...,
         last_error: _builtins.str = ...,
         session: _builtins.str = ...,
+        stalled_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "acknowledged", b"acknowledged", "latest_sequence", b"latest_sequence", "paused", b"paused", "received", b"received"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "_stalled_ms", b"_stalled_ms", "acknowledged", b"acknowledged", "latest_sequence", b"latest_sequence", "paused", b"paused", "received", b"received", "stalled_ms", b"stalled_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "acknowledged", b"acknowledged", "acknowledged_messages", b"acknowledged_messages", "detail", b"detail", "duplicate_messages", b"duplicate_messages", "holders", b"holders", "instance", b"instance", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "last_error", b"last_error", "last_instance", b"last_instance", "latest_sequence", b"latest_sequence", "losses", b"losses", "oldest_unacknowledged_ms", b"oldest_unacknowledged_ms", "paused", b"paused", "readers", b"readers", "received", b"received", "received_bytes", b"received_bytes", "received_messages", b"received_messages", "replayable", b"replayable", "session", b"session", "state", b"state", "state_age_ms", b"state_age_ms", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "_stalled_ms", b"_stalled_ms", "acknowledged", b"acknowledged", "acknowledged_messages", b"acknowledged_messages", "detail", b"detail", "duplicate_messages", b"duplicate_messages", "holders", b"holders", "instance", b"instance", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "last_error", b"last_error", "last_instance", b"last_instance", "latest_sequence", b"latest_sequence", "losses", b"losses", "oldest_unacknowledged_ms", b"oldest_unacknowledged_ms", "paused", b"paused", "readers", b"readers", "received", b"received", "received_bytes", b"received_bytes", "received_messages", b"received_messages", "replayable", b"replayable", "session", b"session", "stalled_ms", b"stalled_ms", "state", b"state", "state_age_ms", b"state_age_ms", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__acknowledged: _TypeAlias = _typing.Literal["acknowledged"]  # noqa: Y015
     _WhichOneofArgType__acknowledged: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged"]  # noqa: Y015
@@ -1796,6 +1802,8 @@ class StreamStatus(_message.Message):
     _WhichOneofArgType__paused: _TypeAlias = _typing.Literal["_paused", b"_paused"]  # noqa: Y015
     _WhichOneofReturnType__received: _TypeAlias = _typing.Literal["received"]  # noqa: Y015
     _WhichOneofArgType__received: _TypeAlias = _typing.Literal["_received", b"_received"]  # noqa: Y015
+    _WhichOneofReturnType__stalled_ms: _TypeAlias = _typing.Literal["stalled_ms"]  # noqa: Y015
+    _WhichOneofArgType__stalled_ms: _TypeAlias = _typing.Literal["_stalled_ms", b"_stalled_ms"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__acknowledged) -> _WhichOneofReturnType__acknowledged | None: ...
     @_typing.overload
@@ -1804,6 +1812,8 @@ class StreamStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__paused) -> _WhichOneofReturnType__paused | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__received) -> _WhichOneofReturnType__received | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__stalled_ms) -> _WhichOneofReturnType__stalled_ms | None: ...
 
 Global___StreamStatus: _TypeAlias = StreamStatus  # noqa: Y015
 

@@ -37,6 +37,8 @@ class Gather:
         self.for_now = self.gone = False
         self.caught_up = False
         self.backlog: Backlog | None = None
+        self.backlog_untold = False
+        """Whether the source has reported its backlog since the sender last took it."""
         self._loop = loop
         self._changed = changed
         self._target_bytes, self._target_messages = target.bytes, target.messages
@@ -158,6 +160,7 @@ class Gather:
             if self.caught_up == caught_up and self.backlog == backlog:
                 return
             self.backlog = backlog
+            self.backlog_untold = True
             self.caught_up = caught_up
             self._raise_to(_FLUSH, again=True)
 

@@ -169,6 +169,7 @@ class Stream:
         gather = self.gather
         with gather.condition:
             left, caught_up = gather.backlog, gather.caught_up
+            gather.backlog_untold = False
             gathered_bytes, gathered_messages = gather.bytes, gather.messages
         if left is None and not caught_up:
             return None
@@ -235,6 +236,8 @@ class Stream:
             pairs = zip(sequences[start:stop], columns.tokens[start:stop], strict=True)
             self._tokens.extend(pair for pair in pairs if pair[1] is not None)
         self._last_sent = sequences[stop - 1] if sequences else columns.last
+        # The gateway has subtracted what it has received: the same backlog again is news to it.
+        self._told = None
         self._move_on(columns, stop)
 
     def _set_aside(self, unsendable: Unsendable) -> None:
