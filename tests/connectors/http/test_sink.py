@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import ssl
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -12,12 +13,13 @@ import pytest
 from aiohttp import web
 from pydantic import ValidationError
 from tests.connectors.http.receiver import Receiver, receiving
+from tests.gateway.certificates import Authority
 from tests.gateway.sink_wire import Writer
 from tests.gateway.wire import DEADLINE_S
 from tests.gateway.wire import serve as gateway
 
 from headrace.connectors.http import HTTP_SINK, Denied, HttpSink, HttpSinkParameters, Unavailable
-from headrace.connectors.http._sending import retry_after
+from headrace.connectors.http._sending import Sending, retry_after
 from headrace.sdk import WRITTEN, InvalidSink, Message, Part, Refused, Rows, Transaction, serve
 
 PART = Part(Transaction("totals", 7), 3, "a")
@@ -328,3 +330,94 @@ def test_certificates_that_cannot_be_read_are_told(tmp_path):
     parameters = HttpSinkParameters(url="https://host/", sink="alerts", tls_ca=tmp_path / "no.pem")
     with pytest.raises(InvalidSink, match=r"tls_ca: cannot use .*no\.pem"):
         HttpSink(parameters)
+
+
+# Proxies
+
+
+@pytest.fixture
+def no_proxies(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+async def test_requests_go_through_the_proxy_of_the_environment(receiver, no_proxies, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", receiver.url.removesuffix("/in"))
+    out = HttpSink(HttpSinkParameters(url="http://service.invalid/in", sink="alerts"))
+    assert await out.write(rows(b"one")) is None
+    assert receiver.requests[0].headers["Host"] == "service.invalid"
+    monkeypatch.setenv("NO_PROXY", "service.invalid")
+    direct = HttpSink(HttpSinkParameters(url="http://service.invalid/in", sink="alerts", retry_seconds=0))
+    with pytest.raises(Unavailable, match=r"service\.invalid"):
+        await direct.write(rows(b"two"))
+    assert receiver.bodies == [b"one"]
+
+
+@pytest.mark.parametrize("proxy", [None, "none"])
+async def test_loopback_addresses_and_none_go_through_no_proxy(receiver, no_proxies, monkeypatch, proxy):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    assert await sink(receiver, proxy=proxy).write(rows(b"one")) is None
+    assert receiver.bodies == [b"one"]
+
+
+async def test_a_proxy_by_parameter_is_used_for_loopback_addresses_too(receiver, no_proxies):
+    proxy = receiver.url.removesuffix("/in").replace("://", "://me:s3cret@")
+    assert await sink(receiver, url="http://127.0.0.1:1/in", proxy=proxy).write(rows(b"one")) is None
+    assert receiver.requests[0].headers["Proxy-Authorization"].startswith("Basic ")
+
+
+@pytest.mark.parametrize("url", ["http://service.invalid/in", "https://service.invalid/in"])
+async def test_errors_name_the_proxy_without_its_password(no_proxies, monkeypatch, url):
+    monkeypatch.setenv("ALL_PROXY", "http://me:s3cret@127.0.0.1:1")
+    out = HttpSink(HttpSinkParameters(url=url, sink="alerts", retry_seconds=0))
+    with pytest.raises(Unavailable, match=r"through the proxy http://127.0.0.1:1 \(ALL_PROXY\)") as raised:
+        await out.write(rows(b"one"))
+    assert "s3cret" not in str(raised.value)
+
+
+async def test_a_proxy_that_wants_a_password_is_named(receiver, no_proxies):
+    receiver.answers(407)
+    out = sink(receiver, url="http://service.invalid/in", proxy=receiver.url.removesuffix("/in"))
+    with pytest.raises(Denied, match=r"through the proxy .* \(proxy\) was answered 407 .*set proxy to its URL with user"):
+        await out.write(rows(b"one"))
+
+
+@pytest.mark.parametrize("wrong", ["socks5://127.0.0.1:1", "http://", "http://host:port"])
+def test_a_proxy_of_another_kind_is_refused(no_proxies, monkeypatch, wrong):
+    monkeypatch.setenv("ALL_PROXY", wrong)
+    parameters = HttpSinkParameters(url="http://service.invalid/in", sink="alerts")
+    with pytest.raises(InvalidSink, match="ALL_PROXY names a proxy that http-sink cannot use: want http://HOST:PORT"):
+        HttpSink(parameters)
+
+
+# Certificates
+
+
+async def test_new_connections_trust_the_new_authorities(tmp_path):
+    first, second = Authority(tmp_path, "first"), Authority(tmp_path, "second")
+    servers = {authority: authority.issue(f"server-{authority.cert.stem}") for authority in (first, second)}
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(first.cert.read_bytes())
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async def written_to(authority: Authority) -> bool:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(servers[authority].cert, servers[authority].key)
+        async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as server:
+            port = server.sockets[0].getsockname()[1]
+            parameters = HttpSinkParameters(url=f"https://localhost:{port}/", sink="s", tls_ca=trusted, retry_seconds=0)
+            shared._sending, shared._parameters = Sending(parameters, None), parameters
+            try:
+                return await shared.write(rows(b"one")) is None
+            except Unavailable:
+                return False
+
+    shared = HttpSink(HttpSinkParameters(url="https://localhost:1/", sink="s", tls_ca=trusted, retry_seconds=0))
+    assert (await written_to(first), await written_to(second)) == (True, False)
+    trusted.write_bytes(second.cert.read_bytes())
+    assert (await written_to(first), await written_to(second)) == (False, True)

@@ -1,20 +1,17 @@
 """The parameters of connectors that listen: the address, and TLS."""
 
-import logging
 import os
 import socket
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
 from headrace.connectors._parameters import Parameters
+from headrace.connectors._tls_files import server_context
 from headrace.contract.addresses import open_listeners, split_address
 from headrace.contract.certificates import ReloadingContext, ServerFiles
 from headrace.sdk import InvalidSource
-
-log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 
@@ -69,7 +66,7 @@ class Listening(Parameters):
         problems = [f"{_PARAMETERS[name]}: {text}" for name, text in files.problems()]
         if problems:
             raise InvalidSource(f"cannot use {self.tls_certificate} and {self.tls_key}: {'; '.join(problems)}")
-        return ReloadingContext(files, _report_change)
+        return server_context(files)
 
     def check(self) -> str:
         """Checks whether the connector can listen; returns a line with the address.
@@ -84,10 +81,3 @@ class Listening(Parameters):
 
 
 _PARAMETERS = {"cert": "tls_certificate", "key": "tls_key", "client_ca": "tls_client_ca"}
-
-
-def _report_change(problems: Sequence[str]) -> None:
-    if problems:
-        log.error("new TLS files cannot be used; the old ones stay in force: %s", "; ".join(problems))
-    else:
-        log.info("TLS files replaced")

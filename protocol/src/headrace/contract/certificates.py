@@ -1,4 +1,4 @@
-"""The certificate of a server, its key, and the authorities of its clients, in files that may be replaced while it runs."""
+"""Certificates, keys, and authorities to trust, in files that may be replaced while a server or a client runs."""
 
 import ssl
 import weakref
@@ -27,6 +27,11 @@ class ServerFiles:
     key: Path
     client_ca: Path | None = None
 
+    @property
+    def protocol(self) -> int:
+        """The side of a connection that uses the files."""
+        return ssl.PROTOCOL_TLS_SERVER
+
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yields the name of the attribute and the problem of each file that cannot be used."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -49,19 +54,13 @@ class ServerFiles:
             except OSError as error:
                 yield "client_ca", f"cannot be read: {error.strerror}"
 
-    def context(self) -> ssl.SSLContext:
-        """Returns a context with the current contents of the files.
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Loads the files into a new context.
 
         Raises:
             OSError: A file cannot be used; `problems` says which and why.
             ValueError: The key is encrypted.
         """
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.load_into(context)
-        return context
-
-    def load_into(self, context: ssl.SSLContext) -> None:
-        """Loads the files into a new context."""
         context.load_cert_chain(self.cert, self.key, password=_no_password)
         if self.client_ca is not None:
             context.verify_mode = ssl.CERT_REQUIRED
@@ -72,18 +71,58 @@ class ServerFiles:
         return [stamp_of(path) for path in (self.cert, self.key, self.client_ca) if path is not None]
 
 
+@dataclass(frozen=True, slots=True)
+class ClientFiles:
+    """PEM files: the authorities that a client trusts, those of the system without any, and its own certificate."""
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+
+    @property
+    def protocol(self) -> int:
+        """The side of a connection that uses the files."""
+        return ssl.PROTOCOL_TLS_CLIENT
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yields the names of the attributes and the problem if files cannot be used."""
+        try:
+            self.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        except (OSError, ValueError) as error:
+            files = ", ".join(str(path) for path in (self.ca, self.cert, self.key) if path is not None)
+            yield "ca, cert, key", f"{files}: {error.strerror if isinstance(error, OSError) and error.strerror else error}"
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Loads the files into a new context.
+
+        Raises:
+            OSError: A file cannot be used.
+            ValueError: The key is encrypted.
+        """
+        if self.ca is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(self.ca)
+        if self.cert is not None:
+            context.load_cert_chain(self.cert, self.key, password=_no_password)
+
+    def stamps(self) -> list[Stamp]:
+        """Returns what changes when a file is written or replaced."""
+        return [stamp_of(path) for path in (self.ca, self.cert, self.key) if path is not None]
+
+
 def _no_password() -> str:
     raise ValueError("the key is encrypted; give one without a passphrase, in a file that only this program can read")
 
 
 class ReloadingContext(ssl.SSLContext):
-    """The context of a server, of which each new connection uses the current contents of the files.
+    """The context of a server or a client, of which each new connection uses the current contents of the files.
 
     A context cannot forget what it trusts, so each change makes a new one, for the connections from then on. Files that cannot
     be used change nothing: they are usually replaced one by one, and read again with the next connection.
     """
 
-    _files: ServerFiles
+    _files: ServerFiles | ClientFiles
     _changed: Callable[[Sequence[str]], None]
     _current: ssl.SSLContext
     _seen: list[Stamp]
@@ -91,7 +130,7 @@ class ReloadingContext(ssl.SSLContext):
     _told: list[Stamp]
     """The files that `changed` was last called about."""
 
-    def __new__(cls, files: ServerFiles, changed: Callable[[Sequence[str]], None]) -> "ReloadingContext":
+    def __new__(cls, files: ServerFiles | ClientFiles, changed: Callable[[Sequence[str]], None]) -> "ReloadingContext":
         """Reads the files.
 
         Args:
@@ -102,15 +141,15 @@ class ReloadingContext(ssl.SSLContext):
             OSError: A file cannot be used.
             ValueError: The key is encrypted.
         """
-        self = super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+        self = super().__new__(cls, files.protocol)
         self._files, self._changed = files, changed
         self._seen = self._told = files.stamps()
         files.load_into(self)
-        self._current = files.context()
+        self._current = _loaded(files)
         _contexts.add(self)
         return self
 
-    def __init__(self, files: ServerFiles, changed: Callable[[Sequence[str]], None]) -> None:
+    def __init__(self, files: ServerFiles | ClientFiles, changed: Callable[[Sequence[str]], None]) -> None:
         """See `__new__`."""
 
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
@@ -128,7 +167,7 @@ class ReloadingContext(ssl.SSLContext):
     def _read(self, stamps: list[Stamp]) -> None:
         problems = [text for _, text in self._files.problems()]
         try:
-            fresh = None if problems else self._files.context()
+            fresh = None if problems else _loaded(self._files)
         except (OSError, ValueError) as error:
             # They change at this moment.
             fresh, problems = None, [str(error)]
@@ -139,11 +178,17 @@ class ReloadingContext(ssl.SSLContext):
             self._changed(problems)
 
 
+def _loaded(files: ServerFiles | ClientFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(files.protocol)
+    files.load_into(context)
+    return context
+
+
 _contexts: "weakref.WeakSet[ReloadingContext]" = weakref.WeakSet()
-"""Those of all servers of this process."""
+"""Those of all servers and clients of this process."""
 
 
 def read_again() -> None:
-    """Reads the files of all servers of this process again, as a process does on SIGHUP."""
+    """Reads the files of all servers and clients of this process again, as a process does on SIGHUP."""
     for context in list(_contexts):
         context.read_again()

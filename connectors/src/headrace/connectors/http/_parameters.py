@@ -17,6 +17,8 @@ _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 HeaderName = Annotated[str, StringConstraints(pattern=f"^{_TOKEN}$")]
 """The name of an HTTP header."""
+NO_PROXY = "none"
+"""The value of `proxy` that stands for none, whatever the environment says."""
 PATH = ":path"
 """Stands for the path of a request in lists of headers."""
 HeaderOrPath = Annotated[str, StringConstraints(pattern=f"^({PATH}|{_TOKEN})$")]
@@ -170,6 +172,13 @@ class HttpSinkParameters(Parameters):
         10.0, gt=0, description="The longest wait between two attempts, in seconds, unless the receiver asks for a longer one."
     )
     tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: those of the system.")
+    proxy: SecretStr | None = Field(
+        None,
+        description="The proxy to send requests through, http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ before "
+        "HOST if it requires that; or none. Default: the one that http_proxy, https_proxy or all_proxy in the environment "
+        "names, in lower or upper case, unless no_proxy excepts the receiver. Loopback addresses are never reached through "
+        "that one.",
+    )
 
     @field_validator("url")
     @classmethod

@@ -14,6 +14,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 from headrace.connectors.http._errors import Denied, Unavailable
 from headrace.connectors.http._parameters import HttpSinkParameters
 from headrace.connectors.http._requests import Request
+from headrace.contract.proxies import Proxy
 from headrace.sdk import Refused
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ _ADVICE = {
     403: "the token does not permit this",
     404: "check url",
     405: "check url and method",
-    407: "a proxy requires authentication",
+    407: "the proxy requires authentication: set proxy to its URL with user and password",
     421: "check url",
     426: "check url",
 }
@@ -37,13 +38,14 @@ _REASON_CHARACTERS = 200
 class Sending:
     """Sends requests to one URL."""
 
-    def __init__(self, parameters: HttpSinkParameters) -> None:
-        """Creates a sender for the parameters of a sink."""
+    def __init__(self, parameters: HttpSinkParameters, proxy: Proxy | None) -> None:
+        """Creates a sender for the parameters of a sink, and the proxy that it connects through."""
         self._parameters = parameters
         url = urlsplit(parameters.url)
         # The query string may contain a secret.
         self._place = f"{url.scheme}://{url.netloc}{url.path}"
-        self._where = f"{parameters.method} {self._place}"
+        through = f" through {proxy}" if proxy is not None else ""
+        self._where = f"{parameters.method} {self._place}{through}"
         self._backoff = wait_random_exponential(
             _FIRST_BACKOFF_SECONDS, parameters.max_backoff_seconds, min=_FIRST_BACKOFF_SECONDS / 2
         )

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import aiohttp
 
 from headrace.connectors._owned import close_with_loop
+from headrace.connectors._tls_files import client_context
 from headrace.connectors.http._parameters import HttpSinkParameters
+from headrace.connectors.http._proxy import proxy_of
 from headrace.connectors.http._requests import Requests
 from headrace.connectors.http._sending import Sending
 from headrace.sdk import WRITTEN, AsyncSink, InvalidSink, Message, Outcome, Outcomes, Part, Refused, Rows
@@ -27,12 +29,13 @@ class HttpSink(AsyncSink):
         """Creates the sink, without connecting.
 
         Raises:
-            InvalidSink: The certificates to trust cannot be read.
+            InvalidSink: The certificates to trust cannot be read, or the proxy is of an unknown kind.
         """
         self.name = parameters.sink
         self._parameters = parameters
         self._requests = Requests(parameters)
-        self._sending = Sending(parameters)
+        self._proxy = proxy_of(parameters)
+        self._sending = Sending(parameters, self._proxy)
         self._tls = _tls(parameters)
         self._session: aiohttp.ClientSession | None = None
 
@@ -98,6 +101,7 @@ class HttpSink(AsyncSink):
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._parameters.concurrency, ssl=self._tls),
             headers=self._requests.fixed_headers(),
+            proxy=self._proxy.url if self._proxy is not None else None,
             timeout=aiohttp.ClientTimeout(total=self._parameters.timeout_seconds),
             # Cookies are for browsers.
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -109,6 +113,6 @@ def _tls(parameters: HttpSinkParameters) -> ssl.SSLContext | bool:
     if parameters.tls_ca is None:
         return True
     try:
-        return ssl.create_default_context(cafile=parameters.tls_ca)
+        return client_context(parameters.tls_ca)
     except OSError as error:
         raise InvalidSink(f"tls_ca: cannot use {parameters.tls_ca}: {error}") from error

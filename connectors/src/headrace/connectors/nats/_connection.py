@@ -11,6 +11,7 @@ from nats.js import JetStreamContext
 from nats.js.api import StreamInfo
 from nats.js.errors import NotFoundError
 
+from headrace.connectors._tls_files import client_context
 from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._errors import NatsRefused, explain
 from headrace.connectors.nats._parameters import JetStreamParameters, NatsConnection
@@ -139,9 +140,7 @@ def _readable(file: Path) -> str:
 def _tls(parameters: NatsConnection) -> ssl.SSLContext:
     """Returns the TLS context: certificates to trust, and the client certificate."""
     try:
-        context = ssl.create_default_context(cafile=parameters.tls_ca)
-        if parameters.tls_certificate is not None:
-            context.load_cert_chain(parameters.tls_certificate, parameters.tls_key)
-    except OSError as error:
-        raise NatsRefused(f"tls_ca, tls_certificate or tls_key cannot be used: {error.strerror or error}") from error
-    return context
+        return client_context(parameters.tls_ca, parameters.tls_certificate, parameters.tls_key)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise NatsRefused(f"tls_ca, tls_certificate or tls_key cannot be used: {why}") from error
