@@ -66,7 +66,7 @@ session() {
     lint) exec make --no-print-directory lint ;;
     archive) exec .venv/bin/headrace prepare --if-missing ;;
     selected) exec "${pytest[@]}" "${arguments[@]}" ;;
-    *) exec "${pytest[@]}" --heavy "$heavy" --kill-seed "$seed" --left-out "$logs/$1.left-out" "${!tests}" ;;
+    *) exec "${pytest[@]}" --heavy "$heavy" --kill-seed "$seed" --left-out "$logs/$1.left-out" --spent "$logs/$1.spent" "${!tests}" ;;
   esac
 }
 
@@ -139,6 +139,7 @@ ticker=$!
 in_lanes "${names[@]}"
 kill "$ticker"
 failed=$(cd "$logs" && ls | sed -n 's/\.failed$//p' | tr '\n' ' ')
+[ $# -gt 0 ] || .venv/bin/python -m tests.selection.spent "$logs"/*.spent
 .venv/bin/python -m tests.selection.left_out "$seed" "$logs"/*.left-out
 rm -rf "$logs"
 [ -z "$failed" ] || echo "failed: $failed"

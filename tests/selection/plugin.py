@@ -2,19 +2,23 @@
 
 `all` is the default: who names tests wants them all. `sample` runs all light tests and a sample of the heavy ones, which
 `--kill-seed` decides, and `I/N` the I-th of N shares of the heavy tests that this sample leaves out. With `--left-out FILE`,
-the session also writes what it has left out to a file, for `left_out.py`.
+the session also writes what it has left out to a file, for `left_out.py`, and with `--spent FILE` the processor time of each
+test, for `spent.py`.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.selection.choice import TABLE, Heavy, Share, cost_of, parse_share, read_costs, sample, subject_of
+from tests.selection.spent import Spent
 
 BROKERS = frozenset({"rabbitmq", "rabbitmq4", "nats", "kafka", "postgresql", "hdfs", "s3", "nats_cluster", "kafka_cluster"})
 """The fixtures that are kinds of their own: each run has a test of each real broker, and of each store."""
 _left_out = pytest.StashKey[list[tuple[str, str]]]()
+_spent = pytest.StashKey[list[Spent]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,10 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--costs", type=Path, default=TABLE, metavar="FILE", help="which tests are heavy")
     parser.addoption("--left-out", type=Path, metavar="FILE", help="where to write which tests were left out, and why")
+    parser.addoption("--spent", type=Path, metavar="FILE", help="where to write the processor time of each test")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_left_out] = []
+    config.stash[_spent] = []
 
 
 @pytest.hookimpl(trylast=True)
@@ -60,6 +66,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    began = _processor_s()
+    handled: object = yield
+    item.config.stash[_spent].append((item.nodeid, round(_processor_s() - began, 2)))
+    return handled
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     yield
     if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and isinstance(session.config.getoption("heavy"), Share):
@@ -71,6 +85,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     file: Path | None = config.getoption("left_out")
     if file is not None:
         file.write_text("".join(json.dumps(one) + "\n" for one in config.stash[_left_out]))
+    file = config.getoption("spent")
+    if file is not None:
+        file.write_text("".join(json.dumps(one) + "\n" for one in config.stash[_spent]))
+
+
+def _processor_s() -> float:
+    """What this process has spent, and those that it has started and waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _choice(text: str) -> str | Share:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.selection import spent
 from tests.selection.choice import FRACTION, TABLE, Heavy, Share, cost_of, gone, parse_share, read_costs, sample, subject_of
 from tests.selection.left_out import describe
 
@@ -139,3 +140,12 @@ def test_what_was_left_out_is_described_by_reason_and_folder() -> None:
     assert folders == "  tests/a 2, tests/b 1"
     assert absent == "left out: 1 tests: kafka is not installed; run: make brokers ARGS=kafka"
     assert others == "  tests/c 1"
+
+
+def test_what_was_spent_is_told_by_folder_and_dear_tests_that_lack_a_line_are_named() -> None:
+    times = [("tests/a/test_a.py::test_f[1]", 6.0), ("tests/a/b/test_b.py::test_g", 7.5), ("tests/c/test_c.py::test_h", 40.0)]
+    lines = [*spent.describe([*times, ("tests/d/test_d.py::test_i", 0.2)], {"tests/c/test_c.py::test_h": 30.0})]
+    assert lines[0].startswith("processor time: 54 s")
+    assert lines[1] == "  tests/c 40, tests/a 14"
+    assert lines[3:] == ["6.0 tests/a/test_a.py::test_f[1]", "7.5 tests/a/b/test_b.py::test_g"]
+    assert len([*spent.describe(times[2:], {"tests/c/test_c.py::test_h": 30.0})]) == 2

@@ -99,6 +99,14 @@ def test_a_sample_and_the_shares_of_its_seed_are_all_tests_once(sessions: Sessio
     assert taken.union(*shares) == ALL
 
 
+def test_the_processor_time_of_each_test_that_ran_is_written(sessions: Sessions, tmp_path: Path) -> None:
+    file = tmp_path / "spent"
+    ran, _ = sessions.run("--heavy", "sample", "--kill-seed", "7", "--spent", str(file))
+    spent = dict(map(json.loads, file.read_text().splitlines()))
+    assert {test.rpartition("::")[2] for test in spent} == ran
+    assert all(seconds >= 0 for seconds in spent.values())
+
+
 def test_a_share_without_tests_succeeds(sessions: Sessions) -> None:
     ran = [sessions.run("--heavy", f"{part}/40", "--kill-seed", "7")[0] for part in (1, 2, 3, 4)]
     assert not all(ran)
