@@ -55,6 +55,22 @@ class Server:
         await self.js.add_stream(api.StreamConfig(name=name, **{"subjects": [f"{name}.>"], **config}))
         return name
 
+    async def raw_stream(self, name: str, **config: Any) -> str:
+        """Makes a stream with settings that nats-py does not know; returns its name. Durations are in nanoseconds."""
+        given = {"name": name, "subjects": [f"{name}.>"], "retention": "limits", "storage": "file", "num_replicas": 1, **config}
+        await self.ask(f"STREAM.CREATE.{name}", {"max_consumers": -1, "max_msgs": -1, "max_bytes": -1, **given})
+        return name
+
+    async def raw_consumer(self, stream: str, **config: Any) -> None:
+        """Makes the durable consumer `c` with settings that nats-py does not know. Durations are in nanoseconds."""
+        given = {"durable_name": "c", "ack_policy": "explicit", **config}
+        await self.ask(f"CONSUMER.CREATE.{stream}.c", {"stream_name": stream, "config": {"name": "c", **given}})
+
+    async def ask(self, request: str, body: object) -> None:
+        """Makes a request of JetStream."""
+        answer = json.loads((await self.client.request(f"$JS.API.{request}", json.dumps(body).encode(), timeout=DEADLINE)).data)
+        assert "error" not in answer, answer
+
     async def anew(self, stream: str) -> None:
         """Deletes a stream, and makes it again: the server needs some time to be rid of it."""
         await self.js.delete_stream(stream)
@@ -274,6 +290,11 @@ def _listens(port: int, greeting: bytes) -> bool:
             return there.recv(len(greeting)) == greeting
     except OSError:
         return False
+
+
+def unused(prefix: str) -> str:
+    """A name that nobody else uses."""
+    return f"{prefix}{os.getpid()}-{next(_numbers)}"
 
 
 def numbers(messages: list[Message]) -> list[int]:

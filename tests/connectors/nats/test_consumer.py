@@ -5,11 +5,12 @@ import logging
 
 import pytest
 from nats.js import api
-from tests.connectors.nats.rig import numbers, special, until
+from tests.connectors.nats.rig import numbers, special, until, unused
 from tests.connectors.nats.rig import server as connected
 from tests.gateway.wire import until_gone
 
 from headrace.connectors.nats import NatsConsumerParameters, NatsConsumerSource, NatsRefused
+from headrace.protocol.v1.connector_pb2 import CONNECTOR_STATE_DEGRADED
 
 AGAIN = "Nats-Num-Delivered"
 
@@ -244,13 +245,14 @@ async def test_a_consumer_that_is_deleted_ends_it(server, consumer, query, run):
         ({"ack_policy": "all"}, {}, "has ack policy all"),
         ({"ack_policy": "explicit", "deliver_subject": "push"}, {}, "is a push consumer"),
         ({"ack_policy": "explicit", "filter_subject": "{}.x"}, {"subjects": ["{}.y"]}, "reads {}.x; delete it"),
+        ({"ack_policy": "explicit", "headers_only": True}, {}, "has headers_only: its messages come without their values"),
         (None, {"create": False}, "there is no consumer c of stream {}; create it, or set create = true"),
     ],
 )
 async def test_a_consumer_that_is_not_fit_ends_it(server, consumer, query, run, config, more, why):
     stream = await server.stream()
     if config is not None:
-        config = {key: value.format(stream) for key, value in config.items()}
+        config = {key: value.format(stream) if isinstance(value, str) else value for key, value in config.items()}
         await server.js.add_consumer(stream, durable_name="c", **config)
     more = {key: [one.format(stream) for one in value] if value else value for key, value in more.items()}
     running = run(consumer(stream, **more))
@@ -287,3 +289,104 @@ async def test_a_consumer_that_gives_up_is_warned_of(server, consumer, query, ru
     with caplog.at_level(logging.WARNING):
         await (await query()).read(1)
     assert "stops redelivering a message after 3 deliveries" in caplog.text
+
+
+@pytest.mark.behaviour(
+    "nats",
+    "`consumer_limits` of the stream allow fewer unacknowledged messages (`max_ack_pending`)",
+    "`nats-consumer` uses as many as they allow; if the parameter asks for more, it ends with an error that names both",
+)
+async def test_a_stream_may_limit_what_is_unacknowledged(server, consumer, query, run):
+    stream = await server.raw_stream(unused("LIMITED"), consumer_limits={"max_ack_pending": 10})
+    await server.numbers(f"{stream}.x", 100)
+    reading = await query()
+    running = run(consumer(stream, max_ack_pending=11))
+    error = await running.broken()
+    assert isinstance(error, NatsRefused)
+    assert f"max_ack_pending is 11, and consumer_limits of stream {stream} allow 10" in str(error)
+    run(consumer(stream))
+    assert sorted(numbers(await reading.read(100))) == list(range(100))
+
+
+@pytest.mark.behaviour(
+    "nats",
+    "a consumer that the server deletes while nobody reads it (`inactive_threshold`)",
+    "`nats-consumer` warns of it, and again when it creates the consumer anew; with interest retention the gateway names it",
+)
+@pytest.mark.parametrize("retention", ["limits", "interest"])
+async def test_a_consumer_that_does_not_stay_is_warned_of(server, consumer, query, run, caplog, address, retention):
+    limits = {"inactive_threshold": 600_000_000_000}
+    stream = await server.raw_stream(unused("FORGETS"), consumer_limits=limits, retention=retention)
+    if retention == "limits":
+        await server.numbers(f"{stream}.x", 10)
+    running = run(consumer(stream))
+    reading = await query()
+    if retention == "interest":
+        await until(lambda: "the server deletes it" in caplog.text)
+        await server.numbers(f"{stream}.x", 10)
+    assert numbers(await reading.read(10)) == list(range(10))
+    await reading.commit()
+    assert "the server deletes it once nobody has read it for 600 s (inactive_threshold)" in caplog.text
+
+    async def named() -> bool:
+        sessions = (await reading.engine.status()).sessions
+        return any(each.reported.state == CONNECTOR_STATE_DEGRADED for each in sessions)
+
+    if retention == "interest":
+        await until(named)
+    else:
+        assert not await named()
+    await running.stop()
+    if retention == "limits":
+        await server.js.delete_consumer(stream, "c")
+        run(consumer(stream))
+        await until(lambda: "created, it begins with the first of 10 messages that the stream has" in caplog.text)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_batch": 7},
+        {"max_bytes": 5000},
+        {"max_expires": 1_000_000_000},
+        {"max_batch": 1, "max_expires": 100_000_000, "max_bytes": 1000},
+    ],
+)
+async def test_a_consumer_may_limit_requests(server, consumer, query, run, limits):
+    stream = await server.stream()
+    await server.raw_consumer(stream, **limits)
+    await server.numbers(f"{stream}.x", 50)
+    run(consumer(stream))
+    reading = await query()
+    assert numbers(await reading.read(50)) == list(range(50))
+    await server.publish(f"{stream}.x", b"x" * 6000)
+    await server.numbers(f"{stream}.x", 50, first=50)
+    assert len((await reading.read(51))[0].value) == 6000
+
+
+async def test_a_consumer_with_priority_groups_is_refused(server, consumer, query, run):
+    stream = await server.stream()
+    await server.raw_consumer(stream, priority_groups=["a"], priority_policy="overflow")
+    running = run(consumer(stream))
+    await query()
+    assert "has priority_groups" in str(await running.broken())
+
+
+@pytest.mark.behaviour("nats", "a consumer that is paused", "`nats-consumer` reports that it waits, and until when")
+async def test_a_consumer_that_is_paused_is_named(server, consumer, query, run, monkeypatch):
+    monkeypatch.setattr("headrace.connectors.nats._pull.HEARTBEAT_SECONDS", 0.2)
+    stream = await server.stream()
+    await server.raw_consumer(stream)
+    await server.ask(f"CONSUMER.PAUSE.{stream}.c", {"pause_until": "2099-01-01T00:00:00Z"})
+    await server.numbers(f"{stream}.x", 10)
+    run(consumer(stream))
+    reading = await query()
+
+    async def named() -> bool:
+        await reading.poll()
+        sessions = (await reading.engine.status()).sessions
+        return any("is paused until 2099" in each.reported.reason for each in sessions)
+
+    await until(named)
+    await server.ask(f"CONSUMER.PAUSE.{stream}.c", {})
+    assert numbers(await reading.read(10)) == list(range(10))

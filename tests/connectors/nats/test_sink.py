@@ -4,7 +4,8 @@ import asyncio
 import logging
 
 import pytest
-from tests.connectors.nats.rig import Running, connection, until
+from nats.js import api
+from tests.connectors.nats.rig import Running, connection, until, unused
 from tests.gateway.sink_wire import Writer
 
 from headrace.connectors.nats import NatsAway, NatsRefused, NatsSink, NatsSinkParameters
@@ -244,8 +245,78 @@ async def test_a_full_stream_is_waited_for(server, sink, caplog):
 
 async def test_a_stream_that_stays_full_fails_the_part(server, sink):
     stream = await server.stream(max_msgs=5, discard="new")
-    with pytest.raises(NatsAway, match=r"15 messages are not written: JetStream reports: maximum messages exceeded"):
+    with pytest.raises(NatsAway, match=r"15 messages are not written: .*maximum messages exceeded .* max_msgs of the stream"):
         await sink(f"{stream}.x", retry_seconds=0.3).write(rows(*(b"%d" % n for n in range(20))))
+
+
+# Limits and settings of streams
+
+
+@pytest.mark.behaviour("nats", "a stream has `no_ack`", "`nats-sink` fails the batch with an error that names it")
+@pytest.mark.parametrize("subject", ["x", "{key}"])
+async def test_a_stream_that_acknowledges_nothing_is_named_and_not_written_again(server, sink, subject, monkeypatch):
+    monkeypatch.setattr("headrace.connectors.nats._publisher._ANSWER_SECONDS", 0.5)
+    stream = await server.stream(no_ack=True)
+    out = sink(f"{stream}.{subject}", deduplicate="none")
+    given = Rows.of(*(Message(b"%d" % n, b"k") for n in range(10)))
+    for _ in range(3):
+        with pytest.raises(NatsRefused, match=f"stream {stream} has no_ack: .*nats stream edit {stream} --ack"):
+            await out.write(given)
+    assert (await server.js.stream_info(stream)).state.messages == 10
+    await server.js.update_stream(api.StreamConfig(name=stream, subjects=[f"{stream}.>"], no_ack=False))
+    assert await out.write(given) is None
+
+
+@pytest.mark.behaviour(
+    "nats",
+    "a subject is full (`max_msgs_per_subject`, `discard_new_per_subject`)",
+    "`nats-sink` refuses its messages after `retry_seconds`, and writes those of other subjects",
+)
+async def test_one_full_subject_does_not_hold_up_others(server, sink):
+    stream = await server.raw_stream(
+        unused("FULL"), discard="new", discard_new_per_subject=True, max_msgs_per_subject=5, retention="workqueue"
+    )
+    given = [Message(b"%d" % n, b"a" if n < 10 else b"b%d" % n) for n in range(19)]
+    out = sink(f"{stream}.{{key}}", retry_seconds=0.5)
+    said = texts(await out.write(Rows.of(*given)))
+    assert [bool(text) for text in said] == [n in range(5, 10) for n in range(19)]
+    assert f"subject {stream}.a: JetStream reports: maximum messages per subject exceeded" in said[5]
+    assert "the cause is max_msgs_per_subject of the stream" in said[5]
+    failing = sink(f"{stream}.{{key}}", retry_seconds=0.5, full_subject="fail")
+    with pytest.raises(NatsAway, match=f"5 messages are not written: subject {stream}.a: .*max_msgs_per_subject"):
+        await failing.write(Rows.of(*(Message(b"again %d" % n, b"a" if n < 5 else b"c%d" % n) for n in range(10))))
+
+
+@pytest.mark.parametrize(
+    ("config", "headers", "said"),
+    [
+        ({}, [("Nats-Rollup", b"sub")], "the cause is allow_rollup_hdrs of the stream"),
+        ({}, [("Nats-TTL", b"10s")], "the cause is allow_msg_ttl of the stream"),
+        ({"allow_msg_ttl": True}, [("Nats-TTL", b"soon")], "the cause is the header Nats-TTL"),
+        ({"max_msg_size": 100}, [("h", b"x" * 100)], "the cause is max_msg_size of the stream"),
+    ],
+)
+async def test_a_setting_that_does_not_allow_a_message_is_named_and_that_message_alone_is_refused(
+    server, sink, config, headers, said
+):
+    stream = await server.raw_stream(unused("SET"), **config)
+    out = sink(f"{stream}.x", nats_headers=True)
+    refused = texts(await out.write(Rows.of(Message(b"1"), Message(b"2", headers=headers), Message(b"3"))))
+    assert (refused[0], refused[2]) == ("", "")
+    assert said in refused[1]
+    assert await values(server, stream) == [b"1", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("config", "setting"),
+    [({"max_bytes": 1000}, "max_bytes of the stream"), ({"max_msgs": 3}, "max_msgs of the stream")],
+)
+async def test_a_bucket_that_is_full_fails_the_batch_with_the_setting(server, sink, config, setting):
+    bucket = unused("KV_b")
+    await server.raw_stream(bucket, subjects=[f"$KV.{bucket}.>"], discard="new", max_msgs_per_subject=1, **config)
+    given = Rows.of(*(Message(b"x" * 100, b"k%d" % n) for n in range(20)))
+    with pytest.raises(NatsAway, match=f"messages are not written: .*the cause is {setting}"):
+        await sink(f"$KV.{bucket}.{{key}}", retry_seconds=0.3).write(given)
 
 
 @pytest.mark.parametrize("fault", ["kill", "reset", "refuse"])

@@ -5,7 +5,7 @@ import logging
 import time
 
 import pytest
-from tests.connectors.nats.rig import DEADLINE, connection, numbers, until
+from tests.connectors.nats.rig import DEADLINE, connection, numbers, until, unused
 
 from headrace.connectors.nats import NatsError, NatsRefused
 from headrace.sdk import PositionLost
@@ -385,3 +385,68 @@ async def test_subjects_that_overlap_are_refused(server, source, query, run):
     error = await running.broken()
     assert isinstance(error, NatsError)
     assert "consumer subject filters cannot overlap" in str(error)
+
+
+@pytest.mark.parametrize("limits", [{"inactive_threshold": 10_000_000_000}, {"max_ack_pending": 1000}])
+async def test_limits_that_a_stream_imposes_on_consumers_are_kept(server, source, query, run, limits):
+    stream = await server.raw_stream(unused("LIMITS"), consumer_limits=limits)
+    await server.numbers(f"{stream}.x", 100)
+    run(source(stream))
+    assert numbers(await (await query()).read(100)) == list(range(100))
+
+
+@pytest.mark.behaviour(
+    "nats",
+    "a KV bucket with `max_bytes` or a TTL",
+    "reads the latest values; a key whose value expired unread loses the position, with an error that names `max_age`",
+)
+@pytest.mark.parametrize("limits", [{"max_bytes": 100_000}, {"max_age": 3600 * 10**9}])
+async def test_a_bucket_whose_values_are_replaced_loses_nothing(server, source, query, run, limits):
+    bucket = unused("KV_b")
+    await server.raw_stream(bucket, subjects=[f"$KV.{bucket}.>"], discard="new", max_msgs_per_subject=1, **limits)
+    for n in range(10):
+        await server.publish(f"$KV.{bucket}.{n % 2}", b"%d" % n)
+    running = run(source(bucket))
+    reading = await query()
+    assert numbers(await reading.read(2)) == [8, 9]
+    await reading.commit()
+    await running.stop()
+    for n in range(10, 20):
+        await server.publish(f"$KV.{bucket}.{n % 2}", b"%d" % n)
+    run(source(bucket))
+    assert numbers(await reading.read(2)) == [18, 19]
+
+
+async def test_values_of_a_bucket_that_expired_unread_are_named_with_the_setting(server, source, query, run):
+    bucket = unused("KV_b")
+    await server.raw_stream(bucket, subjects=[f"$KV.{bucket}.>"], discard="new", max_msgs_per_subject=1, max_age=10**9)
+    running = run(source(bucket))
+    reading = await query()
+    await server.publish(f"$KV.{bucket}.a", b"0")
+    assert numbers(await reading.read(1)) == [0]
+    await reading.commit()
+    await running.stop()
+    await server.publish(f"$KV.{bucket}.b", b"1")
+
+    async def expired() -> bool:
+        return (await server.js.stream_info(bucket)).state.messages == 0
+
+    await until(expired)
+    await server.publish(f"$KV.{bucket}.c", b"2")
+    run(source(bucket))
+    assert f"stream {bucket} no longer has messages 2 to 2: max_age = 1 s or a purge has removed them" in await reading.fails()
+
+
+async def test_a_rollup_that_removes_unread_messages_is_named(server, source, query, run):
+    stream = await server.stream(allow_rollup_hdrs=True)
+    running = run(source(stream))
+    reading = await query()
+    await server.numbers(f"{stream}.x", 1)
+    await reading.read(1)
+    await reading.commit()
+    await running.stop()
+    await server.numbers(f"{stream}.x", 5)
+    await server.publish(f"{stream}.x", b"all", **{"Nats-Rollup": "all"})
+    run(source(stream))
+    said = await reading.fails()
+    assert f"stream {stream} no longer has messages 2 to 6: a message with Nats-Rollup or a purge has removed them" in said

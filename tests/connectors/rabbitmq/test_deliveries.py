@@ -182,6 +182,11 @@ def test_the_key_may_be_something_else(key, keys):
     assert ("amqp-routing-key", b"k2") in batch.headers[1]
 
 
+@pytest.mark.behaviour(
+    "rabbitmq",
+    "a `timestamp` in milliseconds, or after the year 9999",
+    "`rabbitmq` takes it for milliseconds; a message whose time is then later than the year 9999 has none",
+)
 @pytest.mark.parametrize(
     ("properties", "event_time"),
     [

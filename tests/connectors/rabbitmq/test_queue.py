@@ -293,6 +293,16 @@ TEMPORARY = [
 ]
 
 
+@pytest.mark.behaviour(
+    "rabbitmq",
+    "the same, with `temporary_queue = accept`",
+    "`rabbitmq` reads it; the gateway names it as degraded",
+)
+@pytest.mark.behaviour(
+    "rabbitmq",
+    "a queue that goes with its last consumer (auto-delete, `x-expires`)",
+    "`rabbitmq` ends with an error before it consumes; the messages stay in the queue",
+)
 @pytest.mark.parametrize(("properties", "said"), TEMPORARY)
 async def test_a_queue_that_goes_with_its_last_consumer_is_refused_with_its_messages_in_it(
     rabbit, source, address, query, properties, said
@@ -325,6 +335,11 @@ async def test_a_queue_that_goes_with_its_last_consumer_can_be_accepted_and_is_n
     assert f"queue {queue}: it is auto-delete: the broker deletes it" in caplog.text
 
 
+@pytest.mark.behaviour(
+    "rabbitmq",
+    "a queue that is exclusive to another connection",
+    "`rabbitmq` ends with an error",
+)
 @pytest.mark.parametrize(
     "properties",
     [

@@ -209,6 +209,16 @@ async def test_what_is_larger_than_the_broker_allows_is_refused(rabbit, rabbitmq
     assert set(bodies(await take(rabbit, queue, rabbit.count(queue)))) == {b"a", b"b" * 10_000, b"c"}
 
 
+@pytest.mark.behaviour(
+    "rabbitmq",
+    "a message for which the broker closes the channel, such as an expiration of 30 million years",
+    "`rabbitmq-sink` finds it by writing one message at a time, and refuses it",
+)
+@pytest.mark.behaviour(
+    "rabbitmq",
+    "headers that do not fit in a frame of the broker (`frame_max`)",
+    "`rabbitmq-sink` refuses the message, and writes all others once",
+)
 @pytest.mark.parametrize("size", [127_000, 131_072])
 async def test_headers_up_to_the_largest_frame_are_written_and_larger_ones_are_refused(rabbit, sink, size):
     queue = rabbit.declare("classic")

@@ -1,8 +1,11 @@
 """Connections to NATS servers, from authentication to loss. Callers create a new one after a loss."""
 
+import json
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from headrace.connectors.nats._parameters import JetStreamParameters, NatsConnec
 REQUEST_SECONDS = 5.0
 """How long JetStream may take to answer, in seconds."""
 _PING_SECONDS = 10
+_SECONDS_AND_MICROSECONDS = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?Z")
 _OUTBOUND_BYTES = 256 << 20
 
 
@@ -74,6 +78,23 @@ async def stream_info(client: Client, parameters: JetStreamParameters) -> Stream
     except NotFoundError:
         text = f"{client.where} has no stream {parameters.stream}; create it, or correct the parameter stream"
         raise NatsRefused(text) from None
+
+
+async def server_time(client: Client, parameters: JetStreamParameters) -> int | None:
+    """Returns the time of the server, in microseconds since 1970-01-01 UTC; None if it does not tell it (before 2.10)."""
+    answer = await client.request(f"{api(parameters.domain)}.STREAM.INFO.{parameters.stream}", timeout=REQUEST_SECONDS)
+    told = _SECONDS_AND_MICROSECONDS.match(json.loads(answer.data).get("ts") or "")
+    if told is None:
+        return None
+    return int(datetime.fromisoformat(f"{told[1]}+00:00").timestamp()) * 1_000_000 + int(f"{told[2] or '':0<6}")
+
+
+async def consumer_config(client: Client, parameters: JetStreamParameters, consumer: str) -> dict[str, Any]:
+    """Returns the configuration of a consumer as the server sends it: nats-py drops what it does not know."""
+    subject = f"{api(parameters.domain)}.CONSUMER.INFO.{parameters.stream}.{consumer}"
+    answer = await client.request(subject, timeout=REQUEST_SECONDS)
+    config: dict[str, Any] = json.loads(answer.data).get("config") or {}
+    return config
 
 
 def api(domain: str | None) -> str:

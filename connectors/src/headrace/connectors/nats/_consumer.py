@@ -11,16 +11,17 @@ from typing import cast
 
 import nats.errors
 from nats.aio.msg import Msg
-from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo
+from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, RetentionPolicy, StreamInfo
 from nats.js.errors import NotFoundError
 
+from headrace.connectors._waiting import goes_on, waits, warns
 from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._columns import Delivered, batch_of, delivered
-from headrace.connectors.nats._connection import jetstream, stream_info
+from headrace.connectors.nats._connection import consumer_config, jetstream, stream_info
 from headrace.connectors.nats._errors import NatsRefused
 from headrace.connectors.nats._jetstream_source import JetStreamSource
 from headrace.connectors.nats._parameters import NatsConsumerParameters
-from headrace.connectors.nats._pull import Pull
+from headrace.connectors.nats._pull import Pull, PullLimits
 from headrace.connectors.nats._unsettled import Unsettled, give_back, say
 from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, SourceKind
 
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 _GIVE_UP = b"+TERM"
 _DEFAULT_ACK_WAIT_SECONDS = 30.0
+_DEFAULT_ACK_PENDING = 20_000
+_PAUSE = "pause"
 
 
 class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
@@ -79,7 +82,10 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
         """Yields messages, using one connection."""
         consumer = await self._ready(client)
         self._pending = consumer.num_pending or 0
-        pull = Pull(client, self._parameters, self._parameters.consumer)
+        config = await consumer_config(client, self._parameters, self._parameters.consumer)
+        if config.get("priority_groups"):
+            raise NatsRefused(f"{self._what} has priority_groups, which this connector does not use; name another one")
+        pull = Pull(client, self._parameters, self._parameters.consumer, PullLimits.of(config))
         unsettled.connected(client)
         leaving = True
         try:
@@ -92,6 +98,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
                         await self._look(client)
                         yield None
                         continue
+                    goes_on(self, _PAUSE)
                     messages, told = await unsettled.admit(client, arrived, delivered(arrived))
                     self._pending = told.pending
                     if messages:
@@ -112,6 +119,10 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
             manager = jetstream(client, self._parameters.domain)
             info = await manager.consumer_info(self._parameters.stream, self._parameters.consumer)
             self._pending = info.num_pending or 0
+            if info.paused:
+                waits(self, _PAUSE, f"{self._what} is paused until {info.config.pause_until}; resume it, or wait")
+            else:
+                goes_on(self, _PAUSE)
 
     def _batch(self, messages: Sequence[Msg], told: Delivered) -> Batch:
         """Converts messages to a batch."""
@@ -130,16 +141,16 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
         Raises:
             NatsRefused: It does not exist, or is not suitable for this connector.
         """
-        await stream_info(client, self._parameters)
+        stream = await stream_info(client, self._parameters)
         manager = jetstream(client, self._parameters.domain)
         try:
             info: ConsumerInfo = await manager.consumer_info(self._parameters.stream, self._parameters.consumer)
         except NotFoundError:
-            info = await manager.add_consumer(self._parameters.stream, self._config(client))
-            log.info("%s: created", self._what)
+            info = await manager.add_consumer(self._parameters.stream, self._config(client, stream))
+            self._tell_created(stream)
         check_consumer(info, self._parameters)
         if self._created is None:
-            self._tell(info)
+            self._tell(info, stream)
         elif self._created != info.created:
             # Sequences may have started over: continuing could mistake new messages for old ones.
             raise self._deleted(client)
@@ -153,9 +164,28 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
             "a recreated consumer begins with the first message that the stream still has"
         )
 
-    def _tell(self, info: ConsumerInfo) -> None:
+    def _tell_created(self, stream: StreamInfo) -> None:
+        """Logs where a new consumer begins: one that was deleted while nobody read it has left no trace."""
+        if not stream.state.messages:
+            log.info("%s: created", self._what)
+            return
+        log.warning(
+            "%s: created, it begins with the first of %d messages that the stream has; if it was there before, it was deleted "
+            "meanwhile, and messages that it had acknowledged come again", self._what, stream.state.messages,
+        )  # fmt: skip
+
+    def _tell(self, info: ConsumerInfo, stream: StreamInfo) -> None:
         """Logs warnings about a consumer before it is read."""
         config = info.config
+        if config.inactive_threshold:
+            effect = "messages that are stored meanwhile are lost to it, and" if _forgets(stream) else "afterwards"
+            reason = (
+                f"{self._what}: the server deletes it once nobody has read it for {config.inactive_threshold:g} s "
+                f"(inactive_threshold): {effect} a new one begins with the first message that the stream still has"
+            )
+            log.warning("%s", reason)
+            if _forgets(stream):
+                warns(self, self._what, reason)
         if info.num_ack_pending:
             log.warning(
                 "%s: %d messages are unacknowledged by other readers; those of a killed reader are redelivered within %.0f s",
@@ -164,7 +194,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
         if config.max_deliver and config.max_deliver > 0:
             log.warning("%s: the server stops redelivering a message after %d deliveries", self._what, config.max_deliver)
 
-    def _config(self, client: Client) -> ConsumerConfig:
+    def _config(self, client: Client, stream: StreamInfo) -> ConsumerConfig:
         """Returns the configuration of a new consumer."""
         parameters = self._parameters
         if self._created is not None:
@@ -177,11 +207,33 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
             description=f"Headrace source {self.name}",
             ack_policy=AckPolicy.EXPLICIT,
             ack_wait=parameters.ack_wait_seconds,
-            max_ack_pending=parameters.max_ack_pending,
+            max_ack_pending=self._max_ack_pending(stream),
         )
         if len(parameters.subjects) == 1:
             return config.evolve(filter_subject=parameters.subjects[0])
         return config.evolve(filter_subjects=list(parameters.subjects) or None)
+
+    def _max_ack_pending(self, stream: StreamInfo) -> int:
+        """Returns the `max_ack_pending` of a new consumer.
+
+        Raises:
+            NatsRefused: The stream does not allow it.
+        """
+        wanted, limits = self._parameters.max_ack_pending, stream.config.consumer_limits
+        limit = (limits and limits.max_ack_pending) or 0
+        if limit <= 0:
+            return wanted or _DEFAULT_ACK_PENDING
+        if wanted is not None and wanted > limit:
+            raise NatsRefused(
+                f"max_ack_pending is {wanted}, and consumer_limits of stream {self._parameters.stream} allow {limit}; lower the "
+                "parameter, or raise the limit"
+            )
+        return min(wanted or _DEFAULT_ACK_PENDING, limit)
+
+
+def _forgets(stream: StreamInfo) -> bool:
+    """Returns whether a stream keeps no messages for a consumer that is not there."""
+    return stream.config.retention == RetentionPolicy.INTEREST
 
 
 def check_consumer(info: ConsumerInfo, parameters: NatsConsumerParameters) -> None:
@@ -196,6 +248,8 @@ def check_consumer(info: ConsumerInfo, parameters: NatsConsumerParameters) -> No
         raise NatsRefused(f"{what} is a push consumer; name a pull consumer, or one that does not exist yet")
     if config.ack_policy != AckPolicy.EXPLICIT:
         raise NatsRefused(f"{what} has ack policy {config.ack_policy}; name one with explicit acknowledgements")
+    if config.headers_only:
+        raise NatsRefused(f"{what} has headers_only: its messages come without their values; name one that delivers them")
     if wanted and filters != wanted:
         found = ", ".join(sorted(map(str, filters))) or "all subjects"
         raise NatsRefused(f"{what} reads {found}; delete it, or remove the parameter subjects")

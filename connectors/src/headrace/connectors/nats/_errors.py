@@ -1,8 +1,10 @@
 """Errors of the NATS connectors. Each states what is wrong and what to do.
 
 NatsError
-├── NatsAway      the server cannot be reached, or cannot answer now: a retry may help
-└── NatsRefused   the server rejects the client or the request permanently
+├── NatsAway                the server cannot be reached, or cannot answer now: a retry may help
+│   └── SubjectFull         the stream has enough messages of a subject
+└── NatsRefused             the server rejects the client or the request permanently
+    └── NoAcknowledgements  the stream acknowledges nothing
 """
 
 import ssl
@@ -10,10 +12,8 @@ import ssl
 import nats.errors
 import nats.js.errors
 
+from headrace.connectors.nats._settings import passes, reported
 from headrace.sdk import HeadraceError
-
-_PASSING = {408, 429}
-_TOO_MANY_CONSUMERS = 10026
 
 
 class NatsError(HeadraceError):
@@ -22,6 +22,10 @@ class NatsError(HeadraceError):
 
 class NatsAway(NatsError):
     """The server cannot be reached, or cannot answer now. The connectors retry automatically."""
+
+
+class SubjectFull(NatsAway):
+    """The stream has as many messages of one subject as it keeps, and refuses new ones."""
 
 
 class NatsRefused(NatsError):
@@ -67,11 +71,5 @@ def _explain_answer(error: nats.js.errors.APIError, where: str) -> NatsError:
     """Translates an error response of JetStream."""
     if error.code is None:
         return NatsAway(f"{where}: JetStream does not answer; is it enabled there, and for this account?")
-    said = f"{where}: JetStream reports: {error.description} ({error.err_code})"
+    said = f"{where}: {reported(error.description, error.err_code)}"
     return NatsAway(said) if passes(error.code, error.err_code) else NatsRefused(said)
-
-
-def passes(code: int, error: int | None) -> bool:
-    """Returns whether an error of JetStream is temporary, by its status and its error code."""
-    # Consumers of killed readers are removed after a while.
-    return code >= 500 or code in _PASSING or error == _TOO_MANY_CONSUMERS

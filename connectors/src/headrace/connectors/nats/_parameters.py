@@ -162,7 +162,12 @@ class NatsConsumerParameters(NatsConnection, ShapeParameters, JetStreamParameter
         description="When creating a consumer: after how many seconds messages are redelivered if their reader was killed. A "
         "live reader extends this time by itself.",
     )
-    max_ack_pending: int = Field(20_000, ge=1, description="When creating a consumer: maximum number of unacknowledged messages.")
+    max_ack_pending: int | None = Field(
+        None,
+        ge=1,
+        description="When creating a consumer: maximum number of unacknowledged messages; default: 20000, or what the stream's "
+        "consumer_limits allow.",
+    )
 
 
 class NatsCoreParameters(NatsConnection, ShapeParameters, BadRecordParameters):
@@ -221,6 +226,11 @@ class NatsSinkParameters(NatsConnection):
         ge=0,
         description="How long to retry if the server is unavailable or the stream is full, in seconds, before Spark's task "
         "fails.",
+    )
+    full_subject: Literal["refuse", "fail"] = Field(
+        "refuse",
+        description="What to do with messages of a subject that is still full (max_msgs_per_subject, discard new) after "
+        "retry_seconds: refuse them, so that those of other subjects go on; or fail Spark's task.",
     )
 
     @field_validator("subject")

@@ -11,6 +11,7 @@ from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._errors import NatsAway
 from headrace.connectors.nats._outgoing import Outgoing
 from headrace.connectors.nats._parameters import NatsSinkParameters
+from headrace.connectors.nats._settings import is_full_subject
 
 _ANSWER_SECONDS = 10.0
 
@@ -28,6 +29,11 @@ class Answer:
     code: int = 0
     error: int = 0
     text: str = ""
+
+    @property
+    def is_of_full_subject(self) -> bool:
+        """Whether the stream refuses messages of this subject only, because it has enough of them."""
+        return is_full_subject(self.text, self.error)
 
 
 STORED = Answer()

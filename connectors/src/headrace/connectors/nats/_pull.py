@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import json
 import time
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -26,6 +27,27 @@ _DRAIN_SECONDS = 2.0
 _NANOSECONDS = 1_000_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class PullLimits:
+    """The limits of a consumer on a request; None for no limit.
+
+    Attributes:
+        messages: The number of messages.
+        bytes: Their size.
+        seconds: How long a request may wait.
+    """
+
+    messages: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+    @classmethod
+    def of(cls, config: dict[str, Any]) -> "PullLimits":
+        """Returns the limits in the configuration of a consumer, as the server sends it."""
+        expires = config.get("max_expires") or 0
+        return cls(config.get("max_batch") or None, config.get("max_bytes") or None, expires / _NANOSECONDS or None)
+
+
 class ConsumerGone(NatsAway):
     """The server no longer has the consumer."""
 
@@ -33,12 +55,15 @@ class ConsumerGone(NatsAway):
 class Pull:
     """The messages of one consumer, on one connection."""
 
-    def __init__(self, client: Client, parameters: JetStreamParameters, consumer: str) -> None:
+    def __init__(self, client: Client, parameters: JetStreamParameters, consumer: str, limits: PullLimits = PullLimits()) -> None:
         """Creates the object, without a request."""
         self._client = client
         self._what = f"consumer {consumer} of stream {parameters.stream}"
         self._next = f"{api(parameters.domain)}.CONSUMER.MSG.NEXT.{parameters.stream}.{consumer}"
-        self._messages, self._bytes = parameters.prefetch_messages, parameters.prefetch_bytes
+        self._messages = min(parameters.prefetch_messages, limits.messages or parameters.prefetch_messages)
+        self._bytes = max(parameters.prefetch_bytes, client.max_payload)
+        self._bytes = min(self._bytes, limits.bytes or self._bytes)
+        self._expires = min(_EXPIRES_SECONDS, limits.seconds or _EXPIRES_SECONDS)
         self._inbox = client.new_inbox()
         self._arrived: list[Msg] = []
         self._wake = asyncio.Event()
@@ -127,8 +152,10 @@ class Pull:
         """Requests more, once half of what was requested has arrived."""
         if self._asked > self._messages // 2:
             return
-        wanted = {"batch": self._messages - self._asked, "max_bytes": max(self._bytes, self._client.max_payload)}
-        waiting = {"expires": _EXPIRES_SECONDS * _NANOSECONDS, "idle_heartbeat": int(HEARTBEAT_SECONDS * _NANOSECONDS)}
+        wanted = {"batch": self._messages - self._asked, "max_bytes": self._bytes}
+        # The server wants a heartbeat within half of the time.
+        heartbeat = min(HEARTBEAT_SECONDS, self._expires / 3)
+        waiting = {"expires": int(self._expires * _NANOSECONDS), "idle_heartbeat": int(heartbeat * _NANOSECONDS)}
         if self._too_large:
             # The next message may be too large for any such request: request it alone, whatever its size.
             self._too_large = False
@@ -142,11 +169,12 @@ class Pull:
         where = f"{self._client.where}: {self._what}"
         if code == "100":
             return
-        self._quiet_since = time.monotonic()
+        if code != "408":  # the end of a request that waited for nothing
+            self._quiet_since = time.monotonic()
         if code == "503" or "Consumer Deleted" in text:
             self._failure = ConsumerGone(f"{where} is gone")
         elif "Exceeded MaxRequest" in text or code == "400":
-            self._failure = NatsRefused(f"{where}: {text}; raise its limits, or lower prefetch_messages or prefetch_bytes")
+            self._failure = NatsRefused(f"{where}: {text}; raise its limits, or use another consumer")
         elif "Nats-Pending-Messages" in status:
             self._asked = max(0, self._asked - int(status["Nats-Pending-Messages"]))
             self._too_large |= "Exceeds MaxBytes" in text

@@ -3,16 +3,14 @@
 import asyncio
 import logging
 
-import nats.errors
-from nats.js.errors import NotFoundError
-
 from headrace.connectors._retry import Retry
-from headrace.connectors.nats._client import Client
-from headrace.connectors.nats._connection import connect, jetstream
-from headrace.connectors.nats._errors import NatsAway, NatsError, explain, passes
+from headrace.connectors.nats._connection import connect
+from headrace.connectors.nats._errors import NatsAway, NatsError, SubjectFull, explain
 from headrace.connectors.nats._outgoing import Encoder, Outgoing, same_ids
 from headrace.connectors.nats._parameters import NatsSinkParameters
 from headrace.connectors.nats._publisher import REPEATED, STORED, UNROUTED, Answer, Publisher
+from headrace.connectors.nats._settings import passes, reported
+from headrace.connectors.nats._streams import NoAcknowledgements, Streams
 from headrace.sdk import WRITTEN, AsyncSink, Outcome, Outcomes, Refused, Rows
 
 log = logging.getLogger(__name__)
@@ -30,40 +28,64 @@ class NatsSink(AsyncSink):
         self._parameters = parameters
         self._encoder = Encoder(parameters)
         self._publisher: Publisher | None = None
+        self._without: NoAcknowledgements | None = None
 
     async def write(self, rows: Rows) -> Outcomes:
         """Publishes rows, with retries where they may help, until each has an outcome.
 
         Raises:
             NatsAway: Not all rows had an outcome within `retry_seconds`.
-            NatsRefused: The server rejects this client.
+            NatsRefused: The server rejects this client, or a stream acknowledges nothing.
         """
         encoded = [self._encoder.encode(message, rows.part) for message in rows.messages()]
         for place, refused in list(same_ids(encoded)):
             encoded[place] = refused
         outcomes: list[Outcome] = [one if isinstance(one, Refused) else WRITTEN for one in encoded]
         left = {place: one for place, one in enumerate(encoded) if isinstance(one, Outgoing)}
+        reasons: dict[int, NatsError] = {}
         retry, loop = Retry(f"sink {self.name}", self), asyncio.get_running_loop()
         give_up = loop.time() + self._parameters.retry_seconds
         while left:
             before = len(left)
-            error = await self._publish(left, outcomes)
+            error = await self._publish(left, outcomes, reasons)
             if len(left) < before:
                 give_up = loop.time() + self._parameters.retry_seconds
                 retry.connected()
             if left and loop.time() >= give_up:
-                raise NatsAway(f"{len(left)} messages are not written: {error}")
+                self._give_up(left, outcomes, reasons, error)
             if left:
                 await retry.wait(error)
         return None if outcomes.count(WRITTEN) == len(outcomes) else outcomes
 
-    async def _publish(self, left: dict[int, Outgoing], outcomes: list[Outcome]) -> NatsError:
-        """Publishes once; removes written and refused messages from `left`. Returns why the rest is neither."""
+    def _give_up(
+        self, left: dict[int, Outgoing], outcomes: list[Outcome], reasons: dict[int, NatsError], error: NatsError
+    ) -> None:
+        """Refuses the messages of full subjects, if that is wanted, so that they do not hold up those of other subjects.
+
+        Raises:
+            NatsAway: Others are left.
+        """
+        if self._parameters.full_subject == "refuse":
+            for place in [place for place in left if isinstance(reasons.get(place), SubjectFull)]:
+                del left[place]
+                outcomes[place] = Refused(str(reasons[place]))
+        if left:
+            raise NatsAway(f"{len(left)} messages are not written: {error}")
+
+    async def _publish(self, left: dict[int, Outgoing], outcomes: list[Outcome], reasons: dict[int, NatsError]) -> NatsError:
+        """Publishes once; removes written and refused messages from `left`. Returns why the rest is neither, also for each.
+
+        Raises:
+            NoAcknowledgements: A stream stores messages, and never says so.
+        """
+        reasons.clear()
         try:
             publisher = await self._connected()
         except NatsAway as away:
             return away
         client = publisher.client
+        streams = Streams(client, self._parameters.domain)
+        await self._check_acknowledgements(streams, left)
         for place in [place for place, message in left.items() if message.size > client.max_payload]:
             size = left.pop(place).size
             outcomes[place] = Refused(f"{size} bytes with headers, and the server accepts at most {client.max_payload}")
@@ -72,11 +94,13 @@ class NatsSink(AsyncSink):
         if repeated := answers.count(REPEATED):
             log.info("sink %s: the stream already had %d of %d messages", self.name, repeated, len(answers))
         why: NatsError = NatsAway(f"{client.where} does not answer for some messages")
-        streams = _Streams(client, self._parameters.domain)
         for place, answer in zip(places, answers, strict=True):
             outcome = await _outcome(left[place], answer, streams)
+            if isinstance(outcome, NoAcknowledgements):
+                self._without = outcome
+                raise outcome
             if isinstance(outcome, NatsError):
-                why = outcome
+                why = reasons[place] = outcome
             else:
                 outcomes[place] = outcome
                 del left[place]
@@ -85,6 +109,20 @@ class NatsSink(AsyncSink):
         await self.close()
         client.check_allowed()
         return explain(broken, client.where)
+
+    async def _check_acknowledgements(self, streams: Streams, left: dict[int, Outgoing]) -> None:
+        """Checks that a stream that did not acknowledge does now, rather than store the same messages again.
+
+        Raises:
+            NoAcknowledgements: It does not.
+        """
+        if self._without is None:
+            return
+        info = await streams.info(self._without.stream)
+        if info is None or not info.config.no_ack:
+            self._without = None
+        elif any(self._without.concerns(message.subject) for message in left.values()):
+            raise NoAcknowledgements(info)
 
     async def _connected(self) -> Publisher:
         """Returns the connection; opens it if there is none.
@@ -106,42 +144,14 @@ class NatsSink(AsyncSink):
             self._publisher = None
 
 
-class _Streams:
-    """Caches whether streams store subjects; each subject is requested once."""
-
-    def __init__(self, client: Client, domain: str | None) -> None:
-        """Creates an empty cache."""
-        self._client, self._domain = client, domain
-        self._known: dict[str, bool] = {}
-        self._silent = False
-
-    async def take(self, subject: str) -> bool:
-        """Returns False if JetStream reports that no stream stores a subject; True also if this is unknown."""
-        if subject not in self._known:
-            self._known[subject] = await self._ask(subject)
-        return self._known[subject]
-
-    async def _ask(self, subject: str) -> bool:
-        """Asks JetStream, unless it failed to answer before."""
-        if self._silent:
-            return True
-        try:
-            await jetstream(self._client, self._domain).find_stream_name_by_subject(subject)
-        except NotFoundError:
-            return False
-        except (nats.errors.Error, OSError, TimeoutError):
-            self._silent = True
-        return True
-
-
-async def _outcome(message: Outgoing, answer: Answer | None, streams: _Streams) -> Outcome | NatsError:
+async def _outcome(message: Outgoing, answer: Answer | None, streams: Streams) -> Outcome | NatsError:
     """Returns the outcome of a message; an error if it may still be written."""
     if answer is STORED or answer is REPEATED:
         return WRITTEN
     if answer is None or answer is UNROUTED:
         # While a server starts, no stream stores the subject either: only JetStream itself knows whether this is permanent.
-        if await streams.take(message.subject):
-            return NatsAway(f"subject {message.subject}: JetStream does not answer")
-        return Refused(f"no stream stores the subject {message.subject}")
-    said = f"JetStream reports: {answer.text} ({answer.error})"
+        return await streams.of_silence(message.subject, unrouted=answer is UNROUTED)
+    said = f"subject {message.subject}: {reported(answer.text, answer.error)}"
+    if answer.is_of_full_subject:
+        return SubjectFull(said)
     return NatsAway(said) if passes(answer.code, answer.error) else Refused(said)

@@ -9,11 +9,11 @@ from secrets import token_hex
 from typing import NoReturn
 
 import nats.errors
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, RetentionPolicy, StreamConfig, StreamInfo
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, DiscardPolicy, RetentionPolicy, StreamConfig, StreamInfo
 
 from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._columns import Delivered, batch_of, delivered
-from headrace.connectors.nats._connection import api, jetstream, stream_info
+from headrace.connectors.nats._connection import api, jetstream, server_time, stream_info
 from headrace.connectors.nats._errors import NatsAway, NatsRefused
 from headrace.connectors.nats._jetstream_source import JetStreamSource
 from headrace.connectors.nats._parameters import NatsParameters
@@ -32,6 +32,7 @@ class _Reading:
         after: The sequence of the last message that was yielded or is in the checkpoint; None before the first.
         stream: Distinguishes the stream from another one of its name; None if that is not known yet.
         skips: Whether to skip lost messages.
+        time: When that message was stored, in microseconds since 1970-01-01 UTC; None if that is not known.
         pending: The number of messages that were left after the last yielded one.
     """
 
@@ -39,14 +40,20 @@ class _Reading:
     after: int | None
     stream: bytes | None
     skips: bool = False
+    time: int | None = None
     pending: int = 0
+
+    @property
+    def cursor(self) -> bytes:
+        """What a position has besides the sequence: which stream it is, and when its message was stored."""
+        return (self.stream or b"") + (b"" if self.time is None else b" %d" % self.time)
 
 
 class NatsSource(JetStreamSource[NatsParameters, _Reading]):
     """Reads a stream with ephemeral consumers that begin after the last message, and acknowledge nothing.
 
     The sequence of a message is that of the stream. The cursor is the creation time of the stream: if that changes, its sequences
-    have started over.
+    have started over. After a space follows the time at which the message was stored.
     """
 
     connector = "nats"
@@ -69,11 +76,13 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
     async def read(self, partition: str, position: Position | None) -> AsyncGenerator[Batch | None, None]:
         """Yields the messages that have arrived, as batches."""
         seen = self._acknowledged.pop(partition, None) if position is None else position
+        stream, _, time = (seen.cursor or b"" if seen else b"").partition(b" ")
         reading = self._readings[partition] = _Reading(
             self._parameters.partitions[partition],
             after=seen.sequence if seen else None,
-            stream=seen.cursor if seen else None,
+            stream=stream or None,
             skips=seen is not None and position is None,
+            time=int(time) if time.isdigit() else None,
         )
         try:
             async with aclosing(self._reconnecting(partition, reading)) as batches:
@@ -84,9 +93,10 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
 
     async def _consume(self, client: Client, reading: _Reading, /) -> AsyncGenerator[Batch | None, None]:
         """Yields messages, using one connection and one consumer."""
-        self._check(await stream_info(client, self._parameters), reading)
+        info = await stream_info(client, self._parameters)
+        await self._check(client, info, reading)
         manager = jetstream(client, self._parameters.domain)
-        consumer = await manager.add_consumer(self._parameters.stream, _consumer(reading, self.name))
+        consumer = await manager.add_consumer(self._parameters.stream, _consumer(reading, self.name, info.config))
         reading.pending = consumer.num_pending or 0
         if not reading.pending:
             yield None
@@ -103,7 +113,8 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
                         raise NatsAway(f"{client.where}: messages of consumer {consumer.name} were lost in transit")
                     await self._check_gaps(client, reading, told)
                     place, reading.after, reading.pending = told.last_place, told.sequences[-1], told.pending
-                    yield batch_of(messages, self._parameters, times=told.times, sequences=told.sequences, cursor=reading.stream)
+                    reading.time = told.times[-1]
+                    yield batch_of(messages, self._parameters, times=told.times, sequences=told.sequences, cursor=reading.cursor)
                     if not told.pending and not pull.ready:
                         yield None
         finally:
@@ -112,7 +123,7 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
                 stream, prefix = self._parameters.stream, api(self._parameters.domain)
                 await client.publish(f"{prefix}.CONSUMER.DELETE.{stream}.{consumer.name}")
 
-    def _check(self, info: StreamInfo, reading: _Reading) -> None:
+    async def _check(self, client: Client, info: StreamInfo, reading: _Reading) -> None:
         """Checks that a stream still has the messages after those that were read.
 
         Raises:
@@ -127,9 +138,9 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
                 _begins_again(f"stream {name} was deleted and recreated", reading)
             if last < reading.after:
                 _begins_again(f"stream {name} ends with message {last}", reading)
-            if first > reading.after + 1 and not _compacts(info.config):
+            if first > reading.after + 1 and await self._loses(client, info.config, reading):
                 if not reading.skips:
-                    raise _lost(name, reading, reading.after + 1, first - 1, first)
+                    raise _lost(info.config, reading, reading.after + 1, first - 1, first)
                 reading.after = first - 1
         reading.stream, reading.skips = created, False
 
@@ -148,11 +159,22 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
             return
         info = await stream_info(client, self._parameters)
         first = info.state.first_seq
-        if first <= reading.after + 1 or _compacts(info.config):
+        if first <= reading.after + 1 or not await self._loses(client, info.config, reading):
             return
         for before, sequence in pairwise(chain([reading.after], told.sequences)):
             if before + 1 < min(first, sequence):
-                raise _lost(self._parameters.stream, reading, before + 1, min(first, sequence) - 1, first)
+                raise _lost(info.config, reading, before + 1, min(first, sequence) - 1, first)
+
+    async def _loses(self, client: Client, config: StreamConfig, reading: _Reading) -> bool:
+        """Returns whether messages after the last one that was read may have gone without newer ones of their subjects."""
+        bounds = _bounds(config)
+        if config.max_msgs_per_subject > 0 and not bounds:
+            return False
+        if config.max_msgs_per_subject > 0 and list(bounds) == ["max_age"] and reading.time is not None:
+            # They are younger than the last one. If it could not expire so far, none of them could.
+            now = await server_time(client, self._parameters)
+            return now is None or now - reading.time >= (config.max_age or 0) * 1_000_000
+        return True
 
     async def backlog(self, partition: str) -> Backlog:
         """Returns the number of messages that the consumer has left."""
@@ -182,13 +204,15 @@ def _check_silence(client: Client, reading: _Reading) -> None:
         raise NatsAway(f"{client.where}: {reading.pending} messages are left, and do not arrive")
 
 
-def _consumer(reading: _Reading, source: str) -> ConsumerConfig:
+def _consumer(reading: _Reading, source: str, stream: StreamConfig) -> ConsumerConfig:
     """Creates an ephemeral consumer for the unread messages."""
+    limits = stream.consumer_limits
+    inactive = (limits and limits.inactive_threshold) or _INACTIVE_SECONDS
     config = ConsumerConfig(
         name=f"headrace-{token_hex(8)}",
         description=f"Headrace source {source}",
         ack_policy=AckPolicy.NONE,
-        inactive_threshold=_INACTIVE_SECONDS,
+        inactive_threshold=min(inactive, _INACTIVE_SECONDS),
         num_replicas=1,
         mem_storage=True,
     )
@@ -199,15 +223,26 @@ def _consumer(reading: _Reading, source: str) -> ConsumerConfig:
     return config.evolve(filter_subjects=list(reading.subjects) or None)
 
 
-def _compacts(config: StreamConfig) -> bool:
-    """Returns whether a stream drops only messages that newer ones of the same subject replace."""
-    bounds = (config.max_msgs, config.max_bytes, config.max_age)
-    return config.max_msgs_per_subject > 0 and not any(bound is not None and bound > 0 for bound in bounds)
+def _bounds(config: StreamConfig) -> dict[str, str]:
+    """Returns the limits of a stream for which it removes messages that no newer ones replace, with their values."""
+    bounds = {}
+    if config.max_age:
+        bounds["max_age"] = f"{config.max_age:g} s"
+    # Otherwise it refuses new messages.
+    if config.discard != DiscardPolicy.NEW:
+        for name, value in (("max_msgs", config.max_msgs), ("max_bytes", config.max_bytes)):
+            if value is not None and value > 0:
+                bounds[name] = str(value)
+    return bounds
 
 
-def _lost(stream: str, reading: _Reading, first: int, last: int, earliest: int) -> PositionLost:
+def _lost(config: StreamConfig, reading: _Reading, first: int, last: int, earliest: int) -> PositionLost:
     """Returns the error for removed messages."""
-    text = f"stream {stream} no longer has messages {first} to {last}: they expired, or were purged"
+    causes = [f"{name} = {value}" for name, value in _bounds(config).items()]
+    if config.allow_rollup_hdrs:
+        causes.append("a message with Nats-Rollup")
+    causes.append("a purge")
+    text = f"stream {config.name} no longer has messages {first} to {last}: {' or '.join(causes)} has removed them"
     if reading.subjects:
         text += "; it is unknown whether any of them had one of the subjects that are read"
     return PositionLost(text, earliest=earliest)
