@@ -18,7 +18,7 @@ from headrace.simulation.schedule import (
     SourcePlan,
 )
 
-PROFILES = ("all", "cuts", "queue", "pipelines", "pauses", "sinks")
+PROFILES = ("all", "cuts", "queue", "pipelines", "pauses", "sinks", "gateways")
 """What schedules concentrate on."""
 ON_REQUEST = ("drivers",)
 """Profiles that must be named: a second driver on the checkpoint of the first."""
@@ -46,7 +46,13 @@ def draw(seed: str, profile: str = "all") -> Schedule:
     queries = _queries(source, profile, sources, sinks)
     conditions = _conditions(source, len(sources) + sum(plan.instances for plan in sinks))
     schedule = Schedule(
-        seed=seed, profile=profile, sources=tuple(sources), sinks=tuple(sinks), queries=tuple(queries), conditions=conditions
+        seed=seed,
+        profile=profile,
+        sources=tuple(sources),
+        sinks=tuple(sinks),
+        queries=tuple(queries),
+        conditions=conditions,
+        gateways=source.choice([2, 2, 3]) if profile == "gateways" else 1,
     )
     roles = schedule.roles()
     faults = [_fault(source, conditions, roles) for _ in range(source.choice([0, 1, 2, 3, 4, 6, 8]))]
@@ -58,6 +64,13 @@ def draw(seed: str, profile: str = "all") -> Schedule:
         faults += _set_back(source)
     if profile == "drivers":
         faults += [_second_driver(source) for _ in range(source.choice([1, 2]))]
+    if profile == "gateways":
+        faults += [_address(source, conditions, roles) for _ in range(source.choice([1, 2, 4, 6]))]
+        faults += _cut_and_crash(source, roles)
+        if source.random() < 0.2:
+            faults.append(_second_driver(source))
+        # Two connectors of one queue at two gateways are a limit that docs/guarantees.md describes.
+        faults = [fault for fault in faults if fault.kind != "second" or not fault.who.startswith("queue")]
     if profile == "pauses":
         faults += [_paused(source, conditions) for _ in range(source.choice([2, 4, 6]))]
     # A second process has a session of its own, beside that of the first.
@@ -88,7 +101,8 @@ def _queries(source: random.Random, profile: str, sources: Sequence[SourcePlan],
     everything = tuple(plan.name for plan in sources)
     logs = tuple(plan.name for plan in sources if not plan.redelivers)
     found = [QueryPlan("query0", everything, tuple(plan.name for plan in sinks))]
-    return found + [QueryPlan(f"query{i}", logs, ("store",)) for i in range(1, count)]
+    others = everything if profile == "gateways" else logs
+    return found + [QueryPlan(f"query{i}", others, ("store",)) for i in range(1, count)]
 
 
 def _conditions(source: random.Random, connectors: int) -> Conditions:
@@ -196,6 +210,22 @@ def _second_driver(source: random.Random) -> Fault:
     """Returns a second driver of the first query, which starts in the middle of a batch, while the first one may hang."""
     at = At("point", source.randint(1, 8), source.choice(["offsets written", "fetched", "staged", "prepared", "voted"]))
     return Fault(kind="second", at=at, who="query0", for_s=source.choice([0.0, 0.3, 1.5]))
+
+
+def _address(source: random.Random, conditions: Conditions, roles: Sequence[str]) -> Fault:
+    """Returns a move of the address to another gateway, for all or for one, or a time during which several have it."""
+    at, pick = _at(source, conditions.fault_s), source.choice
+    if source.random() < 0.25:
+        return Fault(kind="share", at=at, for_s=round(pick([0.1, 1.0, 5.0]) * source.uniform(0.5, 1.5), 3))
+    return Fault(
+        kind="move",
+        at=at,
+        who="gateway" if source.random() < 0.6 else pick(roles),
+        for_s=round(pick([0.3, 2.0, 6.0]) * source.uniform(0.5, 1.5), 3),
+        client_s=_some(source, pick([0.01, 3.0])),
+        server_s=_some(source, pick([0.01, 5.0, 12.0])),
+        share=pick([1.0, 1.0, 0.5, 0.0]),
+    )
 
 
 def _paused(source: random.Random, conditions: Conditions) -> Fault:

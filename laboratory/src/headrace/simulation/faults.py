@@ -32,7 +32,7 @@ class Faults:
         roles: Mapping[str, Role],
         logs: Mapping[str, Log],
         configuration: Configuration,
-        gateway: Callable[[], Gateway | None],
+        gateways: Mapping[str, Gateway],
         source: random.Random,
     ) -> None:
         self._schedule = schedule
@@ -41,7 +41,7 @@ class Faults:
         self._roles = roles
         self._logs = logs
         self._configuration = configuration
-        self._gateway = gateway
+        self._gateways = gateways
         self._random = source
         self._actions: Mapping[str, Callable[[Fault], None]] = {
             "crash": self._crash,
@@ -51,6 +51,8 @@ class Faults:
             "cut": self._cut,
             "unreachable": self._cut_off,
             "half-close": self._half_close,
+            "move": self._move,
+            "share": self._share,
             "stop": self._stop,
             "second": self._start_second,
             "pause": self._pause,
@@ -96,6 +98,7 @@ class Faults:
         self._record.log("faults stop")
         self._record.heals = True
         self._network.unreachable.clear()
+        self._end_sharing()
         for role in self._roles.values():
             for process in role.processes:
                 process.thaw()
@@ -144,7 +147,7 @@ class Faults:
     def _start_second(self, fault: Fault) -> None:
         """Starts a second process while the first one runs, or hangs. Two of a sink must not use one storage."""
         process = self._process(fault)
-        if process is None or fault.who == "gateway" or fault.who in self._schedule.instances():
+        if process is None or fault.who in self._schedule.gateway_names() or fault.who in self._schedule.instances():
             return
         if fault.for_s:
             process.freeze()
@@ -161,7 +164,8 @@ class Faults:
 
     def _calls_of(self, who: str) -> Iterator[Call]:
         for call in list(self._network.calls):
-            if who == "gateway" or call.client.name.startswith(f"{who}#"):
+            ends = [call.client] if call.server is None else [call.client, call.server.process]
+            if any(process.name.startswith(f"{who}#") for process in ends):
                 yield call
 
     def _cut(self, fault: Fault) -> None:
@@ -171,7 +175,8 @@ class Faults:
 
     def _cut_off(self, fault: Fault) -> None:
         """Breaks all connections, and lets no new ones begin for a while."""
-        roles = [name for name in self._roles if name != "gateway"] if fault.who == "gateway" else [fault.who]
+        gateways = self._schedule.gateway_names()
+        roles = [name for name in self._roles if name not in gateways] if fault.who in gateways else [fault.who]
         for name in roles:
             self._network.unreachable[name] = self._loop.now + fault.for_s
             for call in self._calls_of(name):
@@ -182,12 +187,49 @@ class Faults:
             if call.method.rpartition("/")[2] in STREAMING and self._random.random() < 0.5:
                 call.half_close()
 
+    # Several gateways.
+
+    def _move(self, fault: Fault) -> None:
+        """Moves the address to another gateway: for everybody, or for one role only, as of a name that is looked up late.
+
+        Connections break at once, or stay where they are until something else ends them.
+        """
+        network, names = self._network, self._schedule.gateway_names()
+        others = [name for name in names if name != network.address] or names
+        to = self._random.choice(others)
+        if fault.who in names:
+            network.address = to
+            calls = list(network.calls)
+        else:
+            network.routes[fault.who] = to
+            self._later(fault.for_s, network.routes.pop, fault.who, None)
+            calls = list(self._calls_of(fault.who))
+        for call in calls:
+            if self._random.random() < fault.share:
+                call.break_off(fault.client_s, fault.server_s)
+
+    def _share(self, fault: Fault) -> None:
+        """Lets all gateways have the address for a while."""
+        self._network.is_shared = True
+        self._later(fault.for_s, self._end_sharing)
+
+    def _end_sharing(self) -> None:
+        """Ends the connections to gateways that do not have the address any more."""
+        network = self._network
+        network.is_shared = False
+        if self._record.heals:
+            network.routes.clear()
+        for call in list(network.calls):
+            if call.server is not None and not call.server.process.name.startswith(f"{network.address}#"):
+                call.break_off(self._random.random() * 3.0, self._random.random() * 3.0)
+
     # Systems and operators.
 
     def _pause(self, fault: Fault) -> None:
-        process, gateway = self._roles["gateway"].process, self._gateway()
-        if process is None or not process.alive or gateway is None:
+        found = self._serving(self._network.address)
+        if found is None:
             return
+        process, gateway = found
         kind = PartKind(fault.what)
         log = self._random.choice(list(self._logs.values()))
         name = {
@@ -207,10 +249,18 @@ class Faults:
         except ProtocolError as error:
             self._record.log(f"the operator is refused: {error}")
 
+    def _serving(self, name: str) -> tuple[Process, Gateway] | None:
+        """Returns the process that plays a gateway, and the gateway; None if it does not run."""
+        process = self._roles[name].process
+        if process is None or not process.alive or name not in self._gateways:
+            return None
+        return process, self._gateways[name]
+
     def _apply_configuration(self) -> None:
-        process, gateway = self._roles["gateway"].process, self._gateway()
-        if process is not None and process.alive and gateway is not None:
-            process.call(self._act, reload, gateway, OPERATOR)
+        for name in self._schedule.gateway_names():
+            if (found := self._serving(name)) is not None:
+                process, gateway = found
+                process.call(self._act, reload, gateway, OPERATOR)
 
     def _reload(self, fault: Fault) -> None:
         """Pauses the streams of a log by the configuration for a while."""
@@ -230,8 +280,9 @@ class Faults:
 
     def _forget(self, fault: Fault) -> None:
         """Forgets a query that is the only one: it attaches again, and nothing was acknowledged without it."""
-        process, gateway = self._roles["gateway"].process, self._gateway()
-        if process is not None and process.alive and gateway is not None and len(self._schedule.queries) == 1:
+        found = self._serving(self._network.address)
+        if found is not None and len(self._schedule.queries) == 1:
+            process, gateway = found
             name = f"pipeline-{self._schedule.queries[0].name}"
             process.call(self._act, functools.partial(forget_pipeline, force=True), gateway, OPERATOR, name)
 

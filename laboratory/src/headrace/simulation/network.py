@@ -52,7 +52,14 @@ class Network:
     """Called with each error that a handler did not expect."""
     passed: Callable[[str], None]
     """Called when a server begins to serve a call, with its method."""
-    server: Server | None = None
+    servers: dict[str, Server] = field(default_factory=dict)
+    """The servers by the names of their roles."""
+    address: str = "gateway"
+    """The server that has the address: whoever connects now reaches it."""
+    routes: dict[str, str] = field(default_factory=dict)
+    """The servers that processes of a name reach in its place."""
+    is_shared: bool = False
+    """Whether all servers have the address: each call reaches any of them."""
     calls: "dict[Call, None]" = field(default_factory=dict)
     unreachable: dict[str, float] = field(default_factory=dict)
     """Until when a process of this name reaches no server."""
@@ -81,10 +88,14 @@ class Network:
         late = self.source.random() < self._late_notices
         return self.source.random() * (LONGEST_NOTICE_S if late else 0.01)
 
-    def reaches(self, client: Process) -> bool:
-        """Returns whether a process can connect."""
-        until = self.unreachable.get(client.name.partition("#")[0], 0.0)
-        return self.server is not None and self.server.process.alive and until <= self.loop.now
+    def reached(self, client: Process) -> Server | None:
+        """Returns the server that a process reaches; None if it cannot connect."""
+        name = client.name.partition("#")[0]
+        if self.unreachable.get(name, 0.0) > self.loop.now:
+            return None
+        to = self.source.choice(list(self.servers)) if self.is_shared and self.servers else self.routes.get(name, self.address)
+        server = self.servers.get(to)
+        return server if server is not None and server.process.alive else None
 
 
 class ServerContext:
@@ -143,7 +154,7 @@ class Call:
         self._over = self._loop.create_future()
         self._serving: asyncio.Task[Any] | None = None
         self._is_breaking = False
-        self.server = network.server if network.reaches(client) else None
+        self.server = network.reached(client)
         self.responses = Pipe(self._loop, client, network.delay, network.window)
         reader = client if self.server is None else self.server.process
         self.requests = Pipe(self._loop, reader, network.delay, network.window)

@@ -30,6 +30,8 @@ class Planner:
         self._number: int | None = None
         self._checkpoint = ""
         self._attached = False
+        self._attachment = 0
+        """How many times it has attached."""
         self._known: dict[str, Position] = {}
         """The committed positions that the gateway knows."""
         self._retry = Retry(engine, MAX_PAUSE_S)
@@ -51,11 +53,8 @@ class Planner:
             streams=self._engine.streams,
             run_id=self._run_id if offset is None else offset.run_id,
             checkpoint=self._checkpoint,
+            attachment=self._attachment if offset is None else 0,
         )
-
-    def has_planned(self, offset: Offset) -> bool:
-        """Returns whether this run has planned an offset."""
-        return offset.run_id == self._run_id
 
     def stop(self) -> None:
         """Renews the lease no more."""
@@ -105,7 +104,9 @@ class Planner:
         except CallFailed as error:
             if error.code is grpc.StatusCode.DATA_LOSS:
                 self._engine.record.violation("data-loss", f"plan: {error}")
-            if not error.is_away:
+            if error.code is grpc.StatusCode.NOT_FOUND:
+                self._attached = False
+            elif not error.is_away:
                 raise QueryFailed(f"plan: {error}") from None
             await self._retry.wait(error)
             return None
@@ -131,6 +132,7 @@ class Planner:
     async def _attach(self, committed: Mapping[str, Position], planned: Mapping[str, Position]) -> None:
         if self._attached:
             return
+        self._attachment += 1
         request = pb.AttachRequest(
             pipeline=self.pipeline(),
             committed=to_stream_positions(committed),

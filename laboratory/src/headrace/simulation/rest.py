@@ -33,6 +33,14 @@ def violations(gateway: Gateway, storages: Sequence[Storage]) -> Iterator[Violat
             yield Violation("leftover", f"{storage.instance} has staged {list(storage.staged)}")
 
 
+def passive_violations(gateways: Sequence[Gateway]) -> Iterator[Violation]:
+    """Yields what is not at rest at gateways to which nothing is connected. They may hold what a run that was there needs."""
+    for gateway in gateways:
+        if gateway.sessions or gateway.sink_sessions:
+            yield Violation("rest", f"sessions at a gateway that nobody reaches: {[*gateway.sessions, *gateway.sink_sessions]}")
+        yield from _pool(gateway)
+
+
 def _streams(gateway: Gateway) -> Iterator[Violation]:
     for stream in gateway.streams.values():
         if stream.frames or stream.held_bytes or stream.held_messages:
@@ -45,11 +53,20 @@ def _credit(gateway: Gateway) -> Iterator[Violation]:
         account = session.account
         if account.bytes_held or account.messages_held:
             yield Violation("credit", f"{session.instance} holds {account.bytes_held} bytes, {account.messages_held} messages")
-    used = sum(account.bytes_left + account.bytes_held for account in pool.accounts) + pool.held_back.bytes_held
-    if pool.used_bytes != used:
-        yield Violation("credit", f"the pool counts {pool.used_bytes} bytes, and the accounts {used}")
+    yield from _pool(gateway)
     if pool.held_back.bytes_held or pool.held_back.messages_held:
         yield Violation("credit", f"{pool.held_back.bytes_held} bytes are held back")
+
+
+def _pool(gateway: Gateway) -> Iterator[Violation]:
+    pool = gateway.credit
+    accounts = [*pool.accounts, pool.held_back]
+    used = sum(account.bytes_left + account.bytes_held for account in accounts)
+    for stream in gateway.streams.values():
+        # A gateway that was left keeps what its sources have sent, of sessions that are over, for queries that may return.
+        used += sum(frame.charged for frame in stream.frames if frame.account is not None and frame.account not in accounts)
+    if pool.used_bytes != used:
+        yield Violation("credit", f"the pool counts {pool.used_bytes} bytes, and the accounts {used}")
     if len(pool.accounts) != len(gateway.sessions):
         yield Violation("credit", f"{len(pool.accounts)} accounts, {len(gateway.sessions)} sessions")
 

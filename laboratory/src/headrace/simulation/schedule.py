@@ -130,6 +130,8 @@ class Schedule:
     queries: tuple[QueryPlan, ...]
     conditions: Conditions
     faults: tuple[Fault, ...] = ()
+    gateways: int = 1
+    """How many gateways run, of which one has the address that all processes connect to."""
 
     def readers(self, source: str) -> list[str]:
         """Returns the queries that read a source."""
@@ -139,9 +141,18 @@ class Schedule:
         """Returns the names of all instances of sinks."""
         return [f"{sink.name}-{number}" for sink in self.sinks for number in range(sink.instances)]
 
+    def gateway_names(self) -> list[str]:
+        """Returns the names of the gateways; the first one has the address in the beginning."""
+        return ["gateway", *(f"gateway{number}" for number in range(1, self.gateways))]
+
     def roles(self) -> list[str]:
         """Returns the names of all roles."""
-        return ["gateway", *(s.name for s in self.sources), *self.instances(), *(query.name for query in self.queries)]
+        return [
+            *self.gateway_names(),
+            *(s.name for s in self.sources),
+            *self.instances(),
+            *(query.name for query in self.queries),
+        ]
 
     def to_json(self) -> str:
         """Returns it as JSON."""
@@ -159,6 +170,7 @@ class Schedule:
             queries=tuple(_query(each) for each in document["queries"]),
             conditions=Conditions(**document["conditions"]),
             faults=tuple(Fault(**{**each, "at": At(**each["at"])}) for each in document["faults"]),
+            gateways=document["gateways"],
         )
 
 

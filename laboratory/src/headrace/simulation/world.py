@@ -79,7 +79,7 @@ class World:
         self.checkpoints = {query.name: Checkpoint(query.name, f"pipeline-{query.name}") for query in schedule.queries}
         self.storages = [Storage(plan.name, f"{plan.name}-{n}") for plan in schedule.sinks for n in range(plan.instances)]
         self.oracle = Oracle(schedule, self.record, self.logs, self.queues, self.storages, self.checkpoints)
-        self.gateway: Gateway | None = None
+        self.gateways: dict[str, Gateway] = {}
         self.configuration = Configuration(schedule)
         self.roles = dict(self._roles())
         for role in self.roles.values():
@@ -92,7 +92,7 @@ class World:
             self.roles,
             self.logs,
             self.configuration,
-            lambda: self.gateway,
+            self.gateways,
             self._source("faults"),
         )
 
@@ -112,7 +112,8 @@ class World:
         def role(name: str, play: Any) -> tuple[str, Role]:
             return name, Role(self.record, self.loop.world, name, play)
 
-        yield role("gateway", self._play_gateway)
+        for name in self.schedule.gateway_names():
+            yield role(name, self._play_gateway)
         for plan in self.schedule.sources:
             yield role(plan.name, self._play_queue if plan.redelivers else self._play_log)
         for storage in self.storages:
@@ -124,12 +125,12 @@ class World:
         config = self.configuration.config
 
         async def play() -> None:
-            gateway = self.gateway = Gateway(config.limits, config.streams, config.paused)
+            gateway = self.gateways[role.name] = Gateway(config.limits, config.streams, config.paused)
             registry = TokenRegistry(config.tokens)
             handlers = _Handlers(registry)
             gateway.reload = Reloading(self.configuration.source(), config, registry, gateway).reload
             add_services(gateway, handlers, Observer(gateway, config.http))  # type: ignore[arg-type]
-            self.network.server = Server(process, handlers.find)
+            self.network.servers[role.name] = Server(process, handlers.find)
             role.stop = asyncio.Event()
             housekeeping = asyncio.create_task(run_housekeeping(gateway))
             await role.stop.wait()
@@ -250,11 +251,12 @@ class World:
 
     async def _restless(self) -> list[Violation]:
         """Returns what is not at rest."""
-        assert self.gateway is not None, "the gateway runs"
         has_jumped = any(fault.kind == "clock" for fault in self.schedule.faults)
-        status = await snapshot(self.gateway)
+        gateway = self.gateways[self.network.address]
+        status = await snapshot(gateway)
         told = rest.status_violations(status, list(self.checkpoints.values()), has_jumped=has_jumped)
-        return [*rest.violations(self.gateway, self.storages), *told]
+        passive = [other for other in self.gateways.values() if other is not gateway]
+        return [*rest.violations(gateway, self.storages), *told, *rest.passive_violations(passive)]
 
     async def _produce(self) -> None:
         """Produces the messages, in a few portions."""

@@ -27,12 +27,14 @@ class PipelineRun:
         number: The number of the run: one more than that of the run before it.
         run_id: The run's unique id; empty if the checkpoint is older than these ids.
         checkpoint: The checkpoint's id; empty likewise.
+        attachment: How many times the run has attached to a gateway.
     """
 
     name: str
     number: int
     run_id: str = ""
     checkpoint: str = ""
+    attachment: int = 0
 
     def to_proto(self, options: Options) -> pb.Pipeline:
         """The wire form."""
@@ -43,6 +45,7 @@ class PipelineRun:
             skip_lost=not options.fail_on_data_loss,
             run_id=self.run_id,
             checkpoint=self.checkpoint,
+            attachment=self.attachment,
         )
 
 

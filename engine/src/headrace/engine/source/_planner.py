@@ -5,6 +5,7 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -205,6 +206,11 @@ class Planner:
                 self._attached = False
                 self._attach(offset.streams, {})
                 response = self._call_plan(offset, limit)
+        except NotAttached as error:
+            # Another gateway has answered, or the gateway has restarted again.
+            self._attached = False
+            self._retry.wait(GatewayAway(str(error)))
+            return None
         except GatewayAway as away:
             self._retry.wait(away)
             return None
@@ -246,6 +252,8 @@ class Planner:
     def _attach(self, committed: Mapping[str, Position], planned: Mapping[str, Position]) -> None:
         if self._attached:
             return
+        # A gateway that knows a lower number learns from it that the run was at another one meanwhile.
+        self._run = replace(self.pipeline_run, attachment=self.pipeline_run.attachment + 1)
         request = pb.AttachRequest(
             pipeline=self.pipeline_run.to_proto(self._options),
             committed=to_stream_positions(committed),

@@ -22,8 +22,16 @@ from headrace.gateway.core.stream_credit import grant_where_awaited
 log = structlog.get_logger("headrace.gateway")
 
 
-def identify(gateway: Gateway, name: str, run: Run, patterns: tuple[str, ...], skip_lost: bool) -> Pipeline:
+def identify(gateway: Gateway, name: str, run: Run, patterns: tuple[str, ...], skip_lost: bool, attachment: int = 0) -> Pipeline:
     """Returns the calling pipeline, known or new, and renews its lease.
+
+    Args:
+        gateway: The gateway.
+        name: The name of the pipeline.
+        run: The run that calls.
+        patterns: The streams that it reads.
+        skip_lost: Whether it skips lost messages.
+        attachment: How many times it has attached, to any gateway; 0 if it does not count.
 
     Raises:
         Superseded: another run of the pipeline has taken over.
@@ -39,6 +47,9 @@ def identify(gateway: Gateway, name: str, run: Run, patterns: tuple[str, ...], s
         check_room("pipelines", gateway.pipelines, MAX_PIPELINES)
         pipeline = gateway.pipelines[name] = Pipeline(name)
     pipeline.called_at = clock.monotonic()
+    if run == pipeline.run and attachment > pipeline.attachment and pipeline.complete:
+        # The run was at another gateway meanwhile, which may have been told of later commits.
+        pipeline.forget_positions()
     if run == pipeline.run and pipeline.away_since is not None:
         resume(gateway, pipeline)
     if run != pipeline.run or patterns != pipeline.patterns:
@@ -49,7 +60,18 @@ def identify(gateway: Gateway, name: str, run: Run, patterns: tuple[str, ...], s
         pipeline.fresh = {}
         for stream in gateway.streams.values():
             stream.note_reader(pipeline)
+    pipeline.attachment = max(attachment, pipeline.attachment)
     return pipeline
+
+
+def check_not_late(pipeline: Pipeline, attachment: int) -> None:
+    """Checks that an Attach is not older than what the run has told since; `attachment` is 0 if the run does not count.
+
+    Raises:
+        UnknownPipeline: it was under way while the run attached again.
+    """
+    if 0 < attachment < pipeline.attachment:
+        raise UnknownPipeline(f"pipeline {pipeline.name}: {pipeline.run} has attached again since it sent this; attach it again")
 
 
 def check_reads(pipeline: Pipeline, streams: Iterable[str]) -> None:

@@ -25,8 +25,10 @@ def reconcile(stream: Stream) -> None:
     if attachment is not None:
         if not attachment.opened and not attachment.closed:
             _open(stream, attachment)
-        elif attachment.opened and stream.replayable and (_is_elsewhere(stream) or _is_loss_accepted(stream)):
+        elif attachment.opened and (_is_elsewhere(stream) or _is_loss_accepted(stream)):
             stream.leave()
+            if not stream.replayable:
+                stream.void()
             text = "a pipeline must read from another position; open the stream again to learn it"
             attachment.session.reject(attachment.stream_id, source_pb2.REJECT_REASON_REOPEN, text)
     acknowledge(stream)
@@ -44,8 +46,9 @@ def _open(stream: Stream, attachment: Attachment) -> None:
         return
     floor = _floor(stream)
     if not stream.replayable:
-        newest = max(floor.epoch, stream.live_epoch, *(p.epoch for r in stream.readers for p in _positions(r, stream)))
-        stream.restart(Position(max(clock.now_ns() // 1000, newest + 1), 0))
+        newest = max(floor.epoch, stream.newest_epoch, *(p.epoch for r in stream.readers for p in _positions(r, stream)))
+        stream.newest_epoch = max(clock.now_ns() // 1000, newest + 1)
+        stream.restart(Position(stream.newest_epoch, 0))
     elif floor < stream.start or floor > stream.received:
         stream.restart(floor)
     stream.ended = stream.gone = False
@@ -93,7 +96,13 @@ def _floor(stream: Stream) -> Position:
 
 
 def _is_elsewhere(stream: Stream) -> bool:
-    """Returns whether a reader needs messages before those held, or a running batch starts after the next one to arrive."""
+    """Returns whether a reader needs messages before those held, or a running batch starts after the next one to arrive.
+
+    A redelivering stream needs a new epoch if a reader has read or planned a later one, which another gateway has given it.
+    """
+    if not stream.replayable:
+        known = (p for p in stream.readers if p.knows(stream.name))
+        return any(at.epoch > stream.live_epoch for p in known for at in _positions(p, stream))
     floor = _floor(stream)
     return floor < stream.start or (floor > stream.received and stream.is_awaited())
 

@@ -69,6 +69,8 @@ class Pipeline:
     """Patterns of the streams that the configuration says it reads, attached or not."""
     run: Run = field(default_factory=Run)
     """The current run."""
+    attachment: int = 0
+    """How many times the current run has attached, to any gateway, as far as its calls have told."""
     replaced: deque[Run] = field(default_factory=lambda: deque(maxlen=MOST_REPLACED))
     """Earlier runs, ending with the latest."""
     attached: bool = False
@@ -142,7 +144,13 @@ class Pipeline:
             self.replaced.append(self.run)
         if self.run.checkpoint != run.checkpoint:
             self.timeline = Timeline()
-        self.run, self.away_since = run, None
+        self.run, self.attachment, self.away_since = run, 0, None
+
+    def forget_positions(self) -> None:
+        """Forgets the positions of the run, which has been at another gateway since it told them here."""
+        self.attached, self.complete, self.away_since = False, False, None
+        self.committed.clear()
+        self.plan({})
 
     @property
     def is_detached(self) -> bool:

@@ -43,7 +43,8 @@ async def read(
 ) -> AsyncIterator[list[HeldFrame]]:
     """Yields the frames of a range in order, in groups as available. The first and the last frame may extend beyond the range.
 
-    A range of a past epoch is empty: its messages are redelivered under a new epoch.
+    A range of a past epoch is empty: its messages are redelivered under a new epoch. If another gateway has given the epoch, the
+    range waits until the connector opens the stream here, since it may still be live there; unless the pipeline skips losses.
 
     Args:
         pipeline: The pipeline that reads.
@@ -59,10 +60,11 @@ async def read(
     waits_since = clock.monotonic()
     at, end = wanted.start, wanted.end
     while at < end:
-        if end.epoch and end.epoch != stream.live_epoch:
+        if end.epoch and (stream.is_over(end.epoch) or (pipeline.skip_lost and end.epoch != stream.live_epoch)):
             return
         at = max(at, stream.horizon)
-        readable = stream.start <= at or at.epoch < end.epoch
+        is_live = not end.epoch or end.epoch == stream.live_epoch
+        readable = is_live and (stream.start <= at or at.epoch < end.epoch)
         if readable and (frames := list(_up_to(end.sequence, stream.after(at)))):
             at = Position(end.epoch, frames[-1].last, frames[-1].cursor)
             yield frames

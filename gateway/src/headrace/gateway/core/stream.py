@@ -137,6 +137,8 @@ class Stream:
     """The position up to which the source has lost everything, and the pipelines have accepted the loss."""
     live_epoch: int = 0
     """The epoch whose messages can still be read; -1 for a redelivering stream without a session."""
+    newest_epoch: int = 0
+    """The last epoch that this gateway has given a redelivering stream; 0 if it has given none."""
     frames: list[HeldFrame] = field(default_factory=list)
     ended: bool = False
     gone: bool = False
@@ -196,6 +198,14 @@ class Stream:
         self.live_epoch = -1
         self.released_messages = 0
         self.news.notify()
+
+    def is_over(self, epoch: int) -> bool:
+        """Returns whether the messages of an epoch that is not live are redelivered under another one.
+
+        One that is later than all that this gateway has given may be live at another gateway. Once the connector opens the stream
+        here, under a later epoch, it is over.
+        """
+        return epoch != self.live_epoch and epoch <= self.newest_epoch
 
     def append(self, frame: HeldFrame) -> None:
         """Appends a frame that follows the received ones."""

@@ -13,7 +13,7 @@ from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core.available_now import exhausted, has_waited_for_ends, streams_away
 from headrace.gateway.core.batch import BatchStream
 from headrace.gateway.core.bounds import MAX_PATTERNS, MAX_POSITIONS, check_count, check_length
-from headrace.gateway.core.checkpoints import adopt, attach, check_reads, commit, identify
+from headrace.gateway.core.checkpoints import adopt, attach, check_not_late, check_reads, commit, identify
 from headrace.gateway.core.envelopes import range_frame_head
 from headrace.gateway.core.errors import MalformedMessage, MessagesLost, NotPermitted, Superseded, UnknownPipeline
 from headrace.gateway.core.following import follow
@@ -59,6 +59,7 @@ class EngineService(EngineServiceServicer):
         """Attaches a pipeline with all positions from its checkpoint."""
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
+            check_not_late(pipeline, request.pipeline.attachment)
             committed, planned = _positions(pipeline, request.committed), _positions(pipeline, request.planned)
             attach(self._gateway, pipeline, committed, planned, request.available_now, request.ended)
         except ProtocolError as error:
@@ -285,7 +286,7 @@ class EngineService(EngineServiceServicer):
         if not who.streams:
             raise MalformedMessage(f"pipeline {who.name!r}: want at least one stream")
         _permit(identity, who)
-        return identify(self._gateway, who.name, _run(who), tuple(who.streams), who.skip_lost)
+        return identify(self._gateway, who.name, _run(who), tuple(who.streams), who.skip_lost, who.attachment)
 
     def _attached(self, who: pb.Pipeline, identity: Identity) -> Pipeline:
         pipeline = self._pipeline(who, identity)

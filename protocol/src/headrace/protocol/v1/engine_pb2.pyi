@@ -35,6 +35,7 @@ class Pipeline(_message.Message):
     SKIP_LOST_FIELD_NUMBER: _builtins.int
     RUN_ID_FIELD_NUMBER: _builtins.int
     CHECKPOINT_FIELD_NUMBER: _builtins.int
+    ATTACHMENT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The pipeline's name, the same for the lifetime of its checkpoint."""
     run: _builtins.int
@@ -53,6 +54,13 @@ class Pipeline(_message.Message):
     compared; the checkpoint whose first call is later is the current one. At most 255 bytes; absent in checkpoints that are
     older than these ids.
     """
+    attachment: _builtins.int
+    """How many times the run has called Attach, at any gateway: each Attach has the next number, starting at 1, and the calls
+    after it have the same one. A gateway that knows a lower number was left for another one, which may have learned of
+    commits since: it forgets what it knows of the run's positions, and Plan and Renew end with NOT_FOUND. An Attach with a
+    lower number than the gateway knows is late, and ends with NOT_FOUND. Absent or 0: the run never returns to a gateway
+    that it has left.
+    """
     @_builtins.property
     def streams(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The streams that it reads, as patterns: `orders/*`, `orders/0`. `*` matches within a part of the name."""
@@ -66,10 +74,11 @@ class Pipeline(_message.Message):
         skip_lost: _builtins.bool = ...,
         run_id: _builtins.str = ...,
         checkpoint: _builtins.str = ...,
+        attachment: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "name", b"name", "run", b"run", "run_id", b"run_id", "skip_lost", b"skip_lost", "streams", b"streams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachment", b"attachment", "checkpoint", b"checkpoint", "name", b"name", "run", b"run", "run_id", b"run_id", "skip_lost", b"skip_lost", "streams", b"streams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -474,7 +483,8 @@ class Range(_message.Message):
     """A part of a stream: messages after `start`, up to and including `end`.
 
     If `start` is of an older epoch than `end`, the range contains what `end`'s epoch has up to `end`. A range whose epoch is
-    over (its session was lost) is empty: its messages are redelivered under a new epoch.
+    over (its session was lost) is empty: its messages are redelivered under a new epoch. An epoch that the gateway has not given
+    may be live at another one: the range waits until the connector opens the stream, unless the pipeline skips lost messages.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -1,0 +1,114 @@
+"""A run or a connector that was at another gateway meanwhile: what this gateway remembers of it is out of date."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+from tests.gateway.wire import REDELIVERING, Connector, Engine, numbered, serve
+
+from headrace.protocol.v1 import source_pb2
+
+
+@asynccontextmanager
+async def attached(address: str, committed: int) -> AsyncIterator[Engine]:
+    """A run that has attached once, with this position."""
+    engine = Engine(address)
+    engine.who.attachment = 1
+    await engine.attach({"orders/0": committed})
+    yield engine
+    await engine.close()
+
+
+async def opened(address: str, kind: source_pb2.SourceKind.ValueType, stream_id: int = 1) -> Connector:
+    source = Connector(address)
+    await source.hello()
+    await source.open(kind=kind, stream_id=stream_id)
+    return source
+
+
+@pytest.mark.parametrize("call", ["plan", "renew"])
+async def test_a_run_that_returns_attaches_again_with_what_it_has_committed_elsewhere(call: str) -> None:
+    async with serve() as (_, address), attached(address, 5) as engine:
+        source = await opened(address, source_pb2.SOURCE_KIND_REPLAYABLE)
+        assert (await source.expect("stream_opened")).resume.sequence == 5
+        await source.send(frame=numbered(1, 6, 3))
+        assert (await engine.plan_until("orders/0", 8)).end.sequence == 8
+        engine.who.attachment = 2
+        with pytest.raises(grpc.aio.AioRpcError, match="attach") as refused:
+            await getattr(engine, call)()
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+        engine.who.attachment = 3
+        await engine.attach({"orders/0": 20})
+        assert (await source.expect("ack")).streams[0].position.sequence == 20
+        await source.send(frame=numbered(1, 9, 13))
+        assert (await engine.plan_until("orders/0", 21)).end.sequence == 21
+        await source.close()
+
+
+async def test_a_task_of_a_run_that_was_elsewhere_reads_after_what_it_names_and_not_after_what_was_known() -> None:
+    async with serve() as (_, address), attached(address, 5) as engine:
+        engine.who.attachment = 2
+        source = await opened(address, source_pb2.SOURCE_KIND_REPLAYABLE)
+        assert (await source.expect("stream_opened")).resume.sequence == 5
+        with pytest.raises(grpc.aio.AioRpcError):
+            await engine.fetch("orders/0", 10, 12, progress_timeout_ms=1)
+        assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
+        await source.open(stream_id=2)
+        assert (await source.expect("stream_opened")).resume.sequence == 10
+        await source.close()
+
+
+async def test_an_attach_that_was_under_way_for_long_does_not_take_a_run_back() -> None:
+    async with serve() as (_, address), attached(address, 5) as engine:
+        engine.who.attachment = 2
+        await engine.attach({"orders/0": 20})
+        engine.who.attachment = 1
+        with pytest.raises(grpc.aio.AioRpcError, match="has attached again") as refused:
+            await engine.attach({"orders/0": 5})
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+        committed = (await engine.status()).pipelines[0].committed
+        assert [at.position.sequence for at in committed] == [20]
+
+
+async def test_a_run_that_does_not_count_its_attaches_is_believed() -> None:
+    async with serve() as (_, address):
+        engine = Engine(address)
+        await engine.attach({"orders/0": 5})
+        await engine.plan({"orders/0": 6}, wait_ms=0)
+        await engine.attach({"orders/0": 7})
+        assert (await engine.status()).pipelines[0].committed[0].position.sequence == 7
+        await engine.close()
+
+
+async def test_a_queue_gets_an_epoch_after_those_that_another_gateway_has_given() -> None:
+    async with serve() as (_, address):
+        first, second = Engine(address, "first"), Engine(address, "second")
+        await first.attach()
+        source = await opened(address, REDELIVERING)
+        epoch = (await source.expect("stream_opened")).epoch
+        await second.attach({"orders/0": (epoch + 10_000_000, 3)})
+        assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
+        await source.open(kind=REDELIVERING, stream_id=2)
+        assert (await source.expect("stream_opened")).epoch > epoch + 10_000_000
+        await source.send(frame=numbered(2, 1, 1))
+        assert (await second.plan_until("orders/0", 1)).end.epoch > epoch + 10_000_000
+        for client in (source, first, second):
+            await client.close()
+
+
+async def test_two_connectors_of_one_queue_at_two_gateways_are_a_limit() -> None:
+    async with serve() as (_, here), serve() as (_, there):
+        engine, elsewhere = Engine(here), Engine(there)
+        await engine.attach()
+        first = await opened(here, REDELIVERING)
+        await first.expect("stream_opened")
+        await first.send(frame=numbered(1, 1, 3))
+        end = (await engine.plan_until("orders/0", 3)).end
+        second = await opened(there, REDELIVERING)
+        # The tasks reach the other gateway, where the second connector serves the queue: the epoch seems to be over.
+        assert await elsewhere.fetch("orders/0", None, end) == []
+        await engine.plan({"orders/0": end}, wait_ms=0)
+        assert (await first.expect("ack")).streams[0].position.sequence == 3
+        for client in (first, second, engine, elsewhere):
+            await client.close()
