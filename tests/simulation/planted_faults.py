@@ -147,8 +147,8 @@ GATEWAY = (
     _fault(
         "waits for a range of a past epoch",
         f"{CORE}.reading:read",
-        "if end.epoch and end.epoch != stream.live_epoch:",
-        "if False:",
+        "stream.is_over(end.epoch)",
+        "False",
         "queue",
     ),
     _fault(
