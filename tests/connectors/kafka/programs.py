@@ -16,9 +16,9 @@ from headrace.sdk import Message, Rows, Transaction, run
 
 STEPS = [
     "before the transaction begins",
+    "when the id is there",
     "when some messages are sent",
     "when all messages are there",
-    "when the id is there",
     "when the commit is asked for",
     "when the commit is confirmed",
     "when the transaction is written",
@@ -66,7 +66,7 @@ def _die_at(step: str) -> None:
         nonlocal flushed
         original(*args, **kwargs)
         flushed += 1
-        if (flushed, step) in ((1, "when all messages are there"), (2, "when the id is there")):
+        if (flushed, step) in ((1, "when the id is there"), (2, "when all messages are there")):
             _die()
 
     def commit(original: Callable[..., Any], *args: Any) -> None:

@@ -3,13 +3,14 @@
 from headrace.connectors.kafka._connection import KafkaConnection
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
 from headrace.connectors.kafka._implementations import KAFKA, KAFKA_SINK
-from headrace.connectors.kafka._internals import install_checksum
+from headrace.connectors.kafka._internals import install_checksum, install_null_headers
 from headrace.connectors.kafka._parameters import KafkaParameters, KafkaSinkParameters
 from headrace.connectors.kafka._sink import KafkaSink
 from headrace.connectors.kafka._source import KafkaSource
 from headrace.connectors.kafka._writer import Fenced
 
 install_checksum()
+install_null_headers()
 
 __all__ = [
     "KAFKA",

@@ -52,6 +52,21 @@ class Bounds:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that has written to a partition and is not over.
+
+    Attributes:
+        first: The offset of its first record in the partition.
+        producer: The id of its producer.
+        writer: Its transactional id; None if this client may not know it.
+    """
+
+    first: int
+    producer: int
+    writer: str | None
+
+
 class Cluster:
     """Makes requests to a cluster. All methods block, for some seconds at most; any thread may call them, one at a time.
 
@@ -91,6 +106,32 @@ class Cluster:
             return [found[one].offset for one in partitions]
 
         return self._ask(ask)
+
+    def offsets_at(self, partitions: Sequence[TopicPartition], time_ms: int, isolation: str) -> list[int]:
+        """Returns the offsets of the first records of partitions that are not older than a time, by Kafka's time index.
+
+        A partition whose readable records are all older has its end.
+
+        Args:
+            partitions: The partitions.
+            time_ms: The time, in milliseconds since 1970-01-01 UTC.
+            isolation: The isolation level of the reader.
+        """
+        ends = self.ends(partitions, isolation)
+        found = self._ask(lambda client: client.list_partition_offsets(dict.fromkeys(partitions, time_ms)))
+        return [end if found[one].offset < 0 else min(end, found[one].offset) for one, end in zip(partitions, ends, strict=True)]
+
+    def open_transaction(self, topic: str, partition: int) -> OpenTransaction | None:
+        """Returns the open transaction of a partition that began first."""
+        key = TopicPartition(topic, partition)
+        producers = self._ask(lambda client: client.describe_producers([key]))[key].active_producers
+        begun = [one for one in producers if one.current_transaction_start_offset >= 0]
+        if not begun:
+            return None
+        first = min(begun, key=lambda producer: producer.current_transaction_start_offset)
+        listed = self._ask(lambda client: client.list_transactions(producer_id_filters=[first.producer_id]))
+        writer = next((one.transactional_id for some in listed.values() for one in some), None)
+        return OpenTransaction(first.current_transaction_start_offset, first.producer_id, writer)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commits the offsets of a group: those of the records that it reads next."""

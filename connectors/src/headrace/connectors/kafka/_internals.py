@@ -23,6 +23,26 @@ def install_checksum() -> None:
         default_records.calc_crc32c = crc32c
 
 
+class _Null(bytes):
+    """A header's value that is written as null."""
+
+
+NULL = _Null()
+"""Stands for None in the headers of a producer's `send`, which rejects None though Kafka and the builder of batches know it."""
+
+
+def install_null_headers() -> None:
+    """Makes kafka-python write `NULL` as null."""
+    append = default_records.DefaultRecordBatchBuilder.append
+
+    def append_with_nulls(self: Any, offset: Any, timestamp: Any, key: Any, value: Any, headers: Any) -> Any:
+        if headers:
+            headers = [(name, None if content is NULL else content) for name, content in headers]
+        return append(self, offset, timestamp, key, value, headers)
+
+    default_records.DefaultRecordBatchBuilder.append = append_with_nulls
+
+
 def take_apart_with(consumer: KafkaConsumer, maker: Any) -> None:
     """Makes a consumer create the objects that it takes records from with `maker`, instead of `Fetcher.PartitionRecords`.
 

@@ -38,8 +38,6 @@ class Limits:
         if key is None and (value is None or self.needs_keys):
             return "it has neither key nor value" if value is None else "it has no key, and the topic is compacted"
         headers = list(message.headers or ())
-        if any(content is None for _, content in headers):
-            return "a header has no value, which the client library cannot write"
         if isinstance(message.event_time, int) and (why := self._why_not_at(message.event_time // 1000)) is not None:
             return why
         if DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, headers) <= self.message_bytes:

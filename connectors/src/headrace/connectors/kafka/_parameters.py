@@ -1,6 +1,7 @@
 """The parameters of the Kafka connectors."""
 
 import re
+from datetime import UTC, datetime
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -28,9 +29,10 @@ class KafkaParameters(KafkaConnection, BadRecordParameters):
         description="A consumer group that no other application uses. Its offsets follow the checkpoint, for tools that show "
         "lag.",
     )
-    start: Literal["earliest", "latest"] = Field(
+    start: str = Field(
         "earliest",
-        description="Where a new query begins: at the first available record, or after the last one.",
+        description="Where a new query begins: earliest, the first available record; latest, after the last one; or a time such "
+        "as 2026-01-31T12:00:00Z, the first record that is not older.",
     )
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
         "read_committed", description="Whether to read records of open or aborted transactions."
@@ -41,6 +43,12 @@ class KafkaParameters(KafkaConnection, BadRecordParameters):
     )
     partition_fetch_bytes: Size = Field(1 << 20, ge=1, description="Maximum number of bytes to fetch from a partition at once.")
     fetch_bytes: Size = Field(16 << 20, ge=1, description="Maximum number of bytes to fetch from a broker at once.")
+
+    @field_validator("start")
+    @classmethod
+    def _is_a_start(cls, start: str) -> str:
+        start_of(start)
+        return start
 
     @field_validator("topic_pattern")
     @classmethod
@@ -105,3 +113,21 @@ class KafkaSinkParameters(KafkaConnection):
     def state(self) -> str:
         """The topic for the ids of transactions."""
         return self.state_topic or f"headrace-{self.sink}"
+
+
+def start_of(text: str) -> str | datetime:
+    """Parses where a new query begins: `earliest`, `latest`, or a time, which is in UTC if it names no zone.
+
+    Raises:
+        ValueError: The text is none of them.
+    """
+    if text in ("earliest", "latest"):
+        return text
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"start: {text!r}: write earliest, latest, or a time such as 2026-01-31T12:00:00Z") from None
+    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    if time.timestamp() < 0:
+        raise ValueError(f"start: {text!r} is before 1970, the first time of Kafka")
+    return time

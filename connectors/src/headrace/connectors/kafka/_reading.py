@@ -75,6 +75,11 @@ class Reading:
         return self.ends is not None and self.next_offset is not None and self.next_offset >= self.ends.readable
 
     @property
+    def held_at(self) -> int | None:
+        """The offset at which an open transaction holds the records that are left; None if nothing is held."""
+        return self.ends.readable if self.ends is not None and self.caught_up and self.ends.readable < self.ends.log else None
+
+    @property
     def backlog(self) -> Backlog | None:
         """What was not taken, up to the end of the log."""
         if self.ends is None or self.next_offset is None:

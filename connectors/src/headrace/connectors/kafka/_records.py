@@ -209,7 +209,8 @@ def _headers(data: bytes, at: int) -> tuple[Headers, int]:
         length, at = _number(data, at)
         if length < 0:
             raise IndexError
-        name = data[at : at + length].decode(errors="replace")
+        # Not "replace", which would make one name of several.
+        name = data[at : at + length].decode(errors="backslashreplace")
         length, at = _number(data, at + length)
         if length == _NULL:
             headers.append((name, None))

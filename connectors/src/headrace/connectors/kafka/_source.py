@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 
 from kafka import TopicPartition
 
@@ -14,7 +15,8 @@ from headrace.connectors.kafka._cluster import Cluster, Topic
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
 from headrace.connectors.kafka._fetching import Fetching
 from headrace.connectors.kafka._group import GroupOffsets
-from headrace.connectors.kafka._parameters import KafkaParameters
+from headrace.connectors.kafka._open_transactions import OpenTransactions
+from headrace.connectors.kafka._parameters import KafkaParameters, start_of
 from headrace.connectors.kafka._reading import Reading
 from headrace.connectors.kafka._stretches import Damage
 from headrace.contract.backoff import Backoff
@@ -41,13 +43,14 @@ class KafkaSource(PolicySource):
     def __init__(self, parameters: KafkaParameters) -> None:
         """Creates the source, which connects when its partitions are requested."""
         self.name = parameters.source
-        self.chooses_start = parameters.start == "latest"
+        self.chooses_start = parameters.start != "earliest"
         self._parameters = parameters
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
         self._cluster = Cluster(parameters)
         self._questions = Calls("headrace kafka cluster")
         self._fetching = Fetching(parameters, self._cluster, self._questions, self)
         self._group = GroupOffsets(parameters.group, self._cluster, self._questions) if parameters.group else None
+        self._open_transactions = OpenTransactions(self._cluster, self._questions, self)
         self._topics: Mapping[str, Topic] | None = None
         self._away, self._missing = ThrottledLog(log, self, "topics"), ThrottledLog(log)
         self._unplaced = ThrottledLog(log, self, "ends of partitions")
@@ -66,12 +69,12 @@ class KafkaSource(PolicySource):
             await asyncio.sleep(backoff.next())
 
     async def starts(self, partitions: Sequence[str]) -> Mapping[str, Position]:
-        """Returns the ends of partitions; waits for the brokers, and until all partitions have a leader."""
+        """Returns where `start` is in partitions; waits for the brokers, and until all partitions have a leader."""
         backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
         while True:
             try:
                 keys = [_key(partition) for partition in partitions]
-                ends = await self._questions.call(self._cluster.ends, keys, self._parameters.isolation)
+                ends = await self._questions.call(self._places, keys)
                 self._unplaced.over("the ends of the partitions are known")
                 cursors = [_cursor_of((self._topics or {}).get(key.topic)) for key in keys]
                 return {p: Position(end, cursor) for p, end, cursor in zip(partitions, ends, cursors, strict=True)}
@@ -89,6 +92,7 @@ class KafkaSource(PolicySource):
                 async for item in self._items(partition, reading):
                     yield item
         finally:
+            self._open_transactions.forget(key)
             if self._group is not None and not self._fetching.readings:
                 await self._group.flush(_FLUSH_SECONDS)
 
@@ -121,8 +125,16 @@ class KafkaSource(PolicySource):
                 raise reading.failure
             if reading.caught_up:
                 yield None
+            await self._open_transactions.look(reading)
             if not await reading.wait(_IDLE_SECONDS):
                 yield None
+
+    def _places(self, partitions: Sequence[TopicPartition]) -> list[int]:
+        """Returns the offsets at which a new query begins."""
+        start, isolation = start_of(self._parameters.start), self._parameters.isolation
+        if isinstance(start, datetime):
+            return self._cluster.offsets_at(partitions, round(start.timestamp() * 1000), isolation)
+        return self._cluster.ends(partitions, isolation)
 
     async def _leave_out(self, partition: str, damage: Damage) -> None:
         """Applies the policy for bad records to a damaged batch, which counts as one record.

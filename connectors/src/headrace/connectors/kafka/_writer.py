@@ -11,6 +11,7 @@ from kafka.partitioner import StickyPartitioner
 from headrace.connectors.kafka._cluster import Cluster
 from headrace.connectors.kafka._connection import REQUEST_TIMEOUT_SECONDS
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, connect, told
+from headrace.connectors.kafka._internals import NULL
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
 from headrace.connectors.kafka._producer import Producer
 from headrace.connectors.kafka._state import StateTopic
@@ -26,6 +27,7 @@ _LINGER_MS = 5
 _UNSENT_BYTES = 16 << 20
 _DELIVERY_SECONDS = 120.0
 _START_SECONDS = 60.0
+_FORGOTTEN = ("InvalidProducerIdMappingError", "UnknownProducerIdError")
 
 
 class Fenced(HeadraceError):
@@ -71,22 +73,42 @@ class Writer:
         Raises:
             HeadraceError: It is not known whether they are written; `written` determines that.
         """
-        producer = self._open()
         began = time.monotonic()
+        producer = self._open()
         try:
-            producer.begin_transaction()
+            producer = self._begin(producer, transaction)
             self._send(producer, messages)
-            key, value = self._state.entry(transaction)
-            _wait_until_stored(producer, [producer.send(self._state.topic, value, key=key, partition=0)])
             producer.commit(_DELIVERY_SECONDS)
         except kafka_errors.KafkaError as error:
-            problem = self._told(producer.cause() or error, time.monotonic() - began)
+            problem = self._told(_cause(self._producer, error), time.monotonic() - began)
             self.close()
             raise problem from error
         except BaseException:
             self.close()
             raise
         self._written[transaction.pipeline] = transaction.batch
+
+    def _begin(self, producer: Producer, transaction: Transaction) -> Producer:
+        """Begins a transaction with the record of its id; returns the producer that has begun it.
+
+        Brokers forget a transactional id that was not used for `transactional.id.expiration.ms`. They report that with the first
+        record, when no message of the transaction was taken from its rows: another producer renews the id, and begins again.
+        """
+        try:
+            self._begin_with_id(producer, transaction)
+        except kafka_errors.KafkaError as error:
+            if not _is_forgotten(_cause(producer, error)):
+                raise
+            log.info("the brokers have forgotten transactional id %s, which was not in use: renewed", self._parameters.writer)
+            self.close()
+            producer = self._open()
+            self._begin_with_id(producer, transaction)
+        return producer
+
+    def _begin_with_id(self, producer: Producer, transaction: Transaction) -> None:
+        producer.begin_transaction()
+        key, value = self._state.entry(transaction)
+        _wait_until_stored(producer, [producer.send(self._state.topic, value, key=key, partition=0)])
 
     def close(self) -> None:
         """Discards the producer and its uncommitted transaction."""
@@ -101,7 +123,8 @@ class Writer:
         for topic, message in messages:
             key, value, time_ = message.key, message.value, message.event_time
             timestamp = time_ // 1000 if isinstance(time_, int) else None
-            sent.append(producer.send(topic, value, key=key, headers=list(message.headers or ()), timestamp_ms=timestamp))
+            headers = [(name, NULL if content is None else content) for name, content in message.headers or ()]
+            sent.append(producer.send(topic, value, key=key, headers=headers, timestamp_ms=timestamp))
             unsent_bytes += len(key or b"") + len(value or b"")
             if unsent_bytes >= _UNSENT_BYTES:
                 _wait_until_stored(producer, sent)
@@ -161,6 +184,16 @@ class Writer:
             what = "do its topics exist, and do their partitions have leaders?"
             return KafkaAway(f"Kafka at {self._parameters.servers} did not complete the transaction: {error}; {what}")
         return told(error, self._parameters)
+
+
+def _cause(producer: Producer | None, error: kafka_errors.KafkaError) -> kafka_errors.KafkaError:
+    """Returns the cause of an error in a transaction, as far as it is known."""
+    return (None if producer is None else producer.cause()) or error
+
+
+def _is_forgotten(error: kafka_errors.KafkaError) -> bool:
+    """Returns whether the brokers no longer know a transactional id; kafka-python often wraps the error."""
+    return any(name in f"{type(error).__name__} {error}" for name in _FORGOTTEN)
 
 
 def _wait_until_stored(producer: Producer, sent: Iterable[Any]) -> None:
