@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.errors import KafkaTimeoutError
 from pydantic import ValidationError
 
@@ -24,6 +24,19 @@ HERE = {"bootstrap_servers": "127.0.0.1:9092"}
         ({"topics": "t", "tls": True, "tls_key": "key.pem"}, "tls_key needs tls_certificate"),
         ({"topics": "t", "username": "me"}, "give all of them, or none"),
         ({"topics": "t", "sasl_mechanism": "PLAIN", "username": "me"}, "give all of them, or none"),
+        ({"topics": "t", "sasl_mechanism": "OAUTHBEARER"}, "OAUTHBEARER needs either oauth_token_file, or oauth_token_url"),
+        ({"topics": "t", "sasl_mechanism": "OAUTHBEARER", "oauth_token_url": "http://h"}, "OAUTHBEARER needs either"),
+        (
+            {"topics": "t", "sasl_mechanism": "OAUTHBEARER", "oauth_token_file": "f", "oauth_scope": "s"},
+            "OAUTHBEARER needs either",
+        ),
+        ({"topics": "t", "sasl_mechanism": "OAUTHBEARER", "oauth_token_file": "f", "username": "me"}, "uses neither username"),
+        ({"topics": "t", "oauth_token_file": "f"}, "require sasl_mechanism = OAUTHBEARER"),
+        ({"topics": "t", "sasl_mechanism": "AWS_MSK_IAM"}, "AWS_MSK_IAM requires tls = true"),
+        ({"topics": "t", "client_properties": {"acks": "0"}}, "the connector sets acks itself"),
+        ({"topics": "t", "client_properties": {"no_such": "0"}}, "kafka-python has no setting no_such"),
+        ({"topics": "t", "client_properties": {"metadata_max_age_ms": "soon"}}, "metadata_max_age_ms: 'soon' is not a number"),
+        ({"topics": "t", "client_properties": {"ssl_check_hostname": "no"}}, "'no' is not true or false"),
         ({}, "give either topics or topic_pattern"),
         ({"topics": "t", "topic_pattern": "t.*"}, "give either topics or topic_pattern"),
         ({"topics": "a b"}, "'a b' is not a valid topic name"),
@@ -52,7 +65,7 @@ def test_a_topic_that_cannot_be_is_refused(topic, message):
 
 
 def test_clients_are_told_how_to_connect():
-    plain = KafkaParameters(**HERE, source="s", topics="t").client_configs()
+    plain = KafkaParameters(**HERE, source="s", topics="t").client_configs(KafkaConsumer)
     assert plain["security_protocol"] == "PLAINTEXT"
     secured = KafkaParameters(
         **HERE,
@@ -66,7 +79,7 @@ def test_clients_are_told_how_to_connect():
         sasl_mechanism="SCRAM-SHA-512",
         username="me",
         password="p",
-    ).client_configs()
+    ).client_configs(KafkaConsumer)
     assert {name: value for name, value in secured.items() if name.startswith("s")} == {
         "security_protocol": "SASL_SSL",
         "ssl_cafile": "ca.pem",
@@ -81,10 +94,10 @@ def test_clients_are_told_how_to_connect():
 
 def test_a_client_that_cannot_be_made_leaves_no_thread_behind(monkeypatch):
     monkeypatch.setattr(_connection, "BOOTSTRAP_SECONDS", 0.1)
-    configs = KafkaParameters(bootstrap_servers="127.0.0.1:1", source="s", topics="t", client_id="failing").client_configs()
+    parameters = KafkaParameters(bootstrap_servers="127.0.0.1:1", source="s", topics="t", client_id="failing")
     for client in (KafkaAdminClient, StretchConsumer, Producer):
         with pytest.raises(KafkaTimeoutError):
-            client(**configs)
+            client(**parameters.client_configs(client))
     assert not [thread.name for thread in threading.enumerate() if "failing" in thread.name]
 
 

@@ -173,7 +173,9 @@ class Cluster:
     def _ask(self, question: Callable[[Any], R]) -> R:
         """Makes a request over the connection, which it opens if necessary."""
         if self._client is None:
-            self._client = connect(lambda: KafkaAdminClient(**self._connection.client_configs()), self._connection)
+            self._client = connect(
+                lambda: KafkaAdminClient(**self._connection.client_configs(KafkaAdminClient)), self._connection
+            )
         try:
             return question(self._client)
         except kafka_errors.KafkaError as error:

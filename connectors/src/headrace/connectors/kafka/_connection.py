@@ -1,5 +1,6 @@
 """How to reach a Kafka cluster: parameters that source and sink share, and their kafka-python configuration."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -8,6 +9,8 @@ from pydantic import Field, SecretStr, model_validator
 from headrace.connectors._parameters import Parameters
 from headrace.connectors.kafka._client import Client
 from headrace.connectors.kafka._logs import tame
+from headrace.connectors.kafka._oauth import ClientCredentials, FileTokens, RequestedTokens, requested_tokens
+from headrace.connectors.kafka._properties import of_client, parsed
 
 REQUEST_TIMEOUT_SECONDS = 10.0
 """How long a broker may take to answer before the request is retried, in seconds."""
@@ -15,6 +18,8 @@ BOOTSTRAP_SECONDS = 5.0
 """How long to look for a first broker that answers, in seconds."""
 MAX_BACKOFF_SECONDS = 5.0
 """The longest wait before reconnecting to a broker that was unavailable, in seconds."""
+
+_WITHOUT_USER = ("OAUTHBEARER", "AWS_MSK_IAM")
 
 tame()
 
@@ -32,11 +37,28 @@ class KafkaConnection(Parameters):
     tls_certificate: Path | None = Field(None, description="The client certificate chain, PEM.")
     tls_key: Path | None = Field(None, description="The private key of the client certificate, PEM.")
     tls_key_password: SecretStr | None = Field(None, description="The password of the private key.")
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"] | None = Field(
         None, description="The SASL mechanism; default: no authentication."
     )
-    username: str | None = Field(None, description="The SASL user name.")
-    password: SecretStr | None = Field(None, description="The SASL password.")
+    username: str | None = Field(None, description="The user name, for PLAIN and SCRAM.")
+    password: SecretStr | None = Field(None, description="The password, for PLAIN and SCRAM.")
+    oauth_token_url: str | None = Field(
+        None,
+        description="For OAUTHBEARER: the endpoint that answers oauth_client_id and oauth_client_secret with tokens.",
+        examples=["https://login.example.com/oauth2/token"],
+    )
+    oauth_client_id: str | None = Field(None, description="The client id at the endpoint.")
+    oauth_client_secret: SecretStr | None = Field(None, description="The client secret at the endpoint.")
+    oauth_scope: str | None = Field(None, description="The scope to request, if the endpoint needs one.")
+    oauth_ca: Path | None = Field(None, description="Certificates to trust at the endpoint, PEM; default: those of the system.")
+    oauth_token_file: Path | None = Field(
+        None, description="For OAUTHBEARER, instead of oauth_token_url: a file with the token, which is read with each login."
+    )
+    client_properties: dict[str, str] = Field(
+        {},
+        description="Further settings of kafka-python, by its names, such as metadata_max_age_ms or socks5_proxy. Each client "
+        "gets those that it has.",
+    )
     client_id: str = Field("headrace", description="The name of this client in the brokers' logs, metrics and quotas.")
 
     @model_validator(mode="after")
@@ -50,18 +72,44 @@ class KafkaConnection(Parameters):
             raise ValueError("tls_ca, tls_certificate and tls_key require tls = true")
         if self.tls_key and not self.tls_certificate:
             raise ValueError("tls_key needs tls_certificate")
-        login = (self.sasl_mechanism, self.username, self.password)
-        if any(login) and not all(login):
-            raise ValueError("sasl_mechanism, username and password go together: give all of them, or none")
+        self._check_login()
+        parsed(self.client_properties)
         return self
+
+    def _check_login(self) -> None:
+        """Rejects parameters of a login that are not for its mechanism, or are missing for it."""
+        user = (self.username, self.password)
+        endpoint = (self.oauth_token_url, self.oauth_client_id, self.oauth_client_secret)
+        oauth = (*endpoint, self.oauth_scope, self.oauth_ca, self.oauth_token_file)
+        if self.sasl_mechanism in _WITHOUT_USER:
+            if any(user):
+                raise ValueError(f"{self.sasl_mechanism} uses neither username nor password: remove them")
+        elif any((self.sasl_mechanism, *user)) and not all((self.sasl_mechanism, *user)):
+            raise ValueError("sasl_mechanism, username and password go together: give all of them, or none")
+        if self.sasl_mechanism != "OAUTHBEARER":
+            if any(oauth):
+                raise ValueError("the parameters oauth_... require sasl_mechanism = OAUTHBEARER")
+        elif bool(self.oauth_token_file) == any((*endpoint, self.oauth_scope, self.oauth_ca)) or (
+            any(endpoint) and not all(endpoint)
+        ):
+            raise ValueError(
+                "OAUTHBEARER needs either oauth_token_file, or oauth_token_url, oauth_client_id and oauth_client_secret"
+            )
+        if self.oauth_token_url and not self.oauth_token_url.startswith(("https://", "http://")):
+            raise ValueError("oauth_token_url: write it as https://HOST/PATH")
+        if self.sasl_mechanism == "AWS_MSK_IAM":
+            if not self.tls:
+                raise ValueError("AWS_MSK_IAM requires tls = true")
+            if find_spec("botocore") is None:
+                raise ValueError("AWS_MSK_IAM needs a package: pip install 'headrace-connectors[kafka-msk]'")
 
     @property
     def servers(self) -> str:
         """The initial brokers, for messages."""
         return ", ".join(self.bootstrap_servers)
 
-    def client_configs(self) -> dict[str, Any]:
-        """Returns the configuration of every kafka-python client."""
+    def client_configs(self, client: type) -> dict[str, Any]:
+        """Returns the configuration of a kafka-python client of a kind."""
         configs: dict[str, Any] = {
             "kafka_client": Client,
             "bootstrap_servers": list(self.bootstrap_servers),
@@ -70,6 +118,7 @@ class KafkaConnection(Parameters):
             "bootstrap_timeout_ms": int(BOOTSTRAP_SECONDS * 1000),
             "request_timeout_ms": int(REQUEST_TIMEOUT_SECONDS * 1000),
             "reconnect_backoff_max_ms": int(MAX_BACKOFF_SECONDS * 1000),
+            **of_client(client, parsed(self.client_properties)),
         }
         if self.tls_ca:
             configs["ssl_cafile"] = str(self.tls_ca)
@@ -79,8 +128,20 @@ class KafkaConnection(Parameters):
             configs["ssl_keyfile"] = str(self.tls_key)
         if self.tls_key_password:
             configs["ssl_password"] = self.tls_key_password.get_secret_value()
-        if self.sasl_mechanism and self.password:
+        if self.sasl_mechanism:
             configs["sasl_mechanism"] = self.sasl_mechanism
+        if self.sasl_mechanism == "OAUTHBEARER":
+            configs["sasl_oauth_token_provider"] = self._tokens()
+        if self.password:
             configs["sasl_plain_username"] = self.username
             configs["sasl_plain_password"] = self.password.get_secret_value()
         return configs
+
+    def _tokens(self) -> FileTokens | RequestedTokens:
+        """Returns what provides the tokens of OAUTHBEARER."""
+        if self.oauth_token_file is not None:
+            return FileTokens(self.oauth_token_file)
+        secret = self.oauth_client_secret.get_secret_value() if self.oauth_client_secret else ""
+        return requested_tokens(
+            ClientCredentials(self.oauth_token_url or "", self.oauth_client_id or "", secret, self.oauth_scope, self.oauth_ca)
+        )

@@ -31,6 +31,10 @@ def told(error: BaseException, connection: KafkaConnection) -> HeadraceError:
     where = f"Kafka at {connection.servers}"
     match error:
         case errors.SaslAuthenticationFailedError() | errors.UnsupportedSaslMechanismError():
+            if connection.username is None:
+                return KafkaFailed(
+                    f"{where} rejects the login with {connection.sasl_mechanism}: {error.args[0] if error.args else error}"
+                )
             return KafkaFailed(
                 f"{where} rejects user {connection.username!r} with {connection.sasl_mechanism}: "
                 "check username, password and sasl_mechanism"

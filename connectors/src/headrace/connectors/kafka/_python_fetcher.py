@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterable, Sequence
 
-from kafka import TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 
 from headrace.connectors.kafka._errors import connect
@@ -75,7 +75,7 @@ class PythonFetcher:
     def _connect(self) -> StretchConsumer:
         parameters = self._parameters
         return StretchConsumer(
-            **parameters.client_configs(),
+            **parameters.client_configs(KafkaConsumer),
             auto_offset_reset="none",
             enable_auto_commit=False,
             allow_auto_create_topics=False,

@@ -3,7 +3,7 @@
 import json
 import time
 
-from kafka import TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 
 from headrace.connectors.kafka._cluster import Cluster
 from headrace.connectors.kafka._connection import KafkaConnection
@@ -100,7 +100,7 @@ class StateTopic:
 
     def _consumer(self) -> StretchConsumer:
         return StretchConsumer(
-            **self._connection.client_configs(),
+            **self._connection.client_configs(KafkaConsumer),
             auto_offset_reset="none",
             enable_auto_commit=False,
             allow_auto_create_topics=False,

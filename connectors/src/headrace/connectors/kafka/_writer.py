@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from kafka import KafkaProducer
 from kafka import errors as kafka_errors
 from kafka.partitioner import StickyPartitioner
 
@@ -152,7 +153,7 @@ class Writer:
     def _connect(self) -> Producer:
         parameters = self._parameters
         return Producer(
-            **parameters.client_configs(),
+            **parameters.client_configs(KafkaProducer),
             transactional_id=parameters.writer,
             transaction_timeout_ms=int(parameters.transaction_timeout_seconds * 1000),
             delivery_timeout_ms=int(_DELIVERY_SECONDS * 1000),
