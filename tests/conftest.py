@@ -39,12 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kill-seed", default=f"{random.getrandbits(32):08x}", help="which processes to kill where; random by default"
     )
+    parser.addoption("--machine-seconds", type=float, default=60.0, help="how long each model-based machine runs, about")
+    parser.addoption("--machine-seed", default=f"{random.getrandbits(32):08x}", help="what machines do; random by default")
     parser.addoption("--shard", type=_shard, default=(1, 1), metavar="I/N", help="of the pairs, take the I-th of N parts")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     """The options that repeat the same kills, and the same calls."""
-    return f"--kill-seed {config.getoption('kill_seed')} --fuzz-seed {config.getoption('fuzz_seed')}"
+    return " ".join(f"--{name}-seed {config.getoption(f'{name}_seed')}" for name in ("kill", "fuzz", "machine"))
 
 
 def _shard(text: str) -> tuple[int, int]:

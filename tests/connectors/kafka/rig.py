@@ -64,12 +64,18 @@ class Log:
 
     def append(self, topic: str, values: Iterable[bytes | None], partition: int = 0, **record: Any) -> None:
         """Appends records, and waits until they are there."""
-        if self._producer is None:
-            self._producer = KafkaProducer(bootstrap_servers=self.servers, linger_ms=5, max_request_size=8 << 20)
-        sent = [self._producer.send(topic, value, partition=partition, **record) for value in values]
-        self._producer.flush(DEADLINE)
+        sent = [self.producer.send(topic, value, partition=partition, **record) for value in values]
+        self.producer.flush(DEADLINE)
         for future in sent:
             future.get(DEADLINE)
+
+    @property
+    def producer(self) -> KafkaProducer:
+        """Appends without transactions; notices partitions that are added within a second."""
+        if self._producer is None:
+            options = {"linger_ms": 5, "max_request_size": 8 << 20, "metadata_max_age_ms": 1000}
+            self._producer = KafkaProducer(bootstrap_servers=self.servers, **options)
+        return self._producer
 
     def values(self, topic: str, *, uncommitted: bool = False) -> list[bytes]:
         """The values of all records that there are now, by partition."""

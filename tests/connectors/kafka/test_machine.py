@@ -1,0 +1,239 @@
+"""What producers write at random, and what a query gets through the connector: the same, once, in order."""
+
+import asyncio
+import itertools
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from kafka import KafkaProducer, TopicPartition
+from scripts.brokers import Kafka
+from tests import machines
+from tests.connectors.kafka.rig import DEADLINE, Log, Query, reading, wait
+from tests.gateway.wire import serve as gateway_serving
+
+from headrace.connectors.kafka import _fetching, _stretches
+
+MOST_PARTITIONS = 10
+SECONDS_PER_EXAMPLE = 12.0
+_names = itertools.count()
+
+
+@dataclass
+class Written:
+    """A record.
+
+    Attributes:
+        value: Its value.
+        committed: Whether it can be read: None while its transaction is open.
+    """
+
+    value: bytes | None
+    committed: bool | None = True
+
+
+@dataclass
+class Writer:
+    """A producer with a transaction, or without one.
+
+    Attributes:
+        producer: The producer.
+        records: Those of its open transaction.
+    """
+
+    producer: KafkaProducer
+    records: list[Written] = field(default_factory=list)
+    is_open: bool = False
+
+
+class KafkaMachine(RuleBasedStateMachine):
+    """Appends, commits, aborts, adds partitions, deletes what was read, and restarts the connector and the gateway."""
+
+    log: ClassVar[Log]
+    broker: ClassVar[Kafka]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.stack = AsyncExitStack()
+        self.logs: list[list[Written]] = []
+        self.writers: dict[int, Writer] = {}
+        self.numbers = itertools.count()
+
+    @initialize(
+        partitions=st.integers(1, 6),
+        cleanup=st.sampled_from(["delete", "compact"]),
+        stamped=st.sampled_from(["CreateTime", "LogAppendTime"]),
+    )
+    def begin(self, partitions: int, cleanup: str, stamped: str) -> None:
+        self.topic = self.log.create(
+            partitions, cleanup_policy=cleanup, message_timestamp_type=stamped, min_compaction_lag_ms="3600000"
+        )
+        self.logs = [[] for _ in range(partitions)]
+        self.query: Query | None = None
+        self.kept: dict[str, Any] = {}
+        self.found: dict[str, list[bytes | None]] = {}
+        self.runner.run(self._start())
+
+    async def _start(self) -> None:
+        """Starts gateway, connector and query, which continues from its checkpoint."""
+        self.stack = AsyncExitStack()
+        _, address = await self.stack.enter_async_context(gateway_serving())
+        await self._connect(address)
+        self.address = address
+        self.query = Query(address, committed=self.kept)
+        await self.query.attach()
+
+    async def _connect(self, address: str) -> None:
+        self.connection = AsyncExitStack()
+        sizes = {"partition_fetch_bytes": 16 << 10, "fetch_bytes": 64 << 10}
+        await self.connection.enter_async_context(
+            reading(address, bootstrap_servers=self.log.servers, topics=self.topic, **sizes)
+        )
+
+    async def _stop(self) -> None:
+        assert self.query is not None
+        self._keep()
+        await self.connection.aclose()
+        await self.query.close()
+        await self.stack.aclose()
+
+    def _keep(self) -> None:
+        """Takes over what the query has read."""
+        assert self.query is not None
+        for stream, messages in self.query.messages.items():
+            self.found.setdefault(stream, []).extend(message.value for message in messages)
+        self.query.messages = {}
+        self.kept = self.query.committed
+
+    @rule(count=st.integers(1, 200), size=st.sampled_from([0, 20, 2000]), data=st.data())
+    def append(self, count: int, size: int, data: st.DataObject) -> None:
+        partition = data.draw(st.integers(0, len(self.logs) - 1))
+        values = [None if size == 0 and n % 7 == 0 else b"%d %s" % (next(self.numbers), b"x" * size) for n in range(count)]
+        self.log.append(self.topic, values, partition, key=b"k")
+        self.logs[partition] += [Written(value) for value in values]
+
+    @rule(number=st.integers(0, 2), count=st.integers(0, 50), data=st.data())
+    def append_in_a_transaction(self, number: int, count: int, data: st.DataObject) -> None:
+        writer = self.writers.get(number)
+        if writer is None:
+            name = f"{self.topic}-{number}"
+            options = {"transactional_id": name, "retry_backoff_ms": 20, "metadata_max_age_ms": 1000}
+            producer = KafkaProducer(bootstrap_servers=self.log.servers, **options)
+            writer = self.writers[number] = Writer(producer)
+            producer.init_transactions()
+        if not writer.is_open:
+            writer.producer.begin_transaction()
+            writer.is_open = True
+        partition = data.draw(st.integers(0, len(self.logs) - 1))
+        for _ in range(count):
+            record = Written(b"%d" % next(self.numbers), None)
+            writer.producer.send(self.topic, record.value, key=b"k", partition=partition)
+            self.logs[partition].append(record)
+            writer.records.append(record)
+        writer.producer.flush(DEADLINE)
+
+    @precondition(lambda self: any(writer.is_open for writer in self.writers.values()))
+    @rule(commit=st.booleans(), data=st.data())
+    def end_a_transaction(self, commit: bool, data: st.DataObject) -> None:
+        writer = self.writers[data.draw(st.sampled_from([n for n, writer in self.writers.items() if writer.is_open]))]
+        (writer.producer.commit_transaction if commit else writer.producer.abort_transaction)()
+        for record in writer.records:
+            record.committed = commit
+        writer.records, writer.is_open = [], False
+
+    @precondition(lambda self: len(self.logs) < MOST_PARTITIONS)
+    @rule()
+    def add_a_partition(self) -> None:
+        self.log.ask(lambda admin: admin.create_partitions({self.topic: len(self.logs) + 1}))
+        wait(lambda: self.log.partitions(self.topic) == len(self.logs) + 1)
+        self.logs.append([])
+        for producer in [self.log.producer, *(writer.producer for writer in self.writers.values())]:
+            wait(lambda producer=producer: _knows(producer, self.topic, len(self.logs)))
+
+    @rule(batches=st.integers(1, 5), messages=st.sampled_from([1, 50, 100_000]))
+    def read(self, batches: int, messages: int) -> None:
+        async def read() -> None:
+            assert self.query is not None
+            for _ in range(batches):
+                await self.query.batch(max_messages=messages)
+
+        self.runner.run(read())
+
+    @rule(seconds=st.sampled_from([0.05, 0.5]))
+    def let_the_query_be_busy(self, seconds: float) -> None:
+        self.runner.run(asyncio.sleep(seconds))
+
+    @rule()
+    def delete_what_is_in_the_checkpoint(self) -> None:
+        """As retention does it."""
+        assert self.query is not None
+        upto = {
+            TopicPartition(self.topic, int(stream.rpartition("-")[2])): position.sequence
+            for stream, position in self.query.committed.items()
+        }
+        if upto:
+            self.log.ask(lambda admin: admin.delete_records(upto))
+
+    @rule()
+    def restart_the_connector(self) -> None:
+        async def restart() -> None:
+            await self.connection.aclose()
+            await self._connect(self.address)
+
+        self.runner.run(restart())
+
+    @rule()
+    def restart_the_gateway(self) -> None:
+        self.runner.run(self._stop())
+        self.runner.run(self._start())
+
+    def teardown(self) -> None:
+        try:
+            if self.logs:
+                self._judge()
+        finally:
+            for writer in self.writers.values():
+                writer.producer.close(timeout=1)
+            self.runner.run(self._stop())
+            self.runner.close()
+
+    def _judge(self) -> None:
+        """Ends what is open, reads to the end, and compares."""
+        for number in [number for number, writer in self.writers.items() if writer.is_open]:
+            self.writers[number].producer.commit_transaction()
+            for record in self.writers[number].records:
+                record.committed = True
+            self.writers[number].is_open = False
+        expected = {
+            f"s/{self.topic}-{partition}": [record.value for record in records if record.committed]
+            for partition, records in enumerate(self.logs)
+        }
+        expected = {stream: values for stream, values in expected.items() if values}
+        self.runner.run(self._read_all(sum(map(len, expected.values()))))
+        assert self.found == expected
+
+    async def _read_all(self, count: int) -> None:
+        assert self.query is not None
+        async with asyncio.timeout(DEADLINE):
+            self._keep()
+            while sum(map(len, self.found.values())) < count:
+                await self.query.batch()
+                self._keep()
+        # Nothing more comes.
+        await self.query.batch()
+        self._keep()
+
+
+def _knows(producer: KafkaProducer, topic: str, partitions: int) -> bool:
+    return len(producer.partitions_for(topic) or ()) == partitions
+
+
+def test_what_is_read_is_what_was_written(kafka, log, monkeypatch, pytestconfig):
+    monkeypatch.setattr(_fetching, "QUEUE_BYTES", 16 << 10)
+    monkeypatch.setattr(_fetching, "_ALL_QUEUES_BYTES", 64 << 10)
+    monkeypatch.setattr(_stretches, "_STRETCH_BYTES", 4 << 10)
+    KafkaMachine.log, KafkaMachine.broker = log, kafka
+    machines.run(KafkaMachine, pytestconfig, SECONDS_PER_EXAMPLE)

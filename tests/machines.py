@@ -1,0 +1,27 @@
+"""Runs model-based machines of Hypothesis over real systems, for a bounded time and from a seed that is printed."""
+
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+STEPS = 30
+
+
+def run(machine: type[RuleBasedStateMachine], config: pytest.Config, seconds_per_example: float) -> None:
+    """Runs as many examples of a machine as are expected to take `--machine-seconds`, at least one.
+
+    Args:
+        machine: The machine.
+        config: Has the options.
+        seconds_per_example: How long an example of `STEPS` steps takes, about.
+    """
+    seed = int(config.getoption("machine_seed"), 16)
+    print(f"{machine.__name__}: --machine-seed {seed:08x}")
+    examples = max(1, round(config.getoption("machine_seconds") / seconds_per_example))
+    settings: dict[str, Any] = {"max_examples": examples, "stateful_step_count": STEPS, "deadline": None, "database": None}
+    checks = list(hypothesis.HealthCheck)
+    run_state_machine_as_test(
+        hypothesis.seed(seed)(machine), settings=hypothesis.settings(suppress_health_check=checks, print_blob=True, **settings)
+    )
