@@ -204,15 +204,41 @@ def test_a_file_that_is_cut_while_it_is_followed_has_lost_its_position(tmp_path)
         some(items, 100)
 
 
-def test_a_file_that_is_replaced_while_it_is_followed_has_lost_its_position(tmp_path):
+def replace(path: Path, content: bytes) -> None:
+    path.with_name("new").write_bytes(content)
+    path.with_name("new").replace(path)
+
+
+@pytest.mark.parametrize("content", [b"one\ntow\nthree\n", b"two\nthree\n"], ids=["changed", "without its beginning"])
+def test_a_file_that_is_replaced_by_one_with_the_same_records_has_lost_its_position(tmp_path, content):
+    path = tmp_path / "f"
+    path.write_bytes(b"one\ntwo\nthree\n")
+    items = Items(FileSource("s", [path], rotated_seconds=0), "f", None)
+    next(items)
+    replace(path, content)
+    with pytest.raises(PositionLost, match="is not the file that was read, and its first line is in that one, too"):
+        some(items, 100)
+
+
+def test_a_file_that_is_replaced_by_a_copy_is_read_on(tmp_path):
     path = tmp_path / "f"
     path.write_bytes(b"one\n")
-    items = Items(FileSource("s", [path]), "f", None)
+    items = Items(FileSource("s", [path], rotated_seconds=0), "f", None)
     next(items)
-    (tmp_path / "g").write_bytes(b"other\n")
-    (tmp_path / "g").replace(path)
-    with pytest.raises(PositionLost, match="is not the file that was read"):
-        some(items, 100)
+    replace(path, b"one\ntwo\n")
+    assert some(items, 1) == [(8, b"two")]
+
+
+def test_a_file_that_is_replaced_by_one_with_other_records_is_read_after_it(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"one\n")
+    items = Items(FileSource("s", [path], rotated_seconds=0), "f", None)
+    next(items)
+    path.unlink()
+    path.write_bytes(b"")
+    assert next(items) is None
+    path.write_bytes(b"two\n")
+    assert some(items, 1) == [(8, b"two")]
 
 
 def test_a_file_that_is_gone_has_lost_its_position(tmp_path):

@@ -2,7 +2,6 @@
 
 import io
 import zlib
-from pathlib import Path
 
 _PACKED_BYTES = 64 * 1024
 _UNPACKED_BYTES = 256 * 1024
@@ -26,9 +25,9 @@ class Damaged(OSError):
 class Unpacked(io.RawIOBase):
     """The decompressed bytes of a gzip file. Seeking backwards reads it again from the beginning."""
 
-    def __init__(self, path: Path) -> None:
-        """Opens a file."""
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed with this
+    def __init__(self, file: io.FileIO) -> None:
+        """Takes an open file, which is closed with this."""
+        self._file = file
         self._packed = self._ahead = b""
         self._at = 0
         self._rewind()

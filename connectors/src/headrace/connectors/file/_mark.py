@@ -6,7 +6,36 @@ from typing import BinaryIO
 
 HEAD_BYTES = 1024
 TAIL_BYTES = 64
-_VERSION = b"2"
+_VERSION, _EARLIER = "3", "2"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file of a stream that was read, or left out when the stream began.
+
+    Attributes:
+        inode: Its inode number.
+        size: The number of its bytes that the checksums are about.
+        head_sum: A checksum of the first of these bytes.
+        tail_sum: A checksum of the last of these bytes.
+    """
+
+    inode: int
+    size: int
+    head_sum: str
+    tail_sum: str
+
+    def fits(self, file: BinaryIO) -> bool:
+        """Returns whether a file begins with this one's contents, as far as the checksums tell."""
+        head = file.read(min(HEAD_BYTES, self.size))
+        if len(head) < min(HEAD_BYTES, self.size) or _short(head) != self.head_sum:
+            return False
+        return _short(_before(file, self.size)) == self.tail_sum
+
+
+def seen_of(inode: int, size: int, head: bytes, tail: bytes) -> Seen:
+    """Returns what identifies a file, by its first and last bytes."""
+    return Seen(inode, size, _short(head[:HEAD_BYTES]), _short(tail[-TAIL_BYTES:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +49,7 @@ class Mark:
         head: The number of bytes at its beginning that `head_sum` covers.
         head_sum: The checksum of these bytes.
         tail_sum: The checksum of the bytes just before the offset.
+        seen: The last files before this one, oldest first; None if that is unknown.
     """
 
     base: int
@@ -28,30 +58,47 @@ class Mark:
     head: int
     head_sum: str
     tail_sum: str
+    seen: tuple[Seen, ...] | None
 
     def encode(self) -> bytes:
         """Encodes the mark as a cursor."""
         fields = (self.base, self.offset, self.inode, self.head, self.head_sum, self.tail_sum)
-        return b" ".join([_VERSION, *(str(field).encode() for field in fields)])
+        if self.seen is None:
+            return " ".join(map(str, (_EARLIER, *fields))).encode()
+        seen = (f"{each.inode}:{each.size}:{each.head_sum}:{each.tail_sum}" for each in self.seen)
+        return " ".join([_VERSION, *map(str, fields), *seen]).encode()
 
     def fits(self, file: BinaryIO) -> bool:
         """Returns whether a file contains what was read before this mark."""
-        if checksum(file.read(self.head)) != self.head_sum:
-            return False
-        tail = min(TAIL_BYTES, self.offset)
-        file.seek(self.offset - tail)
-        return checksum(file.read(tail)) == self.tail_sum
+        return checksum(file.read(self.head)) == self.head_sum and checksum(_before(file, self.offset)) == self.tail_sum
+
+
+def _before(file: BinaryIO, offset: int) -> bytes:
+    """Reads the bytes just before an offset."""
+    tail = min(TAIL_BYTES, offset)
+    file.seek(offset - tail)
+    return file.read(tail)
 
 
 def decoded(cursor: bytes | None) -> Mark | None:
-    """Decodes a cursor; None for a cursor of an earlier version, which had only the offset."""
+    """Decodes a cursor; None for a cursor of a version that had only the offset."""
     fields = (cursor or b"").decode(errors="replace").split(" ")
-    if fields[0] != _VERSION.decode() or len(fields) != 7:
+    if len(fields) < 7 or fields[0] not in (_VERSION, _EARLIER):
         return None
     base, offset, inode, head = map(int, fields[1:5])
-    return Mark(base, offset, inode, head, fields[5], fields[6])
+    seen = None if fields[0] == _EARLIER else tuple(_seen(field) for field in fields[7:])
+    return Mark(base, offset, inode, head, fields[5], fields[6], seen)
+
+
+def _seen(field: str) -> Seen:
+    inode, size, head_sum, tail_sum = field.split(":")
+    return Seen(int(inode), int(size), head_sum, tail_sum)
 
 
 def checksum(data: bytes) -> str:
     """Returns the checksum of a few bytes."""
     return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _short(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=4).hexdigest()

@@ -3,17 +3,19 @@
 import hashlib
 import os
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from headrace.contract.names import is_name, to_name
 
 _WILD = re.compile(r"[*?\[]")
-# app.log.1, app.log-20260131, app.log.2026-01-31T12:00, app.log.old
-_SUFFIX = re.compile(r"[.-](\d[\d.:T_-]*|old)")
-_ROTATED = re.compile(rf"(.+?){_SUFFIX.pattern}")
-_PACKED = ".gz"
+# 1, 20260131, 2026-01-31, 2026-01-31T12-00-00.000, old
+_STAMP = re.compile(r"\d[\d.:TZ_+-]*|old")
+_SEPARATOR = re.compile(r"[._-](?=\d|old)")
+PACKED = (".gz", ".zst", ".bz2", ".xz", ".lz4")
+"""The suffixes of compressed files."""
 _MAX_NAME = 120
 
 
@@ -52,31 +54,107 @@ def partition_of(path: str, root: str, names: Names) -> str:
 def unrotated(path: str, known: Container[str]) -> str:
     """Returns the path that a file had before it was rotated or compressed; `path` itself if it was not.
 
-    `app.log.gz` was `app.log`. `app.log.1` was `app.log` only if there is, or was, such a file; otherwise that is its own name.
+    `app.log.gz` was `app.log`. `app.log.1` and `app.2026-01-31.log` were `app.log` only if there is, or was, such a file;
+    otherwise that is its own name.
     """
-    unpacked = path.removesuffix(_PACKED) if len(os.path.basename(path)) > len(_PACKED) else path
-    match = _ROTATED.fullmatch(os.path.basename(unpacked))
-    if match:
-        before = os.path.join(os.path.dirname(unpacked), match[1])
-        if before in known:
-            return before
-    return unpacked
+    folder, name = os.path.split(path)
+    own = unpacked(name)
+    return next((before for base in bases(own) if (before := os.path.join(folder, base)) in known), os.path.join(folder, own))
+
+
+def unpacked(name: str) -> str:
+    """Returns the name that a file had before it was compressed."""
+    return next((name.removesuffix(suffix) for suffix in PACKED if name.endswith(suffix) and name != suffix), name)
+
+
+def bases(name: str) -> Iterator[str]:
+    """Yields the names that a file may have had before it was rotated, the longest first: a stamp follows it, or its stem."""
+    stem, dot, extension = name.rpartition(".")
+    for separator in reversed(list(_SEPARATOR.finditer(name))):
+        at, end = separator.span()
+        if not at:
+            continue
+        if _STAMP.fullmatch(name, end):
+            yield name[:at]
+        elif dot and not extension.isdigit() and end < len(stem) and _STAMP.fullmatch(stem, end):
+            yield f"{stem[:at]}.{extension}"
 
 
 def is_packed(path: Path) -> bool:
     """Returns whether a file is compressed."""
-    return path.name.endswith(_PACKED)
+    return path.name.endswith(PACKED)
 
 
 def is_rotation(name: str, of: str) -> bool:
     """Returns whether a file named `of` may be named `name` after it was rotated or compressed."""
-    if not name.startswith(of):
-        return False
-    suffix = name[len(of) :].removesuffix(_PACKED)
-    return (suffix == "" and name != of) or _SUFFIX.fullmatch(suffix) is not None
+    own = unpacked(name)
+    return (own == of and name != of) or of in bases(own)
 
 
-def rotation_number(path: Path) -> int:
-    """Returns the number at the end of a rotated file's name; the largest is the oldest. 0 if it has none, or a date."""
-    digits = re.search(r"\.(\d{1,5})(\.gz)?$", path.name)
-    return int(digits[1]) if digits else 0
+class Scheme(Enum):
+    """How a rotated file is stamped."""
+
+    NONE = "none"
+    NUMBER = "number"
+    DATE = "date"
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What the name of a rotated file says of its place among the others.
+
+    Attributes:
+        scheme: How it is stamped.
+        date: Year, month and day, or another number that only grows; empty for a plain number.
+        numbers: The numbers after the date, or the plain number.
+    """
+
+    scheme: Scheme = Scheme.NONE
+    date: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()
+
+    def order(self, *, flipped: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Returns the sort key, oldest first.
+
+        Plain numbers grow with age, as those of logrotate do, and numbers after a date with time, as those of logback do; the
+        other way round if `flipped`.
+        """
+        grows_with_age = (self.scheme is Scheme.NUMBER) is not flipped
+        return self.date, tuple(-number if grows_with_age else number for number in self.numbers)
+
+
+def stamp_of(name: str, base: str) -> Stamp:
+    """Returns the stamp of a file that was named `base` before it was rotated."""
+    own = unpacked(name)
+    stem, _, extension = base.rpartition(".")
+    text = own[len(base) :] if own.startswith(base) else own[len(stem) : len(own) - len(extension) - 1]
+    groups = re.findall(r"\d+", text)
+    if not groups:
+        return Stamp()
+    if len(groups) == 1 and len(groups[0]) <= 5 and not _is_year(groups[0]):
+        return Stamp(Scheme.NUMBER, (), (int(groups[0]),))
+    date, rest = _date(groups)
+    return Stamp(Scheme.DATE, date, tuple(map(int, rest)))
+
+
+def _is_year(digits: str) -> bool:
+    return len(digits) == 4 and digits[:2] in ("19", "20", "21")
+
+
+def _date(groups: list[str]) -> tuple[tuple[int, ...], list[str]]:
+    """Splits the groups of digits in a stamp into the date and the rest."""
+    first = groups[0]
+    if _is_year(first):
+        count = next((n for n in (1, 2) if len(groups) <= n or len(groups[n]) > 2), 3)
+        return tuple([*map(int, groups[:count]), 0, 0][:3]), groups[count:]
+    if len(first) in (6, 8, 10, 12, 14) and _is_year(first[:4]) and 1 <= int(first[4:6]) <= 12:
+        return (int(first[:4]), int(first[4:6]), int(first[6:8] or 0)), [*filter(None, [first[8:]]), *groups[1:]]
+    if len(groups) > 2 and _is_year(groups[2]):
+        day, month = int(first), int(groups[1])
+        return (int(groups[2]), *((day, month) if month > 12 else (month, day))), groups[3:]
+    return (int(first), 0, 0), groups[1:]
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """Returns a path as text for people, whatever its bytes are: surrogates cannot be logged or sent."""
+    return os.fsencode(path).decode(errors="backslashreplace")

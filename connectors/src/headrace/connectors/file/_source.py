@@ -1,21 +1,22 @@
 """The `file` source: every file is a partition, every line or length-prefixed record a message."""
 
-import glob
+import errno
 import math
 import os
 import time
 from collections.abc import AsyncIterator, Generator, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from pathlib import Path
 
 from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors._records import BadRecord, Format
-from headrace.connectors.file._names import Names, partition_of, root_of, unrotated
-from headrace.connectors.file._parts import Part, is_copy, part_at
-from headrace.connectors.file._reader import Options, Reader
+from headrace.connectors.file._files import Files
+from headrace.connectors.file._names import Names, shown
+from headrace.connectors.file._order import ordered
+from headrace.connectors.file._parts import Changed, Key, Part, is_copy, part_at
+from headrace.connectors.file._place import Options
+from headrace.connectors.file._reader import Reader
 from headrace.connectors.file._turns import Turns
 from headrace.connectors.file._watch import State, Watch, state_of
+from headrace.contract.backoff import Backoff
 from headrace.sdk import CLOSE, GONE, Backlog, Batch, Close, InvalidSource, Message, Position, PositionLost
 
 # Maximum number of open files of idle readers.
@@ -32,21 +33,6 @@ _NEXT_TURN_SECONDS = 3600.0
 _AT_ONCE = 4
 # Looking for new files uses at most this share of a core, unless it is quick.
 _LOOKING_SHARE, _QUICK_SECONDS = 0.05, 0.05
-
-
-@dataclass(slots=True)
-class _Stream:
-    """The files of a stream.
-
-    Attributes:
-        path: The file that is or was appended to.
-        rotated: The files that it was rotated to and that also match the patterns.
-        base: The sequence to begin with, after an accepted loss.
-    """
-
-    path: Path
-    rotated: list[Path] = field(default_factory=list)
-    base: int = 0
 
 
 class FileSource(PolicySource):
@@ -98,15 +84,12 @@ class FileSource(PolicySource):
             InvalidSource: Two files would be the same stream, or there is no file and `follow` is not set.
         """
         self.name = name
-        self._patterns = [os.path.abspath(path) for path in paths]
-        self._root = None if root is None else os.path.abspath(root)
-        self._names = names
         self.bad_records = BadRecordPolicy(name, bad_records, dead_letters)
         self._format, self._follow = format, follow
         self._rotation, self._rotated_seconds = rotation, rotated_seconds
-        self._streams: dict[str, _Stream] = {}
-        self._partitions: dict[str, str] = {}
-        self._listed: list[str] = []
+        self._files = Files(name, paths, names, root, rotation=rotation)
+        self._bases: dict[str, int] = {}
+        """The sequence that a stream begins with after an accepted loss."""
         self._readers: dict[str, Reader] = {}
         self._turns = Turns(max_streams, _NEXT_TURN_SECONDS)
         self._turn_seconds = idle_seconds
@@ -117,8 +100,8 @@ class FileSource(PolicySource):
         self._watch = Watch()
         self._next_look = 0.0
         self._look()
-        if not self._listed and not follow:
-            raise InvalidSource(f"no such file: {', '.join(str(path) for path in paths)}")
+        if not self._files.listed and not follow:
+            raise InvalidSource(f"no such file: {', '.join(shown(path) for path in paths)}{self._files.why_none()}")
 
     async def partitions(self) -> Sequence[str]:
         """Returns the existing files whose turn it is.
@@ -148,10 +131,10 @@ class FileSource(PolicySource):
             PositionLost: The files no longer have the data after the position.
             BadRecord: A file is damaged, or in another format, and the policy is to fail.
         """
-        stream, idle_since = self._streams[partition], math.inf
+        idle_since, troubled = math.inf, Backoff(_SOON_SECONDS, _AGAIN_SECONDS, jitter=0.0)
         if (position.sequence if position is not None else 0) < self._acknowledged.get(partition, 0):
             self._turns.begin_again()
-        reader = self._reader(partition, stream, position)
+        reader = await self._watch.run(self._reader, partition, position)
         items = reader.items()
         self._readers[partition] = reader
         try:
@@ -168,8 +151,16 @@ class FileSource(PolicySource):
                         return
                     reader.caught_up = item is None
                     yield item
+                if isinstance(error, OSError) and self._follow:
+                    self._cannot_read(reader, error)
+                    items = reader.items()
+                    yield None
+                    await self._watch.changed(reader.path, state, troubled.next())
+                    continue
                 if error is not None:
                     raise error
+                troubled.reset()
+                self._files.can_read(os.fspath(reader.path))
                 if some[-1] is not None:
                     idle_since = math.inf
                 else:
@@ -184,7 +175,7 @@ class FileSource(PolicySource):
                     await self._watch.changed(reader.path, state, _SOON_SECONDS if soon else _AGAIN_SECONDS)
         except PositionLost:
             # If the loss is accepted, reading starts at the beginning of the files, but sequences must not start over.
-            stream.base = position.sequence if position is not None else stream.base
+            self._bases[partition] = position.sequence if position is not None else self._bases.get(partition, 0)
             raise
         finally:
             self._watch.soon(items.close)
@@ -202,12 +193,13 @@ class FileSource(PolicySource):
     async def _list(self) -> Sequence[str]:
         """Looks for files, if that is due, and returns those whose turn it is."""
         if time.monotonic() < self._next_look:
-            return await self._watch.run(self._turns.listed, self._listed, self.streams_allowed)
+            return await self._watch.run(self._turns.listed, self._files.listed, self.streams_allowed)
         self._free_names()
         await self._watch.run(self._look)
-        listed = await self._watch.run(self._turns.listed, self._listed, self.streams_allowed)
-        for gone in self._streams.keys() - self._readers.keys() - set(self._listed) - set(listed):
-            del self._partitions[os.fspath(self._streams.pop(gone).path)]
+        listed = await self._watch.run(self._turns.listed, self._files.listed, self.streams_allowed)
+        for gone in self._files.streams.keys() - self._readers.keys() - set(self._files.listed) - set(listed):
+            self._files.forget(gone)
+            self._bases.pop(gone, None)
             self._acknowledged.pop(gone, None)
         return listed
 
@@ -230,8 +222,8 @@ class FileSource(PolicySource):
         for partition in [partition for partition, at in self._free.items() if at <= time.monotonic()]:
             del self._free[partition]
             self._acknowledged.pop(partition, None)
-            if partition in self._streams:
-                self._streams[partition] = _Stream(self._streams[partition].path)
+            self._bases.pop(partition, None)
+            self._files.renew(partition)
             self._turns.renew(partition)
 
     def _is_turn_over(self, partition: str, reader: Reader, state: State, idle_since: float) -> bool:
@@ -243,7 +235,7 @@ class FileSource(PolicySource):
         changed = 0.0 if state is None else state[2] / 1e9
         return max(time.monotonic() - idle_since, time.time() - changed) >= self._turn_seconds
 
-    def _reader(self, partition: str, stream: _Stream, position: Position | None) -> Reader:
+    def _reader(self, partition: str, position: Position | None) -> Reader:
         """Creates the reader of a stream."""
         options = Options(
             self._format,
@@ -251,10 +243,23 @@ class FileSource(PolicySource):
             self._rotation,
             self._rotated_seconds,
             lambda message, error: self._leave_out(partition, message, error),
+            self._files.moved,
         )
-        earlier = (part_at(path, current=False) for path in stream.rotated if not is_copy(path))
-        parts: list[Part] = sorted((part for part in earlier if part is not None), key=lambda part: part.order)
-        return Reader(stream.path, parts, position, stream.base, options)
+        stream = self._files.streams[partition]
+        earlier = (part_at(path, current=False, base=stream.path.name) for path in stream.rotated if not is_copy(path))
+        own = part_at(stream.path, current=True)
+        # Each file once, by its identity.
+        parts: dict[Key, Part] = {part.key: part for part in earlier if part is not None and (own is None or part.key != own.key)}
+        return Reader(stream.path, ordered(list(parts.values())), position, self._bases.get(partition, 0), options)
+
+    def _cannot_read(self, reader: Reader, error: OSError) -> None:
+        """Names a file that cannot be read now, once. Its stream tries again, and the others are read meanwhile."""
+        if error.errno == errno.ESTALE:
+            # Its server has lost it. Any other open file is kept: it may have been removed or replaced meanwhile.
+            self._watch.soon(reader.close)
+        # That a file was replaced between two looks at it is nothing to report.
+        if not isinstance(error, Changed | FileNotFoundError):
+            self._files.cannot_read(os.fspath(reader.path), error)
 
     def _leave_out(self, partition: str, message: Message, error: BadRecord) -> None:
         """Applies the policy to a record that cannot be sent.
@@ -269,39 +274,9 @@ class FileSource(PolicySource):
     def _look(self) -> None:
         """Lists the existing files."""
         began = time.monotonic()
-        found: dict[str, str] = {}
-        for pattern in self._patterns:
-            # The name of a file may also be a valid pattern.
-            literal = os.path.exists(pattern)
-            if literal and os.path.isdir(pattern):
-                raise InvalidSource(f"{pattern} is a folder; name the files in it: {pattern}/*")
-            root = self._root or (os.path.dirname(pattern) if literal else root_of(pattern))
-            for path in [pattern] if literal else sorted(glob.glob(pattern, recursive=True)):
-                if path in found or (path not in self._partitions and os.path.isdir(path)):
-                    continue
-                found[path] = root
-        known = found.keys() | self._partitions.keys()
-        self._listed = list(dict.fromkeys(self._added(path, root, known) for path, root in found.items()))
+        self._files.look({reader.key: name for name, reader in list(self._readers.items()) if reader.key is not None})
         seconds = time.monotonic() - began
         self._next_look = time.monotonic() + (seconds / _LOOKING_SHARE if seconds > _QUICK_SECONDS else 0.0)
-
-    def _added(self, path: str, root: str, known: AbstractSet[str]) -> str:
-        """Adds a file to its stream; returns the partition."""
-        own = unrotated(path, known) if self._rotation else path
-        partition = self._partitions.get(own)
-        if partition is None:
-            partition = partition_of(own, root, self._names)
-            if partition in self._streams:
-                raise InvalidSource(
-                    f"{self._streams[partition].path} and {own} would both be the stream {self.name}/{partition}; use two "
-                    "sources, or set root to a folder that contains both"
-                )
-            self._partitions[own] = partition
-            self._streams[partition] = _Stream(Path(own))
-        stream = self._streams[partition]
-        if path != own and Path(path) not in stream.rotated:
-            stream.rotated.append(Path(path))
-        return partition
 
 
 def _next(reader: Reader, items: Generator[Batch | None, None, None]) -> tuple[State, list[Batch | None], Exception | None]:

@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 import os
+import queue
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,12 +29,41 @@ def state_of(path: Path | str) -> State:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
+class _Thread:
+    """A thread for calls, one after the other. It keeps no process from ending, even in a call that never returns."""
+
+    def __init__(self) -> None:
+        """Starts the thread."""
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="headrace files", daemon=True).start()
+
+    def submit(self, function: Callable[[], T]) -> "Future[T]":
+        """Calls a function on the thread, after the calls before it."""
+        future: Future[T] = Future()
+        self._calls.put((future, function))
+        return future
+
+    def end(self) -> None:
+        """Ends the thread after its pending calls."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            future, function = call
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function())
+                except BaseException as error:
+                    future.set_exception(error)
+            del call, future, function  # a reader that is closed is not kept until the next call
+
+
 class Watch:
     """The thread of a file source, and the loop that checks whether files have changed."""
 
     def __init__(self) -> None:
         """Creates the watch, without starting anything."""
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: _Thread | None = None
         self._waiting: dict[asyncio.Future[None], tuple[Path, State]] = {}
         self._asleep: dict[Path, asyncio.Future[None]] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -39,19 +71,18 @@ class Watch:
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Calls a function on the thread, which is started if necessary."""
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "headrace files")
-        return await asyncio.wrap_future(self._thread.submit(function, *args, **kwargs))
+            self._thread = _Thread()
+        return await asyncio.wrap_future(self._thread.submit(partial(function, *args, **kwargs)))
 
     def soon(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Schedules a function on the thread, without waiting for it."""
         if self._thread is not None:
-            with contextlib.suppress(RuntimeError):  # the process is ending
-                self._thread.submit(function, *args, **kwargs)
+            self._thread.submit(partial(function, *args, **kwargs))
 
     def rest(self) -> None:
         """Ends the thread after its pending calls; it is restarted when it is needed."""
         if self._thread is not None:
-            self._thread.shutdown(wait=False)
+            self._thread.end()
             self._thread = None
 
     async def changed(self, path: Path, state: State, seconds: float) -> None:

@@ -1,0 +1,212 @@
+"""Which files there are, and which stream each belongs to: every file once, whatever it is called."""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.connectors.file._listing import Found, file_at, matching, may_read
+from headrace.connectors.file._names import Names, partition_of, root_of, shown, unrotated
+from headrace.connectors.file._parts import Key, key_of
+from headrace.sdk import InvalidSource
+
+log = logging.getLogger("headrace.connectors")
+
+
+@dataclass(slots=True)
+class Stream:
+    """The files of a stream.
+
+    Attributes:
+        path: The file that is or was appended to.
+        rotated: The files that it was rotated to and that also match the patterns.
+    """
+
+    path: Path
+    rotated: list[Path] = field(default_factory=list)
+
+
+class Files:
+    """The streams of a source, by the files that its patterns match."""
+
+    def __init__(
+        self,
+        source: str,
+        paths: Sequence[str | os.PathLike[str]],
+        names: Names,
+        root: str | os.PathLike[str] | None,
+        *,
+        rotation: bool,
+    ) -> None:
+        """Creates it, without looking.
+
+        Args:
+            source: The source part of stream names.
+            paths: Paths or patterns.
+            names: What the name of a file's partition is derived from.
+            root: The folder that paths in names are relative to.
+            rotation: Whether rotated files belong to the stream of the file that they were.
+        """
+        self._source = source
+        self._patterns = [os.path.abspath(os.fspath(path)) for path in paths]
+        self._names = names
+        self._root = None if root is None else os.path.abspath(root)
+        self._rotation = rotation
+        self.streams: dict[str, Stream] = {}
+        """By partition, also those whose files are gone and that are still read."""
+        self.listed: list[str] = []
+        """The partitions of the files that exist."""
+        self._partitions: dict[str, str] = {}
+        self._left_out: dict[str, str] = {}
+        self._now_left_out: set[str] = set()
+        self._troubled: dict[str, str] = {}
+        self._moved: dict[Key, tuple[str, str]] = {}
+        self._has_looked = False
+
+    def look(self, open_files: Mapping[Key, str]) -> None:
+        """Lists the files that exist.
+
+        Args:
+            open_files: The partitions that read a file now, by its identity.
+
+        Raises:
+            InvalidSource: A path is a folder, or two files would be the same stream; only the first time.
+        """
+        self._now_left_out = set()
+        found = self._found()
+        known = found.keys() | self._partitions.keys()
+        own_of = {path: unrotated(path, known) if self._rotation else path for path in found}
+        owners = self._owners(found, own_of)
+        listed: dict[str, None] = {}
+        for path, (file, root) in found.items():
+            own = own_of[path]
+            if own == path and owners[file.key] != path:
+                self.leave_out(path, f"it is the same file as {shown(owners[file.key])}", quiet=True)
+            elif not self._is_moved(file, own, open_files):
+                partition = self._partition(own, root, path)
+                if partition is not None:
+                    listed[partition] = None
+        keys = {file.key for file, _ in found.values()}
+        self._moved = {key: moved for key, moved in self._moved.items() if key in keys or key in open_files}
+        self.listed = list(listed)
+        for path in [path for path in list(self._left_out) if path not in self._now_left_out]:
+            del self._left_out[path]
+        self._has_looked = True
+
+    def _found(self) -> dict[str, tuple[Found, str]]:
+        """Returns the regular files that the patterns match and that may be read, each with its root."""
+        found: dict[str, tuple[Found, str]] = {}
+        for pattern in self._patterns:
+            # The name of a file may also be a valid pattern.
+            literal = os.path.lexists(pattern)
+            if literal and os.path.isdir(pattern):
+                if not self._has_looked:
+                    raise InvalidSource(f"{shown(pattern)} is a folder; name the files in it: {shown(pattern)}/*")
+                self.leave_out(pattern, "it is a folder now")
+                continue
+            root = self._root or (os.path.dirname(pattern) if literal else root_of(pattern))
+            files = [file_at(pattern, self.leave_out)] if literal else matching(pattern, self.leave_out)
+            for file in files:
+                if file is None or file.path in found:
+                    continue
+                if file.path not in self._partitions and not may_read(file.path):
+                    self.leave_out(file.path, "this user may not read it")
+                    continue
+                found[file.path] = file, root
+        return dict(sorted(found.items()))
+
+    def _owners(self, found: Mapping[str, tuple[Found, str]], own_of: Mapping[str, str]) -> dict[Key, str]:
+        """Returns under which path each file is read that has several.
+
+        That is where it is a stream already, otherwise the log that it was rotated from, otherwise no link, otherwise the first.
+        """
+        logs = {found[path][0].key: own for path, own in own_of.items() if own != path}
+
+        def order(path: str) -> tuple[bool, bool, bool, str]:
+            return path not in self._partitions, logs.get(found[path][0].key) != path, found[path][0].is_link, path
+
+        owners: dict[Key, str] = {}
+        for path in sorted((path for path, own in own_of.items() if own == path), key=order):
+            key = found[path][0].key
+            owners.setdefault(key, path if path in self._partitions else logs.get(key, path))
+        return owners
+
+    def _is_moved(self, file: Found, own: str, open_files: Mapping[Key, str]) -> bool:
+        """Returns whether a file was read under another name, which it no longer has: its stream goes on with it."""
+        before, at = self._moved.get(file.key, ("", ""))
+        # The inode of a file that is not open may be another file's by now.
+        partition = open_files.get(file.key) or (before if at == file.path else "")
+        stream = self.streams.get(partition)
+        if stream is None or os.fspath(stream.path) == own or own in self._partitions:
+            return False
+        try:
+            # The entry of a folder may name another inode than the file system.
+            if key_of(os.stat(file.path)) != file.key:
+                return False
+        except OSError:
+            return False
+        self._moved[file.key] = partition, file.path
+        return True
+
+    def moved(self, key: Key) -> Path | None:
+        """Returns where a file is that was given another name while it was read; None if that is unknown."""
+        return Path(self._moved[key][1]) if key in self._moved else None
+
+    def _partition(self, own: str, root: str, path: str) -> str | None:
+        """Adds a file to its stream; returns the partition. None if its name is taken by another file.
+
+        Raises:
+            InvalidSource: Its name is taken, and this is the first look.
+        """
+        partition = self._partitions.get(own)
+        if partition is None:
+            partition = partition_of(own, root, self._names)
+            if partition in self.streams:
+                taken = (
+                    f"{shown(self.streams[partition].path)} and {shown(own)} would both be the stream "
+                    f"{self._source}/{partition}; use two sources, or set root to a folder that contains both"
+                )
+                if not self._has_looked:
+                    raise InvalidSource(taken)
+                self.leave_out(path, taken)
+                return None
+            self._partitions[own] = partition
+            self.streams[partition] = Stream(Path(own))
+        stream = self.streams[partition]
+        if path != own and Path(path) not in stream.rotated:
+            stream.rotated.append(Path(path))
+        return partition
+
+    def forget(self, partition: str) -> None:
+        """Forgets a stream whose files are gone."""
+        del self._partitions[os.fspath(self.streams.pop(partition).path)]
+        self._moved = {key: moved for key, moved in self._moved.items() if moved[0] != partition}
+
+    def renew(self, partition: str) -> None:
+        """Forgets the rotated files of a stream that is gone: a file of its name is new."""
+        if partition in self.streams:
+            self.streams[partition] = Stream(self.streams[partition].path)
+
+    def leave_out(self, path: str, why: str, *, quiet: bool = False) -> None:
+        """Notes that a path is not read, and names it in the log, once for each reason."""
+        self._now_left_out.add(path)
+        if self._left_out.get(path) != why:
+            self._left_out[path] = why
+            log.log(logging.DEBUG if quiet else logging.WARNING, "source %s leaves out %s: %s", self._source, shown(path), why)
+
+    def cannot_read(self, path: str, error: OSError) -> None:
+        """Notes that a stream cannot read its file now, and names it in the log, once for each reason."""
+        why = error.strerror or str(error)
+        if self._troubled.get(path) != why:
+            self._troubled[path] = why
+            log.warning("source %s cannot read %s: %s; this is tried again", self._source, shown(path), why)
+
+    def can_read(self, path: str) -> None:
+        """Notes that a stream reads its file."""
+        if self._troubled and self._troubled.pop(path, None) is not None:
+            log.info("source %s reads %s", self._source, shown(path))
+
+    def why_none(self) -> str:
+        """Returns why there are no files, as the rest of a sentence; empty if nothing was left out."""
+        return "".join(f"; {shown(path)}: {why}" for path, why in list(self._left_out.items())[:3])

@@ -1,0 +1,115 @@
+"""The order of the files that a log was rotated to: their names decide, as far as they agree with what was read before."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from itertools import pairwise
+from pathlib import Path
+
+from headrace.connectors.file._mark import HEAD_BYTES, TAIL_BYTES, Seen, seen_of
+from headrace.connectors.file._names import Scheme, is_packed, shown
+from headrace.connectors.file._parts import Part
+from headrace.sdk import PositionLost
+
+SEEN_FILES = 8
+"""How many of the files before the present one are remembered: where the newest of them lies tells in which order names count."""
+# Two files of one log that share so many bytes are the same file.
+_TELLING_BYTES = 256
+
+
+class _Is(Enum):
+    """What is known of a file next to the present one."""
+
+    SEEN = "seen"
+    PERHAPS_SEEN = "perhaps seen"
+    NEW = "new"
+    EMPTY = "empty"
+
+
+def later(parts: Sequence[Part], at: Part | None, seen: Sequence[Seen] | None) -> list[Part]:
+    """Returns the files after one of them, oldest first.
+
+    Plain numbers count down (`app.log.1` is the newest) or up, whichever has all files that were seen before the present one, and
+    all new ones after it.
+
+    Args:
+        parts: All files of the stream.
+        at: The present file; None if it is not among them.
+        seen: The last files before it; None if that is unknown.
+
+    Raises:
+        PositionLost: Neither order does, so the next file cannot be told.
+    """
+    current = [part for part in parts if part.current]
+    if at is not None and at.current:
+        return []
+    others = [part for part in parts if not part.current]
+    known = {part.path: _what(part, seen or ()) for part in others if at is None or part.key != at.key}
+    if at is None:
+        return [*(part for part in ordered(others) if known[part.path] is _Is.NEW), *current]
+    for flipped in (False, True):
+        order = ordered(others, flipped=flipped)
+        place = next(place for place, part in enumerate(order) if part.key == at.key)
+        before, after = order[:place], order[place + 1 :]
+        if seen is None or _agrees(before, after, known, [at, *after] if flipped else []):
+            return [*after, *current]
+    names = ", ".join(shown(part.path.name) for part in ordered(others))
+    raise PositionLost(
+        f"which file follows {shown(at.path)} cannot be told: by their names, some that were not read lie before it ({names}); "
+        "move away those that do not belong to this log"
+    )
+
+
+def _agrees(before: list[Part], after: list[Part], known: Mapping[Path, _Is], numbered: list[Part]) -> bool:
+    """Returns whether an order has no file before the present one that is new, and none after it that was seen."""
+    if any(known[part.path] is _Is.SEEN for part in after):
+        return False
+    nearest = next((known[part.path] for part in reversed(before) if known[part.path] is not _Is.EMPTY), None)
+    numbers = [part.stamp.numbers[0] for part in numbered if part.stamp.scheme is Scheme.NUMBER]
+    # Numbers that count up have no gaps; a file that was restored from elsewhere has any.
+    return nearest is not _Is.NEW and all(higher == lower + 1 for lower, higher in pairwise(numbers))
+
+
+def ordered(parts: Sequence[Part], *, flipped: bool = False) -> list[Part]:
+    """Returns rotated files, oldest first, by their stamps; those with stamps of another kind by their times of modification."""
+    newest = {part.stamp.scheme: 0 for part in parts}
+    for part in parts:
+        newest[part.stamp.scheme] = max(newest[part.stamp.scheme], part.mtime_ns)
+
+    def order(part: Part) -> tuple[int, tuple[tuple[int, ...], tuple[int, ...]], int]:
+        return newest[part.stamp.scheme], part.stamp.order(flipped=flipped), part.mtime_ns
+
+    return sorted(parts, key=order)
+
+
+def _what(part: Part, seen: Sequence[Seen]) -> _Is:
+    """Returns what is known of a file. One that cannot be read now may be any."""
+    if not part.size:
+        return _Is.EMPTY
+    found = _Is.NEW
+    for each in seen:
+        if not is_packed(part.path) and part.size < each.size:
+            continue
+        try:
+            with part.open() as file:
+                fits = each.fits(file)
+        except OSError:
+            return _Is.PERHAPS_SEEN
+        if fits and (each.inode == part.inode or each.size >= _TELLING_BYTES):
+            return _Is.SEEN
+        found = _Is.PERHAPS_SEEN if fits else found
+    return found
+
+
+def left_out(parts: Sequence[Part]) -> tuple[Seen, ...]:
+    """Returns what identifies files that a stream begins after, as if they had been read."""
+    seen = []
+    for part in ordered(parts)[-SEEN_FILES:]:
+        with contextlib.suppress(OSError), part.open() as file:
+            head = file.read(HEAD_BYTES)
+            # All of a compressed file would have to be unpacked for its end.
+            size = len(head) if is_packed(part.path) else part.size
+            file.seek(max(0, size - TAIL_BYTES))
+            if head:
+                seen.append(seen_of(part.inode, size, head, file.read(min(TAIL_BYTES, size))))
+    return tuple(seen)

@@ -1,0 +1,421 @@
+"""A place in the files of one stream: opens the right file, and follows it through rotations. Everything here blocks."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from headrace.connectors._records import BadRecord, Format
+from headrace.connectors.file._gzip import Damaged
+from headrace.connectors.file._likeness import begins_with, shares_first_line
+from headrace.connectors.file._mark import HEAD_BYTES, TAIL_BYTES, Mark, Seen, checksum, decoded, seen_of
+from headrace.connectors.file._names import is_packed, is_rotation, shown
+from headrace.connectors.file._order import SEEN_FILES, later, left_out, ordered
+from headrace.connectors.file._parts import Key, Part, all_parts, key_of, part_at
+from headrace.sdk import Message, Position, PositionLost
+
+# A little below the SDK's frame size, so that what is read together becomes one frame.
+_CHUNK_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How files are read.
+
+    Attributes:
+        format: The format of records.
+        follow: Whether to wait for more data at the end.
+        rotation: Whether a stream continues in the next file once its file was rotated.
+        rotated_seconds: How long a rotated file must be unchanged before the next one is read, in seconds.
+        bad_record: Called with a record that cannot be sent; raises if that ends the connector.
+        moved: Returns where the file of a key is now, if it was given a name that is no rotation of its own.
+    """
+
+    format: Format
+    follow: bool
+    rotation: bool
+    rotated_seconds: float
+    bad_record: Callable[[Message, BadRecord], None]
+    moved: Callable[[Key], Path | None] = lambda key: None
+
+
+class Place:
+    """The open file of a stream, and how far it was read."""
+
+    def __init__(self, path: Path, earlier: Sequence[Part], position: Position | None, base: int, options: Options) -> None:
+        """Creates the place, without opening a file.
+
+        Args:
+            path: The stream's own path.
+            earlier: The files that it was rotated to and that should be read, oldest first.
+            position: Where to continue; None for the beginning.
+            base: The sequence to begin with if there is no position.
+            options: How to read.
+        """
+        self.path = path
+        self._earlier = earlier
+        self._position = position
+        self._options = options
+        self._file: BinaryIO | None = None
+        self.part: Part | None = None
+        self.opened = 0
+        """How often a file was opened: after each time, what was read beyond `offset` is read again."""
+        self.base = base
+        self.offset = 0
+        """The number of bytes of the file that were read and belong to complete records."""
+        self._head = self._tail = self._last = b""
+        self._seen: tuple[Seen, ...] | None = ()
+        self._unchanged: tuple[int, float] = (-1, 0.0)
+        self._cut_short = False
+
+    @property
+    def sequence(self) -> int:
+        """The sequence of the last complete record."""
+        return self.base + self.offset
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a file is open."""
+        return self._file is not None
+
+    @property
+    def is_between(self) -> bool:
+        """Whether it waits for the next file, or for its own file to reappear."""
+        return self.part is None or not self.part.current or not self.path.exists()
+
+    def close(self) -> None:
+        """Closes the file; `open` reopens it, even if it was renamed."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def open(self) -> bool:
+        """Opens the file in which reading begins or continues; False if the stream has no file yet.
+
+        Raises:
+            PositionLost: It cannot be found.
+            OSError: It cannot be opened now.
+        """
+        if self.part is not None:
+            self._find(self.mark(), self.sequence)
+            return True
+        if self._position is None:
+            return self._open_first()
+        mark = decoded(self._position.cursor)
+        if mark is not None:
+            self._seen = mark.seen
+            self._find(mark, self._position.sequence)
+        else:
+            self._seen = None
+            self._find_by_size(self._position.sequence)
+        return True
+
+    def _open_first(self) -> bool:
+        own = part_at(self.path, current=True)
+        first = next(iter(self._earlier), own)
+        if first is None:
+            return False
+        wanted = {part.key for part in (*self._earlier, own) if part is not None}
+        self._seen = left_out([part for part in self._parts() if part.key not in wanted])
+        self._open(first, 0)
+        return True
+
+    def _open(self, part: Part, offset: int) -> None:
+        """Continues in a file, just past what was read of it."""
+        self.close()
+        file = part.open()
+        try:
+            head = file.read(min(HEAD_BYTES, offset))
+            file.seek(max(0, offset - TAIL_BYTES))
+            tail = file.read(min(TAIL_BYTES, offset))
+        except BaseException:
+            file.close()
+            raise
+        self._file, self.part, self.offset = file, part, offset
+        self.opened += 1
+        self._head, self._tail, self._last = head, tail, tail
+        self._unchanged = (-1, 0.0)
+
+    def _find(self, mark: Mark, sequence: int) -> None:
+        """Opens the file of a mark, even if it was renamed, or a later file if the sequence is in that one.
+
+        Raises:
+            PositionLost: It cannot be found.
+        """
+        own = part_at(self.path, current=True)
+        if own is not None and own.inode == mark.inode and fits(own, mark) and sequence - mark.base <= size_of(own):
+            self.base = mark.base
+            self._open(own, sequence - mark.base)
+            return
+        parts = self._parts()
+        part = self._part_of(mark, parts)
+        if part is None:
+            raise PositionLost(
+                f"{shown(self.path)} is not the file that was read up to byte {mark.offset}, and no rotated file next to it is "
+                "that file"
+            )
+        self.base, offset, seen = mark.base, sequence - mark.base, self._seen
+        following = later(parts, part, seen) if part in parts else []
+        for each in (part, *following):
+            size = size_of(each)
+            if offset <= size:
+                self._seen = seen
+                self._open(each, offset)
+                return
+            seen = None if seen is None else (*seen, *left_out([each]))[-SEEN_FILES:]
+            self.base += size
+            offset -= size
+        raise PositionLost(f"{shown(self.path)} has fewer bytes than the {offset} that were read")
+
+    def _part_of(self, mark: Mark, parts: Sequence[Part]) -> Part | None:
+        """Returns the file of a mark: that with its inode, otherwise the oldest that has what was read and was not seen before.
+
+        What is newer than the right one was not read yet, and may begin alike.
+        """
+        known = [part for part in parts if part.inode == mark.inode and fits(part, mark)]
+        if known:
+            return known[0]
+        if self.part is not None and (path := self._options.moved(self.part.key)) is not None:
+            moved = part_at(path, current=False)
+            if moved is not None and fits(moved, mark):
+                return moved
+        rotated = ordered([part for part in parts if not part.current])
+        current = [part for part in parts if part.current]
+        if mark.seen is None:
+            return next((part for part in reversed([*rotated, *current]) if fits(part, mark)), None)
+        found = [part for part in (*rotated, *current) if fits(part, mark)]
+        fresh = [part for part in found if part.current or not _any_fits(part, mark.seen)]
+        return next(iter(fresh or found), None)
+
+    def _find_by_size(self, offset: int) -> None:
+        """Continues at an offset without a mark: only the size indicates whether it is the same file.
+
+        Raises:
+            PositionLost: It is another file.
+        """
+        part = part_at(self.path, current=True)
+        if part is None:
+            raise PositionLost(f"{shown(self.path)} does not exist")
+        size = size_of(part)
+        if size < offset:
+            raise PositionLost(f"{shown(self.path)} has {size} bytes, fewer than the {offset} that were read")
+        self.base = 0
+        self._open(part, offset)
+        if self._options.format is Format.LINES and offset not in (0, size) and not self._tail.endswith(b"\n"):
+            raise PositionLost(f"{shown(self.path)} is not the file that was read: no line ends at byte {offset}")
+
+    def next_part(self) -> bool:
+        """Opens the next file; False if there is none."""
+        assert self.part is not None
+        if self.part.current:
+            return False
+        following = self._later()
+        if not following:
+            return False
+        before, seen = self.offset, self._seen
+        done = [] if not before else [seen_of(self.part.inode, before, self._head, self._tail)]
+        self._open(following[0], 0)
+        self.base += before
+        self._seen = None if seen is None else (*seen, *done)[-SEEN_FILES:]
+        return True
+
+    def _later(self) -> list[Part]:
+        """Returns the files after the open one, oldest first."""
+        assert self.part is not None
+        if not self._options.follow:
+            keys = [part.key for part in self._earlier]
+            return [*self._earlier[keys.index(self.part.key) + 1 :], *self._own()] if self.part.key in keys else self._own()
+        parts = self._parts()
+        at = next((part for part in parts if part.key == self.part.key and not part.current), None)
+        if at is None:
+            # It may have been compressed, or removed, while it was read.
+            mark = self.mark()
+            at = next((part for part in ordered(parts) if not part.current and self.offset and fits(part, mark)), None)
+        return later(parts, at, self._seen)
+
+    def _parts(self) -> list[Part]:
+        """Returns the current files of the stream."""
+        return all_parts(self.path) if self._options.rotation else self._own()
+
+    def _own(self) -> list[Part]:
+        """Returns the file at the stream's own path."""
+        part = part_at(self.path, current=True)
+        return [] if part is None else [part]
+
+    # Whether there is more
+
+    def read(self) -> bytes:
+        """Reads the next data of the file; empty at its end, or if it was overwritten.
+
+        Raises:
+            Damaged: The rest of the file cannot be decompressed.
+        """
+        assert self._file is not None
+        self._cut_short = False
+        try:
+            chunk = self._file.read(_CHUNK_BYTES)
+        except Damaged as damage:
+            # A file that is being written also ends too early until it is complete.
+            self._cut_short = self._options.follow and damage.cut_short and not self._has_not_grown(os.fstat(self._file.fileno()))
+            if not self._cut_short:
+                raise
+            return b""
+        # A file that was truncated and has grown again may be as long as before, but has other data.
+        if not chunk or not self._is_same(len(chunk)):
+            return b""
+        self._last = chunk[-TAIL_BYTES:] if len(chunk) >= TAIL_BYTES else (self._last + chunk)[-TAIL_BYTES:]
+        return chunk
+
+    def _is_same(self, just_read: int = 0) -> bool:
+        """Returns whether the open file still has the data that was read, at its beginning and just before the place."""
+        assert self._file is not None
+        assert self.part is not None
+        if is_packed(self.part.path):
+            return True
+        descriptor, end = self._file.fileno(), self._file.tell() - just_read
+        if self._head and os.pread(descriptor, len(self._head), 0) != self._head:
+            return False
+        return not self._last or os.pread(descriptor, len(self._last), end - len(self._last)) == self._last
+
+    def is_over(self) -> bool:
+        """Returns whether the open file is finished; finds out whether it was renamed.
+
+        Raises:
+            PositionLost: What was read, or what follows it, is no longer there.
+        """
+        assert self._file is not None
+        assert self.part is not None
+        if not self._options.follow:
+            return True
+        if is_packed(self.part.path):
+            return not self._cut_short and bool(self._later())
+        stat = os.fstat(self._file.fileno())
+        if stat.st_size < self._file.tell() or not self._is_same():
+            self._go_to_copy(stat.st_size)
+            return False
+        if self.part.current:
+            now = part_at(self.path, current=True)
+            if now is None:
+                # A removed file may still be written to by a process that has it open.
+                return stat.st_nlink == 0 and self._has_not_grown(stat) and self.is_removed()
+            if now.key == key_of(stat):
+                return False
+            if not self._is_replaced(stat, now):
+                return False
+            self.part = Part(self.path, key_of(stat), stat.st_size, stat.st_mtime_ns, current=False)
+        # A rotated file has a successor, and has not grown for a while: its writer may rotate late.
+        return self._has_not_grown(stat) and bool(self._later())
+
+    def _is_replaced(self, stat: os.stat_result, now: Part) -> bool:
+        """Returns whether another file at the path of the open one is the next; False as long as it is too early to tell.
+
+        Raises:
+            PositionLost: It may contain the same records again.
+        """
+        assert self._file is not None
+        mark = self.mark()
+        if self._options.rotation and any(
+            not part.current and (part.key == key_of(stat) or (self.offset and fits(part, mark))) for part in self._parts()
+        ):
+            return True
+        if begins_with(now, self._file.fileno(), stat.st_size):
+            self._open(now, self.offset)
+            return False
+        if not self._options.rotation:
+            raise PositionLost(f"{shown(self.path)} is not the file that was read; give a new file a new name")
+        if stat.st_nlink:
+            return True
+        shares = shares_first_line(now, self._file.fileno(), stat.st_size)
+        if shares:
+            raise PositionLost(
+                f"{shown(self.path)} is not the file that was read, and its first line is in that one, too, so it may contain "
+                "the same records again; give a new file a new name"
+            )
+        return shares is not None and self._has_not_grown(stat)
+
+    def _has_not_grown(self, stat: os.stat_result) -> bool:
+        """Returns whether a file has been unchanged for `rotated_seconds`."""
+        now = time.monotonic()
+        if self._unchanged[0] != stat.st_size:
+            self._unchanged = stat.st_size, now
+        return max(now - self._unchanged[1], time.time() - stat.st_mtime) >= self._options.rotated_seconds
+
+    def is_removed(self) -> bool:
+        """Returns whether neither the stream's file nor a rotated one exists.
+
+        False if its folder is missing, because that is inconclusive.
+        """
+        try:
+            with os.scandir(self.path.parent) as entries:
+                return not any(entry.name == self.path.name or is_rotation(entry.name, self.path.name) for entry in entries)
+        except OSError:
+            return False
+
+    def _go_to_copy(self, size: int) -> None:
+        """Continues in the copy of a truncated file.
+
+        Raises:
+            PositionLost: There is no copy.
+        """
+        mark, parts = self.mark(), self._parts()
+        copies = [part for part in ordered(parts) if not part.current and (not self.offset or fits(part, mark))]
+        fresh = [part for part in copies if not _any_fits(part, self._seen or ())]
+        # Without a record that was read, only a file that is new can be the copy.
+        found = next(iter(fresh or (copies[-1:] if self.offset else ())), None)
+        if found is None:
+            raise PositionLost(
+                f"{shown(self.path)} was truncated to {size} bytes, or overwritten, after {self.offset} were read, and no file "
+                "next to it is its copy"
+            )
+        self._open(found, self.offset)
+
+    # What was read
+
+    def passed(self, data: bytes, end: int) -> None:
+        """Notes the bytes before `end` as read, so that the file can be recognised."""
+        if len(self._head) < HEAD_BYTES:
+            self._head += data[: min(end, HEAD_BYTES - len(self._head))]
+        self._tail = (self._tail + data[max(0, end - TAIL_BYTES) : end])[-TAIL_BYTES:]
+
+    def mark(self) -> Mark:
+        """Returns the mark of the current place."""
+        assert self.part is not None
+        head, tail = checksum(self._head), checksum(self._tail)
+        return Mark(self.base, self.offset, self.part.inode, len(self._head), head, tail, self._seen)
+
+    def descriptor(self) -> int | None:
+        """Returns the descriptor of the open file; None if there is none, or it is compressed."""
+        if self._file is None or self.part is None or is_packed(self.part.path):
+            return None
+        return self._file.fileno()
+
+
+def fits(part: Part, mark: Mark) -> bool:
+    """Returns whether a mark belongs to a file."""
+    with contextlib.suppress(OSError), part.open() as file:
+        return mark.fits(file)
+    return False
+
+
+def _any_fits(part: Part, seen: Sequence[Seen]) -> bool:
+    """Returns whether a file was seen before."""
+    for each in seen:
+        with contextlib.suppress(OSError), part.open() as file:
+            if each.fits(file):
+                return True
+    return False
+
+
+def size_of(part: Part) -> int:
+    """Returns the size of a file, in decompressed bytes."""
+    if not is_packed(part.path):
+        return part.path.stat().st_size
+    size = 0
+    # Damaged data does not count, because it is not read.
+    with contextlib.suppress(Damaged), part.open() as file:
+        while chunk := file.read(1 << 20):
+            size += len(chunk)
+    return size
