@@ -45,7 +45,8 @@ class FileParameters(BadRecordParameters):
     )
     rotation: bool = Field(
         default=True,
-        description="Follow rotated files: app.log.1, app.log-20260131 and app.log.1.gz are read as earlier parts of app.log.",
+        description="Follow rotated files: app.log.1, app.log-20260131, app.2026-01-31.log and app.log.1.gz are read as earlier "
+        "parts of app.log.",
     )
     rotated_seconds: float = Field(
         default=5.0, ge=0, description="How long a rotated file must be unchanged before the next one is read, in seconds."

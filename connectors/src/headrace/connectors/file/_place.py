@@ -263,8 +263,16 @@ class Place:
             if not self._cut_short:
                 raise
             return b""
-        # A file that was truncated and has grown again may be as long as before, but has other data.
-        if not chunk or not self._is_same(len(chunk)):
+        if not chunk:
+            return b""
+        same = False
+        try:
+            # A file that was truncated and has grown again may be as long as before, but has other data.
+            same = self._is_same(len(chunk))
+        finally:
+            if not same:
+                self._file.seek(-len(chunk), os.SEEK_CUR)
+        if not same:
             return b""
         self._last = chunk[-TAIL_BYTES:] if len(chunk) >= TAIL_BYTES else (self._last + chunk)[-TAIL_BYTES:]
         return chunk
