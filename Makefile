@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ARGS ?=
 
-.PHONY: help setup setup-dev demo cluster-demo chaos simulate soak bench check test test-all test-share newest-clients brokers brokers-stop lint format stubs jar proto-baseline constraints clean
+.PHONY: help setup setup-dev demo cluster-demo chaos simulate soak soak-connectors bench check test test-all test-share newest-clients brokers brokers-stop lint format stubs jar proto-baseline constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ chaos: setup-dev ## Fuzz the protocol, then kill -9 in all cases (hours; ARGS='-
 
 soak: setup ## Run at a steady rate for half an hour, and check whether any process's memory grows (ARGS='--minutes 60')
 	@.venv/bin/headrace soak $(ARGS)
+
+soak-connectors: setup-dev ## Run all connectors for half an hour while brokers restart and networks fail (ARGS='--minutes 60 --seed 7')
+	@.venv/bin/python -m tests.broker_crashes.soak $(ARGS)
 
 simulate: setup ## Run schedules with faults in a deterministic simulation (ARGS='--seeds 1000', ARGS='--seed 7 --trace')
 	@.venv/bin/python -m headrace.simulation $(ARGS)

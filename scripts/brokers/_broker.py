@@ -17,6 +17,8 @@ from scripts.brokers._processes import Command, Process, start
 _DEADLINE_SECONDS = 240.0
 _PORT_SECONDS = 2.0
 _STATE = "state.json"
+PROXY = "proxy"
+"""The purpose of a port on which not the broker listens, but a proxy in front of it."""
 
 
 class BrokerFailed(Exception):
@@ -170,8 +172,9 @@ class Broker(ABC):
     def _wait_for_ports(self, ports: Mapping[str, int]) -> None:
         """Waits until its ports are free: those of a killed process close a moment after it has ended."""
         deadline = time.monotonic() + _PORT_SECONDS
-        for port in ports.values():
-            while not is_free(port):
+        for purpose, port in ports.items():
+            # A proxy that reaches it may be there before it.
+            while purpose != PROXY and not is_free(port):
                 if time.monotonic() > deadline:
                     raise BrokerFailed(f"{self.name}: another program listens on port {port}; end it, or remove {self.folder}")
                 time.sleep(0.02)

@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.brokers._broker import Broker, BrokerFailed
+from scripts.brokers._broker import PROXY, Broker, BrokerFailed
 from scripts.brokers._ivy import are_fetched, fetch, java
 from scripts.brokers._ports import exchange
 from scripts.brokers._processes import Command
@@ -55,7 +55,7 @@ class Kafka(Broker):
     """A Kafka broker with a plain listener, one with SASL/PLAIN, and one whose advertised address is a proxy."""
 
     name = "kafka"
-    default_ports = {"client": 9092, "sasl": 9094, "controller": None, "proxied": None, "proxy": None}  # noqa: RUF012
+    default_ports = {"client": 9092, "sasl": 9094, "controller": None, "proxied": None, PROXY: None}  # noqa: RUF012
 
     @classmethod
     def is_installed(cls) -> bool:
@@ -75,7 +75,7 @@ class Kafka(Broker):
     @property
     def proxied(self) -> tuple[int, int | None]:
         """The port of the listener whose advertised address is a proxy, and the port of that proxy."""
-        return self.ports["proxied"], self.ports["proxy"]
+        return self.ports["proxied"], self.ports[PROXY]
 
     def url_at(self, port: int) -> str:
         """Returns a bootstrap address."""

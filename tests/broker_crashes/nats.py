@@ -11,7 +11,15 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
 from scripts.brokers import Nats
 from tests.broker_crashes.pairs import Pair, again_while
-from tests.broker_crashes.workload import Row, id_of, key_of, not_all_counted_once, not_at_least_once, value_of
+from tests.broker_crashes.workload import (
+    Row,
+    id_of,
+    key_of,
+    none_other,
+    not_all_counted_once,
+    not_at_least_once,
+    value_of,
+)
 
 _DEADLINE_S = 30.0
 
@@ -83,6 +91,38 @@ class StreamPair(Pair):
             yield client.jetstream()
         finally:
             await client.close()
+
+
+class CorePair(StreamPair):
+    """`nats-core` and `nats-sink`: what is published while nobody listens is lost."""
+
+    name = "nats-core"
+    may_lose = True
+    findings = staticmethod(none_other)
+
+    @property
+    def source_parameters(self) -> Mapping[str, Any]:
+        return {**self._connection, "subjects": [self._subject], "key": "header:key"}
+
+    @property
+    def _subject(self) -> str:
+        return f"crashes.{self.name}"
+
+    def make(self) -> None:
+        async def make() -> None:
+            async with self._client() as stream:
+                await stream.add_stream(StreamConfig(name=self._results, subjects=[f"{self._results}.>"]))
+
+        again_while((Error, OSError), lambda: asyncio.run(make()))
+
+    def publish(self, numbers: range) -> None:
+        async def publish() -> None:
+            client = await nats.connect(self._broker.url, allow_reconnect=False)
+            for number in numbers:
+                await client.publish(self._subject, value_of(number), headers={"key": key_of(number)})
+            await client.drain()
+
+        again_while((Error, OSError), lambda: asyncio.run(publish()))
 
 
 class ConsumerPair(StreamPair):

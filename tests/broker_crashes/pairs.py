@@ -21,6 +21,10 @@ class Pair(ABC):
     """The sink connector."""
     deduplicates: ClassVar[bool] = False
     """Whether the query has to drop what the source gives again, by its id."""
+    has_key: ClassVar[bool] = True
+    """Whether its messages have keys."""
+    may_lose: ClassVar[bool] = False
+    """Whether messages may be lost while the broker or its network is away."""
 
     @staticmethod
     @abstractmethod
@@ -56,6 +60,9 @@ class Pair(ABC):
     def left(self) -> str | None:
         """What source or sink still hold at the broker, and should not once all is done."""
         return None
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to end
+        """Ends what it has started."""
 
 
 def again_while(error: type[Exception] | tuple[type[Exception], ...], ask: Callable[[], _T]) -> _T:

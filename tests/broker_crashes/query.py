@@ -1,7 +1,8 @@
-"""The Spark driver, a process of its own: `python -m tests.broker_crashes.query FOLDER GATEWAY PAIR...`.
+"""The Spark driver, a process of its own: `python -m tests.broker_crashes.query FOLDER GATEWAY MESSAGES PAIR...`.
 
 It runs one query for all pairs, since each costs Spark several processes, and starts it again where it has failed, as whoever
-runs queries does. The name of a pair of which repeats are to be dropped ends with `!`.
+runs queries does. MESSAGES is how many a micro-batch has at most, of all pairs. The name of a pair of which repeats are to be
+dropped ends with `!`, that of one whose messages have no key with `?`.
 """
 
 import os
@@ -15,7 +16,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.broker_crashes.workload import Row, State
+from tests.broker_crashes.workload import DEDUPLICATES, HAS_NO_KEY, Row, State, key_of
 
 from headrace.engine import build_session, start
 from headrace.pipelines import Message, Pipeline
@@ -25,9 +26,6 @@ _SETTINGS: dict[str, str | int | bool] = {
     "spark.log.level": "ERROR",
     "spark.ui.enabled": False,
 }
-_DEDUPLICATES = "!"
-_MAX_MESSAGES = 100
-"""In a micro-batch, of all pairs: small, so that there are some of them to kill things in."""
 _LOOKS_EVERY_S = 0.1
 
 
@@ -46,10 +44,15 @@ class Followed:
 
 def follow(message: Message, followed: Followed) -> Row:
     """Counts a message; the row that it makes."""
-    assert message.key is not None
     assert message.value is not None
     followed.state = followed.state.after(message.value)
-    return Row.of(message.key.decode(), message.value, followed.state)
+    return Row.of(key_in_value(message), message.value, followed.state)
+
+
+def key_in_value(message: Message) -> str:
+    """The key of a message, which follows from the number in its value."""
+    assert message.value is not None
+    return key_of(int(message.value.split(b" ")[0]))
 
 
 def follow_once(message: Message, followed: Followed) -> Row | None:
@@ -65,19 +68,21 @@ def application(pairs: Sequence[str]) -> Pipeline:
     """The query: what each source gives goes to its sink."""
     app = Pipeline("crashes")
     for pair in pairs:
-        name = pair.removesuffix(_DEDUPLICATES)
-        function = follow if pair == name else follow_once
-        rows = app.source(f"{name}/*", name=f"{name}-messages").key_by().stateful(function, Followed, name=f"{name}-follow")
+        name = pair.rstrip(DEDUPLICATES + HAS_NO_KEY)
+        messages = app.source(f"{name}/*", name=f"{name}-messages")
+        keyed = messages.key_by(key_in_value) if HAS_NO_KEY in pair else messages.key_by()
+        function = follow_once if DEDUPLICATES in pair else follow
+        rows = keyed.stateful(function, Followed, name=f"{name}-follow")
         rows.sink(f"{name}-results", encode=Row.encode)
     return app
 
 
-def main(folder: str, gateway: str, *pairs: str) -> None:
+def main(folder: str, gateway: str, max_messages: str, *pairs: str) -> None:
     """Runs the query until SIGTERM comes, or whoever started this is gone."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     parent = os.getppid()
-    options = {"gateway": gateway, "maxMessagesPerTrigger": str(_MAX_MESSAGES)}
+    options = {"gateway": gateway, "maxMessagesPerTrigger": max_messages}
     spark = build_session("broker crashes", "local[2]", _SETTINGS, quick_start=True)
     query: StreamingQuery | None = None
     while not stop.wait(_LOOKS_EVERY_S) and os.getppid() == parent:

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 
 KEYS = 5
+DEDUPLICATES, HAS_NO_KEY = "!", "?"
+"""What the query is told of a pair, behind its name."""
 
 
 def key_of(number: int) -> str:
@@ -109,6 +111,19 @@ def not_all_counted_once(rows: Sequence[Row], published: int) -> list[str]:
     return (
         missing + unknown + [f"{key} ends with {last.get(key)}, not {end}" for key, end in ends.items() if last.get(key) != end]
     )
+
+
+def not_all_there(rows: Sequence[Row], published: int) -> list[str]:
+    """Each message is to be there, with any state: the source may give it again, and has no ids to drop that by."""
+    there = {row.number for row in rows}
+    return [f"message {number} is missing" for number in range(1, published + 1) if number not in there] + none_other(
+        rows, published
+    )
+
+
+def none_other(rows: Sequence[Row], published: int) -> list[str]:
+    """None is to be there that was not published; each may be missing."""
+    return [f"{row} was never published" for row in rows if not 1 <= row.number <= published or row.key != key_of(row.number)]
 
 
 def not_the_last(rows: Sequence[Row], published: int) -> list[str]:

@@ -11,6 +11,7 @@ import grpc
 from scripts.brokers import Broker
 from tests.broker_crashes.pairs import Pair
 from tests.broker_crashes.schedule import BROKER, DRIVER, GATEWAY, SINKS, SOURCES, Victim
+from tests.broker_crashes.workload import DEDUPLICATES, HAS_NO_KEY
 
 from headrace.contract.ports import free_address
 from headrace.processes import OwnedProcess, Scratch, spark_environ
@@ -23,6 +24,8 @@ OFFER = 60
 """How many messages are published to a pair at a time: several micro-batches."""
 _LOOKS_EVERY_S = 0.25
 """Each look asks all brokers, by new connections."""
+MAX_MESSAGES = 100
+"""In a micro-batch, of all pairs: small, so that there are some of them to kill things in."""
 _HEADRACE = ["-m", "headrace.cli"]
 _START = "import pathlib, sys, scripts.brokers as b; getattr(b, sys.argv[1])(pathlib.Path(sys.argv[2])).start()"
 
@@ -34,8 +37,28 @@ class World:
         kills: What was killed, with what each of its pairs had published and shown just before.
     """
 
-    def __init__(self, folder: Path, pairs: Sequence[Pair], brokers: Mapping[str, Broker]) -> None:
-        """Starts nothing."""
+    def __init__(
+        self,
+        folder: Path,
+        pairs: Sequence[Pair],
+        brokers: Mapping[str, Broker],
+        *,
+        connected: Sequence[Pair] = (),
+        address: str = "",
+        dialled: str = "",
+        max_messages: int = MAX_MESSAGES,
+    ) -> None:
+        """Starts nothing.
+
+        Args:
+            folder: Where logs, configurations and the checkpoint are.
+            pairs: What is read and written, and by whom.
+            brokers: The brokers by system.
+            connected: The same pairs as their connectors reach the brokers; those of `pairs` if there are none.
+            address: Where the gateway listens; any free port if it is empty.
+            dialled: Where connectors reach the gateway; its address if it is empty.
+            max_messages: How many messages a micro-batch has at most.
+        """
         self.pairs = {pair.name: pair for pair in pairs}
         self.kills: dict[Victim, dict[str, tuple[int, int]]] = {}
         self.published = dict.fromkeys(self.pairs, 0)
@@ -44,14 +67,14 @@ class World:
         # Sockets lie in the scratch folder, and their paths must be short.
         self._scratch = Scratch()
         self._environ = {**spark_environ(self._scratch.path), "PYTHONUNBUFFERED": "1"}
-        self._address = free_address()
-        names = [f"{pair.name}!" if pair.deduplicates else pair.name for pair in pairs]
-        driver = ["-m", "tests.broker_crashes.query", str(folder), self._address, *names]
+        self._address = address or free_address()
+        self._dialled = dialled or self._address
+        driver = ["-m", "tests.broker_crashes.query", str(folder), self._address, str(max_messages), *map(_marked, pairs)]
         self._processes = {
             DRIVER: self._process(DRIVER, driver),
             GATEWAY: self._process(GATEWAY, [*_HEADRACE, "gateway", "--listen", self._address]),
         }
-        for pair in pairs:
+        for pair in connected or pairs:
             sink = f"{pair.name}-results"
             self._connector(_source(pair), {"connector": pair.name, "source": pair.name, **pair.source_parameters})
             self._connector(_sink(pair), {"connector": pair.sink, "sink": sink, **pair.sink_parameters})
@@ -69,10 +92,13 @@ class World:
         for pair in self.pairs.values():
             self.publish(pair)
         for pair in self.pairs.values():
-            self.wait_for(f"{pair.name} shows something", lambda pair=pair: pair.visible() > 0)
+            # What may lose messages has lost the first ones if it was not there yet.
+            self.wait_for(f"{pair.name} shows something", lambda pair=pair: pair.may_lose or pair.visible() > 0)
 
     def dispose(self) -> None:
         """Ends everything but the brokers."""
+        for pair in self.pairs.values():
+            pair.close()
         for process in self._processes.values():
             process.send_kill()
         for process in self._processes.values():
@@ -99,13 +125,27 @@ class World:
         for victim in victims:
             if victim.role == BROKER:
                 assert victim.system is not None
-                starter = self._starters[victim.system]
-                self.wait_for(f"{victim} is back", lambda starter=starter: self._has_ended(starter))
+                self.wait_for_broker(victim.system)
+
+    def kill_broker(self, system: str) -> None:
+        """SIGKILL, and a new start, for which this does not wait."""
+        self._kill(Victim(BROKER, system), ())
+
+    def wait_for_broker(self, system: str) -> None:
+        """Returns when a broker that was killed is back."""
+        starter = self._starters[system]
+        self.wait_for(f"{Victim(BROKER, system)} is back", lambda: self._has_ended(starter))
+
+    def stalled(self) -> list[str]:
+        """The streams that lag, have credit and send nothing."""
+        return [problem.part for problem in self._status().problems if problem.kind == "source-stalled"]
 
     def rest(self) -> None:
         """Waits until all results are there, and nothing is left to be acknowledged."""
         for pair in self.pairs.values():
-            self.wait_for(f"{pair.name} shows everything", lambda pair=pair: pair.visible() >= self.published[pair.name])
+            everything = self.published[pair.name]
+            if not pair.may_lose:
+                self.wait_for(f"{pair.name} shows everything", lambda pair=pair, all=everything: pair.visible() >= all)
         self.wait_for("everything is acknowledged", self._all_acknowledged)
         for pair in self.pairs.values():
             self.wait_for(f"{pair.name} has nothing left", lambda pair=pair: pair.left() is None)
@@ -178,11 +218,16 @@ class World:
         """A connector with its configuration; every JSON value here is one in TOML, too."""
         path = self._folder / f"{name}.toml"
         path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in document.items()))
-        run = [*_HEADRACE, "connector", "run", "-c", str(path), "--gateway", self._address]
+        run = [*_HEADRACE, "connector", "run", "-c", str(path), "--gateway", self._dialled]
         self._processes[name] = self._process(name, run)
 
     def _process(self, name: str, arguments: Sequence[str]) -> OwnedProcess:
         return OwnedProcess(name, [sys.executable, *arguments], self._folder, self._environ, cwd=ROOT)
+
+
+def _marked(pair: Pair) -> str:
+    """The name of a pair as the query wants it."""
+    return pair.name + ("" if pair.has_key else HAS_NO_KEY) + (DEDUPLICATES if pair.deduplicates else "")
 
 
 def _source(pair: Pair) -> str:
