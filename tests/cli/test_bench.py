@@ -155,7 +155,7 @@ def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures
 def test_connectors_bring_all_messages_of_real_brokers_or_there_are_no_figures(
     rabbitmq: RabbitMQ, nats: Nats, kafka: Kafka
 ) -> None:
-    only = [argument for part in ("rabbitmq_drain", "nats_drain", "kafka_drain") for argument in ("--only", part)]
+    only = [argument for part in ("rabbitmq_drain", "nats_drain", "kafka_drain", "kafka_sink") for argument in ("--only", part)]
     brokers = ["--rabbitmq", rabbitmq.url, "--nats", nats.url, "--kafka", kafka.url]
     command = [sys.executable, "-m", "headrace.cli", "bench", "connectors", *only, *brokers, "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=360, check=False)
@@ -163,13 +163,15 @@ def test_connectors_bring_all_messages_of_real_brokers_or_there_are_no_figures(
     document = json.loads(done.stdout)
     figures = {figure["name"]: figure for figure in document["figures"]}
     assert list(figures) == [
-        *("rabbitmq_drain", "rabbitmq_memory", "nats_drain", "nats_memory", "kafka_drain", "kafka_memory"),
+        *("rabbitmq_drain", "rabbitmq_memory", "nats_drain", "nats_memory", "kafka_drain", "kafka_memory", "kafka_sink"),
     ]
     for name in ("rabbitmq", "nats", "kafka"):
         drain, memory = figures[f"{name}_drain"], figures[f"{name}_memory"]
         assert (drain["unit"], memory["unit"]) == ("messages/s", "MB")
         assert drain["ratio"] == pytest.approx(drain["value"] / drain["baseline"])
         assert min(memory["value"], memory["baseline"]) > 1
+    sink = figures["kafka_sink"]
+    assert sink["ratio"] == pytest.approx(sink["value"] / sink["baseline"])
     assert "pika" in document["conditions"]["clients"]
     assert rabbitmq.ctl("list_queues", "name").count("headrace-bench") == 0
 

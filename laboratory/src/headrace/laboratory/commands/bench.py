@@ -38,6 +38,7 @@ CONNECTORS_PARTS = (
     "rabbitmq_drain",
     "nats_drain",
     "kafka_drain",
+    "kafka_sink",
     "kafka_vs_spark_source",
     "rabbitmq_latency",
     "nats_latency",

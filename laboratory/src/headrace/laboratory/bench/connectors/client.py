@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from headrace.laboratory.bench.connectors.system import System
+from headrace.laboratory.bench.connectors.system import System, WritableSystem
 from headrace.laboratory.bench.rig import STOP_S
 
 POLL_S = 0.02
@@ -82,6 +82,18 @@ def drain(broker: System, place: str, messages: int) -> Drained:
     return Drained(messages, json.loads(output)["seconds"], used)
 
 
+def write(broker: WritableSystem, place: str, messages: int) -> float:
+    """Writes messages with the bare client; see `WritableSystem.write`. Returns how many per second.
+
+    Raises:
+        RuntimeError: The client failed.
+    """
+    command = _command(broker, "write", place, "--messages", str(messages))
+    done = subprocess.run(command, env=_environment(broker), stdout=subprocess.PIPE, check=False)
+    _check(broker, done.returncode)
+    return messages / float(json.loads(done.stdout)["seconds"])
+
+
 @contextmanager
 def place_of(broker: System, place: str) -> Iterator[str]:
     """Yields a place, and removes it when the block ends."""
@@ -126,7 +138,7 @@ def main() -> None:
     """Performs one action."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("system", choices=[*_CLASSES])
-    parser.add_argument("action", choices=["fill", "drain", "publish", "remove"])
+    parser.add_argument("action", choices=["fill", "drain", "write", "publish", "remove"])
     parser.add_argument("place")
     parser.add_argument("--messages", type=int, default=0)
     parser.add_argument("--rate", type=float, default=0)
@@ -139,6 +151,9 @@ def main() -> None:
             broker.fill(given.place, given.messages)
         case "drain":
             found = {"seconds": broker.drain(given.place, given.messages)}
+        case "write":
+            assert isinstance(broker, WritableSystem)
+            found = {"seconds": broker.write(given.place, given.messages)}
         case "publish":
             broker.publish(given.place, given.rate, given.seconds)
         case "remove":

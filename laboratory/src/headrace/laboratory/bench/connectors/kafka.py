@@ -10,14 +10,16 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
-from headrace.laboratory.bench.connectors.system import BODY, System, stamped
+from headrace.laboratory.bench.connectors.system import BODY, WritableSystem, stamped
 
 PARTITIONS = 4
 _POLLED_AT_ONCE = 5_000
 BATCH_BYTES = 65_536
+_TRANSACTION_MESSAGES = 20_000
+"""How many messages the bare client writes in a transaction: about as many as a micro-batch has."""
 
 
-class Kafka(System):
+class Kafka(WritableSystem):
     """A cluster, given the addresses of some of its brokers, separated by commas."""
 
     name = "kafka"
@@ -65,16 +67,39 @@ class Kafka(System):
         producer.close()
 
     def remove(self, place: str) -> None:
-        """Deletes the topic."""
+        """Deletes the topic, and that of the ids of a sink."""
         admin = KafkaAdminClient(bootstrap_servers=self.servers)
-        with suppress(UnknownTopicOrPartitionError):
-            admin.delete_topics([place])
+        for topic in (place, f"{place}-ids"):
+            with suppress(UnknownTopicOrPartitionError):
+                admin.delete_topics([topic])
         admin.close()
 
     def source(self, place: str, name: str) -> Sequence[str]:
         """The connector `kafka`."""
         servers = [part for server in self.servers for part in ("--bootstrap-servers", server)]
         return ["kafka", *servers, "--topics", place, "--source", name]
+
+    def write(self, place: str, messages: int) -> float:
+        """Produces to all partitions in turn, in transactions, as the sink does."""
+        self.make(place)
+        begun = time.perf_counter()
+        producer = KafkaProducer(
+            bootstrap_servers=self.servers, linger_ms=20, batch_size=BATCH_BYTES, transactional_id=f"{place}-alone"
+        )
+        producer.init_transactions()
+        for first in range(0, messages, _TRANSACTION_MESSAGES):
+            producer.begin_transaction()
+            send(producer, place, [(None, BODY)] * min(_TRANSACTION_MESSAGES, messages - first))
+            producer.commit_transaction()
+        took = time.perf_counter() - begun
+        producer.close()
+        return took
+
+    def sink(self, place: str, name: str) -> Sequence[str]:
+        """The connector `kafka-sink`. The topic with the ids of its transactions is that of the sink's name."""
+        servers = [part for server in self.servers for part in ("--bootstrap-servers", server)]
+        own = ["--transactional-id", place, "--state-topic", f"{place}-ids"]
+        return ["kafka-sink", *servers, "--topic", place, "--sink", name, *own]
 
     @property
     def servers(self) -> list[str]:

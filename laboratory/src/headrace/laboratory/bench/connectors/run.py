@@ -12,6 +12,7 @@ from headrace.laboratory.bench.connectors.drain import drain
 from headrace.laboratory.bench.connectors.latency import RATE, latency
 from headrace.laboratory.bench.connectors.spark_source import COORDINATES, kafka_vs_spark_source
 from headrace.laboratory.bench.connectors.system import BODY, System
+from headrace.laboratory.bench.connectors.written import written
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.sources import MESSAGE_BYTES
@@ -22,6 +23,7 @@ PARTS: dict[str, tuple[str, Measure]] = {
     "rabbitmq_drain": ("rabbitmq", drain),
     "nats_drain": ("nats", drain),
     "kafka_drain": ("kafka", drain),
+    "kafka_sink": ("kafka", written),
     "kafka_vs_spark_source": ("kafka", kafka_vs_spark_source),
     "rabbitmq_latency": ("rabbitmq", latency),
     "nats_latency": ("nats", latency),
@@ -61,6 +63,8 @@ def run(
             processes="broker, connector, gateway and Spark (local[*]) share all cores; so do broker and bare client",
             drain="Spark is warm, the query runs; from when the gateway knows the connector to the last commit, "
             "against from before the bare client connects to the last message; in turns, medians",
+            sink="from the first quarter of the acknowledgements to the last, each of which follows the commit of a transaction, "
+            "against from before the bare client connects to its last commit; in turns, medians",
             clients="; ".join(system.client for system in systems.values()),
             latency=f"{RATE} messages/s, from when one is due to be published to when it can be read in the file of file-sink",
             **source,

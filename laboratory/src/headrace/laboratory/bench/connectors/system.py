@@ -59,6 +59,18 @@ class System(ABC):
         return {}
 
 
+class WritableSystem(System):
+    """A broker whose sink is measured, too."""
+
+    @abstractmethod
+    def write(self, place: str, messages: int) -> float:
+        """Writes messages with the bare client, as the sink does; returns how long that took, in seconds, with connecting."""
+
+    @abstractmethod
+    def sink(self, place: str, name: str) -> Sequence[str]:
+        """Returns the connector and its options for writing to a place as a sink named `name`."""
+
+
 def stamped(per_second: float, seconds: float) -> Iterator[list[bytes]]:
     """Yields the messages that are due, at a steady rate; each contains its due time as text."""
     begun, at, total = time.time(), 0, int(per_second * seconds)
