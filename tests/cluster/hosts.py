@@ -21,15 +21,21 @@ class OtherHost:
         address: Its address.
         here: The address of this machine, as it is reached from there.
         enter: The words before a command line that is to run there.
+        device: This machine's end of the cable.
     """
 
     address: str
     here: str
     enter: tuple[str, ...]
+    device: str
 
     def command(self, *words: str) -> list[str]:
         """The command line that runs a command there; the process that it starts becomes the command's."""
         return [*self.enter, *words]
+
+    def vanish(self) -> None:
+        """Cuts the cable: no connection is closed, and nothing arrives any more."""
+        subprocess.run(["ip", "link", "set", self.device, "down"], check=True)
 
 
 @contextmanager
@@ -58,7 +64,7 @@ def other_host() -> Iterator[OtherHost]:
         _ip("link", "set", outer, "up")
         for words in (("address", "add", f"{there}/24", "dev", inner), ("link", "set", inner, "up"), ("link", "set", "lo", "up")):
             _ip("-netns", name, *words)
-        yield OtherHost(there, here, enter)
+        yield OtherHost(there, here, enter, outer)
     finally:
         # The pair of devices goes with its end in the namespace, once no process is there.
         subprocess.run(["ip", "link", "delete", outer], check=False, capture_output=True)

@@ -30,9 +30,11 @@ class Connector:
             self._process = await asyncio.create_subprocess_exec(*self._command, stdout=out, stderr=out, env=self._environ)
 
     async def end(self, number: signal.Signals) -> int:
-        """Sends a signal, and returns the exit code."""
+        """Sends a signal, and returns the exit code. SIGHUP comes before SIGTERM, and ends no connector."""
         assert self._process is not None
         if self._process.returncode is None:
+            if number is signal.SIGTERM:
+                self._process.send_signal(signal.SIGHUP)
             self._process.send_signal(number)
         async with asyncio.timeout(DEADLINE_S):
             return await self._process.wait()

@@ -3,8 +3,11 @@ package headrace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
+	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -35,10 +38,14 @@ const (
 // dial opens a connection for one session, so that each attempt is made at once.
 func dial(o *Options) (*grpc.ClientConn, error) {
 	security := insecure.NewCredentials()
-	if o.TLS != nil {
-		security = credentials.NewTLS(o.TLS)
+	if config := o.currentTLS(); config != nil {
+		security = credentials.NewTLS(config)
 	}
-	connection, err := grpc.NewClient(o.Gateway,
+	var direct []grpc.DialOption
+	if isLoopback(o.Gateway) {
+		direct = append(direct, grpc.WithNoProxy())
+	}
+	connection, err := grpc.NewClient(o.Gateway, append(direct,
 		grpc.WithTransportCredentials(security),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: keepaliveTime, Timeout: keepaliveTimeout, PermitWithoutStream: true,
@@ -48,7 +55,7 @@ func dial(o *Options) (*grpc.ClientConn, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
-	)
+	)...)
 	if err != nil {
 		return nil, &ConfigError{"Options.Gateway", err.Error()}
 	}
@@ -144,7 +151,26 @@ func sessionError(gateway string, err error) *SessionError {
 			ended.Reason, ended.Details = info.GetReason(), info.GetMetadata()
 		}
 	}
+	if ended.Reason == "" { // The gateway may never have been reached.
+		ended.Message += through(gateway, http.ProxyFromEnvironment)
+	}
 	return ended
+}
+
+// through names the proxy through which a gateway is reached, as gRPC chooses it, without user and password; empty for none.
+func through(gateway string, choose func(*http.Request) (*url.URL, error)) string {
+	if isLoopback(gateway) {
+		return ""
+	}
+	_, address, found := strings.Cut(gateway, ":///")
+	if !found {
+		address = gateway
+	}
+	proxy, err := choose(&http.Request{URL: &url.URL{Scheme: "https", Host: address}})
+	if err != nil || proxy == nil {
+		return ""
+	}
+	return fmt.Sprintf("; it is reached through the proxy %s://%s (HTTPS_PROXY)", proxy.Scheme, proxy.Host)
 }
 
 // transient says whether another session may do better: by the reason if it is known, else by the status.

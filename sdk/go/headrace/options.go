@@ -58,6 +58,9 @@ type Options struct {
 	// HoldBytes is how much of unfinished transactions to keep in memory for an idempotent sink; the rest goes to a temporary
 	// file. Default: 64 MiB.
 	HoldBytes int
+
+	// followsFiles is whether TLS is that of the files that the environment names.
+	followsFiles bool
 }
 
 const defaultGateway = "127.0.0.1:7433"
@@ -76,6 +79,7 @@ func (o *Options) withDefaults(name string) (*Options, error) {
 		if filled.TLS, err = tlsOfEnvironment(); err != nil {
 			return nil, err
 		}
+		filled.followsFiles = true
 	}
 	if filled.Health == nil {
 		filled.Health = &Health{}
@@ -146,12 +150,28 @@ func (o *Options) check() error {
 	return nil
 }
 
+// currentTLS returns what secures a new connection. Files may have been replaced since the last one; if they cannot be used, for
+// instance because they are being replaced, what was read before stays in force.
+func (o *Options) currentTLS() *tls.Config {
+	if o.followsFiles {
+		if fresh, err := tlsOfEnvironment(); err == nil {
+			o.TLS = fresh
+		} else {
+			o.Logger.Warn("the TLS files cannot be used; the old ones stay in force", "error", err)
+		}
+	}
+	return o.TLS
+}
+
 // isLoopback says whether an address is on this machine.
 func isLoopback(gateway string) bool {
-	host, _, err := net.SplitHostPort(gateway)
-	if err != nil {
-		return strings.HasPrefix(gateway, "unix:")
+	if strings.HasPrefix(gateway, "unix:") {
+		return true
 	}
+	if _, address, found := strings.Cut(gateway, ":///"); found {
+		gateway = address
+	}
+	host, _, err := net.SplitHostPort(gateway)
 	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }

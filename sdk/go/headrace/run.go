@@ -163,8 +163,16 @@ func (c *sourceConnector) partitions(ctx context.Context) ([]string, error) {
 }
 
 // Main runs a connector as a process, and ends the process: with 0 once a source has ended or the connector was stopped, with 1
-// if it failed, with 2 if it is not valid. SIGTERM and SIGINT stop it properly, a second one at once.
+// if it failed, with 2 if it is not valid. SIGTERM and SIGINT stop it properly, a second one at once. SIGHUP does not end it: TLS
+// files are read again with each connection.
 func Main(c Connector, o *Options) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() { // It ends with the process.
+		for range hangups {
+			o.logger().Info("SIGHUP: the connector runs on")
+		}
+	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop) // A second signal ends the process.
 	err := Run(ctx, c, o)

@@ -1,5 +1,6 @@
 //! Opens a channel to the gateway, and calls on it.
 
+use std::net::IpAddr;
 #[cfg(feature = "tls")]
 use std::path::Path;
 use std::time::Duration;
@@ -51,18 +52,40 @@ pub(crate) struct Target {
     pub(crate) token: Option<String>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
+    /// The files of `tls`, if it is that of the environment.
+    #[cfg(feature = "tls")]
+    pub(crate) files: Option<TlsFiles>,
 }
 
 impl Target {
     /// Connects to the gateway.
     pub(crate) async fn connect(&self, limit: Duration) -> Result<Channel, Error> {
-        self.endpoint(limit)?
+        self.current_endpoint(limit)?
             .connect()
             .await
             .map_err(|error| Error::Unavailable { gateway: self.gateway.clone(), ending: unavailable(&root_cause(&error)) })
     }
 
-    /// Returns the endpoint.
+    /// Returns the endpoint, with what the files of TLS contain now. If they cannot be used, for instance because they are being
+    /// replaced, what was read at first stays in force.
+    #[cfg(feature = "tls")]
+    fn current_endpoint(&self, limit: Duration) -> Result<Endpoint, Error> {
+        if let Some(files) = &self.files {
+            let fresh = Tls::read(files).and_then(|tls| Self { tls: Some(tls), files: None, ..self.clone() }.endpoint(limit));
+            match fresh {
+                Ok(endpoint) => return Ok(endpoint),
+                Err(error) => tracing::warn!(%error, "the TLS files cannot be used; the first ones stay in force"),
+            }
+        }
+        self.endpoint(limit)
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn current_endpoint(&self, limit: Duration) -> Result<Endpoint, Error> {
+        self.endpoint(limit)
+    }
+
+    /// Returns the endpoint. It uses no proxy, whatever the environment says.
     ///
     /// # Errors
     ///
@@ -102,7 +125,8 @@ impl Target {
     /// Whether the token goes over a network in the clear.
     pub(crate) fn shows_token(&self) -> bool {
         let host = self.gateway.rsplit_once(':').map_or(self.gateway.as_str(), |(host, _)| host);
-        let loopback = host == "localhost" || host.trim_matches(['[', ']']) == "::1" || host.starts_with("127.");
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        let loopback = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
         self.token.is_some() && !self.uses_tls() && !loopback && !self.is_socket()
     }
 

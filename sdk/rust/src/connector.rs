@@ -176,6 +176,8 @@ impl Connector {
             gateway: self.gateway.clone().or(environment.gateway).unwrap_or_else(|| DEFAULT_GATEWAY.to_owned()),
             token: self.token.clone().or(environment.token),
             #[cfg(feature = "tls")]
+            files: if self.tls.is_none() { environment.tls.clone() } else { None },
+            #[cfg(feature = "tls")]
             tls: match (&self.tls, environment.tls) {
                 (Some(tls), _) => Some(tls.clone()),
                 (None, files) => files.as_ref().map(Tls::read).transpose()?,

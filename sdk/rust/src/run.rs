@@ -8,7 +8,8 @@ use crate::connector::Connector;
 use crate::error::Error;
 
 /// Serves a connector until it ends, or SIGTERM or SIGINT asks it to stop, and returns the exit code of the program: 0 for
-/// success, 1 for a failure, 2 for something invalid. An error goes to stderr, in a line that begins with `Error:`.
+/// success, 1 for a failure, 2 for something invalid. An error goes to stderr, in a line that begins with `Error:`. SIGHUP does not
+/// end it: TLS files are read again with each connection.
 ///
 /// It reads the variables with which `headrace connector run` starts a program: `HEADRACE_GATEWAY`, `HEADRACE_TOKEN`,
 /// `HEADRACE_INSTANCE`, and those that begin with `HEADRACE_TLS`. What the [`Connector`] was told in code wins.
@@ -37,10 +38,17 @@ pub async fn run(connector: Connector) -> ExitCode {
         eprintln!("Error: this process cannot handle SIGTERM and SIGINT");
         return ExitCode::FAILURE;
     };
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else {
+        eprintln!("Error: this process cannot handle SIGHUP");
+        return ExitCode::FAILURE;
+    };
     let stop = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => tracing::info!("SIGHUP: the connector runs on"),
+            }
         }
         tracing::info!("stopping");
     };

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { createSecureContext } from "node:tls";
 
 import { describe, InvalidOptionsError } from "./errors.js";
 import type { Options, Tls } from "./options.js";
@@ -35,6 +36,31 @@ export function tlsOf(environ: Environ): Tls | undefined {
   }
   if (wanted === "0" && ca === undefined && cert === undefined) return undefined;
   return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
+}
+
+/**
+ * The same, for each new connection: files may be replaced while the connector runs. Those that cannot be used, for instance
+ * because they are being replaced, change nothing.
+ *
+ * @throws {@link InvalidOptionsError} as `tlsOf`.
+ */
+export function followedTls(environ: Environ): () => Tls | undefined {
+  let last = tlsOf(environ);
+  let isFirst = true;
+  return () => {
+    if (isFirst) {
+      isFirst = false;
+      return last;
+    }
+    try {
+      const fresh = tlsOf(environ);
+      createSecureContext({ ...fresh });
+      last = fresh;
+    } catch {
+      // What was read before stays in force.
+    }
+    return last;
+  };
 }
 
 function read(environ: Environ, name: string): Buffer | undefined {

@@ -1,4 +1,6 @@
-import { optionsOf, tlsOf } from "./environment.js";
+import { isIPv4 } from "node:net";
+
+import { followedTls, optionsOf } from "./environment.js";
 import type { Health } from "./health.js";
 import { jsonLogger, type Logger } from "./logger.js";
 import { noMetrics, type Metrics } from "./metrics.js";
@@ -78,6 +80,7 @@ export const DEFAULT_GATEWAY = "127.0.0.1:7433";
 export interface Settings {
   readonly gateway: string;
   readonly token: string | undefined;
+  /** What secures a new connection: of the environment's files, what they contain now. */
   readonly tls: Tls | undefined;
   readonly instance: string;
   readonly logger: Logger;
@@ -124,11 +127,14 @@ export function settingsOf(options: Options, name: string, environ = process.env
     throw new InvalidOptionsError("mutual TLS needs both tls.cert and tls.key");
   }
   const given = optionsOf(environ);
+  const tls = options.tls === undefined ? followedTls(environ) : () => options.tls || undefined;
   return {
     ...numbers,
     gateway: options.gateway ?? given.gateway ?? DEFAULT_GATEWAY,
     token: options.token ?? given.token,
-    tls: options.tls === false ? undefined : (options.tls ?? tlsOf(environ)),
+    get tls() {
+      return tls();
+    },
     instance: options.instance ?? given.instance ?? name,
     logger: options.logger ?? jsonLogger,
     metrics: options.metrics ?? noMetrics,
@@ -137,6 +143,8 @@ export function settingsOf(options: Options, name: string, environ = process.env
 
 /** Whether an address is on this machine. */
 export function isLoopback(gateway: string): boolean {
-  const host = gateway.slice(0, Math.max(gateway.lastIndexOf(":"), 0)).replace(/^\[|\]$/g, "");
-  return gateway.startsWith("unix:") || host === "localhost" || host === "::1" || host.startsWith("127.");
+  const address = gateway.replace(/^[a-z0-9]+:\/\/[^/]*\//, "");
+  const host = address.slice(0, Math.max(address.lastIndexOf(":"), 0)).replace(/^\[|\]$/g, "");
+  if (address.startsWith("unix:") || host === "localhost" || host === "::1") return true;
+  return isIPv4(host) && host.startsWith("127.");
 }

@@ -11,7 +11,8 @@ const SIGNALS = { SIGINT: 130, SIGTERM: 143 } as const;
  * Runs a connector as a process: `process.exitCode = await run(source)`.
  *
  * A source runs until it has ended and everything is acknowledged, a sink until it is stopped. SIGTERM and SIGINT stop the
- * connector cleanly, as {@link Connector.stop} does. A second signal ends the process at once, with 143 or 130.
+ * connector cleanly, as {@link Connector.stop} does. A second signal ends the process at once, with 143 or 130. SIGHUP does not
+ * end it: TLS files are read again with each connection.
  *
  * @returns The exit code: 0 if the source has ended or the connector was stopped, 1 if it failed, 2 if it or an option is
  *   invalid. Failures are logged, and written to stderr as a line that begins with `Error:`.
@@ -26,6 +27,10 @@ export async function run(connector: Source | Sink, options: Options = {}): Prom
   };
   const signals = Object.keys(SIGNALS) as (keyof typeof SIGNALS)[];
   for (const signal of signals) process.on(signal, stopped);
+  const hungUp = (): void => {
+    logger.info("SIGHUP: the connector runs on");
+  };
+  process.on("SIGHUP", hungUp);
   try {
     const signal = options.signal ? AbortSignal.any([options.signal, stopping.signal]) : stopping.signal;
     await start(connector, { ...options, signal }).done;
@@ -37,5 +42,6 @@ export async function run(connector: Source | Sink, options: Options = {}): Prom
     return error instanceof HeadraceError ? error.exitCode : 1;
   } finally {
     for (const signal of signals) process.off(signal, stopped);
+    process.off("SIGHUP", hungUp);
   }
 }

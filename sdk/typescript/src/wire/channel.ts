@@ -1,7 +1,7 @@
 import { Client, credentials, Metadata, type ChannelCredentials, type ClientOptions } from "@grpc/grpc-js";
 
 import { describe, InvalidOptionsError } from "../errors.js";
-import type { Settings, Tls } from "../options.js";
+import { isLoopback, type Settings, type Tls } from "../options.js";
 
 const OPTIONS: ClientOptions = {
   // Frames are limited by the gateway's Welcome, not here.
@@ -22,8 +22,10 @@ const OPTIONS: ClientOptions = {
 /** Creates a client for one session, which connects on the first call. */
 export function openChannel(settings: Settings): Client {
   const options: ClientOptions = { ...OPTIONS };
-  if (settings.tls?.serverName !== undefined) options["grpc.ssl_target_name_override"] = settings.tls.serverName;
-  return new Client(settings.gateway, channelCredentials(settings.tls), options);
+  if (isLoopback(settings.gateway)) options["grpc.enable_http_proxy"] = 0;
+  const tls = settings.tls;
+  if (tls?.serverName !== undefined) options["grpc.ssl_target_name_override"] = tls.serverName;
+  return new Client(settings.gateway, channelCredentials(tls), options);
 }
 
 /** The metadata of every call. */

@@ -9,6 +9,7 @@ import {
   type SessionEnd,
   type SessionEndedError,
 } from "../errors.js";
+import { isLoopback } from "../options.js";
 
 /** Why a session ended cleanly. */
 export type Ending = "the source has ended" | "the connector stops" | "the gateway asked to reconnect";
@@ -63,7 +64,9 @@ export interface CallStatus {
 export function sessionEnded(gateway: string, { code, details, metadata }: CallStatus): SessionEndedError {
   const status = Status[code];
   const end: SessionEnd = { status, ...errorInfo(metadata?.get("grpc-status-details-bin")[0]) };
-  const text = `gateway ${gateway}: ${details || "no reason given"} (${end.reason ?? status})`;
+  // Without a reason, the gateway may never have been reached.
+  const proxied = end.reason === undefined ? through(gateway) : "";
+  const text = `gateway ${gateway}${proxied}: ${details || "no reason given"} (${end.reason ?? status})`;
   const known = end.reason === undefined ? undefined : RECONNECT[end.reason];
   const mayReconnect =
     known ?? (TRANSIENT.has(code) || (code === Status.RESOURCE_EXHAUSTED && PINGED_TOO_OFTEN.test(details)));
@@ -75,6 +78,17 @@ export function sessionEnded(gateway: string, { code, details, metadata }: CallS
     return new NotPermittedError(text, end);
   }
   return new GatewayRefusedError(text, end);
+}
+
+/** Names the proxy through which gRPC reaches a gateway, without user and password; empty for none. */
+export function through(gateway: string, environ: Readonly<Record<string, string | undefined>> = process.env): string {
+  const variable = ["grpc_proxy", "https_proxy", "http_proxy"].find((name) => environ[name]);
+  if (variable === undefined || isLoopback(gateway)) return "";
+  const excepted = (environ["no_grpc_proxy"] ?? environ["no_proxy"] ?? "").split(",").map((name) => name.trim());
+  const host = gateway.slice(0, gateway.lastIndexOf(":"));
+  if (excepted.some((name) => name !== "" && host.endsWith(name))) return "";
+  const proxy = (environ[variable] ?? "").replace(/^([a-z]+:\/\/)?.*@/, "$1");
+  return ` through the proxy ${proxy} (${variable})`;
 }
 
 /** Reads the `google.rpc.ErrorInfo` of a `google.rpc.Status`; empty if there is none of Headrace, or it is malformed. */

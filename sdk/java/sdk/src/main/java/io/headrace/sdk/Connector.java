@@ -8,13 +8,13 @@ import io.headrace.sdk.internal.TemporaryFailure;
 import io.headrace.sdk.internal.sink.SinkAttempt;
 import io.headrace.sdk.internal.source.SourceAttempt;
 import io.headrace.sdk.internal.wire.Backoff;
+import io.headrace.sdk.internal.wire.Proxies;
 import io.headrace.sdk.internal.wire.Signal;
 import io.headrace.sdk.sink.Sink;
 import io.headrace.sdk.source.Source;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
-import java.util.Locale;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
@@ -266,13 +266,8 @@ public final class Connector implements AutoCloseable {
   private void warnOfToken() {
     if (settings.token().isPresent()
         && settings.tls().isEmpty()
-        && !isLoopback(settings.gateway())) {
+        && !Proxies.isLoopback(settings.gateway())) {
       LOG.log(Level.WARNING, "the token goes to {0} in the clear: use TLS", settings.gateway());
     }
-  }
-
-  private static boolean isLoopback(String gateway) {
-    String host = gateway.toLowerCase(Locale.ROOT).replaceFirst(":\\d+$", "");
-    return host.equals("localhost") || host.equals("[::1]") || host.startsWith("127.");
   }
 }

@@ -11,6 +11,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * Handles SIGTERM and SIGINT: the first one stops the connector, the second one ends the process.
+ * SIGHUP does not end it: the files of certificates are read again with each connection.
  *
  * <p>A shutdown hook could do this only in part: the process would exit with 143 whatever happens,
  * and loggers close while it runs. So this uses {@code sun.misc.Signal}, which every OpenJDK has,
@@ -36,6 +37,7 @@ public final class Signals implements AutoCloseable {
       for (String name : NUMBERS.keySet()) {
         signals.set(name, () -> received(name, received, stop));
       }
+      signals.set("HUP", () -> LOG.log(Level.INFO, "SIGHUP: the connector runs on"));
     } catch (ReflectiveOperationException | RuntimeException error) {
       LOG.log(Level.DEBUG, "signals are handled by a shutdown hook", error);
       Runtime.getRuntime().addShutdownHook(signals.hook);

@@ -41,6 +41,9 @@ public final class Channels {
           "gateway " + settings.gateway() + ": want host:port: " + error.getMessage(), error);
     }
     settings.tls().flatMap(Tls::serverName).ifPresent(builder::overrideAuthority);
+    if (Proxies.isLoopback(settings.gateway())) {
+      builder.proxyDetector(address -> null);
+    }
     return builder
         // The listeners of calls do not block.
         .directExecutor()

@@ -8,6 +8,7 @@ import io.headrace.rpc.ErrorInfo;
 import io.headrace.sdk.GatewayRefusedException;
 import io.headrace.sdk.GatewayUnavailableException;
 import io.headrace.sdk.SessionEndedException;
+import java.net.ProxySelector;
 import java.util.EnumSet;
 import java.util.Map;
 import java.util.Optional;
@@ -55,9 +56,11 @@ public final class Endings {
     String description = describe(status);
     String reason = errorInfo(trailers).map(ErrorInfo::getReason).orElse("");
     String text =
-        "gateway %s: %s (%s)"
+        "gateway %s%s: %s (%s)"
             .formatted(
                 gateway,
+                // Without a reason, the gateway may never have been reached.
+                reason.isEmpty() ? Proxies.through(gateway, ProxySelector.getDefault()) : "",
                 description,
                 reason.isEmpty() ? status.getCode() : status.getCode() + ", " + reason);
     if (reason.equals("TAKEN_OVER") || status.getCode() == Status.Code.ABORTED) {
