@@ -69,6 +69,16 @@ async def presented(port: int, client: Pair | None = None) -> bytes | None:
         return certificate
 
 
+@pytest.mark.behaviour(
+    "http",
+    "a certificate and key that are replaced",
+    "new connections use them; the old ones stay in force until both fit together",
+)
+@pytest.mark.behaviour(
+    "tcp",
+    "a certificate and key that are replaced",
+    "new connections use them; the old ones stay in force until both fit together",
+)
 async def test_new_connections_get_the_new_certificate(make, tmp_path, caplog):
     authority = Authority(tmp_path, "authority")
     old, new = authority.issue("old"), authority.issue("new")
@@ -106,6 +116,7 @@ async def test_a_hangup_reads_the_files_again(make, tmp_path, caplog):
         assert await presented(port) not in (first, None)
 
 
+@pytest.mark.behaviour("http", "client authorities that are added or removed", "follows with new connections")
 async def test_authorities_of_clients_come_and_go(tmp_path):
     server = Authority(tmp_path, "servers").issue("server")
     first, second = Authority(tmp_path, "first"), Authority(tmp_path, "second")
@@ -127,6 +138,8 @@ async def test_authorities_of_clients_come_and_go(tmp_path):
         assert await let_in() == (False, True)
 
 
+@pytest.mark.behaviour("http", "SIGHUP", "runs on, and reads TLS files again")
+@pytest.mark.behaviour("tcp", "SIGHUP", "runs on, and reads TLS files again")
 @pytest.mark.parametrize("connector", ["http", "tcp", "file", "stdout-sink"])
 async def test_sighup_ends_no_connector(connector, tmp_path):
     (tmp_path / "in.txt").write_text("one\n")

@@ -28,6 +28,9 @@ def with_tls(folder: Path) -> tuple[dict[str, object], ssl.SSLContext]:
 # A client that ends its sending side
 
 
+@pytest.mark.behaviour(
+    "http", "a client that closes its sending side, with TLS or without", "answers once its message is committed"
+)
 @pytest.mark.parametrize("encrypted", [False, True])
 @pytest.mark.parametrize(("answer", "status"), [("committed", b"204"), ("received", b"202")])
 async def test_a_client_that_ends_its_sending_side_gets_its_answer(rig, tmp_path, encrypted, answer, status):
@@ -47,6 +50,7 @@ async def test_all_requests_before_the_end_of_sending_are_answered(rig):
     assert await committed(http, 3) == [b"one", b"two", b"three"]
 
 
+@pytest.mark.behaviour("http", "a client that closes its sending side within a request", "closes the connection")
 @pytest.mark.parametrize("sent", [b"", HEAD, request(b"whole")[:-1], HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nhal"])
 async def test_a_request_that_can_no_longer_be_complete_ends_its_connection(rig, sent):
     http = await rig(answer="received", head_seconds=600, receive_seconds=600)
@@ -59,6 +63,7 @@ async def test_a_request_that_can_no_longer_be_complete_ends_its_connection(rig,
 # Clients that are slow
 
 
+@pytest.mark.behaviour("http", "a head that does not end", "answers 408 after `head_seconds`, and closes the connection")
 @pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"X: " + b"y" * 7000])
 async def test_a_head_that_does_not_end_ends_its_connection(rig, sent):
     http = await rig(answer="received", head_seconds=0.1)
@@ -91,12 +96,16 @@ async def test_a_next_head_has_its_time_too(rig):
     assert b"HTTP/1.1 408 " in await client.received()
 
 
+@pytest.mark.behaviour("http", "no further request after an answer", "closes the connection after `idle_seconds`")
 async def test_a_connection_that_is_idle_after_an_answer_ends(rig):
     http = await rig(answer="received", head_seconds=600, idle_seconds=0.1)
     client = await http.raw(request(b"one"))
     assert (await client.received()).startswith(b"HTTP/1.1 202 ")
 
 
+@pytest.mark.behaviour(
+    "http", "bodies that do not end, until there is no room", "answers the oldest 503 once it has had a second"
+)
 @pytest.mark.parametrize(
     "declared", [b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n", b"Content-Length: 1000\r\n\r\n" + b"a" * 999]
 )
@@ -126,6 +135,7 @@ async def test_a_body_that_is_larger_than_the_room_is_accepted_alone(rig):
     assert await committed(http) == [b"x" * 500_000]
 
 
+@pytest.mark.behaviour("http", "a body in wrong chunks", "answers 400, and closes the connection")
 @pytest.mark.parametrize("body", [b"zz\r\nabc\r\n0\r\n\r\n", b"3\r\nabcdefg\r\n0\r\n\r\n"])
 async def test_a_body_in_wrong_chunks_is_answered_as_such(rig, caplog, body):
     http = await rig(answer="received")
@@ -138,6 +148,9 @@ async def test_a_body_in_wrong_chunks_is_answered_as_such(rig, caplog, body):
 # Clients that are many
 
 
+@pytest.mark.behaviour(
+    "http", "more connections than `max_connections`", "closes the one without a request in progress that has waited longest"
+)
 async def test_the_connection_that_waits_longest_makes_room(rig):
     http = await rig(answer="received", max_connections=3, head_seconds=600)
     first, second = await http.raw(HEAD), await http.raw(HEAD)
@@ -149,6 +162,7 @@ async def test_the_connection_that_waits_longest_makes_room(rig):
         each.close()
 
 
+@pytest.mark.behaviour("http", "more connections, all with a request in progress", "closes the new one")
 async def test_a_request_in_progress_makes_no_room(rig, caplog):
     http = await rig(max_connections=2)
     waiting = [await http.raw(request(b"%d" % number)) for number in range(2)]
@@ -161,6 +175,9 @@ async def test_a_request_in_progress_makes_no_room(rig, caplog):
         assert await each.received(12) == b"HTTP/1.1 204"
 
 
+@pytest.mark.behaviour(
+    "http", "clients that do not begin TLS", "closes them after 10 s, or once another client needs their place"
+)
 async def test_clients_that_do_not_begin_tls_make_room(rig, tmp_path):
     parameters, tls = with_tls(tmp_path)
     http = await rig(answer="received", max_connections=2, **parameters)

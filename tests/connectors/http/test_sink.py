@@ -342,6 +342,7 @@ def no_proxies(monkeypatch):
         monkeypatch.delenv(name.upper(), raising=False)
 
 
+@pytest.mark.behaviour("http", "a proxy in the environment of `http-sink`", "uses it, unless NO_PROXY excepts the receiver")
 async def test_requests_go_through_the_proxy_of_the_environment(receiver, no_proxies, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", receiver.url.removesuffix("/in"))
     out = HttpSink(HttpSinkParameters(url="http://service.invalid/in", sink="alerts"))
@@ -367,6 +368,7 @@ async def test_a_proxy_by_parameter_is_used_for_loopback_addresses_too(receiver,
     assert receiver.requests[0].headers["Proxy-Authorization"].startswith("Basic ")
 
 
+@pytest.mark.behaviour("http", "a proxy that fails", "names the proxy, and what configures it, in the error")
 @pytest.mark.parametrize("url", ["http://service.invalid/in", "https://service.invalid/in"])
 async def test_errors_name_the_proxy_without_its_password(no_proxies, monkeypatch, url):
     monkeypatch.setenv("ALL_PROXY", "http://me:s3cret@127.0.0.1:1")
@@ -394,6 +396,7 @@ def test_a_proxy_of_another_kind_is_refused(no_proxies, monkeypatch, wrong):
 # Certificates
 
 
+@pytest.mark.behaviour("http", "a file of `tls_ca` that is replaced", "trusts what it contains with new connections")
 async def test_new_connections_trust_the_new_authorities(tmp_path):
     first, second = Authority(tmp_path, "first"), Authority(tmp_path, "second")
     servers = {authority: authority.issue(f"server-{authority.cert.stem}") for authority in (first, second)}

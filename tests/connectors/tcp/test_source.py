@@ -292,3 +292,76 @@ async def test_a_port_that_is_taken_is_told(rig):
     assert TCP.check is not None
     with pytest.raises(InvalidSource, match="Address already in use"):
         TCP.check(parameters)
+
+
+# Clients that hold something
+
+
+@pytest.mark.behaviour("tcp", "more clients than `max_clients`, one of which has never sent a message", "that one is closed")
+async def test_a_client_that_has_never_sent_a_message_makes_room(rig, caplog):
+    tcp = await rig(max_clients=2)
+    sender = await tcp.client()
+    sender.write(framed(b"one"))
+    assert await tcp.read(1) == [b"one"]
+    silent, _ = await tcp.both()
+    late = await tcp.client()
+    late.write(framed(b"two"))
+    await ended(silent)
+    assert "it waits longest" in caplog.text
+    sender.write(framed(b"three"))
+    assert sorted(await tcp.read(2)) == [b"three", b"two"]
+
+
+@pytest.mark.behaviour("tcp", "a client that sends nothing for `idle_seconds`", "its connection is closed, and logged")
+async def test_a_silent_client_ends_if_that_is_asked_for(rig, caplog):
+    tcp = await rig(idle_seconds=0.1)
+    reader, _ = await tcp.both()
+    await ended(reader)
+    assert "it has sent nothing for 0.1 s (idle_seconds)" in caplog.text
+
+
+@pytest.mark.behaviour(
+    "tcp", "messages that do not end, of more than `buffer_bytes` in all", "the connection whose message began first is closed"
+)
+async def test_what_has_arrived_of_messages_is_bounded(rig, caplog):
+    tcp = await rig(buffer_bytes=2500, max_message_bytes=1000)
+    clients = []
+    for _ in range(3):
+        reader, writer = await tcp.both()
+        writer.write(framed(b"x" * 1000)[:-1])
+        clients.append((reader, writer))
+        await asyncio.sleep(0)
+    async with asyncio.timeout(DEADLINE_S):
+        done, _ = await asyncio.wait([asyncio.create_task(ended(reader)) for reader, _ in clients], return_when="FIRST_COMPLETED")
+    assert len(done) == 1
+    assert "its own began first" in caplog.text
+    for _, writer in clients:
+        writer.write(b"x")
+    assert await tcp.read(2) == [b"x" * 1000] * 2
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.behaviour("tcp", "a client that closes its sending side", "all messages before that are kept")
+async def test_what_was_sent_before_the_end_of_sending_is_kept(rig, tmp_path, encrypted):
+    pair = Authority(tmp_path, "authority").issue("server")
+    tcp = await rig(**({"tls_certificate": pair.cert, "tls_key": pair.key} if encrypted else {}))
+    context = ssl.create_default_context(cafile=tmp_path / "authority.pem") if encrypted else None
+    writer = await tcp.client(**({"ssl": context, "server_hostname": "localhost"} if encrypted else {}))
+    writer.write(framed(b"one", b"two"))
+    writer.close()
+    assert await tcp.read(2) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("sizes", [(0, 1, 100_000, 3), (1 << 20, 5, 1 << 20)])
+async def test_tls_carries_messages_of_all_sizes_whole_and_in_order(rig, tmp_path, sizes):
+    authority = Authority(tmp_path, "authority")
+    pair = authority.issue("server")
+    tcp = await rig(tls_certificate=pair.cert, tls_key=pair.key, buffer_bytes=100_000)
+    context = ssl.create_default_context(cafile=authority.cert)
+    writer = await tcp.client(ssl=context, server_hostname="localhost")
+    values = [random.Random(size).randbytes(size) for size in sizes * 3]
+    writer.write(framed(*values))
+    received: list[bytes | None] = []
+    while len(received) < len(values):
+        received += await tcp.read(1)
+    assert received == values

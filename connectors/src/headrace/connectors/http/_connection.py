@@ -43,6 +43,7 @@ class HttpConnection(Peer):
         """Whether something of a next request has arrived."""
         self._has_body = False
         self._last_at = 0.0
+        self._answered_at = float("-inf")
         self._deadline = 0.0
         self._ended = False
         """Whether the client sends nothing more."""
@@ -114,7 +115,7 @@ class HttpConnection(Peer):
     def ends(self) -> None:
         """Called when the request is about to be answered."""
         self._request = None
-        self._last_at = time.monotonic()
+        self._last_at = self._answered_at = time.monotonic()
         seconds = self._head_seconds if self._begun else self._idle_seconds
         self._deadline = self._last_at + (_AFTERWARDS_SECONDS if self._ended else seconds)
 
@@ -126,7 +127,7 @@ class HttpConnection(Peer):
         if self._request is not None or not self._connected or self._transport.is_closing():
             return None
         # Its answer may not be written yet.
-        return self._last_at if self._begun or time.monotonic() - self._last_at > _AFTERWARDS_SECONDS else None
+        return self._last_at if time.monotonic() - self._answered_at > _AFTERWARDS_SECONDS else None
 
     def overdue(self, now: float) -> str | None:
         """Returns whether a head or a next request is late."""
