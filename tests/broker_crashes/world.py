@@ -212,7 +212,7 @@ class World:
 
     def _status(self) -> admin_pb2.GetStatusResponse:
         with grpc.insecure_channel(self._address) as channel:
-            return AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=60)
+            return AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=300)
 
     def _connector(self, name: str, document: Mapping[str, Any]) -> None:
         """A connector with its configuration; every JSON value here is one in TOML, too."""

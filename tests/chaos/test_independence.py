@@ -21,7 +21,7 @@ import headrace.laboratory.chaos.validator
 print(sorted(name for name in sys.modules if name.startswith("headrace")))
 """
     folder = str(next(iter(headrace.laboratory.chaos.__path__)))
-    done = subprocess.run([sys.executable, "-c", program, folder], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program, folder], capture_output=True, text=True, timeout=300, check=True)
     names = [
         "headrace",
         "headrace.laboratory.chaos",

@@ -34,6 +34,6 @@ def test_a_run_kills_by_its_seed_and_everything_holds(tmp_path: Path) -> None:
 def test_a_folder_that_is_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "something").touch()
     command = [sys.executable, "-m", "headrace.cli", "chaos", "--keep", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2
     assert "is not empty" in done.stderr

@@ -63,7 +63,7 @@ class Application:
     def _has_stream(self) -> bool:
         with grpc.insecure_channel(self._address) as channel:
             try:
-                status = AdminServiceStub(channel).GetStatus(GetStatusRequest(), timeout=60)
+                status = AdminServiceStub(channel).GetStatus(GetStatusRequest(), timeout=300)
             except grpc.RpcError:
                 return False
         return any(stream.stream.startswith("words/") for stream in status.streams)
@@ -85,7 +85,7 @@ def _eventually(condition: Callable[[], object], run: "subprocess.Popen[str] | N
     while not condition():
         if run is not None and (run.poll() is not None or time.monotonic() > deadline):
             run.terminate()
-            pytest.fail("".join(run.communicate(timeout=60)))
+            pytest.fail("".join(run.communicate(timeout=300)))
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -103,20 +103,20 @@ def test_an_application_that_is_stopped_prints_its_own_lines_only(application: A
             words.write("more words\n" * 100_000)
         _eventually(lambda: application.results > 1000, run)
         run.send_signal(signal.SIGTERM)
-        out, errors = run.communicate(timeout=60)
+        out, errors = run.communicate(timeout=300)
     assert (run.returncode, out, _foreign(errors)) == (0, "", [])
 
 
 def test_an_application_that_ends_by_itself_prints_its_own_lines_only(application: Application) -> None:
     with application.start("--available-now", HEADRACE_VERBOSE="0") as run:
-        out, errors = run.communicate(timeout=120)
+        out, errors = run.communicate(timeout=300)
     assert (run.returncode, out, _foreign(errors)) == (0, "", [])
     assert application.results == 1000
 
 
 def test_verbose_shows_what_spark_logs(application: Application) -> None:
     with application.start("--available-now", "--verbose") as run:
-        _, errors = run.communicate(timeout=120)
+        _, errors = run.communicate(timeout=300)
     assert run.returncode == 0, errors
     assert any(" WARN " in line for line in _foreign(errors))
 
@@ -125,7 +125,7 @@ def test_an_error_of_the_application_is_shown_once_with_its_traceback(applicatio
     with application.words.open("a") as words:
         words.write("boom\n")
     with application.start() as run:
-        _, errors = run.communicate(timeout=120)
+        _, errors = run.communicate(timeout=300)
     assert run.returncode == 1, errors
     lines = _foreign(errors)
     assert lines[0] == "Traceback (most recent call last):"

@@ -96,7 +96,7 @@ def test_a_program_says_its_version() -> None:
 )
 def test_a_programs_errors_name_its_own_commands_and_it_exits_with_their_code(module: str, words: list[str], said: str) -> None:
     call = [sys.executable, "-m", f"headrace.{module}", *words]
-    result = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(call, capture_output=True, text=True, timeout=300, check=False)
 
     assert result.returncode == 2
     assert said in result.stderr
@@ -151,6 +151,6 @@ def test_a_programs_help_loads_nothing_heavy(module: str) -> None:
         f"import sys\nfrom headrace.{module} import program\nprogram.main(['--help'], standalone_mode=False)\n"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
 
     assert result.stdout.splitlines()[-1] == "[]"

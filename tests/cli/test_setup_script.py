@@ -67,7 +67,7 @@ class Machine:
     def set_up(self, **environ: str) -> subprocess.CompletedProcess[str]:
         env = {"PATH": str(self._bin), **environ}
         return subprocess.run(
-            [self._bin / "bash", self._script], env=env, capture_output=True, text=True, timeout=60, check=False
+            [self._bin / "bash", self._script], env=env, capture_output=True, text=True, timeout=300, check=False
         )
 
 

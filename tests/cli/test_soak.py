@@ -68,7 +68,7 @@ def test_a_planted_leak_is_found_and_the_rest_ends_in_good_order(tmp_path: Path)
     with soaking(*options, "--keep", str(tmp_path / "kept"), PYTHONPATH=str(tmp_path)) as process:
         said_until(process, is_measured)
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=120)
+        out, _ = process.communicate(timeout=300)
         assert process.returncode == 1, out
         result = found(out, ok=False)
     assert result["stopped"]
@@ -88,7 +88,7 @@ def test_it_can_be_stopped_before_anything_was_measured() -> None:
     with soaking("--json") as process:
         said_until(process, lambda line: "Spark is starting" in line)
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=300)
         assert process.returncode == 130
         assert found(out, ok=False)["processes"] == []
 
@@ -104,7 +104,7 @@ def test_it_can_be_stopped_before_anything_was_measured() -> None:
 def test_what_cannot_be_measured_is_refused(options: Sequence[str], said: str, tmp_path: Path) -> None:
     (tmp_path / "something").touch()
     with soaking(*(option.format(folder=tmp_path) for option in options)) as process:
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=300)
         assert process.returncode == 2
         assert said in errors
 

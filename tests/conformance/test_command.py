@@ -19,7 +19,7 @@ SOURCE = command("replayable")
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
     """Runs `headrace-conformance`."""
     call = [sys.executable, "-m", "headrace.conformance", *words]
-    return subprocess.run(call, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(call, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
 def spec(tmp_path: Path, text: str = "") -> str:

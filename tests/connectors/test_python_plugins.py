@@ -264,7 +264,7 @@ def test_it_is_found_by_a_process_of_its_own(counter: Path) -> None:
         [sys.executable, "-m", "headrace.connectors_cli", "check", "counter", "--source", "s", "--until", "5"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         env={"PYTHONPATH": str(counter), "PATH": "/usr/bin:/bin"},
     )

@@ -181,7 +181,7 @@ def test_a_program_on_the_sdk_logs_in_the_format_of_the_variable(form: str, own:
     # A file that does not exist ends it at once.
     environ = {"HEADRACE_LOG_FORMAT": form, "HEADRACE_TLS_CA": "/nowhere/ca.pem"}
     command = [sys.executable, "-c", PROGRAM.format(own=own)]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2, done.stderr
     assert line in done.stderr
     if form == "json" and not own:

@@ -56,7 +56,7 @@ def _started(mark: str, *arguments: str | Path) -> Iterator["subprocess.Popen[st
     finally:
         # The demo stops what it started; only a test that failed finds it still running.
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
 
 
 def _eventually(condition: Callable[[], object]) -> None:
@@ -129,7 +129,7 @@ def test_the_first_cause_is_shown_when_a_process_ends_by_itself(mark: str, tmp_p
         _eventually((tmp_path / "gateway.address").exists)
         gateway = next(child for child in psutil.Process(demo.pid).children() if "gateway" in child.cmdline())
         gateway.kill()
-        _, errors = demo.communicate(timeout=60)
+        _, errors = demo.communicate(timeout=300)
     assert demo.returncode == 1
     assert "the gateway ended unexpectedly with exit code -9" in errors.splitlines()[-1]
 

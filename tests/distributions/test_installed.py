@@ -33,7 +33,7 @@ def test_the_wheel_has_the_application_of_the_demo(wheels: Mapping[str, Wheel], 
         env={"PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

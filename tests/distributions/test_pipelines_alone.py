@@ -28,7 +28,7 @@ def test_a_trial_runs_where_only_pipelines_are_installed(wheels: Mapping[str, Wh
         env=environ(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -132,6 +132,6 @@ def shown(folder: Path) -> list[bytes]:
 @pytest.mark.parametrize("role", LARGEST_MB)
 def test_a_roles_program_has_help_with_an_example(environments: Environments, role: str) -> None:
     done = subprocess.run(
-        [environments[role] / role, "--help"], env=environ(), capture_output=True, text=True, timeout=60, check=True
+        [environments[role] / role, "--help"], env=environ(), capture_output=True, text=True, timeout=300, check=True
     )
     assert re.search(rf"Examples:\n\s+{role}\b", done.stdout), done.stdout

@@ -187,7 +187,7 @@ def test_twine_has_no_objection(wheels: Mapping[str, Wheel]) -> None:
         [sys.executable, "-m", "twine", "--no-color", "check", "--strict", *paths],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

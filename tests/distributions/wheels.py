@@ -80,4 +80,4 @@ def _uv(*arguments: str) -> None:
 
 def _tried(*arguments: str) -> "subprocess.CompletedProcess[str]":
     environ = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
-    return subprocess.run([UV, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=150, check=False)
+    return subprocess.run([UV, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=300, check=False)

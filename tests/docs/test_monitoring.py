@@ -25,7 +25,7 @@ def promtool(*arguments: str, given: str | None = None) -> None:
     program = shutil.which("promtool")
     if program is None:
         absent("there is no promtool; on Debian, it is in the package prometheus")
-    done = subprocess.run([program, *arguments], input=given, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([program, *arguments], input=given, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -24,7 +24,7 @@ def headrace(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str
         [sys.executable, "-m", "headrace.cli", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         env={**os.environ, **environ},
     )

@@ -101,7 +101,7 @@ def test_the_timeline_has_the_numbers_of_the_checkpoint_also_after_the_gateway_w
             pipeline[:] = [p.pipeline for p in rig.status().pipelines] or pipeline
             stub = admin_pb2_grpc.AdminServiceStub(rig._channel)
             request = admin_pb2.ListBatchesRequest(pipeline=pipeline[0])
-            return timeline_document(stub.ListBatches(request, timeout=60, wait_for_ready=True))
+            return timeline_document(stub.ListBatches(request, timeout=300, wait_for_ready=True))
 
         def numbers() -> list[int | None]:
             return [batch["batch"] for batch in batches()["batches"]]

@@ -442,7 +442,7 @@ def test_a_job_that_ends_with_its_query_settles_its_last_batch(tmp_path: Path) -
     try:
         gateway.append("orders/0", messages(1, 5))
         command = [sys.executable, "-c", JOB, gateway.address, str(tmp_path / "checkpoint")]
-        job = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        job = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert job.returncode == 0, job.stderr
         assert [row["value"] for row in gateway.delivered[-1].rows] == [m.value for m in messages(1, 5)]
         assert gateway.settles[-1].committed == 0

@@ -42,7 +42,7 @@ class Gateway(Process):
     def status(self) -> admin_pb2.GetStatusResponse | None:
         """What it knows; None where it is away."""
         with grpc.insecure_channel(self.address) as channel, contextlib.suppress(grpc.RpcError):
-            return AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=60)
+            return AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=300)
         return None
 
     def stream(self, name: str) -> admin_pb2.StreamStatus | None:

@@ -40,7 +40,7 @@ def test_what_is_paused_under_load_goes_on_after_its_driver_was_killed(
     world.wait_until("some batches are committed", lambda: query.commits >= 3)
     with grpc.insecure_channel(world.gateway.address) as channel:
         stub = AdminServiceStub(channel)
-        stub.Pause(pb.PauseRequest(kind=kind, name=name), timeout=60)
+        stub.Pause(pb.PauseRequest(kind=kind, name=name), timeout=300)
         # The batch in flight ends, or is run again by the next driver; nothing after it is planned.
         planned = partial(query.planned, "numbers/0")
         world.wait_until("the batch in flight ends", lambda: query.committed("numbers/0") == planned() and _is_settled(world))
@@ -51,7 +51,7 @@ def test_what_is_paused_under_load_goes_on_after_its_driver_was_killed(
         driver.start()
         world.wait_until("the driver is back", lambda: _run(world) == 2)
         assert world.holds(lambda: planned() == at, 2.0)
-        stub.Resume(pb.ResumeRequest(kind=kind, name=name), timeout=60)
+        stub.Resume(pb.ResumeRequest(kind=kind, name=name), timeout=300)
     source.offer("1", LAST + 1)
     for partition in PARTITIONS:
         world.wait_until(

@@ -40,7 +40,7 @@ class GatewayProcess:
 
 def headrace(*arguments: str | Path, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end."""
-    return subprocess.run(_command(*arguments), env=_environ(environ), capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(_command(*arguments), env=_environ(environ), capture_output=True, text=True, timeout=300, check=False)
 
 
 @contextmanager

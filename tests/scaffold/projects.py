@@ -144,7 +144,7 @@ def headrace(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
