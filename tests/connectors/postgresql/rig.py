@@ -12,9 +12,11 @@ from psycopg import AsyncConnection
 from scripts.brokers import PostgreSQL
 from tests.gateway.wire import Engine
 
-from headrace.connectors.postgresql import PostgreSQLSink
-from headrace.protocol.v1.frame_pb2 import Position
-from headrace.sdk import Message, Part, Rows, Settings, Transaction, decode_frame, serve
+from headrace.connectors.postgresql import PostgreSQLOutboxSource, PostgreSQLSink, PostgreSQLSource
+from headrace.protocol.v1 import frame_pb2
+from headrace.sdk import Message, Part, Position, Rows, Settings, Transaction, decode_frame, serve
+from headrace.sdk.sources._unsendable import message_at
+from headrace.sdk.wire import pack_batch
 
 DEADLINE_S = 90.0
 SETTINGS = Settings(partition_poll_seconds=0.05, drain_seconds=0.1)
@@ -26,12 +28,12 @@ class Stream:
     def __init__(self, address: str, stream: str, *, name: str = "q", run: int = 1, skip_lost: bool = False) -> None:
         self.engine = Engine(address, name, run, streams=stream, skip_lost=skip_lost)
         self.stream = stream
-        self.at: Position | None = None
+        self.at: frame_pb2.Position | None = None
         self.messages: list[Message] = []
 
     async def attach(self, committed: int | None = None) -> None:
         """Begins, at a position."""
-        self.at = None if committed is None else Position(sequence=committed)
+        self.at = None if committed is None else frame_pb2.Position(sequence=committed)
         await self.engine.attach({} if committed is None else {self.stream: committed})
 
     async def read(self, count: int, *, at_most: int = 1_000_000) -> list[Message]:
@@ -68,7 +70,7 @@ class Stream:
             self.messages += [message for message in found if first < (message.sequence or 0) <= last]
             self.at = planned.end
 
-    def _committed(self) -> dict[str, Position]:
+    def _committed(self) -> dict[str, frame_pb2.Position]:
         return {} if self.at is None else {self.stream: self.at}
 
 
@@ -151,3 +153,19 @@ async def write(sink: PostgreSQLSink, transaction: Transaction, *parts: Rows | N
         assert await sink.stage(part, coming(*([] if rows is None else [rows]))) is None
     await sink.prepare(transaction, staged)
     await sink.commit(transaction)
+
+
+async def read_once(found: PostgreSQLSource | PostgreSQLOutboxSource, *, partition: str = "0", after: int = 0) -> list[Message]:
+    """Returns the messages that are there now, without a gateway."""
+    items = found.read(partition, Position(after) if after else None)
+    collected: list[Message] = []
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            async for batch in items:
+                if batch is None:
+                    return collected
+                columns = pack_batch(batch, 1)
+                collected += [message_at(columns, at) for at in range(columns.count)]
+        return collected
+    finally:
+        await items.aclose()  # type: ignore[attr-defined]

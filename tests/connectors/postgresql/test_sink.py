@@ -12,6 +12,7 @@ from tests.fake_gateway.sinks import frame_of
 from tests.gateway.sink_wire import Writer
 
 from headrace.connectors.postgresql import PostgreSQLSink, PostgreSQLSinkParameters
+from headrace.connectors.postgresql._database import Session
 from headrace.sdk import WRITTEN, InvalidSink, Message, Part, Recovered, Refused, Rows, Transaction
 
 FIRST, SECOND = Transaction("p", 0), Transaction("p", 1)
@@ -346,11 +347,15 @@ async def test_a_table_that_does_not_fit_is_told(make, database, t, columns, opt
 
 
 @pytest.mark.behaviour("postgresql", "a server without prepared transactions", "ends with an error that names the setting")
-async def test_a_server_without_prepared_transactions_is_told_what_to_do(url, database, schema, t):
+async def test_a_server_without_prepared_transactions_is_told_what_to_do(url, database, t, monkeypatch):
     await database.execute(f"CREATE TABLE {t} (a text)")
-    await database.execute(f"CREATE FUNCTION {schema}.current_setting(text) RETURNS text LANGUAGE sql AS $$ SELECT '0' $$")
-    without = f"{url}?options=-csearch_path%3D{schema}%2Cpg_catalog"
-    sink = PostgreSQLSink(PostgreSQLSinkParameters(url=without, table=t, sink="out"))
+    fetch = Session.fetch
+
+    async def without(session, query, parameters=()):
+        return [(0,)] if "max_prepared_transactions" in str(query) else await fetch(session, query, parameters)
+
+    monkeypatch.setattr(Session, "fetch", without)
+    sink = PostgreSQLSink(PostgreSQLSinkParameters(url=url, table=t, sink="out"))
     with pytest.raises(InvalidSink, match=r"set max_prepared_transactions in its configuration to 10 or more, and restart it"):
         await sink.recover()
     await sink.close()
@@ -372,7 +377,7 @@ async def test_a_table_whose_triggers_notify_cannot_be_prepared(simple, database
     ("change", "message"),
     [
         ("DROP TABLE {}", 'relation "{}" does not exist'),
-        ("ALTER TABLE {} RENAME a TO b", 'column "a" of relation "t" does not exist'),
+        ("ALTER TABLE {} RENAME a TO b", "has no column a"),
     ],
 )
 async def test_a_table_that_changes_meanwhile_fails_the_batch_until_it_is_as_it_was(make, database, t, change, message):
@@ -381,7 +386,7 @@ async def test_a_table_that_changes_meanwhile_fails_the_batch_until_it_is_as_it_
     sink, parts = await make(value_column="a"), [Part(FIRST, number, "r/a") for number in range(2)]
     assert await sink.stage(parts[0], coming(messages(b"x"))) is None
     await database.execute(change.format(t))
-    with pytest.raises(psycopg.Error) as raised:
+    with pytest.raises((psycopg.Error, InvalidSink)) as raised:
         await sink.prepare(FIRST, parts[:1])
     assert message.format(t) in str(raised.value)
     assert await sink.recover() == Recovered(parts[:1], [], [])

@@ -348,9 +348,9 @@ async def test_a_table_that_is_not_there_and_a_view_are_refused(url, table, data
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("DROP TABLE {0}", 'relation "public.{0}" does not exist'),
-        ("ALTER TABLE {0} RENAME value TO text; INSERT INTO {0} DEFAULT VALUES", 'column "value" does not exist'),
-        ("ALTER TABLE {0} RENAME id TO number", 'column "id" does not exist'),
+        ("DROP TABLE {0}", 'there is no table "public"."{0}"'),
+        ("ALTER TABLE {0} RENAME value TO text; INSERT INTO {0} DEFAULT VALUES", "column value was renamed to text"),
+        ("ALTER TABLE {0} RENAME id TO number", "column id was renamed to number"),
         ("REVOKE SELECT ON {0} FROM {0}", "permission denied for table {0}"),
     ],
 )

@@ -6,6 +6,7 @@ from typing import LiteralString
 from psycopg import sql
 
 from headrace.connectors.postgresql._database import Session
+from headrace.connectors.postgresql._names import name, plain
 from headrace.sdk import Transaction
 
 _NAME = "headrace_batches"
@@ -62,13 +63,13 @@ class Batches:
 
     @property
     def _table(self) -> sql.Identifier:
-        return sql.Identifier(self.schema, _NAME)
+        return name(self.schema, _NAME)
 
 
 async def make_table(session: Session, table: sql.Identifier, statement: LiteralString) -> None:
     """Creates a table if it does not exist; several processes may try at the same time."""
-    name = table.as_string(None)
+    written = plain(table)
     async with session.transaction():
-        await session.fetch(_LOCK, (name,))
-        if (await session.fetch("SELECT to_regclass(%s) IS NULL", (name,)))[0][0]:
+        await session.fetch(_LOCK, (written,))
+        if (await session.fetch("SELECT to_regclass(%s) IS NULL", (written,)))[0][0]:
             await session.execute(sql.SQL(statement).format(table))

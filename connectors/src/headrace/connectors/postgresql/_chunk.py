@@ -18,7 +18,7 @@ from headrace.sdk import NULL, Headers, Packed, Rows
 MAX_BYTES = 1 << 20
 MAX_ROWS = 8192
 
-_BYTEA, _TEXT, _BIGINT = 17, 25, 20
+_BYTEA, _BIGINT = 17, 20
 # Of an array: dimensions, whether there may be nulls, the type of its elements, how many there are, and the number of the first.
 _HEAD = Struct(">iiIii")
 _NULL_ELEMENT = b"\xff\xff\xff\xff"
@@ -77,14 +77,17 @@ class Chunk:
         return found
 
     def columns(self) -> tuple[Elements, Elements, Elements, Elements, Elements]:
-        """Keys, values, event times, message ids and headers; the latter as JSON lists of names and values."""
+        """Keys, values, event times, message ids and headers; the latter as JSON lists of names and values.
+
+        Texts are bytes: if one of them is not text, the server can refuse its message alone.
+        """
         ids = (_strings(some.message_ids, len(some)) for some in self.rows)
         return (
             self._array(_BYTEA, (_strings(some.keys, len(some)) for some in self.rows)),
             self._array(_BYTEA, (_strings(some.values, len(some)) for some in self.rows)),
             self._array(_BIGINT, map(_event_times, self.rows)),
-            self._array(_TEXT, ids),
-            self._array(_TEXT, map(_headers, self.rows)),
+            self._array(_BYTEA, ids),
+            self._array(_BYTEA, map(_headers, self.rows)),
         )
 
     def _array(self, element_type: int, elements: Iterator[bytes]) -> Elements:

@@ -16,6 +16,7 @@ from headrace.connectors._waiting import Reporting, goes_on, waits
 from headrace.connectors.postgresql._chunk import Elements, ElementsDumper
 from headrace.connectors.postgresql._errors import in_a_line, is_passing
 from headrace.connectors.postgresql._parameters import PostgreSQLConnection
+from headrace.connectors.postgresql._settings import SEARCH_PATH, settings
 from headrace.contract.repeats import Repeats
 from headrace.sdk import HeadraceError
 
@@ -33,8 +34,6 @@ _CLIENT_OPTIONS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-_SERVER_KEEPALIVES = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
-_SETTINGS = {"timezone": "UTC", "default_transaction_isolation": "read committed", "jit": "off", **_SERVER_KEEPALIVES}
 
 
 class Session:
@@ -59,13 +58,13 @@ class Session:
         """
         with self._limited():
             cursor = self.connection.cursor(binary=True)
-            await cursor.execute(query, parameters or None)
+            await cursor.execute(query, tuple(parameters))
             return await cursor.fetchall()
 
     async def execute(self, query: Query, parameters: Sequence[object] = ()) -> int:
         """Executes a statement and returns the number of affected rows. Raises as `fetch` does."""
         with self._limited():
-            cursor = await self.connection.execute(query, parameters or None)
+            cursor = await self.connection.execute(query, tuple(parameters))
             return int(cursor.rowcount)
 
     @contextmanager
@@ -164,12 +163,6 @@ class Database:
             HeadraceError: A retry would not help; of the type `invalid`.
             psycopg.OperationalError: The server is unavailable.
         """
-        milliseconds = int(self._parameters.timeout_seconds * 1000)
-        limits = {
-            "statement_timeout": milliseconds,
-            "idle_in_transaction_session_timeout": milliseconds,
-            "lock_timeout": milliseconds // 2,
-        }
         try:
             options: dict[str, Any] = self._options
             connection = await AsyncConnection.connect(autocommit=True, prepare_threshold=None, **options)
@@ -180,12 +173,16 @@ class Database:
         if connection.info.server_version < _OLDEST_VERSION:
             await session.close()
             raise self.invalid(f"{self.where} is version {connection.info.server_version // 10_000}: 14 or newer is required")
-        settings = sql.SQL("; ").join(
-            sql.SQL("SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
-            for name, value in {**_SETTINGS, **limits}.items()
-        )
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            await session.close()
+            raise self.invalid(
+                f"{self.where}: the encoding of the database is {encoding}, and UTF8 is required, so that every text can be read "
+                "and written. Create a database WITH ENCODING 'UTF8' TEMPLATE template0, and move the tables to it with pg_dump"
+            )
         try:
-            await session.execute(settings)
+            await session.execute(settings(connection.info.server_version, self._parameters.timeout_seconds))
+            await session.fetch(SEARCH_PATH)
         except BaseException:
             await session.close()
             raise

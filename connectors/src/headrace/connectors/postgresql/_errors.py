@@ -7,8 +7,9 @@ import psycopg
 _PASSING_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
 """Connections, rollbacks by the server, resources, locks, operator interventions, and system errors."""
 _READ_ONLY = "25006"
-ROW_CLASSES = frozenset({"22", "23", "44", "54", "P0"})
-"""Errors of a row: data, integrity, views with a check option, limits of the server, and exceptions of triggers."""
+NO_ROW_CLASSES = _PASSING_CLASSES | {"0B", "25", "2D", "3B"}
+"""These errors never concern a row: the passing ones, and those of transactions. Triggers, functions and policies of a table may
+report any other for a row."""
 # libpq has no error code for failures before a session begins, only these texts.
 _HOPELESS = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|role \".*\" does not exist|database \".*\" does not exist"
@@ -29,8 +30,8 @@ def is_passing(error: BaseException) -> bool:
 
 
 def concerns_row(error: psycopg.Error) -> bool:
-    """Returns whether the server rejects a row because of its content."""
-    return error.sqlstate is not None and error.sqlstate[:2] in ROW_CLASSES
+    """Returns whether a row may be the reason; it is if the statement succeeds without any row."""
+    return error.sqlstate is not None and error.sqlstate[:2] not in NO_ROW_CLASSES
 
 
 def in_a_line(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """Connections that are opened when they are needed, and reopened when they were lost."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
@@ -14,8 +15,14 @@ from headrace.contract.backoff import Backoff
 T = TypeVar("T")
 S = TypeVar("S")
 
+log = logging.getLogger("headrace.connectors")
+
 _FIRST_BACKOFF_SECONDS = 0.05
 _LONGEST_BACKOFF_SECONDS = 2.0
+
+
+class Outdated(Exception):
+    """What was prepared on a connection no longer fits the table, so it has to be prepared again."""
 
 
 class Link(Generic[S]):
@@ -48,6 +55,10 @@ class Link(Generic[S]):
                     result = await work(await self._ready())
                     self._database.works()
                     return result
+                except Outdated as outdated:
+                    log.info("%s: %s", self._database.who, outdated)
+                    await self.close()
+                    continue
                 except (psycopg.Error, OSError) as error:
                     await self._let_go()
                     if not is_passing(error):

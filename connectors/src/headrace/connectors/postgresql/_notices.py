@@ -9,6 +9,7 @@ from psycopg import sql
 
 from headrace.connectors.postgresql._database import Database, Session
 from headrace.connectors.postgresql._link import Link
+from headrace.connectors.postgresql._names import name
 
 _LISTENS_SECONDS = 10.0
 
@@ -67,7 +68,7 @@ class Notices:
             await link.close()
 
     async def _listen(self, session: Session) -> Session:
-        await session.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+        await session.execute(sql.SQL("LISTEN {}").format(name(self._channel)))
         self._tell()
         return session
 

@@ -9,12 +9,15 @@ from psycopg import sql
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.postgresql._database import Database, Session
 from headrace.connectors.postgresql._link import Link
+from headrace.connectors.postgresql._names import name, value
 from headrace.connectors.postgresql._notices import Notices
+from headrace.connectors.postgresql._page import BadRow
 from headrace.connectors.postgresql._parameters import PostgreSQLOutboxParameters
 from headrace.connectors.postgresql._reading import Reading
-from headrace.connectors.postgresql._table import Table, find_columns, find_table
-from headrace.connectors.postgresql._watch import Watch
-from headrace.contract.names import is_name
+from headrace.connectors.postgresql._strays import Strays
+from headrace.connectors.postgresql._table import Table, find_table
+from headrace.connectors.postgresql._watch import Watch, partition_of
+from headrace.contract.names import is_stream_name
 from headrace.sdk import Backlog, Batch, InvalidSource, Position
 
 T = TypeVar("T")
@@ -22,16 +25,21 @@ _ROWS_AT_ONCE = 10_000
 # An index that begins with the column finds each value in one step, however many rows have it.
 _PARTITIONS = """
     WITH RECURSIVE found (name) AS (
-        (SELECT {column} FROM {table} ORDER BY {column} LIMIT 1)
+        (SELECT message.{column} FROM {table} AS message ORDER BY message.{column} LIMIT 1)
         UNION ALL
-        SELECT (SELECT {column} FROM {table} WHERE {column} > found.name ORDER BY {column} LIMIT 1)
-        FROM found WHERE name IS NOT NULL
+        SELECT (
+            SELECT message.{column} FROM {table} AS message WHERE message.{column} > found.name ORDER BY message.{column} LIMIT 1
+        )
+        FROM found WHERE found.name IS NOT NULL
     )
-    SELECT name::text FROM found WHERE name IS NOT NULL
+    SELECT found.name::text FROM found WHERE found.name IS NOT NULL
+    UNION ALL
+    (SELECT NULL FROM {table} AS message WHERE message.{column} IS NULL LIMIT 1)
 """
 _DELETE = """
     WITH read AS (
-        SELECT {number} AS number FROM {table} WHERE {conditions} {number} <= %s ORDER BY {number} LIMIT {limit}
+        SELECT message.{number} AS number FROM {table} AS message
+        WHERE {conditions} message.{number} <= %s ORDER BY message.{number} LIMIT {limit}
     ), deleted AS (
         DELETE FROM {table} AS message USING read WHERE message.{number} = read.number
     )
@@ -65,37 +73,36 @@ class PostgreSQLOutboxSource(PolicySource):
         )
         self._notices = Notices(self._database, parameters.channel)
         self._aside: Link[tuple[Session, Table]] = Link(self._database, self._open)
+        self._strays = Strays(self._watch, self._do, self.bad_records, parameters)
 
     async def partitions(self) -> Sequence[str]:
         """Returns the current values of the partition column.
 
         Raises:
-            InvalidSource: The table cannot be read, or a value cannot be the name of a partition.
+            InvalidSource: The table cannot be read, or a value cannot be the name of a partition and the policy is to fail.
         """
         column = self._parameters.partition_column
         if column is None:
             return ["0"]
 
-        async def list_them(opened: tuple[Session, Table]) -> list[str]:
+        async def list_them(opened: tuple[Session, Table]) -> list[str | None]:
             session, table = opened
-            find_columns(self._database, table, [column])
-            names = {"column": sql.Identifier(column), "table": table.identifier}
-            return [name for (name,) in await session.fetch(sql.SQL(_PARTITIONS).format(**names))]
+            partition_of(self._database, table, column)
+            query = sql.SQL(_PARTITIONS).format(column=name(column), table=table.identifier)
+            return [found for (found,) in await session.fetch(query)]
 
         try:
             found = await self._do(list_them)
+            named = [each for each in found if each is not None and is_stream_name(f"{self.name}/{each}")]
+            for each in found:
+                if each not in named:
+                    await self._strays.refuse(each)
         finally:
             await self._close_where_idle()
-        for name in found:
-            if not is_name(name):
-                raise InvalidSource(
-                    f"{self._parameters.table}: {name!r} in column {column} cannot be the name of a partition, which has "
-                    "letters, digits and '._-' only; correct the row, and add a constraint"
-                )
-        return found
+        return named
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
-        """Yields a batch for each page of rows."""
+        """Yields the batches of each page of rows; bad rows are left to the policy in their turn."""
         after = position.sequence if position else 0
         by_partition = self._parameters.partition_column is not None
         reading = Reading(self._watch, after=after, partition=partition if by_partition else None)
@@ -103,9 +110,14 @@ class PostgreSQLOutboxSource(PolicySource):
         self._notices.begin()
         try:
             while True:
-                batch = await reading.next()
-                yield batch
-                if batch is None:
+                found = await reading.next()
+                for piece in found or ():
+                    if isinstance(piece, BadRow):
+                        await self.unsendable(partition, piece.message, piece.error)
+                    else:
+                        yield piece
+                if found is None:
+                    yield None
                     wait_s = reading.next_check_in(self._parameters.poll_seconds)
                     reading.look_since(await self._notices.wait(reading.looked_at, wait_s))
         finally:
@@ -120,12 +132,12 @@ class PostgreSQLOutboxSource(PolicySource):
         async def delete_some(opened: tuple[Session, Table]) -> int:
             session, table = opened
             by_partition = self._parameters.partition_column
-            conditions = sql.SQL("" if by_partition is None else "{} = %s AND").format(sql.Identifier(by_partition or ""))
+            conditions = sql.SQL("" if by_partition is None else "{} = %s AND").format(name("message", by_partition or ""))
             query = sql.SQL(_DELETE).format(
-                number=sql.Identifier(self._parameters.sequence_column),
+                number=name(self._parameters.sequence_column),
                 table=table.identifier,
                 conditions=conditions,
-                limit=sql.Literal(_ROWS_AT_ONCE),
+                limit=value(_ROWS_AT_ONCE),
             )
             which = (position.sequence,) if by_partition is None else (partition, position.sequence)
             return int((await session.fetch(query, which))[0][0])

@@ -6,6 +6,7 @@ from hashlib import sha256
 from psycopg import sql
 
 from headrace.connectors.postgresql._database import Session
+from headrace.connectors.postgresql._names import value
 from headrace.sdk import Part, Transaction
 
 _MAX_BYTES = 200
@@ -14,9 +15,9 @@ _ALL = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AN
 
 
 def name_of(schema: str, sink: str, owner: str, transaction: Transaction) -> str:
-    """Returns the prefix of the names of a transaction's prepared transactions; with a digest if it would be too long."""
+    """Returns the prefix of the names of a transaction's prepared transactions; a digest if it would be long or ambiguous."""
     name = f"headrace:{schema}:{sink}:{owner}:{transaction.pipeline}:{transaction.batch}:"
-    if len(name.encode()) + _DIGEST_CHARACTERS <= _MAX_BYTES:
+    if len(name.encode()) + _DIGEST_CHARACTERS <= _MAX_BYTES and ":" not in schema:
         return name
     digest = sha256("\0".join((schema, sink, owner, transaction.pipeline)).encode()).hexdigest()
     return f"headrace:{digest}:{transaction.batch}:"
@@ -35,14 +36,14 @@ async def prepared(session: Session, name: str = "") -> Sequence[str]:
 
 def prepare(gid: str) -> sql.Composed:
     """Returns the statement that prepares the current transaction."""
-    return sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(gid))
+    return sql.SQL("PREPARE TRANSACTION {}").format(value(gid))
 
 
 async def commit(session: Session, gid: str) -> None:
     """Commits a prepared transaction."""
-    await session.execute(sql.SQL("COMMIT PREPARED {}").format(sql.Literal(gid)))
+    await session.execute(sql.SQL("COMMIT PREPARED {}").format(value(gid)))
 
 
 async def roll_back(session: Session, gid: str) -> None:
     """Rolls back a prepared transaction."""
-    await session.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
+    await session.execute(sql.SQL("ROLLBACK PREPARED {}").format(value(gid)))

@@ -2,15 +2,22 @@
 
 import logging
 import time
+from collections.abc import Sequence
 
+import psycopg
 from psycopg import sql
 
-from headrace.connectors.postgresql._page import MAX_ROWS, read_page
-from headrace.connectors.postgresql._watch import Opened, Watch
-from headrace.sdk import Backlog, Batch, PositionLost
+from headrace.connectors.postgresql._errors import in_a_line, is_passing
+from headrace.connectors.postgresql._layout import MAX_BYTES
+from headrace.connectors.postgresql._opened import Opened, readable
+from headrace.connectors.postgresql._page import MAX_ROWS, BadRow, Page, Piece, read_page
+from headrace.connectors.postgresql._watch import Watch
+from headrace.sdk import Backlog, PositionLost
 
 log = logging.getLogger("headrace.connectors")
 
+_FIRST_ROWS = 16
+"""How many rows are read before it is known how large they are."""
 _HELD_BACK_SECONDS = 0.02
 _HELD_REPORT_SECONDS = 60.0
 
@@ -18,7 +25,15 @@ _HELD_REPORT_SECONDS = 60.0
 class Reading:
     """The rows of a table, or of a partition of it, from a position on."""
 
-    def __init__(self, watch: Watch, *, after: int, partition: str | None = None, detect_deleted: bool = False) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        *,
+        after: int,
+        partition: str | None = None,
+        detect_deleted: bool = False,
+        only_grows: bool = False,
+    ) -> None:
         """Creates the reading, without reading.
 
         Args:
@@ -26,25 +41,32 @@ class Reading:
             after: The sequence of the last row that was read.
             partition: The partition, if the table has a partition column.
             detect_deleted: Whether the position counts as lost if the table begins after it.
+            only_grows: Whether rows that were seen must not vanish before they are read.
         """
         self._watch = watch
         self._after = after
         self._partition = partition
         self._detect_deleted = detect_deleted
+        self._only_grows = only_grows
         self._held_since: float | None = None
-        self._rows = MAX_ROWS
+        self._rows = _FIRST_ROWS
+        self._window: int | None = None
+        """How many rows the next statement may look at, after one that failed or took too long; None if that is not limited."""
         self._opened: Opened | None = None
+        self._seen = 0
+        self._moved = (0, 0)
+        """How many attached and detached partitions were checked."""
         self._since = 0.0
         self._caught_up = False
 
-    async def next(self) -> Batch | None:
-        """Returns the next final rows; None if there are none now. Waits for an unavailable server.
+    async def next(self) -> Sequence[Piece] | None:
+        """Returns the next final rows, which may be none yet; None if there are none now. Waits for an unavailable server.
 
         Raises:
-            PositionLost: The table has been emptied, or its first rows were deleted.
+            PositionLost: The table has been emptied, or rows were deleted before they were read.
             HeadraceError: The table cannot be read; of the database's type.
         """
-        return await self._watch.keep_trying(self._next)
+        return await self._watch.keep_trying(self._next_unless_changed)
 
     @property
     def backlog(self) -> Backlog | None:
@@ -68,40 +90,122 @@ class Reading:
         """Returns the wait before the next check, in seconds; shorter if rows are held back, as they may soon become final."""
         return seconds if self._held_since is None else min(_HELD_BACK_SECONDS, seconds)
 
-    async def _next(self, opened: Opened) -> Batch | None:
+    async def _next_unless_changed(self, opened: Opened) -> Sequence[Piece] | None:
+        """As `_next`, but names the columns if the server no longer knows what a statement mentions."""
+        try:
+            return await self._next(opened)
+        except psycopg.ProgrammingError as error:
+            change = await self._watch.changed(opened)
+            if change is None:
+                raise
+            raise change from error
+
+    async def _next(self, opened: Opened) -> Sequence[Piece] | None:
         """Checks the table if all rows that are known to be final were read, and reads a page."""
         if opened is not self._opened:
             await self._check_first(opened)
-            self._opened = opened
+            self._opened, self._seen = opened, 0
+            self._moved = len(opened.attached), len(opened.detached)
         horizon = opened.horizon
         if self._after >= horizon.all_final_to:
             await opened.look(self._since)
             self._check_look(opened)
-        page = None
-        if self._after < horizon.newest and not opened.has_nothing(self._partition, self._after):
-            which = () if self._partition is None else (self._partition,)
-            page = read_page(await opened.page((*which, self._after, horizon.newest, self._rows)))
-        if page is None:
-            self._after = max(self._after, horizon.all_final_to)
-            self._hold_back(False)
-            self._caught_up = True
+        if self._after >= horizon.newest or opened.has_nothing(self._partition, self._after):
+            self._note_nothing(opened)
             return None
-        self._caught_up = False
+        # After a failure, a statement is limited by the rows that it looks at, of which a condition may select a few.
+        to = horizon.newest
+        if self._window is not None:
+            end = await opened.end((*self._which, self._after, to, self._window))
+            if end is None:
+                self._note_nothing(opened)
+                return None
+            to = end
+        try:
+            page = await self._page(opened, to)
+        except psycopg.Error as error:
+            if not await self._concerns_rows(opened, error):
+                raise
+            if self._window != 1:
+                self._look_at_fewer()
+                return []
+            bad = await self._bad_row(opened, to, error)
+            return [bad] if self._advance(opened, [to]) else None
+        if self._window is not None:
+            self._window = None if self._window >= MAX_ROWS else 2 * self._window
+        if page is None and to < horizon.all_final_to:
+            self._after = to
+            return []
+        if page is None:
+            self._note_nothing(opened)
+            return None
         self._rows = page.next_rows
-        count = horizon.final(self._after, page.sequences)
-        self._hold_back(count < len(page.sequences))
+        count = self._advance(opened, page.sequences)
+        return list(page.part(0, count).pieces()) if count else None
+
+    def _note_nothing(self, opened: Opened) -> None:
+        """Notes that no row is left to read now."""
+        self._after = max(self._after, opened.horizon.all_final_to)
+        self._hold_back(False)
+        self._caught_up = True
+
+    def _advance(self, opened: Opened, numbers: Sequence[int]) -> int:
+        """Notes that rows are read, as far as they are final, and returns how many are."""
+        self._caught_up = False
+        count = opened.horizon.final(self._after, numbers)
+        self._hold_back(count < len(numbers))
         # Another check has to find newer rows.
         self._since = time.monotonic()
-        if count == 0:
-            self._after = max(self._after, horizon.all_final_to)
-            return None
-        self._after = page.sequences[count - 1]
-        return page.first(count).batch()
+        self._after = numbers[count - 1] if count else max(self._after, opened.horizon.all_final_to)
+        return count
+
+    @property
+    def _which(self) -> tuple[object, ...]:
+        return () if self._partition is None else (self._partition,)
+
+    # Pages that fail
+
+    async def _page(self, opened: Opened, to: int) -> Page | None:
+        """Reads rows up to a number."""
+        try:
+            size = MAX_BYTES if self._window is None else MAX_BYTES * self._window // MAX_ROWS + 1
+            *row, shape = await opened.page((*self._which, self._after, to, self._rows, size))
+        except (TimeoutError, psycopg.errors.QueryCanceled):
+            self._look_at_fewer()
+            raise
+        if shape != opened.layout.shape:
+            change = await self._watch.changed(opened)
+            # If it was changed, and changed back, the statements have to be prepared again.
+            await opened.session.close()
+            raise change or psycopg.OperationalError(f"{opened.layout.table} has changed")
+        return read_page(tuple(row))
+
+    def _look_at_fewer(self) -> None:
+        """Limits the next statement to half as many rows."""
+        self._window = max(1, (self._window or self._rows) // 2)
+
+    async def _concerns_rows(self, opened: Opened, error: psycopg.Error) -> bool:
+        """Returns whether a row is the reason for an error, rather than the statement, which would also fail without any row."""
+        if is_passing(error) or not opened.session.usable:
+            return False
+        try:
+            await opened.page((*self._which, self._after, self._after, 1, 1))
+        except psycopg.Error as other:
+            if is_passing(other):
+                raise
+            return False
+        return True
+
+    async def _bad_row(self, opened: Opened, number: int, error: psycopg.Error) -> BadRow:
+        """Returns the row at which a statement failed, with the parts that can be read."""
+        return BadRow.of(number, *await readable(opened.session, opened.layout, number), in_a_line(error))
+
+    # Checks
 
     async def _check_first(self, opened: Opened) -> None:
         """Checks that the table begins where it should."""
-        table, sequence = opened.table, opened.sequence
-        query = sql.SQL("SELECT min({})::bigint FROM {}").format(sequence.identifier, table.identifier)
+        table, sequence = opened.layout.table, opened.layout.sequence
+        query = sql.SQL("SELECT min({})::bigint FROM {} AS message").format(sequence.of("message"), table.identifier)
         (first,) = (await opened.session.fetch(query))[0]
         if first is not None and first < 1:
             raise self._watch.database.invalid(f"{table} has a row with {sequence.name} {first}, and sequences begin at 1")
@@ -111,17 +215,47 @@ class Reading:
             raise PositionLost(reason, earliest=first)
 
     def _check_look(self, opened: Opened) -> None:
-        """Checks that numbers increase, and logs the transactions for which rows are held back."""
-        if opened.last_drawn is not None and opened.last_drawn < self._after:
+        """Checks that numbers increase and no row has gone, and logs the transactions for which rows are held back."""
+        table = opened.layout.table
+        last = opened.last_drawn if opened.last_drawn is not None and opened.last_drawn < self._after else opened.started_over
+        if last is not None:
+            which = "last generated one is" if last == opened.last_drawn else "newest row has"
             raise PositionLost(
-                f"the numbers of {opened.table} have started over: the last generated one is {opened.last_drawn}, but "
-                f"{self._after} has been read. Give the stream another name, and start a query that reads that one"
+                f"the numbers of {table} have started over: the {which} {last}, but rows up to "
+                f"{max(self._after, opened.horizon.all_final_to)} have been read. Give the stream another name, and start a "
+                "query that reads that one"
             )
+        self._check_partitions(opened)
+        if self._only_grows and opened.newest <= self._after < self._seen:
+            raise PositionLost(
+                f"rows of {table} after {self._after} and up to {self._seen} are gone before they were read: TRUNCATE, DELETE "
+                "or DROP of a partition has removed them. If that was intended, start the query again: it continues with new rows"
+            )
+        self._seen = opened.newest
         if self._held_since is not None and time.monotonic() - self._held_since >= _HELD_REPORT_SECONDS:
             self._held_since = time.monotonic()
             whose = ", ".join("a prepared transaction" if pid is None else f"process {pid}" for pid in opened.processes)
             log.warning("%s: rows of %s after %d are held back for transactions that have not ended: %s",
-                        self._watch.database.who, opened.table, self._after, whose)  # fmt: skip
+                        self._watch.database.who, table, self._after, whose)  # fmt: skip
+
+    def _check_partitions(self, opened: Opened) -> None:
+        """Checks that partitions that have come or gone have no rows that would be missing."""
+        table, invalid = opened.layout.table, self._watch.database.invalid
+        attached, detached = self._moved
+        self._moved = len(opened.attached), len(opened.detached)
+        for each in opened.attached[attached:]:
+            if each.first <= self._after:
+                raise invalid(
+                    f"{each.name} was attached to {table} with rows from {each.first} on, but rows up to {self._after} have been "
+                    "read. To read all of its rows, detach it, and insert them again, so that they get new numbers; to leave out "
+                    "those, restart the connector"
+                )
+        for gone in opened.detached[detached:]:
+            if gone.last > self._after:
+                raise invalid(
+                    f"{gone.name} was detached from {table} with rows up to {gone.last}, and only those up to {self._after} have "
+                    "been read. Attach it again until they are read; or, to leave them out, restart the connector"
+                )
 
     def _hold_back(self, held: bool) -> None:
         """Notes whether rows are held back, and since when this was not logged."""

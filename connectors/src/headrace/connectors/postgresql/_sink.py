@@ -18,7 +18,7 @@ from headrace.connectors.postgresql._link import Link, Pool
 from headrace.connectors.postgresql._parameters import PostgreSQLSinkParameters
 from headrace.connectors.postgresql._staged import Staged
 from headrace.connectors.postgresql._table import find_columns
-from headrace.connectors.postgresql._target import filling, find_target, from_bytes
+from headrace.connectors.postgresql._target import filling, find_target, key_of
 from headrace.connectors.postgresql._trial import Trial, trial_of
 from headrace.sdk import WRITTEN, AsyncTwoPhaseSink, InvalidSink, Outcome, Outcomes, Part, Recovered, Refused, Rows, Transaction
 
@@ -164,14 +164,11 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
                 f"{database.where} allows no prepared transactions; set max_prepared_transactions in its configuration to 10 or "
                 "more, and restart it, or use postgresql-upsert"
             )
-        table = await find_target(session, database, given)
-        keys = {}
-        if given.key_column is not None:
-            (column,) = find_columns(database, table, [given.key_column])
-            keys[column.name] = from_bytes(column, "key")
-        filled = filling(database, table, given, keys)
+        table, state = await find_target(session, database, given)
+        key = None if given.key_column is None else find_columns(database, table, [given.key_column])[0]
+        filled = filling(database, table, given, key_of(key))
         inserting = Inserting(filled, given.on_conflict == "skip")
-        trial = await trial_of(session, table, inserting, filled.columns)
+        trial = await trial_of(session, table, inserting, filled.columns, state)
         names = (table.schema, given.sink, given.owner)
         return _Opened(session, inserting, trial, Staged(*names), Batches(*names))
 
@@ -191,6 +188,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
                 raise LookupError(f"partition {part.partition}, attempt {part.attempt}, is not staged in {staged.schema}")
         for part in found.difference(parts):
             await staged.drop(session, part)
+        await opened.trial.check(session)
         try:
             async with session.transaction(end=_prepared.prepare(wanted)):
                 await self._insert(opened, transaction, parts)
@@ -243,6 +241,7 @@ async def _finish(opened: _Opened, part: Part, number: int, last: Chunk | None) 
     known = await staged.finished(session, part)
     if known is not None:
         return known
+    await trial.check(session)
     refused: dict[int, str] = {}
     async with session.transaction():
         if last is not None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.postgresql._database import Database
+from headrace.connectors.postgresql._page import BadRow
 from headrace.connectors.postgresql._parameters import PostgreSQLParameters
 from headrace.connectors.postgresql._reading import Reading
 from headrace.connectors.postgresql._watch import Watch
@@ -34,13 +35,18 @@ class PostgreSQLSource(PolicySource):
         self._reading: Reading | None = None
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
-        """Yields a batch for each page of rows."""
+        """Yields the batches of each page of rows; bad rows are left to the policy in their turn."""
         reading = self._reading = self._begin(position)
         try:
             while True:
-                batch = await reading.next()
-                yield batch
-                if batch is None:
+                found = await reading.next()
+                for piece in found or ():
+                    if isinstance(piece, BadRow):
+                        await self.unsendable(partition, piece.message, piece.error)
+                    else:
+                        yield piece
+                if found is None:
+                    yield None
                     await asyncio.sleep(reading.next_check_in(self._parameters.poll_seconds))
                     reading.look_since(time.monotonic())
         finally:
@@ -59,4 +65,9 @@ class PostgreSQLSource(PolicySource):
         return await self._watch.describe()
 
     def _begin(self, position: Position | None) -> Reading:
-        return Reading(self._watch, after=position.sequence if position else 0, detect_deleted=self._parameters.detect_deleted)
+        return Reading(
+            self._watch,
+            after=position.sequence if position else 0,
+            detect_deleted=self._parameters.detect_deleted,
+            only_grows=True,
+        )

@@ -8,6 +8,7 @@ from psycopg import sql
 from headrace.connectors.postgresql._batches import make_table
 from headrace.connectors.postgresql._chunk import Chunk
 from headrace.connectors.postgresql._database import Session
+from headrace.connectors.postgresql._names import name, value
 from headrace.sdk import Part, Transaction
 
 _NAME = "headrace_staged"
@@ -16,7 +17,7 @@ _MAKE = """
     CREATE TABLE {0} (
         id bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
         sink text, owner text, pipeline text, batch bigint, partition bigint, attempt text, chunk int,
-        first bigint NOT NULL, keys bytea[], "values" bytea[], event_times bigint[], message_ids text[], headers text[],
+        first bigint NOT NULL, keys bytea[], "values" bytea[], event_times bigint[], message_ids bytea[], headers bytea[],
         refused int[] NOT NULL DEFAULT '{{}}', reasons text[] NOT NULL DEFAULT '{{}}',
         PRIMARY KEY (sink, owner, pipeline, batch, partition, attempt, chunk)
     );
@@ -26,7 +27,7 @@ _MAKE = """
 _ROW = "sink, owner, pipeline, batch, partition, attempt, chunk, first, refused, reasons"
 _PUT = (
     "INSERT INTO {} (" + _ROW + ', keys, "values", event_times, message_ids, headers) '
-    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %b::bytea[], %b::bytea[], %b::bigint[], %b::text[], %b::text[]) "
+    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %b::bytea[], %b::bytea[], %b::bigint[], %b::bytea[], %b::bytea[]) "
     "ON CONFLICT DO NOTHING"
 )
 _OF_SINK = "sink = %s AND owner = %s"
@@ -70,11 +71,11 @@ class Staged:
     @property
     def table(self) -> sql.Identifier:
         """The table."""
-        return sql.Identifier(self.schema, _NAME)
+        return name(self.schema, _NAME)
 
     def relation(self, chunk: StagedChunk) -> sql.Composed:
         """Returns a chunk as the relation of a statement."""
-        return sql.SQL("(SELECT * FROM {} WHERE id = {})").format(self.table, sql.Literal(chunk.id))
+        return sql.SQL("(SELECT * FROM {} WHERE id = {})").format(self.table, value(chunk.id))
 
     # One part
 

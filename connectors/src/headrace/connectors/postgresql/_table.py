@@ -1,23 +1,41 @@
 """A table and its columns, from the catalog."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from psycopg import sql
 
 from headrace.connectors.postgresql._database import Database, Session
+from headrace.connectors.postgresql._names import name, value
 
 _COLUMNS = """
-    SELECT attname, format_type(atttypid, atttypmod), atttypid::regtype::text, attnotnull, atthasdef OR attidentity <> '',
-           attgenerated <> '' OR attidentity = 'a'
-    FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+    SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), base.oid::regtype::text, n.nspname, t.typname,
+           base.typtype = 'e', t.typtype = 'd', a.atttypid, a.atttypmod, a.attlen,
+           coalesce((SELECT collisdeterministic FROM pg_collation c WHERE c.oid = a.attcollation), true),
+           (SELECT ARRAY[s.nspname, c.collname] FROM pg_collation c JOIN pg_namespace s ON s.oid = c.collnamespace
+            WHERE c.oid = a.attcollation AND a.attcollation <> t.typcollation),
+           a.attnotnull, a.atthasdef OR a.attidentity <> '', a.attgenerated <> '' OR a.attidentity = 'a'
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace n ON n.oid = t.typnamespace
+    CROSS JOIN LATERAL (
+        WITH RECURSIVE types (oid, typtype, typbasetype) AS (
+            SELECT t.oid, t.typtype, t.typbasetype
+            UNION ALL
+            SELECT p.oid, p.typtype, p.typbasetype FROM types JOIN pg_type p ON types.typtype = 'd' AND p.oid = types.typbasetype
+        )
+        SELECT types.oid, types.typtype FROM types WHERE types.typtype <> 'd'
+    ) AS base
+    WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 _RELATION = """
     SELECT c.oid, n.nspname, c.relname, c.relkind
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)
 """
 _TABLE_KINDS = "rp"
+_SHAPE = """
+    (SELECT string_agg(a.attnum || ' ' || a.attname || ' ' || a.atttypid || ' ' || a.atttypmod, ', ' ORDER BY a.attnum)
+     FROM pg_catalog.pg_attribute a WHERE a.attrelid = {table} AND a.attnum > 0 AND NOT a.attisdropped AND {which})
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,25 +43,54 @@ class Column:
     """A column of a table.
 
     Attributes:
+        number: Its number, which it keeps if it is renamed.
         name: Its name.
         type: Its type with modifiers, such as `numeric(10,2)`.
-        base: Its type without them.
+        base: Its type without them; of a domain, the type that it restricts.
+        type_schema: The schema of its type.
+        type_name: The name of its type in the catalog.
+        is_enum: Whether its base is an enumeration.
+        is_domain: Whether its type is a domain.
+        type_id: The id of its type.
+        modifier: The modifier of its type, such as a length; -1 if there is none.
+        length: The bytes of a value; negative if that varies.
+        exact: Whether texts that are equal are the same.
+        collation: The schema and the name of its collation, if it is not that of its type.
         required: Whether it rejects nulls.
         has_default: Whether it has a default.
         closed: Whether an INSERT cannot fill it.
     """
 
+    number: int
     name: str
     type: str
     base: str
+    type_schema: str
+    type_name: str
+    is_enum: bool
+    is_domain: bool
+    type_id: int
+    modifier: int
+    length: int
+    exact: bool
+    collation: Sequence[str] | None
     required: bool
     has_default: bool
     closed: bool
 
     @property
     def identifier(self) -> sql.Identifier:
-        """Its name in a statement."""
-        return sql.Identifier(self.name)
+        """Its name where a statement lists columns."""
+        return name(self.name)
+
+    def of(self, alias: str) -> sql.Identifier:
+        """Its name in an expression, qualified by the alias of its table."""
+        return name(alias, self.name)
+
+    @property
+    def bare_type(self) -> sql.Identifier:
+        """Its type without modifiers: a cast to it cuts nothing."""
+        return name(self.type_schema, self.type_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +112,57 @@ class Table:
     @property
     def identifier(self) -> sql.Identifier:
         """Its name in a statement."""
-        return sql.Identifier(self.schema, self.name)
+        return name(self.schema, self.name)
+
+    def shape_now(self, columns: Iterable[Column] | None = None) -> sql.Composed:
+        """Returns the expression for what `shape_of` returns, as the table is when a statement is executed."""
+        which: sql.Composable = sql.SQL("true")
+        if columns is not None:
+            which = sql.SQL("a.attname = ANY ({})").format(value([column.name for column in columns]))
+        return sql.SQL(_SHAPE).format(table=value(self.oid), which=which)
+
+    def shape_of(self, columns: Iterable[Column] | None = None) -> str:
+        """Returns a text that is equal as long as columns have the same names and types; of all columns by default."""
+        chosen = self.columns.values() if columns is None else columns
+        parts = ((each.number, f"{each.number} {each.name} {each.type_id} {each.modifier}") for each in chosen)
+        return ", ".join(text for _, text in sorted(parts))
+
+    def changes(self, now: "Table", used: Iterable[str] | None = None) -> list[str]:
+        """Describes how its columns, or the used ones, differ from those of a later check."""
+        names_ = set(self.columns) if used is None else set(used)
+        later = {column.number: column for column in now.columns.values()}
+        found = []
+        for column in (column for column in self.columns.values() if column.name in names_):
+            at = later.get(column.number) if now.oid == self.oid else now.columns.get(column.name)
+            if at is None:
+                found.append(f"column {column.name} was dropped")
+            elif at.name != column.name:
+                found.append(f"column {column.name} was renamed to {at.name}")
+            elif at.type != column.type:
+                found.append(f"column {column.name} is of type {at.type} now, and was of type {column.type}")
+        if used is None:
+            earlier = {column.number for column in self.columns.values()}
+            found += [f"column {column.name} was added" for number, column in later.items() if number not in earlier]
+        return found
 
     def __str__(self) -> str:
         return f"table {self.schema}.{self.name}"
 
 
-async def find_table(session: Session, database: Database, name: str) -> Table:
+async def find_table(session: Session, database: Database, written: str) -> Table:
     """Looks up a table.
 
     Raises:
         HeadraceError: It does not exist, or is not a table; of the database's type.
     """
-    rows = await session.fetch(_RELATION, (name,))
+    rows = await session.fetch(_RELATION, (written,))
     if not rows:
         raise database.invalid(
-            f"{database.where}: there is no table {name}; write schema.table if its schema is not in the search path"
+            f"{database.where}: there is no table {written}; write schema.table if its schema is not in the search path"
         )
     oid, schema, relation, kind = rows[0]
     if (kind.decode() if isinstance(kind, bytes) else kind) not in _TABLE_KINDS:
-        raise database.invalid(f"{database.where}: {name} is not a table; name the table itself rather than a view of it")
+        raise database.invalid(f"{database.where}: {written} is not a table; name the table itself rather than a view of it")
     columns = [Column(*row) for row in await session.fetch(_COLUMNS, (oid,))]
     return Table(oid, schema, relation, {column.name: column for column in columns})
 
@@ -96,9 +174,9 @@ def find_columns(database: Database, table: Table, names: Iterable[str]) -> list
         HeadraceError: A column does not exist; of the database's type.
     """
     found = []
-    for name in names:
-        if name not in table.columns:
-            close = get_close_matches(name, table.columns, 1)
-            raise database.invalid(f"{table} has no column {name}" + (f"; did you mean {close[0]}?" if close else ""))
-        found.append(table.columns[name])
+    for each in names:
+        if each not in table.columns:
+            close = get_close_matches(each, table.columns, 1)
+            raise database.invalid(f"{table} has no column {each}" + (f"; did you mean {close[0]}?" if close else ""))
+        found.append(table.columns[each])
     return found

@@ -9,15 +9,17 @@ import psycopg
 from psycopg import sql
 
 from headrace.connectors.postgresql._database import Session
-from headrace.connectors.postgresql._errors import ROW_CLASSES, concerns_row
+from headrace.connectors.postgresql._errors import NO_ROW_CLASSES, concerns_row
+from headrace.connectors.postgresql._link import Outdated
+from headrace.connectors.postgresql._names import name, plain, value
 from headrace.connectors.postgresql._table import Table
 
-COPY = sql.Identifier("pg_temp", "headrace_trial")
+COPY = name("pg_temp", "headrace_trial")
 """The empty copy of a table, in which messages are tried."""
 
 # A copy of a table has its check constraints, but nothing that depends on other rows, other tables, or triggers.
 _NEEDS_TABLE = """
-    SELECT c.relkind = 'p' OR c.relrowsecurity OR c.relhasrules OR c.relhassubclass
+    SELECT c.relkind = 'p' OR c.relispartition OR c.relrowsecurity OR c.relhasrules OR c.relhassubclass
         OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid)
         OR EXISTS (
             SELECT FROM pg_index WHERE indrelid = c.oid AND (indisunique OR indisexclusion) AND indexrelid <> ALL (%s::oid[])
@@ -33,7 +35,6 @@ _MAKE_COPY = """
 _MAKE_REFUSED = "CREATE TEMPORARY TABLE headrace_refused (place int, reason text) ON COMMIT DELETE ROWS"
 # Tries each message separately, and records its error. An error that does not concern a message ends the trial.
 _ONE_BY_ONE = """
-    DO $headrace$
     #variable_conflict use_column
     DECLARE
         message record;
@@ -44,16 +45,26 @@ _ONE_BY_ONE = """
         FOR message IN SELECT message.* FROM {messages} LOOP
             BEGIN
                 {statements}
-            EXCEPTION WHEN OTHERS THEN
+            EXCEPTION WHEN OTHERS OR ASSERT_FAILURE THEN
                 GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, reason = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
-                IF left(state, 2) NOT IN ({classes}) THEN
+                IF left(state, 2) IN ({classes}) THEN
                     RAISE;
                 END IF;
                 INSERT INTO pg_temp.headrace_refused VALUES (message.place, concat_ws('; ', reason, nullif(detail, '')));
             END;
         END LOOP;
     END
-    $headrace$
+"""
+# All that decides whether a table accepts a row, and where it has to be tried.
+_STATE = """
+    SELECT md5(concat_ws('|', c.oid, c.relkind, c.relispartition, c.relrowsecurity, c.relhasrules, c.relhassubclass,
+        (SELECT string_agg(concat_ws(' ', attnum, attname, atttypid, atttypmod, attnotnull, atthasdef, attidentity, attgenerated),
+                           ', ' ORDER BY attnum)
+         FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
+        (SELECT string_agg(concat_ws(' ', oid, convalidated), ', ' ORDER BY oid) FROM pg_constraint WHERE conrelid = c.oid),
+        (SELECT string_agg(indexrelid::text, ', ' ORDER BY indexrelid) FROM pg_index WHERE indrelid = c.oid),
+        (SELECT string_agg(concat_ws(' ', oid, tgenabled), ', ' ORDER BY oid) FROM pg_trigger WHERE tgrelid = c.oid)))
+    FROM pg_class c WHERE c.oid = to_regclass(%s)
 """
 
 
@@ -78,11 +89,24 @@ class Trial:
         table: The table.
         writing: How messages are written to it.
         in_table: Whether the trial is in the table itself, and is then rolled back; or else in a copy of it.
+        state: What `state_of` returned before the table was described.
     """
 
     table: Table
     writing: Writing
     in_table: bool
+    state: str | None
+
+    async def check(self, session: Session) -> None:
+        """Checks that the table is as it was.
+
+        Raises:
+            Outdated: Its columns, constraints, indexes or triggers have changed.
+        """
+        now = await state_of(session, self.table.identifier)
+        # The server names a table that is missing when it is used.
+        if now is not None and now != self.state:
+            raise Outdated(f"{self.table} has changed; its columns and constraints are looked up again")
 
     async def prepare(self, session: Session) -> None:
         """Prepares a connection."""
@@ -112,16 +136,28 @@ class Trial:
                 raise
         else:
             return {}
+        # A statement that fails without any message is wrong itself.
+        nothing = sql.SQL("(SELECT * FROM {} AS chunk LIMIT 0)").format(chunk)
+        await session.execute(self.writing.all_of(nothing, target))
         one_by_one = sql.SQL(_ONE_BY_ONE).format(
             messages=self.writing.messages(chunk),
             statements=self.writing.one(target),
-            classes=sql.SQL(", ").join(map(sql.Literal, sorted(ROW_CLASSES))),
+            classes=sql.SQL(", ").join(map(value, sorted(NO_ROW_CLASSES))),
         )
-        await session.execute(one_by_one)
+        # As a constant rather than between dollar signs, which a name may contain.
+        await session.execute(sql.SQL("DO {}").format(value(plain(one_by_one))))
         return dict(await session.fetch("DELETE FROM pg_temp.headrace_refused RETURNING place, reason"))
 
 
-async def trial_of(session: Session, table: Table, writing: Writing, filled: Iterable[str], known: Sequence[int] = ()) -> Trial:
+async def state_of(session: Session, table: sql.Identifier) -> str | None:
+    """Returns a text that changes with the columns, constraints, indexes and triggers of a table; None if there is none."""
+    found = await session.fetch(_STATE, (plain(table),))
+    return found[0][0] if found else None
+
+
+async def trial_of(
+    session: Session, table: Table, writing: Writing, filled: Iterable[str], state: str | None, known: Sequence[int] = ()
+) -> Trial:
     """Determines where messages have to be tried.
 
     Args:
@@ -129,7 +165,8 @@ async def trial_of(session: Session, table: Table, writing: Writing, filled: Ite
         table: The table.
         writing: How messages are written to it.
         filled: The columns that they fill.
+        state: What `state_of` returned before the table was described.
         known: The unique indexes that writing handles.
     """
     ((in_table,),) = await session.fetch(_NEEDS_TABLE, (list(known), list(filled), table.oid))
-    return Trial(table, writing, in_table)
+    return Trial(table, writing, in_table, state)

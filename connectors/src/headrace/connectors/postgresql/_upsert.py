@@ -11,6 +11,7 @@ from headrace.connectors.postgresql._batches import Batches
 from headrace.connectors.postgresql._chunk import Chunk, chunks
 from headrace.connectors.postgresql._database import Database, Session
 from headrace.connectors.postgresql._link import Link
+from headrace.connectors.postgresql._names import name
 from headrace.connectors.postgresql._parameters import PostgreSQLUpsertParameters
 from headrace.connectors.postgresql._target import find_target
 from headrace.connectors.postgresql._trial import Trial, trial_of
@@ -22,14 +23,14 @@ T = TypeVar("T")
 _KEPT_BYTES = 64 << 20
 _MAKE_CHUNK = """
     CREATE TEMPORARY TABLE headrace_chunk (
-        keys bytea[], "values" bytea[], event_times bigint[], message_ids text[], headers text[], refused int[]
+        keys bytea[], "values" bytea[], event_times bigint[], message_ids bytea[], headers bytea[], refused int[]
     ) ON COMMIT DELETE ROWS
 """
-_PUT = "INSERT INTO pg_temp.headrace_chunk VALUES (%b::bytea[], %b::bytea[], %b::bigint[], %b::text[], %b::text[], %s::int[])"
-_TRIED = sql.Identifier("pg_temp", "headrace_chunk")
+_PUT = "INSERT INTO pg_temp.headrace_chunk VALUES (%b::bytea[], %b::bytea[], %b::bigint[], %b::bytea[], %b::bytea[], %s::int[])"
+_TRIED = name("pg_temp", "headrace_chunk")
 _GIVEN = sql.SQL(
-    '(SELECT %b::bytea[] AS keys, %b::bytea[] AS "values", %b::bigint[] AS event_times, %b::text[] AS message_ids, '
-    "%b::text[] AS headers, '{}'::int[] AS refused)"
+    '(SELECT %b::bytea[] AS keys, %b::bytea[] AS "values", %b::bigint[] AS event_times, %b::bytea[] AS message_ids, '
+    "%b::bytea[] AS headers, '{}'::int[] AS refused)"
 )
 
 
@@ -62,6 +63,7 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
         refused = self._without_key(chunk)
 
         async def try_them(opened: _Opened) -> dict[int, str]:
+            await opened.trial.check(opened.session)
             async with opened.session.transaction():
                 await opened.session.execute(_PUT, (*chunk.columns(), list(refused)))
                 async with opened.trial.begun(opened.session):
@@ -81,6 +83,7 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
 
         async def write_all(opened: _Opened) -> None:
             session, batches = opened.session, opened.batches
+            await opened.trial.check(session)
             async with session.transaction():
                 await batches.lock(session, transaction.pipeline)
                 if await batches.last(session, transaction.pipeline) == transaction.batch:
@@ -114,7 +117,7 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
             InvalidSink: The table or the configuration is not suitable.
         """
         async with self._database.looked_at() as session:
-            table = await find_target(session, self._database, self._parameters)
+            table, _ = await find_target(session, self._database, self._parameters)
             found = await upserting(session, self._database, table, self._parameters)
             return f"{self._database.where}: {table}, columns {', '.join(found.filling.columns)}"
 
@@ -128,11 +131,11 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
     async def _open(self, session: Session) -> _Opened:
         """Checks the table, and creates the missing tables next to it."""
         given = self._parameters
-        table = await find_target(session, self._database, given)
+        table, state = await find_target(session, self._database, given)
         found = await upserting(session, self._database, table, given)
         batches = Batches(table.schema, given.sink, given.owner)
         await batches.make(session)
-        trial = await trial_of(session, table, found, found.filling.columns, found.arbiters)
+        trial = await trial_of(session, table, found, found.filling.columns, state, found.arbiters)
         await trial.prepare(session)
         await session.execute(_MAKE_CHUNK)
         return _Opened(session, found, trial, batches)

@@ -6,29 +6,29 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from headrace.connectors.postgresql._database import Database, Session
+from headrace.connectors.postgresql._names import free, name, names, plain, type_
 from headrace.connectors.postgresql._parameters import PostgreSQLUpsertParameters
-from headrace.connectors.postgresql._table import Table, find_columns
-from headrace.connectors.postgresql._target import Filling, filling, from_bytes, record
+from headrace.connectors.postgresql._table import Column, Table, find_columns
+from headrace.connectors.postgresql._target import Filling, Keys, filling, key_of, record
 
-# Names that no column should have.
-_PLACE, _GONE = sql.Identifier("headrace.place"), sql.Identifier("headrace.gone")
 # The last message of each key counts, and rows are locked in the order of their keys. Counting the deleted rows forces their
 # deletion before the insertion, whose rows may have to be unique in other columns than the key.
 _UPSERT = """
     WITH messages AS MATERIALIZED (
         SELECT message.place AS {place}, message.value IS NULL AS {gone}, {columns} FROM {messages}
     ), last AS MATERIALIZED (
-        SELECT DISTINCT ON ({keys}) * FROM messages ORDER BY {keys}, {place} DESC
+        SELECT DISTINCT ON ({keys}) messages.* FROM messages ORDER BY {keys}, messages.{place} DESC
     ), deleted AS (
         DELETE FROM {target} AS target USING last WHERE last.{gone} AND {same} RETURNING 1
     )
-    INSERT INTO {target} ({names}) SELECT {names} FROM last WHERE NOT {gone} AND (SELECT count(*) FROM deleted) >= 0 {on_conflict}
+    INSERT INTO {target} AS target ({names})
+    SELECT {values} FROM last WHERE NOT last.{gone} AND (SELECT count(*) FROM deleted) >= 0 {on_conflict}
 """
 _UPSERT_ONE = """
     IF message.value IS NULL THEN
         DELETE FROM {target} AS target USING (SELECT {columns} FROM (VALUES (1)) AS one {records}) AS last WHERE {same};
     ELSE
-        INSERT INTO {target} ({names}) SELECT {columns} FROM (VALUES (1)) AS one {records} {on_conflict};
+        INSERT INTO {target} AS target ({names}) SELECT {columns} FROM (VALUES (1)) AS one {records} {on_conflict};
     END IF;
 """
 _ARBITERS = """
@@ -39,6 +39,18 @@ _ARBITERS = """
 """
 
 
+# The operator that the index itself compares with: another one may be found by its name.
+_EQUALITY = """
+    SELECT a.attname, n.nspname, o.oprname
+    FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[], i.indclass::oid[]) WITH ORDINALITY AS k (attnum, opclass, place)
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum JOIN pg_opclass c ON c.oid = k.opclass
+    JOIN pg_amop m ON m.amopfamily = c.opcfamily AND m.amoplefttype = c.opcintype AND m.amoprighttype = c.opcintype
+        AND m.amopstrategy = 3
+    JOIN pg_operator o ON o.oid = m.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
+    WHERE i.indexrelid = %s AND k.place <= i.indnkeyatts
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Upserting:
     """Inserts, updates and deletes; a `Writing`.
@@ -46,24 +58,27 @@ class Upserting:
     Attributes:
         filling: The expressions for the columns.
         keys: The columns of the key.
+        equality: The operator that compares each of them.
         arbiters: The unique indexes on exactly these columns.
     """
 
     filling: Filling
-    keys: Sequence[str]
+    keys: Sequence[Column]
+    equality: Mapping[str, sql.Composable]
     arbiters: Sequence[int]
 
     def all_of(self, chunk: sql.Composable, target: sql.Composable) -> sql.Composed:
         """Returns a statement for all messages of a chunk, of which the last one of each key counts."""
         return sql.SQL(_UPSERT).format(
-            place=_PLACE,
-            gone=_GONE,
+            place=name(free("place", self.filling.columns)),
+            gone=name(free("gone", self.filling.columns)),
             columns=self._columns,
             messages=self.filling.messages(chunk),
-            keys=_list(self.keys),
+            keys=names((key.name for key in self.keys), "messages"),
             target=target,
             same=self._same,
             names=self.filling.names,
+            values=names(self.filling.columns, "last"),
             on_conflict=self._on_conflict,
         )
 
@@ -84,21 +99,29 @@ class Upserting:
 
     @property
     def _columns(self) -> sql.Composed:
-        named = (sql.SQL("{} AS {}").format(what, sql.Identifier(name)) for name, what in self.filling.columns.items())
-        return sql.SQL(", ").join(named)
+        return sql.SQL(", ").join(
+            sql.SQL("{} AS {}").format(self._collated(column, what), name(column))
+            for column, what in self.filling.columns.items()
+        )
+
+    def _collated(self, column: str, what: sql.Composable) -> sql.Composable:
+        """Returns an expression that is compared as the column is."""
+        found = self.filling.table.columns[column].collation if column in self.equality else None
+        return what if found is None else sql.SQL("({} COLLATE {})").format(what, name(*found))
 
     @property
     def _same(self) -> sql.Composed:
-        pairs = (sql.SQL("target.{0} = last.{0}").format(sql.Identifier(key)) for key in self.keys)
+        pairs = (sql.SQL("{} {} {}").format(key.of("target"), self.equality[key.name], key.of("last")) for key in self.keys)
         return sql.SQL(" AND ").join(pairs)
 
     @property
     def _on_conflict(self) -> sql.Composed:
-        others = [name for name in self.filling.columns if name not in self.keys]
+        keys = [key.name for key in self.keys]
+        others = [column for column in self.filling.columns if column not in keys]
         if not others:
-            return sql.SQL("ON CONFLICT ({}) DO NOTHING").format(_list(self.keys))
-        changes = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others)
-        return sql.SQL("ON CONFLICT ({}) DO UPDATE SET {}").format(_list(self.keys), changes)
+            return sql.SQL("ON CONFLICT ({}) DO NOTHING").format(names(keys))
+        changes = sql.SQL(", ").join(sql.SQL("{} = {}").format(name(each), name("excluded", each)) for each in others)
+        return sql.SQL("ON CONFLICT ({}) DO UPDATE SET {}").format(names(keys), changes)
 
 
 async def upserting(session: Session, database: Database, table: Table, given: PostgreSQLUpsertParameters) -> Upserting:
@@ -110,27 +133,24 @@ async def upserting(session: Session, database: Database, table: Table, given: P
     columns = find_columns(database, table, given.key_columns)
     arbiters = await session.fetch(_ARBITERS, (table.oid, len(columns), list(given.key_columns)))
     if not arbiters:
-        listed = ", ".join(given.key_columns)
+        listed, quoted = ", ".join(given.key_columns), plain(names(given.key_columns))
         raise database.invalid(
-            f"{table}: there is no unique constraint on exactly {listed}; run: ALTER TABLE {given.table} ADD UNIQUE ({listed})"
+            f"{table}: there is no unique constraint on exactly {listed}; run: ALTER TABLE {given.table} ADD UNIQUE ({quoted})"
         )
     for column in columns:
         if not column.required:
             raise database.invalid(
-                f"{table}: column {column.name} of the key accepts nulls; run: ALTER TABLE {given.table} ALTER {column.name} SET "
-                "NOT NULL"
+                f"{table}: column {column.name} of the key accepts nulls; run: ALTER TABLE {given.table} ALTER "
+                f"{plain(column.identifier)} SET NOT NULL"
             )
-    keys: Mapping[str, sql.Composable] = {}
-    key_record: sql.Composable = sql.SQL("")
-    if given.key == "message" and len(columns) == 1:
-        keys = {columns[0].name: from_bytes(columns[0], "key")}
-    elif given.key == "message":
-        keys = {column.name: sql.SQL("key_record.{}").format(column.identifier) for column in columns}
-        key_record = record("key", columns, "key_record")
-    filled = filling(database, table, given, keys, () if given.key == "message" else given.key_columns)
-    records = sql.SQL(" ").join([filled.records, key_record])
-    return Upserting(Filling(table, filled.columns, records, filled.needs_value), given.key_columns, [oid for (oid,) in arbiters])
-
-
-def _list(names: Sequence[str]) -> sql.Composed:
-    return sql.SQL(", ").join(map(sql.Identifier, names))
+    if given.key == "value":
+        filled = filling(database, table, given, key_of(None), given.key_columns)
+    elif len(columns) == 1:
+        filled = filling(database, table, given, key_of(columns[0], compared=True))
+    else:
+        members = {column.name: column.of("key_record") for column in columns}
+        filled = filling(database, table, given, Keys(members, (record("key", columns, "key_record"),)))
+    oids = [oid for (oid,) in arbiters]
+    found = await session.fetch(_EQUALITY, (oids[0],))
+    equality = {column: sql.SQL("OPERATOR({}.{})").format(name(schema), type_(symbol)) for column, schema, symbol in found}
+    return Upserting(filled, columns, equality, oids)
