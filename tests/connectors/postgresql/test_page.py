@@ -7,11 +7,13 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import AsyncConnection
-from tests.connectors.postgresql.rig import connected, rows_of, until_rows
+from tests.connectors.postgresql.rig import connected, read_once, rows_of, until_rows
 from tests.connectors.programs import page
 from tests.connectors.query import querying
 from tests.docs.pages import blocks
 from tests.gateway.sink_wire import Writer
+
+from headrace.connectors.postgresql import PostgreSQLOutboxParameters, PostgreSQLOutboxSource
 
 PAGE = "docs/connectors/postgresql.md"
 SHOWN = "postgresql://headrace:headrace@127.0.0.1/shop"
@@ -59,6 +61,18 @@ async def test_what_is_told_in_the_outbox_is_read_and_deleted(
         assert (message.value, message.key, message.headers) == (b'{"n": 1}', b"ann", [("h", b"x")])
         await query.commit()
         await until_rows(tables, "SELECT WHERE NOT EXISTS (SELECT FROM outbox)")
+
+
+async def test_every_change_is_in_the_outbox_of_the_trigger(shop: str, tables: AsyncConnection) -> None:
+    for change in ("INSERT INTO {} VALUES (1, 'ann')", "UPDATE {} SET name = 'bob'", "DELETE FROM {}"):
+        await tables.execute(change.format("customers"))
+    outbox = PostgreSQLOutboxSource(PostgreSQLOutboxParameters(url=shop, table="changes", source="customers", key_column="key"))
+    found = await read_once(outbox)
+    ann, bob = {"id": 1, "name": "ann"}, {"id": 1, "name": "bob"}
+    assert [(message.key, json.loads(message.value or b"")) for message in found] == [
+        (b"1", {"op": op, "old": old, "new": new})
+        for op, old, new in (("INSERT", None, ann), ("UPDATE", ann, bob), ("DELETE", bob, None))
+    ]
 
 
 async def test_alerts_are_inserted(shop: str, tables: AsyncConnection, gateway: str, tmp_path: Path) -> None:

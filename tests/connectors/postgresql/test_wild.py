@@ -55,6 +55,7 @@ async def closing() -> AsyncIterator[AsyncExitStack]:
 # Names
 
 
+@pytest.mark.behaviour("postgresql", "a column with any name, such as `members` or `select`", "reads it")
 @pytest.mark.parametrize("column", ODD)
 async def test_a_column_may_have_any_name(url, database, t, column):
     create = sql.SQL("CREATE TABLE {} ({}, {} int)").format(sql.SQL(t), sql.SQL(NUMBERED), sql.Identifier(column))
@@ -64,6 +65,7 @@ async def test_a_column_may_have_any_name(url, database, t, column):
     assert [json.loads(message.value) for message in found] == [{"id": 1, column: 5}, {"id": 2, column: None}]
 
 
+@pytest.mark.behaviour("postgresql", "a sequence column called `key`, `value` or `event_time`", "reads all rows in order")
 @pytest.mark.parametrize("column", ["key", "value", "headers", "event_time", "number", "bytes", "size", "50%", "position"])
 async def test_the_sequence_column_may_have_any_name(url, database, t, column, monkeypatch):
     monkeypatch.setattr("headrace.connectors.postgresql._reading.MAX_ROWS", 100)
@@ -97,6 +99,7 @@ async def test_a_table_may_have_any_name(url, database, schema, called, closing)
 # Types with a length, and times
 
 
+@pytest.mark.behaviour("postgresql", "a value that is too long for its column", "refuses that message")
 @pytest.mark.parametrize(
     ("columns", "given", "message"),
     [
@@ -154,6 +157,7 @@ async def test_a_key_is_compared_as_its_column_is(url, database, schema, t, clos
     assert await rows_of(database, f"SELECT v FROM {t}") == []
 
 
+@pytest.mark.behaviour("postgresql", "event times of all years", "writes them exact to the microsecond")
 @pytest.mark.parametrize(
     "micros", [0, 1, -1, 253_402_300_799_999_999, -62_135_596_799_999_999, 9_007_199_254_740_993, -86_400_000_001]
 )
@@ -194,6 +198,7 @@ TYPED = {
 }  # fmt: skip
 
 
+@pytest.mark.behaviour("postgresql", "settings of a role, such as `DateStyle`", "reads and writes the same bytes")
 async def test_the_settings_of_a_role_change_no_byte(url, database, schema, t, closing):
     types = {name: (await rows_of(database, f"SELECT pg_typeof({written})::text"))[0][0] for name, written in TYPED.items()}
     types["tx"] = "text"
@@ -232,6 +237,7 @@ async def test_the_settings_of_a_role_change_no_byte(url, database, schema, t, c
         await database.execute(f"DROP OWNED BY {schema}; DROP ROLE {schema}")
 
 
+@pytest.mark.behaviour("postgresql", "a database that is not in UTF-8", "ends with an error that says so at the start")
 async def test_a_database_that_is_not_utf8_is_refused(url):
     in_database(url, "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
     latin = url.rsplit("/", 1)[0] + "/latin"
@@ -266,6 +272,9 @@ def stored(letters: Path) -> list[DeadLetter]:
     return list(dead_letters(letters))
 
 
+@pytest.mark.behaviour(
+    "postgresql", "headers that are not an object, or not characters", "leaves that row to `bad_records`, and reads the others"
+)
 @pytest.mark.parametrize(
     "headers", ["[1]", '"x"', r'{"a": "\ud83d"}', r'{"\ud83d": "b"}', '{"a": ' + "[" * 3000 + "]" * 3000 + "}"]
 )
@@ -281,6 +290,7 @@ async def test_odd_headers_harm_their_row_only(url, database, t, headers, letter
         await read_once(source(url, t, value_column="value", headers_column="h"))
 
 
+@pytest.mark.behaviour("postgresql", "headers with repeated names, numbers or null", "sends them as they are written")
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [
@@ -299,6 +309,9 @@ async def test_headers_are_as_they_are_written(url, database, t, headers, expect
     assert message.headers == expected
 
 
+@pytest.mark.behaviour(
+    "postgresql", "a row that the server cannot read", "leaves that row to `bad_records`, and reads the others"
+)
 @pytest.mark.parametrize("kind", ["postgresql", "postgresql-outbox"])
 async def test_a_row_at_which_the_statement_fails_harms_itself_only(url, database, schema, t, letters, kind):
     await database.execute(
@@ -324,6 +337,7 @@ async def test_a_row_at_which_the_statement_fails_harms_itself_only(url, databas
         await read_once(make(url, t, value_column="value"))
 
 
+@pytest.mark.behaviour("postgresql", "a `where` that fails for a row", "leaves that row to `bad_records`, and reads the others")
 async def test_a_condition_that_fails_for_a_row_harms_that_row_only(url, database, t, letters):
     await database.execute(f"CREATE TABLE {t} ({NUMBERED}, n int)")
     await database.execute(f"INSERT INTO {t} (n) SELECT n % 50 FROM generate_series(1, 200) AS n")
@@ -334,6 +348,9 @@ async def test_a_condition_that_fails_for_a_row_harms_that_row_only(url, databas
         await read_once(source(url, t, where="1 / 0 = n", **policy(letters)))
 
 
+@pytest.mark.behaviour(
+    "postgresql", "an event time outside the years 1 to 9999", "leaves that row to `bad_records`; an infinite time is null"
+)
 @pytest.mark.parametrize("at", ["10000-01-01", "294276-12-31 23:59:59.999999", "0001-12-31 BC", "4713-01-02 BC"])
 async def test_a_time_outside_the_calendar_harms_its_row_only(url, database, t, at, letters):
     await database.execute(f"CREATE TABLE {t} ({NUMBERED}, at timestamptz)")
@@ -345,6 +362,9 @@ async def test_a_time_outside_the_calendar_harms_its_row_only(url, database, t, 
     assert ["outside the years from 1 to 9999" in letter.reason for letter in stored(letters)] == [True]
 
 
+@pytest.mark.behaviour(
+    "postgresql", "a row of an outbox whose topic is null or no name", "leaves that row to `bad_records`, and reads the others"
+)
 @pytest.mark.parametrize("topic", [None, "orders/eu", "Ärger", "", "x" * 300])
 @pytest.mark.parametrize("kept", ["delete", "keep"])
 async def test_a_row_without_a_route_is_reported_and_harms_no_other(url, database, t, topic, kept, letters):
@@ -364,6 +384,9 @@ async def test_a_row_without_a_route_is_reported_and_harms_no_other(url, databas
         await outbox(url, t, partition_column="topic").partitions()
 
 
+@pytest.mark.behaviour(
+    "postgresql", "a partition column of type `numeric`, or with a blind collation", "ends with an error that names it"
+)
 @pytest.mark.parametrize("type_", ["numeric", "float8", "timestamptz", "text COLLATE blind"])
 async def test_partitions_need_a_type_whose_equal_values_have_one_text(url, database, schema, t, type_):
     await database.execute(f"CREATE COLLATION {schema}.blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
@@ -372,6 +395,9 @@ async def test_partitions_need_a_type_whose_equal_values_have_one_text(url, data
         await outbox(url, t, partition_column="topic").partitions()
 
 
+@pytest.mark.behaviour(
+    "postgresql", "a zero byte in a message id", "refuses that message if the id is stored, and writes the others"
+)
 @pytest.mark.parametrize(("column", "refuses"), [(None, False), ("i", True)])
 async def test_a_zero_byte_in_an_id_harms_its_message_only(url, database, t, column, refuses, closing):
     await database.execute(f"CREATE TABLE {t} (n int, i text, h text)")
@@ -390,6 +416,7 @@ async def test_a_zero_byte_in_an_id_harms_its_message_only(url, database, t, col
     assert await rows_of(database, f"SELECT n FROM {t} ORDER BY n") == [(n,) for n in range(3) if not (refuses and n == 1)]
 
 
+@pytest.mark.behaviour("postgresql", "a trigger that raises any error", "refuses that message, and writes the others")
 async def test_what_a_policy_or_a_trigger_refuses_is_refused_for_its_row(url, database, schema, t, closing):
     await database.execute(f"CREATE TABLE {t} (n int)")
     await database.execute(
@@ -408,6 +435,7 @@ async def test_what_a_policy_or_a_trigger_refuses_is_refused_for_its_row(url, da
 # Large rows
 
 
+@pytest.mark.behaviour("postgresql", "a backlog of large rows", "reads pages of about 512 KiB")
 async def test_pages_of_large_rows_are_small(url, database, t):
     await database.execute(f"CREATE TABLE {t} ({NUMBERED}, value text)")
     await database.execute(f"INSERT INTO {t} (value) SELECT 'x' FROM generate_series(1, 9000)")
@@ -424,6 +452,9 @@ async def test_pages_of_large_rows_are_small(url, database, t):
     assert max(size for _, size in sizes) <= 512 * 1024 + 220_000
 
 
+@pytest.mark.behaviour(
+    "postgresql", "a page that takes longer than `timeout_seconds`", "reads half as many rows, until it succeeds"
+)
 async def test_a_page_that_takes_too_long_is_halved(url, database, schema, t):
     await database.execute(f"CREATE TABLE {t} ({NUMBERED}, value text)")
     await database.execute(f"INSERT INTO {t} (value) SELECT n FROM generate_series(1, 400) AS n")
@@ -459,6 +490,11 @@ async def next_of(queue: "asyncio.Queue[object]") -> object:
         return item
 
 
+@pytest.mark.behaviour(
+    "postgresql",
+    "a column that is added, dropped, renamed or retyped while it is read",
+    "ends with an error that names it, if messages are made of it",
+)
 @pytest.mark.parametrize(
     ("change", "given", "message"),
     [
@@ -491,6 +527,9 @@ async def test_columns_that_change_are_named_if_they_matter(url, database, t, ch
     queue.task.cancel()
 
 
+@pytest.mark.behaviour(
+    "postgresql", "`ATTACH PARTITION` while the table is read", "continues, or names the partition if its rows would be missed"
+)
 async def test_partitions_that_come_with_rows_of_their_own_are_named(url, database, schema, t):
     await database.execute(f"CREATE TABLE {t} (id bigint, PRIMARY KEY (id)) PARTITION BY RANGE (id)")
     await database.execute(
@@ -512,6 +551,9 @@ async def test_partitions_that_come_with_rows_of_their_own_are_named(url, databa
     queue.task.cancel()
 
 
+@pytest.mark.behaviour(
+    "postgresql", "`TRUNCATE` while the table is read", "continues, or loses the position if numbers start over"
+)
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -543,6 +585,7 @@ async def test_a_table_that_is_emptied_or_replaced_is_noticed(url, database, t, 
     queue.task.cancel()
 
 
+@pytest.mark.behaviour("postgresql", "changes of the table of a sink", "follows them")
 @pytest.mark.parametrize(
     ("change", "refused", "kept"),
     [
