@@ -385,7 +385,7 @@ async def test_numbers_that_begin_again_lose_the_position(url, table, database, 
     await database.execute(f"INSERT INTO {table} (value) SELECT 'x' FROM generate_series(1, 5)")
     await database.execute(f"TRUNCATE {table} RESTART IDENTITY")
     await database.execute(numbered, ("new",))
-    with pytest.raises(PositionLost, match="the last generated one is 1, but 5 has been read"):
+    with pytest.raises(PositionLost, match="the last generated one is 1, but rows up to 5 have been read"):
         await read_all(source(url, table), Position(5))
 
 
