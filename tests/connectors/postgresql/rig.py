@@ -14,9 +14,7 @@ from tests.gateway.wire import Engine
 
 from headrace.connectors.postgresql import PostgreSQLOutboxSource, PostgreSQLSink, PostgreSQLSource
 from headrace.protocol.v1 import frame_pb2
-from headrace.sdk import Message, Part, Position, Rows, Settings, Transaction, decode_frame, serve
-from headrace.sdk.sources._unsendable import message_at
-from headrace.sdk.wire import pack_batch
+from headrace.sdk import NULL, Message, Part, Position, Rows, Settings, Transaction, decode_frame, serve
 
 DEADLINE_S = 90.0
 SETTINGS = Settings(partition_poll_seconds=0.05, drain_seconds=0.1)
@@ -164,8 +162,25 @@ async def read_once(found: PostgreSQLSource | PostgreSQLOutboxSource, *, partiti
             async for batch in items:
                 if batch is None:
                     return collected
-                columns = pack_batch(batch, 1)
-                collected += [message_at(columns, at) for at in range(columns.count)]
+                nothing: list[Any] = [None] * len(batch)
+                times = [None if time == -(2**63) else time for time in batch.event_times or ()] or nothing
+                parts = (batch.sequences, entries(batch.values), entries(batch.keys) or nothing, times, batch.headers or nothing)
+                collected += [
+                    Message(value, key, event_time=time, headers=headers, sequence=sequence)
+                    for sequence, value, key, time, headers in zip(*parts, strict=True)
+                ]
         return collected
     finally:
         await items.aclose()  # type: ignore[attr-defined]
+
+
+def entries(column: Any) -> list[bytes | None]:
+    """The entries of a packed column."""
+    if column is None:
+        return []
+    found: list[bytes | None] = []
+    at = 0
+    for length in column.lengths:
+        found.append(None if length == NULL else column.data[at : at + length])
+        at += 0 if length == NULL else length
+    return found
