@@ -25,7 +25,7 @@ type member struct {
 	info fs.FileInfo
 }
 
-// family lists the files of a log, the oldest first. It looks twice, since a folder in which files are renamed meanwhile may be
+// family lists the files of a log, by name. It looks twice, since a folder in which files are renamed meanwhile may be
 // listed without some of them.
 func family(folder, log string) ([]member, error) {
 	before, err := look(folder, log)
@@ -50,7 +50,8 @@ func look(folder, log string) ([]member, error) {
 		if name := entry.Name(); name != log && !isRotated(name, log) {
 			continue
 		}
-		info, err := entry.Info()
+		// A log may be a link to a file.
+		info, err := os.Stat(filepath.Join(folder, entry.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // It was renamed or removed meanwhile.
 		}
@@ -61,22 +62,17 @@ func look(folder, log string) ([]member, error) {
 			found = append(found, member{filepath.Join(folder, entry.Name()), info})
 		}
 	}
-	slices.SortFunc(found, func(a, b member) int {
-		switch {
-		case a.isLive(log):
-			return 1
-		case b.isLive(log):
-			return -1
-		}
-		return a.info.ModTime().Compare(b.info.ModTime())
-	})
+	slices.SortFunc(found, func(a, b member) int { return strings.Compare(a.path, b.path) })
 	return found, nil
 }
 
-// isRotated says whether a file was a log before a rotation, such as app.log.1 or app.log-20261123.
+// isRotated says whether a file was a log before a rotation, such as app.log.1, app.log-20261123 or app.2026-11-23.log.
 func isRotated(name, log string) bool {
+	if slices.Contains(compressed, filepath.Ext(name)) {
+		return false
+	}
 	rest, ok := strings.CutPrefix(name, log)
-	return ok && rest != "" && strings.ContainsAny(rest[:1], ".-") && !slices.Contains(compressed, filepath.Ext(name))
+	return ok && rest != "" && strings.ContainsAny(rest[:1], ".-") || slices.Contains(bases(name), log)
 }
 
 func same(a, b member) bool {
@@ -85,7 +81,8 @@ func same(a, b member) bool {
 
 // open opens the file, unless its path is that of another one by now.
 func (m member) open() (*os.File, error) {
-	file, err := os.Open(m.path)
+	// Something else may be there by now, such as a pipe, which would not be opened before somebody writes to it.
+	file, err := os.OpenFile(m.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

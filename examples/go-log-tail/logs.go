@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,10 +47,19 @@ func (l *logs) list(context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	matching := map[string]bool{}
+	for _, entry := range entries {
+		// A link may be one to a file, or to nothing. What it leads to is found out when it is read.
+		regular := entry.Type().IsRegular() || entry.Type()&fs.ModeSymlink != 0
+		if matched, err := filepath.Match(l.pattern, entry.Name()); err == nil && matched && regular {
+			matching[entry.Name()] = true
+		}
+	}
 	var names []string
 	for _, entry := range entries {
 		name := entry.Name()
-		if matched, err := filepath.Match(l.pattern, name); err != nil || !matched || entry.IsDir() {
+		// app.2026-11-23.log is an older file of app.log, which the pattern matches, too.
+		if !matching[name] || slices.ContainsFunc(bases(name), func(log string) bool { return matching[log] }) {
 			continue
 		}
 		if !aName.MatchString(name) {

@@ -176,6 +176,75 @@ func TestRotationByRenameKeepsTheOrder(t *testing.T) {
 	r.want("five", "six")
 }
 
+func TestNamesDecideWhateverTheTimesAre(t *testing.T) {
+	for _, names := range [][]string{
+		{"app.log.2", "app.log.1"}, {"app.2.log", "app.1.log"}, {"app.2026-01-31.log", "app.2026-02-01.log"},
+		{"app.log-20260131", "app.log-20260201"},
+	} {
+		t.Run(names[0], func(t *testing.T) {
+			f := newFolder(t)
+			f.add("app.log", "one\n")
+			r := f.read(nil)
+			r.want("one")
+			position := r.end()
+			f.add("app.log", "two\n")
+			f.rename("app.log", names[0], 0)
+			f.add(names[1], "three\n")
+			f.rename(names[1], names[1], time.Hour)
+			f.add("app.log", "four\n")
+			r = f.read(position)
+			r.want("two", "three", "four")
+			if logs, err := f.list(t.Context()); err != nil || !slices.Equal(logs, []string{"app.log"}) {
+				t.Fatalf("the logs are %v, %v", logs, err)
+			}
+		})
+	}
+}
+
+func TestNumbersMayCountUp(t *testing.T) {
+	f := newFolder(t)
+	var position *headrace.Position
+	for n := 1; n < 12; n++ {
+		f.add("app.log", fmt.Sprintf("%d a\n", n))
+		r := f.read(position)
+		if n > 1 {
+			r.want(fmt.Sprintf("%d b", n-1))
+		}
+		r.want(fmt.Sprintf("%d a", n))
+		position = r.end()
+		f.add("app.log", fmt.Sprintf("%d b\n", n))
+		f.rename("app.log", fmt.Sprintf("app-%d.log", n), 0)
+	}
+}
+
+func TestAnOrderThatCannotBeToldIsALostPosition(t *testing.T) {
+	f := newFolder(t)
+	f.add("app.log", "one\n")
+	r := f.read(nil)
+	r.want("one")
+	position := r.end()
+	f.rename("app.log", "app.log.2", 0)
+	f.add("app.log.1", "newer\n")
+	f.add("app.log.3", "or this\n")
+	f.add("app.log", "last\n")
+	var lost *headrace.PositionLostError
+	r = f.read(position)
+	err := <-r.ended
+	r.ended <- err
+	if !errors.As(err, &lost) {
+		t.Fatalf("it has ended with %v", err)
+	}
+}
+
+func TestALogMayBeALink(t *testing.T) {
+	f := newFolder(t)
+	f.add("target", "one\n")
+	if err := os.Symlink("target", f.path("app.log")); err != nil {
+		t.Fatal(err)
+	}
+	f.read(nil).want("one")
+}
+
 func TestAFileThatIsRemovedIsReadToItsEnd(t *testing.T) {
 	f := newFolder(t)
 	f.add("app.log", "one\n")

@@ -25,10 +25,11 @@ var errStopped = errors.New("stopped")
 
 // cursor says where a log is read on.
 type cursor struct {
-	Line   uint64 `json:"line"`   // the number of the line that was read last
-	Inode  uint64 `json:"inode"`  // its file
-	Offset int64  `json:"offset"` // where it ends
-	Print  string `json:"print"`  // the fingerprint of the file at this offset
+	Line   uint64 `json:"line"`           // the number of the line that was read last
+	Inode  uint64 `json:"inode"`          // its file
+	Offset int64  `json:"offset"`         // where it ends
+	Print  string `json:"print"`          // the fingerprint of the file at this offset
+	Seen   []done `json:"seen,omitempty"` // the last files before it
 }
 
 // tail reads one log, file by file.
@@ -43,6 +44,7 @@ type tail struct {
 	lines  *lines
 	mark   cursor // the last one that was made, to notice that the file was truncated
 	given  int64  // the offset of the last one that was given away
+	seen   []done // the last files that were read to their ends
 }
 
 // resume goes to a position; without one, the oldest file is read from its beginning.
@@ -105,7 +107,7 @@ func (t *tail) goTo(m member, c cursor) (bool, error) {
 		return false, errors.Join(err, opened.Close())
 	}
 	t.begin(m, opened, c.Offset)
-	t.number, t.mark = c.Line, c
+	t.number, t.mark, t.seen = c.Line, c, c.Seen
 	return true, nil
 }
 
@@ -119,6 +121,7 @@ func (t *tail) step(to emit) (moved bool, err error) {
 		if len(members) == 0 {
 			return false, nil
 		}
+		sortUnread(members, t.log)
 		return true, t.open(members[0])
 	}
 	if intact, err := t.intact(); err != nil {
@@ -138,34 +141,39 @@ func (t *tail) step(to emit) (moved bool, err error) {
 	if err := t.setMark(); err != nil {
 		return false, err
 	}
-	next := t.next(members)
-	if next == nil {
-		return false, nil
+	next, err := t.next(members)
+	if next == nil || err != nil {
+		return false, err
 	}
 	if err := t.lines.rest(to); err != nil {
 		return false, err
 	}
+	if err := t.setMark(); err != nil {
+		return false, err
+	}
+	before := append(t.seen, done{t.mark.Inode, t.mark.Offset, t.mark.Print})
+	t.seen = before[max(0, len(before)-seenFiles):]
 	return true, t.open(*next)
 }
 
 // next returns the file to which the writer went on; nil if there is none with lines.
-func (t *tail) next(members []member) *member {
+func (t *tail) next(members []member) (*member, error) {
 	own, err := t.opened.Stat()
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	after, removed := false, true
-	for _, m := range members {
-		removed = removed && !os.SameFile(m.info, own)
+	members, at, ok := t.sorted(members, own)
+	if !ok {
+		return nil, &headrace.PositionLostError{Reason: fmt.Sprintf(
+			"which file follows %s cannot be told: by their names, some that were not read lie before it; move away those that do "+
+				"not belong to %s", filepath.Base(t.file.path), t.log)}
 	}
-	for _, m := range members {
-		if os.SameFile(m.info, own) {
-			after = true
-		} else if after = after || removed && (m.isLive(t.log) || m.info.ModTime().After(own.ModTime())); after && m.info.Size() > 0 {
-			return &m
+	for _, m := range members[at+1:] {
+		if m.info.Size() > 0 {
+			return &m, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // intact says whether the file still has what was read of it.
@@ -184,7 +192,7 @@ func (t *tail) intact() (bool, error) {
 // setMark makes a cursor of the line that was read last.
 func (t *tail) setMark() error {
 	print, err := fingerprint(t.opened, t.lines.start)
-	t.mark = cursor{t.number, t.file.inode(), t.lines.start, print}
+	t.mark = cursor{t.number, t.file.inode(), t.lines.start, print, t.seen}
 	return err
 }
 

@@ -384,6 +384,18 @@ async def test_numbers_that_count_up_are_known_by_what_was_read(tmp_path):
     assert expected == [b"%d %s" % (number, part) for number in range(1, 12) for part in (b"a", b"b")] + [b"end"]
 
 
+@pytest.mark.parametrize("counts_up", [False, True])
+async def test_where_nothing_was_read_times_may_tell_that_numbers_count_up(tmp_path, counts_up):
+    for number in range(1, 4):
+        path = tmp_path / f"app-{number}.log"
+        path.write_bytes(b"%d\n" % number)
+        os.utime(path, (number, number) if counts_up else (10 - number, 10 - number))
+    (tmp_path / "app.log").write_bytes(b"end\n")
+    async with reading(tmp_path / "*") as found:
+        await found.has(b"end", b"1", b"2", b"3")
+        assert found.values == [*([b"1", b"2", b"3"] if counts_up else [b"3", b"2", b"1"]), b"end"]
+
+
 async def test_a_name_that_is_taken_while_it_runs_is_left_out(tmp_path, caplog):
     for folder in "ab":
         (tmp_path / folder).mkdir()

@@ -82,6 +82,13 @@ def ordered(parts: Sequence[Part], *, flipped: bool = False) -> list[Part]:
     return sorted(parts, key=order)
 
 
+def at_first(parts: Sequence[Part]) -> list[Part]:
+    """Returns rotated files, oldest first, of which none was read: numbers count up if all times of modification say so."""
+    numbered = [part for part in ordered(parts, flipped=True) if part.stamp.scheme is Scheme.NUMBER]
+    counts_up = len(numbered) > 1 and all(older.mtime_ns < newer.mtime_ns for older, newer in pairwise(numbered))
+    return ordered(parts, flipped=counts_up)
+
+
 def _what(part: Part, seen: Sequence[Seen]) -> _Is:
     """Returns what is known of a file. One that cannot be read now may be any."""
     if not part.size:

@@ -10,7 +10,7 @@ from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, Policy
 from headrace.connectors._records import BadRecord, Format
 from headrace.connectors.file._files import Files
 from headrace.connectors.file._names import Names, shown
-from headrace.connectors.file._order import ordered
+from headrace.connectors.file._order import at_first
 from headrace.connectors.file._parts import Changed, Key, Part, is_copy, part_at
 from headrace.connectors.file._place import Options
 from headrace.connectors.file._reader import Reader
@@ -250,7 +250,7 @@ class FileSource(PolicySource):
         own = part_at(stream.path, current=True)
         # Each file once, by its identity.
         parts: dict[Key, Part] = {part.key: part for part in earlier if part is not None and (own is None or part.key != own.key)}
-        return Reader(stream.path, ordered(list(parts.values())), position, self._bases.get(partition, 0), options)
+        return Reader(stream.path, at_first(list(parts.values())), position, self._bases.get(partition, 0), options)
 
     def _cannot_read(self, reader: Reader, error: OSError) -> None:
         """Names a file that cannot be read now, once. Its stream tries again, and the others are read meanwhile."""
