@@ -64,7 +64,8 @@ async def lifetime_of(link: Link, queue: str) -> Lifetime:
         elif name == "x-expires":
             return Lifetime(None if found is None else f"it has x-expires, {found[1]} ms", transient=not durable)
         elif found is not None:
-            arguments[name] = found[1]
+            is_number = found[1].isdigit() and "longstr" not in differs["found"]
+            arguments[name] = int(found[1]) if is_number else found[1]
         else:
             return Lifetime(unknown=refused.reply_text)
     return Lifetime(unknown="it has too many arguments")
