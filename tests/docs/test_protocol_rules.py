@@ -10,7 +10,7 @@ PAGE = "docs/protocol.md"
 CITING = ("proto", "docs", "protocol", "sdk", "gateway", "conformance", "examples", "tests")
 LANGUAGES = {".proto", ".md", ".json", ".py", ".pyi", ".go", ".ts", ".java", ".rs", ".toml", ".yaml"}
 BUILT = {"node_modules", "target", "build", "dist", "__pycache__"}
-STANDARDS = {"UTF", "SHA", "ISO", "RFC", "BSD", "MPL"}
+STANDARDS = {"UTF", "SHA", "ISO", "RFC", "BSD", "MPL", "KIP"}
 """What looks like the subject of a rule, and is none."""
 
 _RULE = re.compile(r'^- <a id="([a-z]{3}-\d+)"></a>\*\*([A-Z]{3})-(\d+)\*\* (.+(?:\n  .+)*)', re.MULTILINE)
