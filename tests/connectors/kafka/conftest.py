@@ -1,8 +1,11 @@
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
+from importlib.util import find_spec
 
 import pytest
 from scripts.brokers import Kafka
+from tests.absent import absent
+from tests.connectors.kafka import rig
 from tests.connectors.kafka.rig import Log, Query
 from tests.gateway.wire import serve as gateway_serving
 
@@ -21,6 +24,15 @@ def log(kafka: Kafka) -> Iterator[Log]:
 def topic(log: Log) -> str:
     """A topic of one partition that nobody else uses."""
     return log.create()
+
+
+@pytest.fixture(params=["kafka-python", "librdkafka"])
+def each_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a test with the connectors on each client library."""
+    if request.param == "librdkafka" and find_spec("confluent_kafka") is None:
+        absent("confluent-kafka is not installed; run: make setup-dev")
+    monkeypatch.setattr(rig, "CLIENT", request.param)
+    return str(request.param)
 
 
 @pytest.fixture

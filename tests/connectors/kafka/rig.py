@@ -20,6 +20,8 @@ from headrace.sdk import Message, Rows, Settings, Transaction, decode_frame, ser
 T = TypeVar("T")
 DEADLINE = 60.0
 SETTINGS = Settings(drain_seconds=1.0, partition_poll_seconds=0.3)
+CLIENT = "kafka-python"
+"""The client library of the connectors; the fixture `each_client` sets it."""
 _numbers = itertools.count()
 
 
@@ -172,7 +174,7 @@ class Query:
 @asynccontextmanager
 async def reading(address: str, **parameters: Any) -> AsyncIterator[KafkaSource]:
     """Streams Kafka into a gateway, and stops in good order."""
-    source = KafkaSource(KafkaParameters(source="s", **parameters))
+    source = KafkaSource(KafkaParameters(**{"source": "s", "client": CLIENT} | parameters))
     stop = asyncio.Event()
     task = asyncio.create_task(serve(source, gateway=address, settings=SETTINGS, stop=stop))
     try:

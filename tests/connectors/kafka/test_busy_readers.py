@@ -15,6 +15,8 @@ PARTITIONS = 10
 EACH = 3000
 PADDING = b"x" * 200
 
+pytestmark = pytest.mark.usefixtures("each_client")
+
 
 @pytest.fixture
 def small_queues(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,13 +27,13 @@ def small_queues(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def source(log, small_queues) -> AsyncIterator[KafkaSource]:
+async def source(log, small_queues, each_client) -> AsyncIterator[KafkaSource]:
     """Reads a topic of ten partitions, each with the same values."""
     topic = log.create(PARTITIONS)
     for partition in range(PARTITIONS):
         log.append(topic, [number + PADDING for number in numbered(0, EACH)], partition)
     sizes = {"partition_fetch_bytes": 256 << 10, "fetch_bytes": 4 << 20}
-    source = KafkaSource(KafkaParameters(source="s", bootstrap_servers=log.servers, topics=topic, **sizes))
+    source = KafkaSource(KafkaParameters(source="s", client=each_client, bootstrap_servers=log.servers, topics=topic, **sizes))
     yield source
     source.close()
 

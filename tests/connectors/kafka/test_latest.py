@@ -14,6 +14,8 @@ from tests.gateway.wire import until_gone
 
 TWO = 2
 
+pytestmark = pytest.mark.usefixtures("each_client")
+
 
 @pytest.fixture
 def old(log) -> str:

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from kafka import KafkaProducer, TopicPartition
@@ -19,6 +20,8 @@ from headrace.connectors.kafka import _fetching, _stretches
 MOST_PARTITIONS = 10
 SECONDS_PER_EXAMPLE = 12.0
 _names = itertools.count()
+
+pytestmark = pytest.mark.usefixtures("each_client")
 
 
 @dataclass

@@ -34,6 +34,8 @@ HERE = {"bootstrap_servers": "127.0.0.1:9092"}
         ({"topics": "t", "oauth_token_file": "f"}, "require sasl_mechanism = OAUTHBEARER"),
         ({"topics": "t", "sasl_mechanism": "AWS_MSK_IAM"}, "AWS_MSK_IAM requires tls = true"),
         ({"topics": "t", "client_properties": {"acks": "0"}}, "the connector sets acks itself"),
+        ({"topics": "t", "client": "librdkafka", "client_properties": {"group.id": "g"}}, "the connector sets group.id itself"),
+        ({"topics": "t", "client": "librdkafka", "tls": True, "sasl_mechanism": "AWS_MSK_IAM"}, "needs client = kafka-python"),
         ({"topics": "t", "client_properties": {"no_such": "0"}}, "kafka-python has no setting no_such"),
         ({"topics": "t", "client_properties": {"metadata_max_age_ms": "soon"}}, "metadata_max_age_ms: 'soon' is not a number"),
         ({"topics": "t", "client_properties": {"ssl_check_hostname": "no"}}, "'no' is not true or false"),

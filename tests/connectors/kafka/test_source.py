@@ -14,6 +14,8 @@ from headrace.protocol.v1 import engine_pb2
 from headrace.protocol.v1.frame_pb2 import Position
 from headrace.sdk import MessageTooLarge, serve
 
+pytestmark = pytest.mark.usefixtures("each_client")
+
 
 async def test_a_topic_is_read_from_its_beginning_and_goes_on(log, topic, address, query):
     log.append(topic, numbered(0, 1000))
@@ -226,8 +228,8 @@ async def test_a_group_is_told_what_is_in_the_checkpoint(log, topic, address, qu
         await one.engine.plan(one.committed, wait_ms=0)
         await until(lambda: log.committed(topic) == {f"{topic}-0": 4})
         await one.read(10)
-    # The end of the transaction is at offset 10, and nothing is left after it.
-    assert log.committed(topic) == {f"{topic}-0": 11}
+        # The end of the transaction is at offset 10, and nothing is left after it.
+        await until(lambda: log.committed(topic) == {f"{topic}-0": 11})
 
 
 async def test_a_group_with_consumers_of_its_own_is_told_of(log, topic, address, query, caplog):
@@ -245,10 +247,10 @@ async def test_a_group_with_consumers_of_its_own_is_told_of(log, topic, address,
     consumer.close()
 
 
-async def test_a_message_above_the_limit_of_the_gateway_is_told(log, topic):
+async def test_a_message_above_the_limit_of_the_gateway_is_told(log, topic, each_client):
     log.append(topic, [b"small", b"x" * 900_000])
     limits = Limits(buffer_bytes=1 << 20, max_frame_bytes=500_000)
-    source = KafkaSource(KafkaParameters(source="s", bootstrap_servers=log.servers, topics=topic))
+    source = KafkaSource(KafkaParameters(source="s", client=each_client, bootstrap_servers=log.servers, topics=topic))
     async with gateway_serving(limits) as (_, address):
         query = Query(address)
         await query.attach()
@@ -260,14 +262,14 @@ async def test_a_message_above_the_limit_of_the_gateway_is_told(log, topic):
     source.close()
 
 
-async def test_a_login_is_used_and_a_wrong_one_is_told(kafka, log, topic, address, query):
+async def test_a_login_is_used_and_a_wrong_one_is_told(kafka, log, topic, address, query, each_client):
     log.append(topic, [b"0"])
     login = {"bootstrap_servers": f"{kafka.host}:{kafka.sasl_port}", "sasl_mechanism": "PLAIN", "username": kafka.user}
     one = query()
     async with reading(address, topics=topic, password=kafka.password, **login):
         await one.attach()
         assert numbers(await one.read(1)) == [0]
-    source = KafkaSource(KafkaParameters(source="s", topics=topic, password="not.the.password", **login))
+    source = KafkaSource(KafkaParameters(source="s", client=each_client, topics=topic, password="not.the.password", **login))
     with pytest.raises(KafkaFailed, match="rejects user 'headrace' with PLAIN: check username, password") as refused:
         await asyncio.wait_for(serve(source, gateway=address), DEADLINE)
     assert "not.the.password" not in str(refused.value)

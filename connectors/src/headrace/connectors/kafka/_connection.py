@@ -10,7 +10,7 @@ from headrace.connectors._parameters import Parameters
 from headrace.connectors.kafka._client import Client
 from headrace.connectors.kafka._logs import tame
 from headrace.connectors.kafka._oauth import ClientCredentials, FileTokens, RequestedTokens, requested_tokens
-from headrace.connectors.kafka._properties import of_client, parsed
+from headrace.connectors.kafka._properties import check_librdkafka, of_client, parsed
 
 REQUEST_TIMEOUT_SECONDS = 10.0
 """How long a broker may take to answer before the request is retried, in seconds."""
@@ -56,8 +56,11 @@ class KafkaConnection(Parameters):
     )
     client_properties: dict[str, str] = Field(
         {},
-        description="Further settings of kafka-python, by its names, such as metadata_max_age_ms or socks5_proxy. Each client "
-        "gets those that it has.",
+        description="Further settings of the client library, by its names, such as metadata_max_age_ms or socks5_proxy of "
+        "kafka-python, or socket.keepalive.enable of librdkafka.",
+    )
+    client: Literal["kafka-python", "librdkafka"] = Field(
+        "kafka-python", description="The client library: librdkafka is faster, and needs the extra kafka-librdkafka."
     )
     client_id: str = Field("headrace", description="The name of this client in the brokers' logs, metrics and quotas.")
 
@@ -73,7 +76,7 @@ class KafkaConnection(Parameters):
         if self.tls_key and not self.tls_certificate:
             raise ValueError("tls_key needs tls_certificate")
         self._check_login()
-        parsed(self.client_properties)
+        (check_librdkafka if self.client == "librdkafka" else parsed)(self.client_properties)
         return self
 
     def _check_login(self) -> None:
@@ -98,6 +101,8 @@ class KafkaConnection(Parameters):
         if self.oauth_token_url and not self.oauth_token_url.startswith(("https://", "http://")):
             raise ValueError("oauth_token_url: write it as https://HOST/PATH")
         if self.sasl_mechanism == "AWS_MSK_IAM":
+            if self.client == "librdkafka":
+                raise ValueError("AWS_MSK_IAM needs client = kafka-python")
             if not self.tls:
                 raise ValueError("AWS_MSK_IAM requires tls = true")
             if find_spec("botocore") is None:
@@ -108,17 +113,22 @@ class KafkaConnection(Parameters):
         """The initial brokers, for messages."""
         return ", ".join(self.bootstrap_servers)
 
+    @property
+    def protocol(self) -> str:
+        """Kafka's name for how connections are secured."""
+        return ("SASL_" if self.sasl_mechanism else "") + ("SSL" if self.tls else "PLAINTEXT")
+
     def client_configs(self, client: type) -> dict[str, Any]:
         """Returns the configuration of a kafka-python client of a kind."""
         configs: dict[str, Any] = {
             "kafka_client": Client,
             "bootstrap_servers": list(self.bootstrap_servers),
             "client_id": self.client_id,
-            "security_protocol": ("SASL_" if self.sasl_mechanism else "") + ("SSL" if self.tls else "PLAINTEXT"),
+            "security_protocol": self.protocol,
             "bootstrap_timeout_ms": int(BOOTSTRAP_SECONDS * 1000),
             "request_timeout_ms": int(REQUEST_TIMEOUT_SECONDS * 1000),
             "reconnect_backoff_max_ms": int(MAX_BACKOFF_SECONDS * 1000),
-            **of_client(client, parsed(self.client_properties)),
+            **({} if self.client == "librdkafka" else of_client(client, parsed(self.client_properties))),
         }
         if self.tls_ca:
             configs["ssl_cafile"] = str(self.tls_ca)
@@ -131,13 +141,13 @@ class KafkaConnection(Parameters):
         if self.sasl_mechanism:
             configs["sasl_mechanism"] = self.sasl_mechanism
         if self.sasl_mechanism == "OAUTHBEARER":
-            configs["sasl_oauth_token_provider"] = self._tokens()
+            configs["sasl_oauth_token_provider"] = self.tokens()
         if self.password:
             configs["sasl_plain_username"] = self.username
             configs["sasl_plain_password"] = self.password.get_secret_value()
         return configs
 
-    def _tokens(self) -> FileTokens | RequestedTokens:
+    def tokens(self) -> FileTokens | RequestedTokens:
         """Returns what provides the tokens of OAUTHBEARER."""
         if self.oauth_token_file is not None:
             return FileTokens(self.oauth_token_file)

@@ -17,6 +17,7 @@ from headrace.connectors.kafka._calls import Calls
 from headrace.connectors.kafka._cluster import Bounds, Cluster
 from headrace.connectors.kafka._errors import KafkaAway, told
 from headrace.connectors.kafka._fetcher import Fetcher, OutOfRange, Truncated, Wanted
+from headrace.connectors.kafka._librdkafka_fetcher import LibrdkafkaFetcher
 from headrace.connectors.kafka._parameters import KafkaParameters
 from headrace.connectors.kafka._python_fetcher import PythonFetcher
 from headrace.connectors.kafka._reading import QUEUE_BYTES, Reading
@@ -89,7 +90,7 @@ class Fetching:
 
     async def _run(self) -> None:
         """Fetches as long as anything is read."""
-        fetcher: Fetcher = PythonFetcher(self._parameters)
+        fetcher = _fetcher(self._parameters)
         backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
         try:
             while self._readings:
@@ -161,6 +162,10 @@ class Fetching:
                     f"{_named(partition)} lost records that were already read: a broker that did not have them became leader"
                 )
             )
+
+
+def _fetcher(parameters: KafkaParameters) -> Fetcher:
+    return LibrdkafkaFetcher(parameters) if parameters.client == "librdkafka" else PythonFetcher(parameters)
 
 
 def _wanted(reading: Reading) -> Wanted:

@@ -98,6 +98,13 @@ class KafkaSinkParameters(KafkaConnection):
         "none", description="The compression of written records."
     )
 
+    @field_validator("client")
+    @classmethod
+    def _is_a_client(cls, client: str) -> str:
+        if client != "kafka-python":
+            raise ValueError("the sink writes with kafka-python only")
+        return client
+
     @field_validator("topic")
     @classmethod
     def _is_a_route(cls, topic: str) -> str:

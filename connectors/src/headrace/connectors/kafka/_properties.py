@@ -16,6 +16,13 @@ _OWN = frozenset(
     }
 )  # fmt: skip
 """What a parameter of the connector sets, or what its guarantees depend on."""
+_OWN_OF_LIBRDKAFKA = (
+    "acks", "allow.auto.create", "auto.", "bootstrap.", "check.crcs", "client.id", "compression.", "enable.", "fetch.m",
+    "fetch.q", "go.", "group.", "isolation.", "message.max", "metadata.broker", "plugin.", "queued.", "request.required",
+    "sasl.mechanism", "sasl.oauthbearer", "sasl.password", "sasl.username", "security.", "ssl.ca.", "ssl.cert", "ssl.key",
+    "transaction",
+)  # fmt: skip
+"""How names begin of what the connector sets itself, or what its guarantees depend on."""
 _KINDS: dict[str, type] = {
     "receive_buffer_bytes": int,
     "send_buffer_bytes": int,
@@ -37,6 +44,17 @@ def parsed(properties: Mapping[str, str]) -> dict[str, Any]:
         ValueError: kafka-python has no such setting, or the connector does not permit it, or it cannot have the value.
     """
     return {name: _value(name, text) for name, text in properties.items()}
+
+
+def check_librdkafka(properties: Mapping[str, str]) -> None:
+    """Refuses settings of librdkafka that the connector does not permit.
+
+    Raises:
+        ValueError: The connector sets it itself.
+    """
+    for name in properties:
+        if name.startswith(_OWN_OF_LIBRDKAFKA) or "_" in name:
+            raise ValueError(f"client_properties: the connector sets {name} itself, or librdkafka has no such setting")
 
 
 def of_client(client: type, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,8 @@ class Reading:
         cursor: Distinguishes the topic from others of the same name.
         next_offset: The offset after the records that were taken; None before that is known.
         ends: The end of the partition; None before that is known.
+        acknowledged: The sequence that was acknowledged last; None before that.
+        leader_epoch: The leader epoch of the last fetched batch; -1 if it is not known.
         queue_bytes: How many bytes of fetched records may wait before fetching rests.
         failure: The error that ended it, if any.
         suspended: Whether fetching is suspended.
@@ -40,6 +42,7 @@ class Reading:
         self.cursor = cursor
         self.next_offset = start
         self.ends: Ends | None = None
+        self.acknowledged: int | None = None
         self.leader_epoch = -1
         self.queue_bytes = QUEUE_BYTES
         self.failure: Exception | None = None

@@ -101,6 +101,8 @@ class KafkaSource(PolicySource):
         if self._group is not None:
             key = _key(partition)
             reading = self._fetching.reading(key)
+            if reading is not None:
+                reading.acknowledged = position.sequence
             self._group.note(key, position.sequence if reading is None else reading.committed(position.sequence))
 
     async def backlog(self, partition: str) -> Backlog | None:
@@ -119,6 +121,9 @@ class KafkaSource(PolicySource):
             while (stretch := reading.take()) is not None:
                 if stretch.records:
                     yield stretch.records.batch(reading.cursor)
+                elif self._group is not None and reading.acknowledged is not None:
+                    # Only markers followed what is acknowledged.
+                    self._group.note(reading.partition, reading.committed(reading.acknowledged))
                 if stretch.damage is not None:
                     await self._leave_out(partition, stretch.damage)
             if reading.failure is not None:

@@ -16,7 +16,7 @@ from headrace.sdk import InvalidMessage
 
 # A little below the SDK's frame size, so that what is parsed together becomes one frame.
 _STRETCH_BYTES = 240 * 1024
-_STRETCH_RECORDS = 8192
+STRETCH_RECORDS = 8192
 _ABORT = b"\x00\x00"
 _MEND = "restore it from an intact replica, or delete the records up to a later offset with kafka-delete-records"
 
@@ -144,7 +144,7 @@ class Fetched:
                 elif self._following is None and not self._batches.has_next():
                     # Before the last stretch is returned, so that the next fetch runs while it is processed.
                     self.drain()
-                elif records.size >= _STRETCH_BYTES or len(records) >= _STRETCH_RECORDS:
+                elif records.size >= _STRETCH_BYTES or len(records) >= STRETCH_RECORDS:
                     break
         except (CorruptRecordError, UnsupportedCodecError):
             if self.next_fetch_offset == began:
