@@ -67,7 +67,7 @@ class KafkaMachine(RuleBasedStateMachine):
 
     @initialize(
         partitions=st.integers(1, 6),
-        cleanup=st.sampled_from(["delete", "compact"]),
+        cleanup=st.sampled_from(["delete", "compact,delete"]),
         stamped=st.sampled_from(["CreateTime", "LogAppendTime"]),
     )
     def begin(self, partitions: int, cleanup: str, stamped: str) -> None:

@@ -16,7 +16,14 @@ from scripts.brokers import Kafka
 from tests.brokers.plugin import start_for_tests
 from tests.connectors.kafka.rig import DEADLINE, Log, numbered, numbers, reading, wait, write
 
-from headrace.connectors.kafka import KafkaParameters, KafkaSink, KafkaSinkParameters, _open_transactions
+from headrace.connectors.kafka import (
+    KafkaFailed,
+    KafkaParameters,
+    KafkaSink,
+    KafkaSinkParameters,
+    KafkaSource,
+    _open_transactions,
+)
 from headrace.sdk import Message, Rows, Transaction
 
 HOUR_MS = 3600_000
@@ -74,7 +81,7 @@ async def test_headers_are_kept_apart(log, topic, address, query):
 @pytest.mark.behaviour(
     "kafka", "a topic with `message.timestamp.type=LogAppendTime`", "takes the time of the broker as the event time"
 )
-async def test_the_time_of_the_broker_is_the_event_time(log, address, query):
+async def test_the_time_of_the_broker_is_the_event_time(log, address, query, each_client):
     topic = log.create(message_timestamp_type="LogAppendTime")
     log.append(topic, numbered(0, 10), timestamp_ms=1)
     with closing(KafkaSink(KafkaSinkParameters(bootstrap_servers=log.servers, topic=topic, sink=topic))) as sink:
@@ -90,7 +97,7 @@ async def test_the_time_of_the_broker_is_the_event_time(log, address, query):
     assert all(abs(record.timestamp / 1000 - time.time()) < HOUR_MS for record in records)
 
 
-async def test_a_query_begins_at_a_time(log, address, query):
+async def test_a_query_begins_at_a_time(log, address, query, each_client):
     """Each partition at its first record that is not older; one without such a record at its end."""
     topic = log.create(3)
     first = 1_700_000_000_000
@@ -123,7 +130,7 @@ def test_a_start_that_is_none_is_refused(start):
     "a transaction that stays open",
     "shows the lag up to the end of the log, and names partition, offset and transactional id",
 )
-async def test_a_transaction_that_stays_open_is_named(log, topic, address, query, monkeypatch):
+async def test_a_transaction_that_stays_open_is_named(log, topic, address, query, each_client, monkeypatch):
     monkeypatch.setattr(_open_transactions, "_HELD_SECONDS", 0.1)
     log.append(topic, numbered(0, 3))
     producer = KafkaProducer(bootstrap_servers=log.servers, transactional_id=f"{topic}-other")
@@ -150,6 +157,22 @@ async def test_a_transaction_that_stays_open_is_named(log, topic, address, query
             while re.search(said, str((await one.engine.status()).sessions)):
                 await one.batch()
     producer.close()
+
+
+@pytest.mark.behaviour(
+    "kafka",
+    'names of headers that are not UTF-8, with `client = "librdkafka"`',
+    "ends with an error that names the record, and what to set",
+)
+async def test_headers_that_librdkafka_cannot_read_are_told(log, topic):
+    pytest.importorskip("confluent_kafka")
+    log.append(topic, [b"v"], headers=[(Name("a"), b"1")])
+    source = KafkaSource(KafkaParameters(source="s", client="librdkafka", bootstrap_servers=log.servers, topics=topic))
+    with closing(source):
+        told = rf"the record at offset 0 of topic {re.escape(topic)}, partition 0 has a header whose name is not UTF-8"
+        with pytest.raises(KafkaFailed, match=told):
+            async for _ in source.read((await source.partitions())[0], None):
+                pass
 
 
 # The sink

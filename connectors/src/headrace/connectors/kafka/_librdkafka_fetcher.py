@@ -217,7 +217,13 @@ class LibrdkafkaFetcher:
             if run is None:
                 run = runs[partition] = _Run()
             place.end = None
-            run.add(message)
+            try:
+                run.add(message)
+            except (SystemError, UnicodeDecodeError) as error:
+                raise KafkaFailed(
+                    f"Kafka at {self._parameters.servers}: the record at offset {message.offset()} of topic {partition.topic}, "
+                    f"partition {partition.partition} has a header whose name is not UTF-8: read it with client = kafka-python"
+                ) from error
             return partition
         code = error.code()
         errors = self._library.KafkaError
