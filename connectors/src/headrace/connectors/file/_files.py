@@ -76,14 +76,16 @@ class Files:
         self._now_left_out = set()
         found = self._found()
         known = found.keys() | self._partitions.keys()
-        own_of = {path: unrotated(path, known) if self._rotation else path for path in found}
+        # What is a stream already stays one.
+        plain = found.keys() if not self._rotation else self._partitions.keys()
+        own_of = {path: path if path in plain else unrotated(path, known) for path in found}
         owners = self._owners(found, own_of)
         listed: dict[str, None] = {}
         for path, (file, root) in found.items():
             own = own_of[path]
             if own == path and owners[file.key] != path:
                 self.leave_out(path, f"it is the same file as {shown(owners[file.key])}", quiet=True)
-            elif not self._is_moved(file, own, open_files):
+            elif not (self._moved or open_files) or not self._is_moved(file, own, open_files):
                 partition = self._partition(own, root, path)
                 if partition is not None:
                     listed[partition] = None
@@ -121,14 +123,18 @@ class Files:
 
         That is where it is a stream already, otherwise the log that it was rotated from, otherwise no link, otherwise the first.
         """
-        logs = {found[path][0].key: own for path, own in own_of.items() if own != path}
+        keys = {path: file.key for path, (file, _) in found.items()}
+        owners = {key: path for path, key in keys.items()}
+        if len(owners) == len(found):
+            return owners
+        logs = {keys[path]: own for path, own in own_of.items() if own != path}
 
         def order(path: str) -> tuple[bool, bool, bool, str]:
-            return path not in self._partitions, logs.get(found[path][0].key) != path, found[path][0].is_link, path
+            return path not in self._partitions, logs.get(keys[path]) != path, found[path][0].is_link, path
 
-        owners: dict[Key, str] = {}
+        owners = {}
         for path in sorted((path for path, own in own_of.items() if own == path), key=order):
-            key = found[path][0].key
+            key = keys[path]
             owners.setdefault(key, path if path in self._partitions else logs.get(key, path))
         return owners
 
