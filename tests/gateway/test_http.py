@@ -226,6 +226,16 @@ async def test_requests_of_known_callers_make_no_room(monkeypatch: pytest.Monkey
             writer.close()
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/api/v1/status", "/nowhere"])
+async def test_a_client_that_closes_its_sending_side_gets_its_answer(path: str) -> None:
+    async with serve_http(Gateway(Limits())) as address:
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        writer.write(2 * f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        writer.write_eof()
+        assert (await until_closed(reader)).count(b"HTTP/1.1 ") == 2
+        writer.close()
+
+
 # Its end
 
 

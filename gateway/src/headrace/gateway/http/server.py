@@ -33,6 +33,8 @@ class _Connection(H11Protocol):
     """A connection that is dropped if it does not complete a request in time, whichever side of it is slow."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _has_ended = False
+    """Whether the client sends nothing more."""
     _turns = itertools.count()
     turn = 0
     """Orders connections by when they began to wait: for their first request, or since their last one."""
@@ -49,8 +51,17 @@ class _Connection(H11Protocol):
             log_dropped("HTTP", dropped.peer)
             dropped.transport.abort()
 
+    def eof_received(self) -> bool:  # type: ignore[override]  # as uvicorn has it
+        """Lets a client that has closed its sending side have its answer; a stream of events ends."""
+        self._has_ended = True
+        in_progress = self.cycle is not None and not self.cycle.response_complete
+        return in_progress and not self.is_stream
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        # A further request may have come before the end.
+        if self._has_ended and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()
         self.turn = next(self._turns)
         self._set_deadline(self.transport)
 
