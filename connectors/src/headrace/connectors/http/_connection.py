@@ -22,7 +22,7 @@ _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Lengt
 class HttpConnection(Peer):
     """Bounds the time of a request's head and of silence, which aiohttp does not; and answers a client that is half-closed.
 
-    The handler of a request says with `begins`, `has_body` and `ends` how far it is.
+    The handler of a POST says with `begins` and `ends` how far it is.
     """
 
     def __init__(self, handler: asyncio.Protocol, head_seconds: float, idle_seconds: float) -> None:
@@ -41,7 +41,6 @@ class HttpConnection(Peer):
         self._request: web.BaseRequest | None = None
         self._begun = False
         """Whether something of a next request has arrived."""
-        self._has_body = False
         self._last_at = 0.0
         self._answered_at = float("-inf")
         self._deadline = 0.0
@@ -66,7 +65,7 @@ class HttpConnection(Peer):
             if not self._begun:
                 self._begun = True
                 self._deadline = min(self._deadline, self._last_at + self._head_seconds)
-        elif self._has_body:
+        elif self._request.content.is_eof():
             self._begun = True
         self._handler.data_received(data)
 
@@ -99,13 +98,14 @@ class HttpConnection(Peer):
 
     def begins(self, request: web.BaseRequest) -> None:
         """Called when a request has a head."""
-        self._request, self._begun, self._has_body = request, False, False
+        self._request, self._begun = request, False
         if self._ended and not request.content.is_eof():
             self._transport.close()
 
-    def has_body(self) -> None:
-        """Called when the request has its whole body."""
-        self._has_body = True
+    @property
+    def is_taking_leave(self) -> bool:
+        """Whether the client has ended its sending side with TLS."""
+        return self._answer_from > 0
 
     async def may_be_answered(self) -> None:
         """Waits until a client that has ended its sending side with TLS reads again."""

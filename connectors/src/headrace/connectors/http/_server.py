@@ -5,7 +5,7 @@ import functools
 import hmac
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import aiohttp
@@ -24,7 +24,6 @@ from headrace.sdk import Batch, Headers, InvalidMessage, Message
 log = logging.getLogger(__name__)
 
 Received: TypeAlias = Message | Batch
-_CONNECTION: web.RequestKey[HttpConnection] = web.RequestKey("connection", HttpConnection)
 _STOPPING_SECONDS = 1.0
 # How long to keep reading after a rejection, in seconds, so that the client sees the response.
 _LINGERING_SECONDS = 1.0
@@ -49,7 +48,7 @@ class Server:
         self._token = parameters.token.get_secret_value().encode() if parameters.token else None
         self._limit = parameters.max_body_bytes
         self._arrivals = Arrivals(room)
-        app = web.Application(middlewares=[_in_use])
+        app = web.Application()
         app.add_routes([web.post(path, self._post) for path in parameters.paths])
         app.add_routes([web.get(parameters.health_path, self._health)])
         # The handler of a client that disconnects is cancelled, because nothing waits for its messages any more.
@@ -91,12 +90,22 @@ class Server:
 
     async def _post(self, request: web.Request) -> web.Response:
         """Handles a POST."""
-        self._authorize(request)
-        if self._room.full and not self._arrivals.give_way():
-            raise self._later("too many messages are waiting for the checkpoint")
-        if request.content_length is not None and request.content_length > self._limit:
-            raise self._too_large()
-        return await self._accept(request, await self._read(request))
+        connection = request.transport.get_protocol() if request.transport is not None else None
+        if not isinstance(connection, HttpConnection):
+            # It has ended meanwhile: nobody reads the answer.
+            raise web.HTTPBadRequest
+        connection.begins(request)
+        try:
+            self._authorize(request)
+            if self._room.full and not self._arrivals.give_way():
+                raise self._later("too many messages are waiting for the checkpoint")
+            if request.content_length is not None and request.content_length > self._limit:
+                raise self._too_large()
+            return await self._accept(request, await self._read(request))
+        finally:
+            if connection.is_taking_leave:
+                await connection.may_be_answered()
+            connection.ends()
 
     async def _accept(self, request: web.Request, body: bytes) -> web.Response:
         """Puts a body into the inbox, and answers at the time that the parameter `answer` specifies."""
@@ -125,6 +134,9 @@ class Server:
 
     async def _read(self, request: web.Request) -> bytes:
         """Returns the body of a request. What has arrived of it has its place in the room."""
+        if request.content.is_eof() and request.content.exception() is None:
+            # It came with the head, as small ones do.
+            return self._bounded(request.content.read_nowait())
         seconds = self._parameters.receive_seconds
         with self._arrivals.arriving() as arrival:
             try:
@@ -133,7 +145,6 @@ class Server:
             except TimeoutError:
                 body = None
         if body is not None:
-            request[_CONNECTION].has_body()
             return body
         if arrival.gives_way:
             raise self._later("too much waits for the checkpoint, and the body had not arrived", close=True)
@@ -144,8 +155,8 @@ class Server:
         content = request.content
         try:
             body = await content.readany()
-            if content.at_eof() and len(body) <= self._limit:
-                return body
+            if content.at_eof():
+                return self._bounded(body)
             pieces = bytearray(body)
             while not content.at_eof():
                 if not arrival.has(len(pieces)):
@@ -155,9 +166,13 @@ class Server:
                 pieces += await content.readany()
         except (web.RequestPayloadError, aiohttp.ClientPayloadError) as error:
             raise web.HTTPBadRequest(text=f"the body cannot be read: {error}", headers={"Connection": "close"}) from None
-        if len(pieces) > self._limit:
+        return self._bounded(bytes(pieces))
+
+    def _bounded(self, body: bytes) -> bytes:
+        """Returns a body that is not too large."""
+        if len(body) > self._limit:
             raise self._too_large()
-        return bytes(pieces)
+        return body
 
     def _item(self, request: web.Request, body: bytes, ticket: Ticket) -> Received | None:
         """Returns the messages of a request; None for a body without lines."""
@@ -217,6 +232,10 @@ class Server:
 
     async def _health(self, request: web.Request) -> web.Response:
         """Reports whether queries read all streams and there is room."""
+        connection = request.transport.get_protocol() if request.transport is not None else None
+        if isinstance(connection, HttpConnection):
+            connection.begins(request)
+            connection.ends()
         streams = {f"{self._parameters.source}/{name}": inbox.is_read for name, inbox in self._inboxes.items()}
         status = "full" if self._room.full else "ok" if all(streams.values()) else "not read"
         document = {
@@ -247,19 +266,3 @@ def _aiohttp_log() -> logging.Logger:
     if not logger.filters:
         logger.addFilter(is_fault)
     return logger
-
-
-@web.middleware
-async def _in_use(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
-    """Tells the connection when a request begins and ends."""
-    connection = request.transport.get_protocol() if request.transport is not None else None
-    if not isinstance(connection, HttpConnection):
-        # It has ended meanwhile: nobody reads the answer.
-        raise web.HTTPBadRequest
-    request[_CONNECTION] = connection
-    connection.begins(request)
-    try:
-        return await handler(request)
-    finally:
-        await connection.may_be_answered()
-        connection.ends()
