@@ -226,6 +226,11 @@ async def test_who_only_changes_other_rows_holds_back_nothing(url, table, number
     await stream.close()
 
 
+@pytest.mark.behaviour(
+    "postgresql",
+    "a transaction that holds back rows for more than 10 s",
+    "waits, logs which process it is or that it is prepared, and reports that to health",
+)
 @pytest.mark.parametrize("ending", ["COMMIT", "PREPARE TRANSACTION 'left'"])
 async def test_who_holds_rows_back_for_long_is_named(url, table, numbered, gateway, stack, monkeypatch, caplog, ending):
     monkeypatch.setattr(_reading, "_HELD_REPORT_SECONDS", 0.0)
@@ -239,6 +244,8 @@ async def test_who_holds_rows_back_for_long_is_named(url, table, numbered, gatew
     async with running(source(url, table), gateway):
         await stream.attach()
         await until(lambda: f"after 0 are held back for transactions that have not ended: {whose}" in caplog.text)
+        # Health names them, and not the stream that sends nothing meanwhile.
+        await stream.engine.status_once(lambda status: "after 0 are held back" in status.sessions[0].reported.reason)
         await late.execute("COMMIT PREPARED 'left'" if "PREPARE" in ending else ending)
         assert values(await stream.read(2)) == [b"late", b"early"]
     await stream.close()

@@ -140,7 +140,7 @@ class Database:
         """
         self.who = who
         self.invalid = invalid
-        self._connector = connector
+        self.connector = connector
         self._parameters = parameters
         self._options = {**_CLIENT_OPTIONS, **conninfo_to_dict(parameters.url.get_secret_value())}
         if parameters.password is not None:
@@ -210,12 +210,12 @@ class Database:
 
     def works(self) -> None:
         """Reports that the server does what it is asked to."""
-        if self._connector is not None:
-            goes_on(self._connector, self.where)
+        if self.connector is not None:
+            goes_on(self.connector, self.where)
 
     def report(self, error: BaseException) -> None:
         """Reports the reason for retries, and logs it periodically."""
-        if self._connector is not None:
-            waits(self._connector, self.where, f"{self.where}: {in_a_line(error)}")
+        if self.connector is not None:
+            waits(self.connector, self.where, f"{self.where}: {in_a_line(error)}")
         if self._repeats.admit(self.where) is not None:
             log.warning("%s: %s: %s; retrying", self.who, self.where, in_a_line(error))

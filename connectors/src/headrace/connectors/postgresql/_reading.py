@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import sql
 
+from headrace.connectors._retry import ThrottledLog
 from headrace.connectors.postgresql._errors import in_a_line, is_passing
 from headrace.connectors.postgresql._layout import MAX_BYTES
 from headrace.connectors.postgresql._opened import Opened, readable
@@ -19,7 +20,8 @@ log = logging.getLogger("headrace.connectors")
 _FIRST_ROWS = 16
 """How many rows are read before it is known how large they are."""
 _HELD_BACK_SECONDS = 0.02
-_HELD_REPORT_SECONDS = 60.0
+_HELD_REPORT_SECONDS = 10.0
+"""After how long rows that are held back are reported, in seconds: each transaction that writes holds some for a moment."""
 
 
 class Reading:
@@ -49,6 +51,7 @@ class Reading:
         self._detect_deleted = detect_deleted
         self._only_grows = only_grows
         self._held_since: float | None = None
+        self._holders = ThrottledLog(log, watch.database.connector, f"rows of {partition}")
         self._rows = _FIRST_ROWS
         self._window: int | None = None
         """How many rows the next statement may look at, after one that failed or took too long; None if that is not limited."""
@@ -233,10 +236,9 @@ class Reading:
             )
         self._seen = opened.newest
         if self._held_since is not None and time.monotonic() - self._held_since >= _HELD_REPORT_SECONDS:
-            self._held_since = time.monotonic()
             whose = ", ".join("a prepared transaction" if pid is None else f"process {pid}" for pid in opened.processes)
-            log.warning("%s: rows of %s after %d are held back for transactions that have not ended: %s",
-                        self._watch.database.who, table, self._after, whose)  # fmt: skip
+            held = f"rows of {table} after {self._after} are held back for transactions that have not ended: {whose}"
+            self._holders.report(f"{self._watch.database.who}: {held}")
 
     def _check_partitions(self, opened: Opened) -> None:
         """Checks that partitions that have come or gone have no rows that would be missing."""
@@ -258,5 +260,7 @@ class Reading:
                 )
 
     def _hold_back(self, held: bool) -> None:
-        """Notes whether rows are held back, and since when this was not logged."""
+        """Notes whether rows are held back, and since when."""
+        if not held and self._held_since is not None:
+            self._holders.over(f"{self._watch.database.who}: rows are no longer held back")
         self._held_since = (self._held_since or time.monotonic()) if held else None
