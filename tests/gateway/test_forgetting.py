@@ -106,6 +106,24 @@ async def test_a_new_stream_begins_with_its_first_message_once_the_one_before_is
     assert await names(pipeline) == ["orders/1"], "what is said late of the one before is without effect"
 
 
+async def test_a_stream_that_is_offered_again_after_a_lost_session_is_read_again_once_it_was_forgotten(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    """Why SRC-38 has sources wait for their acknowledgements: the gateway cannot know that the last one was lost."""
+    lost, pipeline = connector(), engine()
+    await pipeline.attach()
+    await lost.hello()
+    await send_all(lost, "orders/1", 1, 2)
+    await pipeline.plan_until("orders/1", 2)
+    lost.call.cancel()
+    await pipeline.plan({"orders/1": 2}, wait_ms=0)
+    await pipeline.plan(forgotten=[at("orders/1", 2)], wait_ms=0)
+    source = connector()
+    await source.hello()
+    await send_all(source, "orders/1", 1, 2)
+    assert (await pipeline.plan_until("orders/1", 2)).messages == 3
+
+
 async def test_a_stream_that_comes_back_before_it_is_forgotten_goes_on(connector: MakeConnector, engine: MakeEngine) -> None:
     source, pipeline = connector(), engine()
     await pipeline.attach()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from headrace.engine.checkpoint._position import Offset
+from headrace.engine.checkpoint._position import Offset, Position
 
 
 class MemoryFolder:
@@ -72,6 +72,14 @@ class Checkpoint:
     def owner(self, batch: int) -> str | None:
         """Returns the run that has written a batch's entry in the commit log; None if there is none."""
         return self.commits[batch].run if batch in self.commits else None
+
+    def has_committed(self, stream: str, end: Position) -> bool:
+        """Returns whether the commit log has a stream up to a position: its source may have deleted that."""
+        if self.last is None:
+            return False
+        # A stream that the offset omits was removed, and all of it was committed.
+        known = self.offsets[self.last].streams.get(stream)
+        return known is None or end <= known
 
     def store_votes(self, text: str) -> None:
         """Replaces the file of the votes."""

@@ -69,29 +69,36 @@ class LogSource(_Source):
         self._tells_backlog = source.random() < 0.5
 
     async def partitions(self) -> Sequence[str]:
-        """All partitions, except for those that were removed and are done."""
+        """All partitions; those that were removed, too, so that each session tells that they are gone."""
         await asyncio.sleep(self._random.random() * 0.01)
-        return [partition for partition in self._log.messages if self._log.is_listed(partition)]
+        return list(self._log.messages)
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator["Item"]:
         """Yields what follows a position; with cursors, sometimes a few messages before it."""
         log, entries = self._log, self._log.messages[partition]
+        if log.is_empty(partition):
+            yield GONE
+            return
         after = self._begin_after(partition, position)
         index = 0
         while index < len(entries) and entries[index].sequence <= after:
             index += 1
         while True:
             if self._record.fails("source"):
-                raise RuntimeError(f"the log failed{PLANNED}")
+                raise RuntimeError(f"source failed{PLANNED}")
             if index < len(entries):
                 entry = entries[index]
                 index += 1
                 yield Message(entry.value, sequence=entry.sequence, cursor=self._cursor(partition, index))
                 if self._slow_s and self._random.random() < 0.3:
                     await asyncio.sleep(self._random.random() * self._slow_s)
-            elif partition in log.ended:
-                if partition in log.gone:
+            elif partition in log.gone:
+                # Until all of it is acknowledged, a later session may have to offer its messages again.
+                if log.is_empty(partition):
                     yield GONE
+                    return
+                yield None
+            elif partition in log.ended:
                 return
             elif partition in log.closing:
                 log.closing.discard(partition)
@@ -110,6 +117,7 @@ class LogSource(_Source):
         if position is None or position.sequence < pruned:
             if pruned < 0:
                 return -1
+            self._record.said.add(f"pruned up to {pruned}")
             earliest = next((e.sequence for e in self._log.messages[partition] if e.sequence > pruned), None)
             self._record.note("asked-for-pruned", f"{self.name}/{partition}: after {position}, pruned up to {pruned}")
             raise PositionLost(f"pruned up to {pruned}", earliest=earliest)

@@ -69,6 +69,7 @@ def draw(seed: str, profile: str = "all") -> Schedule:
         faults += _cut_and_crash(source, roles)
         if source.random() < 0.2:
             faults.append(_second_driver(source))
+        faults += [Fault(kind="remove", at=_at(source, conditions.fault_s)) for _ in range(source.choice([0, 0, 1, 2]))]
         # Two connectors of one queue at two gateways are a limit that docs/guarantees.md describes.
         faults = [fault for fault in faults if fault.kind != "second" or not fault.who.startswith("queue")]
     if profile == "pauses":

@@ -234,7 +234,7 @@ class Driver:
         self._undecided = {*self._undecided, *response.undecided} if response.pending else set()
         self._votes.update(response)
         if response.lost:
-            self._engine.record.violation("sink-lost", f"{query.name}: {list(response.lost)}")
+            self._engine.oracle.sink_lost(f"{query.name}: {list(response.lost)}")
         return response.pending
 
     # The query.

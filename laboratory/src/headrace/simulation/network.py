@@ -6,6 +6,7 @@ under way is lost in either direction, and each side notices after a time of its
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,9 @@ LOST = Status(grpc.StatusCode.UNAVAILABLE, "connection lost")
 CANCELLED = Status(grpc.StatusCode.CANCELLED, "Locally cancelled by application!")
 LONGEST_NOTICE_S = 12.0
 """The longest time after which a side notices that the other one is gone, in seconds."""
+
+SESSIONS = {"SourceService/Ingest": "source", "SinkService/Attach": "sink"}
+"""The methods that serve a session, and whose."""
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -40,6 +44,8 @@ class Server:
     process: Process
     find: Callable[[Details], Any]
     """Returns, as a coroutine, the handler of a call, or None: the interceptors of the server and its services."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """How many sessions it has answered, by method, and refused, by status."""
 
 
 @dataclass
@@ -52,6 +58,8 @@ class Network:
     """Called with each error that a handler did not expect."""
     passed: Callable[[str], None]
     """Called when a server begins to serve a call, with its method."""
+    said: set[str] = field(default_factory=set)
+    """The texts with which calls have ended for their clients."""
     servers: dict[str, Server] = field(default_factory=dict)
     """The servers by the names of their roles."""
     address: str = "gateway"
@@ -115,6 +123,7 @@ class ServerContext:
     async def write(self, message: bytes) -> None:
         """Sends a response, as bytes."""
         if self.status is None:  # gRPC discards what a handler returns after it has aborted its call.
+            self._call.note_response()
             await self._call.responses.room()
             self._call.responses.send(message)
 
@@ -151,9 +160,12 @@ class Call:
         self.method = method
         self.status: Status | None = None
         """How it ended for the client."""
+        self._role = SESSIONS.get(method.rpartition(".")[2], "")
+        """Whose session it is; empty if it is none."""
         self._over = self._loop.create_future()
         self._serving: asyncio.Task[Any] | None = None
         self._is_breaking = False
+        self._is_answered = False
         self.server = network.reached(client)
         self.responses = Pipe(self._loop, client, network.delay, network.window)
         reader = client if self.server is None else self.server.process
@@ -176,6 +188,8 @@ class Call:
 
     async def _serve(self, server: Server) -> None:
         self._network.passed(self.method.rpartition("/")[2])
+        if self._role:
+            server.counts[f"begun {self._role}"] += 1
         await asyncio.sleep(0)
         handler = await server.find(Details(self.method, self._metadata))
         assert handler is not None, f"{self.method} is unknown"
@@ -190,6 +204,8 @@ class Call:
         except BaseException as error:
             self._network.failed(f"the handler of {self.method}", error)
             status = Status(grpc.StatusCode.UNKNOWN, f"Unexpected {type(error)}: {error}")
+        if self._role and context.status is not None:
+            server.counts[f"refused {context.status.code.name}"] += 1
         self.requests.cut()
         if not self.responses.is_cut:
             self.responses.send(context.status or status)
@@ -216,6 +232,12 @@ class Call:
                 await context.write(response)
         else:
             await context.write(await handler.unary_unary(request, context))
+
+    def note_response(self) -> None:
+        """Counts a session once it has its first response."""
+        if self._role and not self._is_answered and self.server is not None:
+            self._is_answered = True
+            self.server.counts[f"answered {self._role}"] += 1
 
     async def _parsed(self, parse: Callable[[bytes], Any]) -> AsyncIterator[Any]:
         while isinstance(data := await self.requests.get(), bytes):
@@ -274,6 +296,8 @@ class Call:
     def _finish(self, status: Status) -> None:
         if self.status is None:
             self.status = status
+            if status.details:
+                self._network.said.add(status.details)
             self._network.calls.pop(self, None)
             self.responses.end()
             self.requests.cut()

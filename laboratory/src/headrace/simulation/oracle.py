@@ -110,6 +110,14 @@ class Oracle:
             if set(rows) & set(commit.rows):
                 self._record.note("abort-of-voted", f"{storage.instance}: {transaction} is in the commit log, and is aborted")
 
+    def sink_lost(self, text: str) -> None:
+        """The gateway says that a sink has lost rows, which no sink has."""
+        if self._schedule.gateways == 1:
+            self._record.violation("sink-lost", text)
+        else:
+            # A gateway may not have noticed yet that the sink is connected to another one, where it has committed.
+            self._record.note("sink-lost", text)
+
     # In the end.
 
     def missing(self) -> list[str]:

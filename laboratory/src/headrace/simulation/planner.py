@@ -102,7 +102,7 @@ class Planner:
                 await self._attach(offset.streams, {})
                 response = await self._call_plan(offset)
         except CallFailed as error:
-            if error.code is grpc.StatusCode.DATA_LOSS:
+            if error.code is grpc.StatusCode.DATA_LOSS and not self._is_stale(offset):
                 self._engine.record.violation("data-loss", f"plan: {error}")
             if error.code is grpc.StatusCode.NOT_FOUND:
                 self._attached = False
@@ -112,6 +112,11 @@ class Planner:
             return None
         self._retry.reset()
         return response
+
+    def _is_stale(self, offset: Offset) -> bool:
+        """Returns whether another run has committed more than this one knows of, which a source may have deleted."""
+        checkpoint = self._engine.checkpoint
+        return checkpoint.last is not None and offset != checkpoint.offsets[checkpoint.last]
 
     async def _call_plan(self, offset: Offset) -> pb.PlanResponse:
         news = moved(offset.streams, self._known)

@@ -54,6 +54,8 @@ class Record:
         """What broke a rule of the protocol, though with no effect in the end."""
         self.counts: Counter[str] = Counter()
         self.points: Counter[str] = Counter()
+        self.said: set[str] = set()
+        """What connectors were told of failures, by their systems and by gateways: they may report it."""
         self.failing: Counter[str] = Counter()
         """How many more calls of each kind fail."""
         self.at_point: dict[tuple[str, int], list[Callable[[], None]]] = {}
@@ -106,6 +108,7 @@ class Record:
         """Returns whether a call of this kind fails, and counts the failure."""
         if self.failing[what] > 0 and not self.heals:
             self.failing[what] -= 1
+            self.said.add(f"{what} failed")
             self.log(f"{what} fails")
             return True
         return False

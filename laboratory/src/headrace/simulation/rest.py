@@ -1,23 +1,15 @@
 """What must be true of the gateway and the SDK at rest: everything is returned, and nothing is held."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from headrace.gateway.core import Gateway, Kind, problems
+from headrace.gateway.core import Gateway, Kind, Problem, problems
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 from headrace.simulation.checkpoint import Checkpoint
-from headrace.simulation.record import Violation
-from headrace.simulation.systems import Storage
+from headrace.simulation.record import Record, Violation
+from headrace.simulation.systems import Log, Storage
 
 THRESHOLD_MS = 60_000
 """After how long the status takes something for stuck or slow."""
-
-
-_ALLOWED = (Kind.CONNECTOR_REPORTS, Kind.NOT_SENT)
-"""Problems that the status may name although all is well.
-
-A report that was under way for longer than a reconnect takes makes an error look younger than its session. A partition that ends
-while its gateway restarts and its connector is paused is offered no more, and the gateway has not learned of its end.
-"""
 
 
 def violations(gateway: Gateway, storages: Sequence[Storage]) -> Iterator[Violation]:
@@ -88,10 +80,27 @@ def _sinks(gateway: Gateway) -> Iterator[Violation]:
                 yield Violation("rest", f"{session.instance} has open {session.open}, and votes for {session.votes}")
 
 
-def status_violations(status: GetStatusResponse, checkpoints: Sequence[Checkpoint], *, has_jumped: bool) -> Iterator[Violation]:
+def _is_true(problem: Problem, logs: Mapping[str, Log], record: Record) -> bool:
+    """Returns whether a problem that the status names at rest is what has happened.
+
+    A report that was under way for longer than a reconnect takes makes an error look younger than its session: the connector must
+    have met this error, or another one has the stream. A partition that ends while its gateway restarts and its connector is
+    paused is offered no more, and the gateway has not learned of its end: it must have ended.
+    """
+    if problem.kind == Kind.CONNECTOR_REPORTS:
+        return any(said in problem.cause for said in (*record.said, "is owned by instance", "was closed by instance"))
+    if problem.kind == Kind.NOT_SENT:
+        source, _, partition = problem.part.removeprefix("stream ").partition("/")
+        return source in logs and partition in logs[source].ended
+    return False
+
+
+def status_violations(
+    status: GetStatusResponse, checkpoints: Sequence[Checkpoint], logs: Mapping[str, Log], record: Record, *, has_jumped: bool
+) -> Iterator[Violation]:
     """Yields where the status of a gateway at rest differs from what has happened."""
     for problem in problems(status, THRESHOLD_MS, THRESHOLD_MS):
-        if (problem.kind == Kind.CLOCK_JUMPED and has_jumped) or problem.kind in _ALLOWED:
+        if (problem.kind == Kind.CLOCK_JUMPED and has_jumped) or _is_true(problem, logs, record):
             continue
         yield Violation("status", f"{problem.part} is said to be degraded: {problem.kind}: {problem.cause}")
     if status.gateway.buffered_messages or status.gateway.buffered_bytes:

@@ -49,9 +49,9 @@ class Log:
         entries = self.messages[partition]
         return entries[-1].sequence if entries else -1
 
-    def is_listed(self, partition: str) -> bool:
-        """Returns whether a source lists the partition: one that was removed only until all of it is acknowledged."""
-        return partition not in self.gone or self.acknowledged[partition] < self.last(partition)
+    def is_empty(self, partition: str) -> bool:
+        """Returns whether the partition was removed and all of it is acknowledged: nothing of it is read again."""
+        return partition in self.gone and self.acknowledged[partition] >= self.last(partition)
 
 
 READY, SETTLED = 0, -1

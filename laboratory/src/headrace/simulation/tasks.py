@@ -167,7 +167,10 @@ class Tasks:
                 reading.check_whole()
                 break
             except CallFailed as error:
-                if error.code is grpc.StatusCode.DATA_LOSS:
+                # An attempt that was given up, or of a run that was replaced, may read what is committed and deleted.
+                checkpoint = self._engine.checkpoint
+                is_stale = all(checkpoint.has_committed(each.stream, each.end) for each in ranges)
+                if error.code is grpc.StatusCode.DATA_LOSS and not is_stale:
                     self._engine.record.violation("data-loss", f"fetch: {error}")
                 if not error.is_away:
                     raise QueryFailed(f"fetch: {error}") from None
@@ -235,7 +238,7 @@ def check_sink(engine: Engine, error: CallFailed) -> None:
         QueryFailed: It is not worth another attempt.
     """
     if error.code is grpc.StatusCode.DATA_LOSS:
-        engine.record.violation("sink-lost", str(error))
+        engine.oracle.sink_lost(str(error))
     if error.code is grpc.StatusCode.FAILED_PRECONDITION and "ended without DeliveryEnd" not in str(error):
         engine.record.violation("older-checkpoint", str(error))
     if error.code is grpc.StatusCode.DEADLINE_EXCEEDED or not error.is_away:

@@ -14,7 +14,7 @@ from headrace.gateway.observer import Observer
 from headrace.gateway.reload import Reloading
 from headrace.gateway.services import add_services
 from headrace.sdk import FrameTarget, SessionTakenOver, Settings, SourceFailed, serve
-from headrace.simulation import rest
+from headrace.simulation import metrics, rest
 from headrace.simulation.calls import transport
 from headrace.simulation.checkpoint import Checkpoint
 from headrace.simulation.configuration import Configuration
@@ -70,7 +70,7 @@ class World:
         self.loop = Loop(self._source("order"), conditions.sticky)  # type: ignore[abstract]
         self.record = Record(self.loop, self._source("hiccups"), conditions.hiccups, traced=traced)
         self.loop.unhandled = self._unhandled
-        self.network = Network(self.loop, self._source("network"), self.record.failed, self.record.passed)
+        self.network = Network(self.loop, self._source("network"), self.record.failed, self.record.passed, self.record.said)
         self.logs = {plan.name: Log(plan.name, plan.prunes) for plan in schedule.sources if not plan.redelivers}
         self.queues = {plan.name: Queue(plan.name) for plan in schedule.sources if plan.redelivers}
         for plan in schedule.sources:
@@ -80,6 +80,7 @@ class World:
         self.storages = [Storage(plan.name, f"{plan.name}-{n}") for plan in schedule.sinks for n in range(plan.instances)]
         self.oracle = Oracle(schedule, self.record, self.logs, self.queues, self.storages, self.checkpoints)
         self.gateways: dict[str, Gateway] = {}
+        self.observers: dict[Gateway, Observer] = {}
         self.configuration = Configuration(schedule)
         self.roles = dict(self._roles())
         for role in self.roles.values():
@@ -129,7 +130,8 @@ class World:
             registry = TokenRegistry(config.tokens)
             handlers = _Handlers(registry)
             gateway.reload = Reloading(self.configuration.source(), config, registry, gateway).reload
-            add_services(gateway, handlers, Observer(gateway, config.http))  # type: ignore[arg-type]
+            observer = self.observers[gateway] = Observer(gateway, config.http)
+            add_services(gateway, handlers, observer)  # type: ignore[arg-type]
             self.network.servers[role.name] = Server(process, handlers.find)
             role.stop = asyncio.Event()
             housekeeping = asyncio.create_task(run_housekeeping(gateway))
@@ -254,9 +256,19 @@ class World:
         has_jumped = any(fault.kind == "clock" for fault in self.schedule.faults)
         gateway = self.gateways[self.network.address]
         status = await snapshot(gateway)
-        told = rest.status_violations(status, list(self.checkpoints.values()), has_jumped=has_jumped)
+        told = rest.status_violations(status, list(self.checkpoints.values()), self.logs, self.record, has_jumped=has_jumped)
+        observed = await self.observers[gateway].current()
+        found = metrics.violations(
+            metrics.Metrics(observed),
+            gateway,
+            self.network.servers[self.network.address],
+            self.schedule,
+            self.logs,
+            list(self.checkpoints.values()),
+            is_first=self.schedule.gateways == 1 and self.roles[self.network.address].count == 1,
+        )
         passive = [other for other in self.gateways.values() if other is not gateway]
-        return [*rest.violations(gateway, self.storages), *told, *rest.passive_violations(passive)]
+        return [*rest.violations(gateway, self.storages), *told, *found, *rest.passive_violations(passive)]
 
     async def _produce(self) -> None:
         """Produces the messages, in a few portions."""

@@ -88,7 +88,8 @@ class Source(_SourceBase, ABC):
         - Yield `CLOSE` last to end temporarily. The stream is closed, and opened again if `partitions` lists the partition after
           all of it is acknowledged.
         - Yield `GONE` last if the partition was removed and will not be listed again. The SDK forgets it once all of it is
-          acknowledged.
+          acknowledged. A source that would list it again after a lost connection, for what is not acknowledged, continues to
+          yield None until everything is.
 
         Sequences must increase strictly; gaps are allowed. A source that may raise PositionLost must set sequences: if the loss
         is accepted, `read` is called again with None, and messages that the pipelines have already received are dropped by

@@ -1,0 +1,114 @@
+"""What the metrics that a gateway exports must say at rest."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from headrace.gateway.core import Gateway
+from headrace.gateway.observer import Observation
+from headrace.gateway.telemetry.instruments import CONNECTOR_INSTRUMENTS, INSTRUMENTS, STREAM_INSTRUMENTS
+from headrace.simulation.checkpoint import Checkpoint
+from headrace.simulation.network import SESSIONS, Server
+from headrace.simulation.record import Violation
+from headrace.simulation.schedule import Schedule
+from headrace.simulation.systems import Log
+
+_INSTRUMENTS = (*INSTRUMENTS, *CONNECTOR_INSTRUMENTS, *STREAM_INSTRUMENTS)
+
+
+class Metrics:
+    """The values of all instruments, as /metrics has them."""
+
+    def __init__(self, observed: Observation) -> None:
+        self._values = {
+            instrument.exported_name.removeprefix("headrace_"): [(value, labels) for value, labels in instrument.read(observed)]
+            for instrument in _INSTRUMENTS
+            if instrument.read is not None
+        }
+
+    def sum(self, name: str, **labels: str) -> float:
+        """Returns the sum of the series with these labels."""
+        return sum(value for value, found in self._values[name] if labels.items() <= found.items())
+
+
+def violations(
+    metrics: Metrics,
+    gateway: Gateway,
+    server: Server,
+    schedule: Schedule,
+    logs: Mapping[str, Log],
+    checkpoints: Sequence[Checkpoint],
+    *,
+    is_first: bool,
+) -> Iterator[Violation]:
+    """Yields where the metrics of a gateway at rest differ from what has happened.
+
+    Args:
+        metrics: What it exports.
+        gateway: The gateway.
+        server: Its server, which has counted the sessions.
+        schedule: The schedule.
+        logs: The logs.
+        checkpoints: The checkpoints of the queries.
+        is_first: Whether it is the only gateway that there has been: it has seen everything.
+    """
+    for name, expected, found in (
+        *_of_now(metrics, gateway, schedule),
+        *_of_sessions(metrics, server),
+        *(_of_all(metrics, logs, checkpoints, schedule) if is_first else ()),
+    ):
+        if expected != found:
+            yield Violation("metrics", f"{name} is {found:g}, and must be {expected:g}")
+
+
+Expected = tuple[str, float, float]
+"""The name of a metric, what it must be, and what it is."""
+
+
+def _of_now(metrics: Metrics, gateway: Gateway, schedule: Schedule) -> Iterator[Expected]:
+    """Yields what is true whatever has happened."""
+    for name in ("buffered_messages", "buffered_bytes", "unacknowledged_messages", "oldest_unacknowledged_seconds"):
+        yield name, 0, metrics.sum(name)
+    for name in ("session_outstanding_bytes", "sink_pending_transactions", "source_losses_total"):
+        yield name, 0, metrics.sum(name)
+    if schedule.gateways == 1:
+        yield "sink_losses_total", 0, metrics.sum("sink_losses_total")
+    accounts = [session.account for session in gateway.sessions.values()]
+    yield "session_credit_bytes", sum(account.bytes_left for account in accounts), metrics.sum("session_credit_bytes")
+    yield "session_credit_messages", sum(account.messages_left for account in accounts), metrics.sum("session_credit_messages")
+    yield "sessions of sinks", len(schedule.instances()), metrics.sum("sessions", role="sink")
+    yield "sink_instances", len(schedule.instances()), metrics.sum("sink_instances")
+    yield "pipelines", len(schedule.queries), metrics.sum("pipelines", state="attached")
+    # Each message that a connector has sent is either new or a duplicate.
+    kept = metrics.sum("received_messages_total") + metrics.sum("duplicate_messages_total")
+    yield "received and duplicate messages", metrics.sum("connector_sent_messages_total", role="source"), kept
+
+
+def _of_sessions(metrics: Metrics, server: Server) -> Iterator[Expected]:
+    """Yields how many sessions there were, as the network has seen them."""
+    counts = server.counts
+    for role in SESSIONS.values():
+        found = metrics.sum("connector_sessions_total", role=role)
+        # One that is lost before its Welcome counts, and the network does not see it.
+        yield f"sessions of {role}s", min(max(counts[f"answered {role}"], found), counts[f"begun {role}"]), found
+    for name, count in counts.items():
+        status = name.removeprefix("refused ")
+        # A token that is not valid is refused before there is a session.
+        if status not in (name, "UNAUTHENTICATED"):
+            yield f"rejected_sessions of {status}", count, metrics.sum("rejected_sessions_total", status=status)
+
+
+def _of_all(
+    metrics: Metrics, logs: Mapping[str, Log], checkpoints: Sequence[Checkpoint], schedule: Schedule
+) -> Iterator[Expected]:
+    """Yields the counts of a gateway that has seen everything."""
+    for log in logs.values():
+        for partition, entries in log.messages.items():
+            if partition not in log.gone:
+                stream = f"{log.name}/{partition}"
+                found = metrics.sum("stream_acknowledged_messages_total", stream=stream)
+                # What was released while one of several queries was away is not counted if that had committed it before it left.
+                least = min(len(entries), found) if len(schedule.readers(log.name)) > 1 else len(entries)
+                yield f"acknowledged of {stream}", least, found
+    if not any(fault.kind == "forget" for fault in schedule.faults):
+        planned = sum(len(checkpoint.offsets) for checkpoint in checkpoints)
+        found = metrics.sum("pipeline_planned_batches_total")
+        yield "planned_batches", max(planned, found), found
