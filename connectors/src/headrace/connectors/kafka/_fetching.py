@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _AGAIN_SECONDS = 0.1
 _ALL_QUEUES_BYTES = 64 << 20
-_LARGEST_QUEUE_BYTES = 8 << 20
+_LARGEST_QUEUE_BYTES = 2 << 20
 
 
 class Fetching:
