@@ -118,8 +118,8 @@ class FakeSinkGateway(FakeGateway):
         return pb.VoteResponse()
 
     def _is_stopped(self, request: pb.VoteRequest) -> bool:
-        run, _, _ = request.parts[0].attempt.partition("/")
-        return any(settle.stopped and settle.run == run for settle in self.settles)
+        runs = {part.attempt.partition("/")[0] for part in request.parts}
+        return any(settle.stopped and settle.run in runs for settle in self.settles)
 
     def Settle(self, request: pb.SettleRequest, context: grpc.ServicerContext) -> pb.SettleResponse:
         with self._changed:
