@@ -118,6 +118,18 @@ def _rotated(path: Path, base: str) -> list[Part]:
     return [part for part in parts if not is_copy(part.path)]
 
 
+def is_removed(path: Path) -> bool:
+    """Returns whether neither the file at a path nor one that it was rotated to exists.
+
+    False if its folder is missing, because that is inconclusive.
+    """
+    try:
+        with os.scandir(path.parent) as entries:
+            return not any(entry.name == path.name or is_rotation(entry.name, path.name) for entry in entries)
+    except OSError:
+        return False
+
+
 def is_copy(path: Path) -> bool:
     """Returns whether a compressed file is a copy of a file that still exists; an incomplete one counts as a copy."""
     if not is_packed(path):

@@ -1,45 +1,19 @@
 """A place in the files of one stream: opens the right file, and follows it through rotations. Everything here blocks."""
 
-import contextlib
 import os
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
-from headrace.connectors._records import BadRecord, Format
-from headrace.connectors.file._gzip import Damaged
+from headrace.connectors._records import Format
 from headrace.connectors.file._likeness import begins_with, shares_first_line
-from headrace.connectors.file._mark import HEAD_BYTES, TAIL_BYTES, Mark, Seen, checksum, decoded, seen_of
-from headrace.connectors.file._names import is_packed, is_rotation, shown
+from headrace.connectors.file._mark import Mark, Seen, checksum, decoded, seen_of
+from headrace.connectors.file._names import is_packed, shown
+from headrace.connectors.file._open_file import OpenFile
+from headrace.connectors.file._options import Options
 from headrace.connectors.file._order import SEEN_FILES, later, left_out, ordered
-from headrace.connectors.file._parts import Key, Part, all_parts, key_of, part_at
-from headrace.sdk import Message, Position, PositionLost
-
-# A little below the SDK's frame size, so that what is read together becomes one frame.
-_CHUNK_BYTES = 256 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How files are read.
-
-    Attributes:
-        format: The format of records.
-        follow: Whether to wait for more data at the end.
-        rotation: Whether a stream continues in the next file once its file was rotated.
-        rotated_seconds: How long a rotated file must be unchanged before the next one is read, in seconds.
-        bad_record: Called with a record that cannot be sent; raises if that ends the connector.
-        moved: Returns where the file of a key is now, if it was given a name that is no rotation of its own.
-    """
-
-    format: Format
-    follow: bool
-    rotation: bool
-    rotated_seconds: float
-    bad_record: Callable[[Message, BadRecord], None]
-    moved: Callable[[Key], Path | None] = lambda key: None
+from headrace.connectors.file._parts import Part, all_parts, is_removed, key_of, part_at
+from headrace.connectors.file._recognition import copy_of, fits, part_of, size_of
+from headrace.sdk import Position, PositionLost
 
 
 class Place:
@@ -59,17 +33,14 @@ class Place:
         self._earlier = earlier
         self._position = position
         self._options = options
-        self._file: BinaryIO | None = None
+        self._file: OpenFile | None = None
         self.part: Part | None = None
         self.opened = 0
         """How often a file was opened: after each time, what was read beyond `offset` is read again."""
         self.base = base
         self.offset = 0
         """The number of bytes of the file that were read and belong to complete records."""
-        self._head = self._tail = self._last = b""
         self._seen: tuple[Seen, ...] | None = ()
-        self._unchanged: tuple[int, float] = (-1, 0.0)
-        self._cut_short = False
 
     @property
     def sequence(self) -> int:
@@ -79,7 +50,7 @@ class Place:
     @property
     def is_open(self) -> bool:
         """Whether a file is open."""
-        return self._file is not None
+        return self._file is not None and self._file.is_open
 
     @property
     def is_between(self) -> bool:
@@ -90,7 +61,6 @@ class Place:
         """Closes the file; `open` reopens it, even if it was renamed."""
         if self._file is not None:
             self._file.close()
-            self._file = None
 
     def open(self) -> bool:
         """Opens the file in which reading begins or continues; False if the stream has no file yet.
@@ -123,21 +93,13 @@ class Place:
         self._open(first, 0)
         return True
 
-    def _open(self, part: Part, offset: int) -> None:
+    def _open(self, part: Part, offset: int) -> OpenFile:
         """Continues in a file, just past what was read of it."""
         self.close()
-        file = part.open()
-        try:
-            head = file.read(min(HEAD_BYTES, offset))
-            file.seek(max(0, offset - TAIL_BYTES))
-            tail = file.read(min(TAIL_BYTES, offset))
-        except BaseException:
-            file.close()
-            raise
-        self._file, self.part, self.offset = file, part, offset
+        self._file = OpenFile(part, offset, waits_for_rest=self._options.follow)
+        self.part, self.offset = part, offset
         self.opened += 1
-        self._head, self._tail, self._last = head, tail, tail
-        self._unchanged = (-1, 0.0)
+        return self._file
 
     def _find(self, mark: Mark, sequence: int) -> None:
         """Opens the file of a mark, even if it was renamed, or a later file if the sequence is in that one.
@@ -151,7 +113,7 @@ class Place:
             self._open(own, sequence - mark.base)
             return
         parts = self._parts()
-        part = self._part_of(mark, parts)
+        part = part_of(mark, parts, self._moved)
         if part is None:
             raise PositionLost(
                 f"{shown(self.path)} is not the file that was read up to byte {mark.offset}, and no rotated file next to it is "
@@ -170,25 +132,9 @@ class Place:
             offset -= size
         raise PositionLost(f"{shown(self.path)} has fewer bytes than the {offset} that were read")
 
-    def _part_of(self, mark: Mark, parts: Sequence[Part]) -> Part | None:
-        """Returns the file of a mark: that with its inode, otherwise the oldest that has what was read and was not seen before.
-
-        What is newer than the right one was not read yet, and may begin alike.
-        """
-        known = [part for part in parts if part.inode == mark.inode and fits(part, mark)]
-        if known:
-            return known[0]
-        if self.part is not None and (path := self._options.moved(self.part.key)) is not None:
-            moved = part_at(path, current=False)
-            if moved is not None and fits(moved, mark):
-                return moved
-        rotated = ordered([part for part in parts if not part.current])
-        current = [part for part in parts if part.current]
-        if mark.seen is None:
-            return next((part for part in reversed([*rotated, *current]) if fits(part, mark)), None)
-        found = [part for part in (*rotated, *current) if fits(part, mark)]
-        fresh = [part for part in found if part.current or not _any_fits(part, mark.seen)]
-        return next(iter(fresh or found), None)
+    def _moved(self) -> Path | None:
+        """Returns where the file is that was open, if it was given a name that is no rotation of its own."""
+        return None if self.part is None else self._options.moved(self.part.key)
 
     def _find_by_size(self, offset: int) -> None:
         """Continues at an offset without a mark: only the size indicates whether it is the same file.
@@ -203,12 +149,13 @@ class Place:
         if size < offset:
             raise PositionLost(f"{shown(self.path)} has {size} bytes, fewer than the {offset} that were read")
         self.base = 0
-        self._open(part, offset)
-        if self._options.format is Format.LINES and offset not in (0, size) and not self._tail.endswith(b"\n"):
+        file = self._open(part, offset)
+        if self._options.format is Format.LINES and offset not in (0, size) and not file.tail.endswith(b"\n"):
             raise PositionLost(f"{shown(self.path)} is not the file that was read: no line ends at byte {offset}")
 
     def next_part(self) -> bool:
         """Opens the next file; False if there is none."""
+        assert self._file is not None
         assert self.part is not None
         if self.part.current:
             return False
@@ -216,7 +163,7 @@ class Place:
         if not following:
             return False
         before, seen = self.offset, self._seen
-        done = [] if not before else [seen_of(self.part.inode, before, self._head, self._tail)]
+        done = [] if not before else [seen_of(self.part.inode, before, self._file.head, self._file.tail)]
         self._open(following[0], 0)
         self.base += before
         self._seen = None if seen is None else (*seen, *done)[-SEEN_FILES:]
@@ -254,39 +201,7 @@ class Place:
             Damaged: The rest of the file cannot be decompressed.
         """
         assert self._file is not None
-        self._cut_short = False
-        try:
-            chunk = self._file.read(_CHUNK_BYTES)
-        except Damaged as damage:
-            # A file that is being written also ends too early until it is complete.
-            self._cut_short = self._options.follow and damage.cut_short and not self._has_not_grown(os.fstat(self._file.fileno()))
-            if not self._cut_short:
-                raise
-            return b""
-        if not chunk:
-            return b""
-        same = False
-        try:
-            # A file that was truncated and has grown again may be as long as before, but has other data.
-            same = self._is_same(len(chunk))
-        finally:
-            if not same:
-                self._file.seek(-len(chunk), os.SEEK_CUR)
-        if not same:
-            return b""
-        self._last = chunk[-TAIL_BYTES:] if len(chunk) >= TAIL_BYTES else (self._last + chunk)[-TAIL_BYTES:]
-        return chunk
-
-    def _is_same(self, just_read: int = 0) -> bool:
-        """Returns whether the open file still has the data that was read, at its beginning and just before the place."""
-        assert self._file is not None
-        assert self.part is not None
-        if is_packed(self.part.path):
-            return True
-        descriptor, end = self._file.fileno(), self._file.tell() - just_read
-        if self._head and os.pread(descriptor, len(self._head), 0) != self._head:
-            return False
-        return not self._last or os.pread(descriptor, len(self._last), end - len(self._last)) == self._last
+        return self._file.read(self._options.rotated_seconds)
 
     def is_over(self) -> bool:
         """Returns whether the open file is finished; finds out whether it was renamed.
@@ -299,16 +214,16 @@ class Place:
         if not self._options.follow:
             return True
         if is_packed(self.part.path):
-            return not self._cut_short and bool(self._later())
-        stat = os.fstat(self._file.fileno())
-        if stat.st_size < self._file.tell() or not self._is_same():
+            return not self._file.is_cut_short and bool(self._later())
+        stat = self._file.stat()
+        if self._file.is_overwritten(stat.st_size):
             self._go_to_copy(stat.st_size)
             return False
         if self.part.current:
             now = part_at(self.path, current=True)
             if now is None:
                 # A removed file may still be written to by a process that has it open.
-                return stat.st_nlink == 0 and self._has_not_grown(stat) and self.is_removed()
+                return stat.st_nlink == 0 and self._has_not_grown(stat) and is_removed(self.path)
             if now.key == key_of(stat):
                 return False
             if not self._is_replaced(stat, now):
@@ -329,14 +244,14 @@ class Place:
             not part.current and (part.key == key_of(stat) or (self.offset and fits(part, mark))) for part in self._parts()
         ):
             return True
-        if begins_with(now, self._file.fileno(), stat.st_size):
+        if begins_with(now, self._file.descriptor, stat.st_size):
             self._open(now, self.offset)
             return False
         if not self._options.rotation:
             raise PositionLost(f"{shown(self.path)} is not the file that was read; give a new file a new name")
         if stat.st_nlink:
             return True
-        shares = shares_first_line(now, self._file.fileno(), stat.st_size)
+        shares = shares_first_line(now, self._file.descriptor, stat.st_size)
         if shares:
             raise PositionLost(
                 f"{shown(self.path)} is not the file that was read, and its first line is in that one, too, so it may contain "
@@ -345,22 +260,9 @@ class Place:
         return shares is not None and self._has_not_grown(stat)
 
     def _has_not_grown(self, stat: os.stat_result) -> bool:
-        """Returns whether a file has been unchanged for `rotated_seconds`."""
-        now = time.monotonic()
-        if self._unchanged[0] != stat.st_size:
-            self._unchanged = stat.st_size, now
-        return max(now - self._unchanged[1], time.time() - stat.st_mtime) >= self._options.rotated_seconds
-
-    def is_removed(self) -> bool:
-        """Returns whether neither the stream's file nor a rotated one exists.
-
-        False if its folder is missing, because that is inconclusive.
-        """
-        try:
-            with os.scandir(self.path.parent) as entries:
-                return not any(entry.name == self.path.name or is_rotation(entry.name, self.path.name) for entry in entries)
-        except OSError:
-            return False
+        """Returns whether the open file has been unchanged for `rotated_seconds`."""
+        assert self._file is not None
+        return self._file.has_not_grown(stat, self._options.rotated_seconds)
 
     def _go_to_copy(self, size: int) -> None:
         """Continues in the copy of a truncated file.
@@ -368,11 +270,7 @@ class Place:
         Raises:
             PositionLost: There is no copy.
         """
-        mark, parts = self.mark(), self._parts()
-        copies = [part for part in ordered(parts) if not part.current and (not self.offset or fits(part, mark))]
-        fresh = [part for part in copies if not _any_fits(part, self._seen or ())]
-        # Without a record that was read, only a file that is new can be the copy.
-        found = next(iter(fresh or (copies[-1:] if self.offset else ())), None)
+        found = copy_of(self.mark(), self._parts())
         if found is None:
             raise PositionLost(
                 f"{shown(self.path)} was truncated to {size} bytes, or overwritten, after {self.offset} were read, and no file "
@@ -384,46 +282,18 @@ class Place:
 
     def passed(self, data: bytes, end: int) -> None:
         """Notes the bytes before `end` as read, so that the file can be recognised."""
-        if len(self._head) < HEAD_BYTES:
-            self._head += data[: min(end, HEAD_BYTES - len(self._head))]
-        self._tail = (self._tail + data[max(0, end - TAIL_BYTES) : end])[-TAIL_BYTES:]
+        assert self._file is not None
+        self._file.passed(data, end)
 
     def mark(self) -> Mark:
         """Returns the mark of the current place."""
+        assert self._file is not None
         assert self.part is not None
-        head, tail = checksum(self._head), checksum(self._tail)
-        return Mark(self.base, self.offset, self.part.inode, len(self._head), head, tail, self._seen)
+        head, tail = self._file.head, self._file.tail
+        return Mark(self.base, self.offset, self.part.inode, len(head), checksum(head), checksum(tail), self._seen)
 
     def descriptor(self) -> int | None:
         """Returns the descriptor of the open file; None if there is none, or it is compressed."""
-        if self._file is None or self.part is None or is_packed(self.part.path):
+        if self._file is None or not self._file.is_open or self.part is None or is_packed(self.part.path):
             return None
-        return self._file.fileno()
-
-
-def fits(part: Part, mark: Mark) -> bool:
-    """Returns whether a mark belongs to a file."""
-    with contextlib.suppress(OSError), part.open() as file:
-        return mark.fits(file)
-    return False
-
-
-def _any_fits(part: Part, seen: Sequence[Seen]) -> bool:
-    """Returns whether a file was seen before."""
-    for each in seen:
-        with contextlib.suppress(OSError), part.open() as file:
-            if each.fits(file):
-                return True
-    return False
-
-
-def size_of(part: Part) -> int:
-    """Returns the size of a file, in decompressed bytes."""
-    if not is_packed(part.path):
-        return part.path.stat().st_size
-    size = 0
-    # Damaged data does not count, because it is not read.
-    with contextlib.suppress(Damaged), part.open() as file:
-        while chunk := file.read(1 << 20):
-            size += len(chunk)
-    return size
+        return self._file.descriptor

@@ -8,8 +8,9 @@ from pathlib import Path
 from headrace.connectors._records import MAX_RECORD_BYTES, BadRecord, Format, Records, excess, last_line, split
 from headrace.connectors.file._gzip import Damaged
 from headrace.connectors.file._names import shown
-from headrace.connectors.file._parts import Key, Part
-from headrace.connectors.file._place import Options, Place
+from headrace.connectors.file._options import Options
+from headrace.connectors.file._parts import Key, Part, is_removed
+from headrace.connectors.file._place import Place
 from headrace.sdk import Backlog, Batch, Message, Position, Steps
 
 _BACKLOG_BYTES = 64 * 1024
@@ -69,7 +70,7 @@ class Reader:
 
     def is_removed(self) -> bool:
         """Returns whether neither the stream's file nor a rotated one exists."""
-        return self._place.is_removed()
+        return is_removed(self.path)
 
     def close(self) -> None:
         """Closes the file; the next item reopens it, even if it was renamed."""

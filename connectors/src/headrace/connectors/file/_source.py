@@ -10,9 +10,9 @@ from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, Policy
 from headrace.connectors._records import BadRecord, Format
 from headrace.connectors.file._files import Files
 from headrace.connectors.file._names import Names, shown
+from headrace.connectors.file._options import Options
 from headrace.connectors.file._order import at_first
 from headrace.connectors.file._parts import Changed, Key, Part, is_copy, part_at
-from headrace.connectors.file._place import Options
 from headrace.connectors.file._reader import Reader
 from headrace.connectors.file._turns import Turns
 from headrace.connectors.file._watch import State, Watch, state_of

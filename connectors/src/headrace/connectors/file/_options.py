@@ -1,0 +1,30 @@
+"""How files are read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.connectors._records import BadRecord, Format
+from headrace.connectors.file._parts import Key
+from headrace.sdk import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the files of a stream are read.
+
+    Attributes:
+        format: The format of records.
+        follow: Whether to wait for more data at the end.
+        rotation: Whether a stream continues in the next file once its file was rotated.
+        rotated_seconds: How long a rotated file must be unchanged before the next one is read, in seconds.
+        bad_record: Called with a record that cannot be sent; raises if that ends the connector.
+        moved: Returns where the file of a key is now, if it was given a name that is no rotation of its own.
+    """
+
+    format: Format
+    follow: bool
+    rotation: bool
+    rotated_seconds: float
+    bad_record: Callable[[Message, BadRecord], None]
+    moved: Callable[[Key], Path | None] = lambda key: None
