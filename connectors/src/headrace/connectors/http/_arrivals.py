@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
 
 from headrace.connectors._inbox import Room
 
@@ -12,7 +11,9 @@ _PATIENCE_SECONDS = 1.0
 
 
 class Arrival:
-    """A body that is arriving."""
+    """A body that is arriving. Entered, it has its place in the room."""
+
+    __slots__ = ("_arrivals", "began", "bytes", "gives_way", "limit")
 
     def __init__(self, arrivals: "Arrivals") -> None:
         """Begins with nothing."""
@@ -23,6 +24,17 @@ class Arrival:
         self.gives_way = False
         """Whether it must end, so that others find room."""
         self._arrivals = arrivals
+
+    def __enter__(self) -> "Arrival":
+        """Takes its place."""
+        self._arrivals.room.take(1, 0)
+        self._arrivals.there[self] = None
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leaves its place."""
+        self._arrivals.there.pop(self, None)
+        self._arrivals.room.give(1, self.bytes)
 
     def has(self, bytes_: int) -> bool:
         """Takes note of how much has arrived; returns whether there is room for more."""
@@ -39,26 +51,15 @@ class Arrivals:
     def __init__(self, room: Room) -> None:
         """Takes the room that they share with the messages that wait."""
         self.room = room
-        self._there: dict[Arrival, None] = {}
-
-    @contextlib.contextmanager
-    def arriving(self) -> Iterator[Arrival]:
-        """Gives a body its place in the room while it arrives."""
-        arrival = Arrival(self)
-        self.room.take(1, 0)
-        self._there[arrival] = None
-        try:
-            yield arrival
-        finally:
-            self._there.pop(arrival, None)
-            self.room.give(1, arrival.bytes)
+        self.there: dict[Arrival, None] = {}
+        """The bodies that may be asked to give way."""
 
     def give_way(self) -> bool:
         """Ends the wait for the body that has been arriving longest; returns whether one has had its time."""
-        first = next(iter(self._there), None)
+        first = next(iter(self.there), None)
         if first is None or time.monotonic() - first.began < _PATIENCE_SECONDS:
             return False
-        del self._there[first]
+        del self.there[first]
         first.gives_way = True
         # It fails if the time of this body is over anyway.
         with contextlib.suppress(RuntimeError):

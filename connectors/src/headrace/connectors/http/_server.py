@@ -138,7 +138,7 @@ class Server:
             # It came with the head, as small ones do.
             return self._bounded(request.content.read_nowait())
         seconds = self._parameters.receive_seconds
-        with self._arrivals.arriving() as arrival:
+        with Arrival(self._arrivals) as arrival:
             try:
                 async with asyncio.timeout(seconds) as arrival.limit:
                     body = await self._pieces(request, arrival)
