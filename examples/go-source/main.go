@@ -28,6 +28,7 @@ func main() {
 	ctx, stop := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Ignore(syscall.SIGHUP) // It ends no connector.
 	go func() {
 		number := (<-signals).(syscall.Signal)
 		signal.Stop(signals) // A second signal ends the process at once.

@@ -121,7 +121,8 @@ async def test_the_answer_of_a_supervisor_that_was_taken_over_is_no_success(rig:
 async def test_a_token_registers_only_the_deployments_that_its_right_names(patterns: Any, deployment: str, allowed: bool) -> None:
     async with serving(token("ours", supervise=patterns)) as rig:
         supervisor = rig.supervisor("ours")
-        await supervisor.send(hello=pb.SuperviseHello(deployment=deployment, run="r1"))
+        if patterns:  # without any, the call ends before it says Hello
+            await supervisor.send(hello=pb.SuperviseHello(deployment=deployment, run="r1"))
         if allowed:
             assert (await supervisor.read()).HasField("welcome")
         else:

@@ -59,9 +59,10 @@ enum Failure {
     Connector(#[from] headrace::Error),
 }
 
-/// Receives and sends, until SIGTERM or SIGINT.
+/// Receives and sends, until SIGTERM or SIGINT. SIGHUP does not end it.
 async fn serve(options: Options) -> Result<(), Failure> {
     let mut signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut hangup = signal(SignalKind::hangup())?;
     let buffer = Arc::new(Buffer::new(options.buffer_bytes));
     let mut listeners = listen(&options, &buffer).await?;
     let health = Health::new();
@@ -71,9 +72,12 @@ async fn serve(options: Options) -> Result<(), Failure> {
     // What is read is acknowledged already, or waited for long enough.
     settings.drain = Duration::from_secs(1);
     let stop = async {
-        tokio::select! {
-            _ = signals.0.recv() => {}
-            _ = signals.1.recv() => {}
+        loop {
+            tokio::select! {
+                _ = signals.0.recv() => break,
+                _ = signals.1.recv() => break,
+                _ = hangup.recv() => tracing::info!("SIGHUP: the connector runs on"),
+            }
         }
         tracing::info!(waiting = buffer.len(), "stopping: receiving nothing more");
         listeners.shutdown().await;

@@ -159,7 +159,10 @@ async def test_a_routing_key_may_be_made_of_the_message(rabbit, sink):
             "and the broker accepts at most 131072 (frame_max)",
         ),
         (Message(b"v", b"k", headers=[("amqp-priority", b"9" * 5000)]), "its amqp-priority is b'999"),
-        (Message(b"v", b"k", headers=[("amqp-expiration", b"9" * 5000)]), "its amqp-expiration is b'999"),
+        (
+            Message(b"v", b"k", headers=[("amqp-expiration", b"9" * 5000)]),
+            "its amqp-expiration has 5000 bytes, and AMQP allows at most 255",
+        ),
         (Message(b"v", b"k", headers=[("amqp-priority", b"high")]), "its amqp-priority is b'high'"),
         (Message(b"v", b"k", headers=[("amqp-expiration", b"soon")]), "its amqp-expiration is b'soon'"),
         (Message(b"v", b"k"), "it reaches no queue: there is no queue 'nobody.k'"),
