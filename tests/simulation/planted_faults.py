@@ -200,7 +200,7 @@ SINK_SIDE = (
         "committed=max(reported.committed, known.committed)",
         "committed=reported.committed - (reported.committed > 0)",
         "all",
-        60,
+        200,
     ),
     _fault(
         "asks for no vote",
