@@ -238,7 +238,7 @@ def test_a_settlement_of_an_older_run_is_reported(garden: Garden, report: Report
     garden.arm(plants.BELIEVE_OLDER_RUN)
     garden.world.offer(OFFERED)
     garden.world.wait_for("the settlement is believed", lambda: garden.taken(plants.BELIEVE_OLDER_RUN))
-    garden.world.wait_for("the query stops", lambda: any("has reconnected without it" in e for e in garden.failures()))
+    garden.world.wait_for("the query stops", lambda: any("has come back without it" in e for e in garden.failures()))
     in_log = committed(garden.world.layout.checkpoint(TWO_PHASE))
     lost = [f for f in report.new() if (f.what, f.where) == ("lost", TWO_PHASE) and f.stream.startswith("replayable/")]
     assert [f for f in lost if int(f.name) <= in_log[f.stream][1]], "what is in the commit log, and will never be visible"

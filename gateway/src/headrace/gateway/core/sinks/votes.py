@@ -106,7 +106,7 @@ class Votes:
         for voter, batch in sorted(self._of(self._lost, pipeline)):
             raise SinkLost(
                 f"instance {voter.instance} of sink {voter.sink} voted for batch {batch} of pipeline {pipeline}, which is in the "
-                "commit log, and has reconnected without it"
+                "commit log, and has come back without it"
             )
 
     def accept(self, pipeline: str) -> None:
