@@ -116,7 +116,8 @@ func sortByName(members []member, log string, countsUp bool) {
 	})
 }
 
-// sortUnread sorts the files of a log of which none was read: numbers count up if all times of modification say so.
+// sortUnread sorts the files of a log of which none was read, the oldest first. Numbers count up only if every time of
+// modification agrees.
 func sortUnread(members []member, log string) {
 	sortByName(members, log, true)
 	count, countsUp := 0, true

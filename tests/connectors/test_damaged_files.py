@@ -14,7 +14,9 @@ from tests.connectors.rabbitmq.rig import Query, serving, values
 from tests.gateway.wire import serve as gateway_serving
 
 from headrace.connectors import FileSource, Format, dead_letters
-from headrace.connectors.file import FILE, FileParameters, _gzip
+from headrace.connectors.file import FILE, FileParameters
+from headrace.connectors.file._gzip import Gzip
+from headrace.connectors.file._unpacked import Damaged
 from headrace.sdk import SourceFailed, serve
 
 
@@ -202,14 +204,14 @@ async def test_a_record_that_claims_too_much_ends_the_connector_where_nothing_el
 CONTENTS = st.lists(st.binary(max_size=2000).map(lambda part: part * 20), max_size=4)
 
 
-def unpacked(path: Path, size: int) -> tuple[bytes, _gzip.Damaged | None]:
+def unpacked(path: Path, size: int) -> tuple[bytes, Damaged | None]:
     """What can be read, so much at a time, and what ends it."""
     found = []
-    with _gzip.Unpacked(open(path, "rb", buffering=0)) as file:
+    with Gzip(open(path, "rb", buffering=0)) as file:
         try:
             while piece := file.read(size):
                 found.append(piece)
-        except _gzip.Damaged as damage:
+        except Damaged as damage:
             return b"".join(found), damage
     return b"".join(found), None
 
@@ -220,7 +222,7 @@ def test_a_sound_file_is_unpacked_as_by_gzip(tmp_path_factory, contents, size, p
     path.write_bytes(b"".join(gzip.compress(part) for part in contents) + b"\0" * (padding if contents else 0))
     whole = b"".join(contents)
     assert unpacked(path, size) == (whole, None)
-    with _gzip.Unpacked(open(path, "rb", buffering=0)) as file:
+    with Gzip(open(path, "rb", buffering=0)) as file:
         for at in (len(whole) // 2, 0, len(whole)):
             assert file.seek(at) == file.tell() == at
             assert file.read() == whole[at:]

@@ -139,7 +139,7 @@ class Files:
         return owners
 
     def _is_moved(self, file: Found, own: str, open_files: Mapping[Key, str]) -> bool:
-        """Returns whether a file was read under another name, which it no longer has: its stream goes on with it."""
+        """Returns whether a file was renamed after a stream had begun to read it. The stream then keeps it."""
         before, at = self._moved.get(file.key, ("", ""))
         # The inode of a file that is not open may be another file's by now.
         partition = open_files.get(file.key) or (before if at == file.path else "")

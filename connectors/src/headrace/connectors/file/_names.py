@@ -116,8 +116,8 @@ class Stamp:
     def order(self, *, flipped: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Returns the sort key, oldest first.
 
-        Plain numbers grow with age, as those of logrotate do, and numbers after a date with time, as those of logback do; the
-        other way round if `flipped`.
+        The largest plain number is the oldest file, as with logrotate. The largest number after a date is the newest, as with
+        logback. If `flipped`, both are the other way round.
         """
         grows_with_age = (self.scheme is Scheme.NUMBER) is not flipped
         return self.date, tuple(-number if grows_with_age else number for number in self.numbers)

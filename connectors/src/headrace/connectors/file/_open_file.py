@@ -4,10 +4,10 @@ import os
 import time
 from typing import BinaryIO
 
-from headrace.connectors.file._gzip import Damaged
 from headrace.connectors.file._mark import HEAD_BYTES, TAIL_BYTES
 from headrace.connectors.file._names import is_packed
 from headrace.connectors.file._parts import Part
+from headrace.connectors.file._unpacked import Damaged
 
 # A little below the SDK's frame size, so that what is read together becomes one frame.
 _CHUNK_BYTES = 256 * 1024

@@ -83,7 +83,7 @@ def ordered(parts: Sequence[Part], *, flipped: bool = False) -> list[Part]:
 
 
 def at_first(parts: Sequence[Part]) -> list[Part]:
-    """Returns rotated files, oldest first, of which none was read: numbers count up if all times of modification say so."""
+    """Sorts rotated files of which none was read, oldest first. Numbers count up only if every time of modification agrees."""
     numbered = [part for part in ordered(parts, flipped=True) if part.stamp.scheme is Scheme.NUMBER]
     counts_up = len(numbered) > 1 and all(older.mtime_ns < newer.mtime_ns for older, newer in pairwise(numbered))
     return ordered(parts, flipped=counts_up)

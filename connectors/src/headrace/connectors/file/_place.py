@@ -222,7 +222,7 @@ class Place:
         if self.part.current:
             now = part_at(self.path, current=True)
             if now is None:
-                # A removed file may still be written to by a process that has it open.
+                # A process that has the file open may still write to it after it was removed.
                 return stat.st_nlink == 0 and self._has_not_grown(stat) and is_removed(self.path)
             if now.key == key_of(stat):
                 return False

@@ -6,11 +6,11 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from headrace.connectors._records import MAX_RECORD_BYTES, BadRecord, Format, Records, excess, last_line, split
-from headrace.connectors.file._gzip import Damaged
 from headrace.connectors.file._names import shown
 from headrace.connectors.file._options import Options
 from headrace.connectors.file._parts import Key, Part, is_removed
 from headrace.connectors.file._place import Place
+from headrace.connectors.file._unpacked import Damaged
 from headrace.sdk import Backlog, Batch, Message, Position, Steps
 
 _BACKLOG_BYTES = 64 * 1024

@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from headrace.connectors.file._gzip import Damaged
 from headrace.connectors.file._mark import Mark, Seen
 from headrace.connectors.file._names import is_packed
 from headrace.connectors.file._order import ordered
 from headrace.connectors.file._parts import Part, part_at
+from headrace.connectors.file._unpacked import Damaged
 
 
 def part_of(mark: Mark, parts: Sequence[Part], moved: Callable[[], Path | None]) -> Part | None:
