@@ -23,7 +23,7 @@ from headrace.contract.columns import NULL_LENGTH
 from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceStub
-from headrace.protocol.v1.source_pb2 import CAPABILITY_HEARTBEAT
+from headrace.protocol.v1.source_pb2 import CAPABILITY_HEARTBEAT, CAPABILITY_RUNS
 
 MODES = {
     "two-phase": pb.SINK_MODE_TWO_PHASE,
@@ -148,7 +148,7 @@ class Sink(Connector):
             sink="raw",
             instance=self.instance,
             mode=MODES[self.options.mode],
-            capabilities=[CAPABILITY_HEARTBEAT],
+            capabilities=[CAPABILITY_HEARTBEAT, *([CAPABILITY_RUNS] if self.two_phase else [])],
         )
         if self.two_phase:
             hello.staged.extend(pb.Part.FromString(bytes.fromhex(document["part"])) for document in self.stored("staged"))

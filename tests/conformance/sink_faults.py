@@ -361,6 +361,14 @@ class LeavesAnIdleGateway(Sink):
         return await super().step()
 
 
+class MixesRuns(Sink):
+    async def abort(self, transaction: pb.Transaction) -> None:
+        await super().abort(transaction)
+        for other in self.prepared():
+            if (other.pipeline, other.batch) == (transaction.pipeline, transaction.batch):
+                self.forget(other)
+
+
 FAULTS: dict[str, type[Sink]] = {
     **{name: type(fault.__name__, (fault, Sink), {}) for name, fault in SESSION_FAULTS.items()},
     "hello": GreetsTwice,
@@ -398,6 +406,7 @@ FAULTS: dict[str, type[Sink]] = {
     "crash-in-commit": ForgetsTheVoteBeforeItShows,
     "lists-committed": ListsOneCommit,
     "abort-after-crash": AbortsOnlyWhatArrived,
+    "runs": MixesRuns,
     "staged-survives": BeginsItsFileAnew,
     "gateway-restart": GivesUpWhereTheConnectionBreaks,
     "idle-gateway": LeavesAnIdleGateway,

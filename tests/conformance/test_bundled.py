@@ -29,6 +29,7 @@ pace = true
 """
 FILE_SINK = """
 mode = "two-phase"
+runs = true
 read = "cat {work}/out/*.jsonl 2>/dev/null || true"
 """
 

@@ -22,6 +22,7 @@ DECLARED = {
     "refused": "refused",
     "report": True,
     "heartbeat": True,
+    "runs": True,
     "tls": "--tls-ca={ca}",
     "mutual_tls": "--tls-cert={certificate} --tls-key={key}",
 }

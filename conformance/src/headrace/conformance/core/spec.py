@@ -107,6 +107,9 @@ class SinkSpec(Spec):
         "object with `value` or `value_base64`.",
     )
     refused: str | None = Field(default=None, description="A value that the sink refuses permanently.")
+    runs: bool = Field(
+        default=False, description="Whether it declares CAPABILITY_RUNS: it keeps what several runs write of one batch apart."
+    )
 
     def lack(self, need: str) -> str | None:
         """As `Spec.lack`."""

@@ -4,6 +4,7 @@ from headrace.conformance.core.checks import Checks
 from headrace.conformance.core.errors import CheckFailed
 from headrace.conformance.sinks.session import SinkSession, key
 from headrace.conformance.sinks.trial import SinkTrial, part, rows, transaction
+from headrace.protocol.v1.source_pb2 import CAPABILITY_RUNS
 
 _COMMITTING_S = 0.25
 _ABORTS = 3
@@ -132,6 +133,32 @@ async def abort_after_crash(trial: SinkTrial) -> None:
     else:
         raise CheckFailed(f"after {_ABORTS} Aborts, SinkHello still lists what was aborted: {list(map(key, listed))}")
     await trial.shows([], "after Abort")
+
+
+@checks.check("runs", "SNK-37", needs=("two-phase", "read", "runs"))
+async def runs(trial: SinkTrial) -> None:
+    """It mixes up what two runs have prepared of one batch, names no run after SIGKILL, or lacks CAPABILITY_RUNS."""
+    session = await trial.begin()
+    said = session.hello
+    assert said is not None
+    trial.require(CAPABILITY_RUNS in said.capabilities, "SinkHello.capabilities lacks CAPABILITY_RUNS")
+    replaced, current, other = (transaction(0, run=run) for run in ("replaced-run", "current-run", "another-run"))
+    for of in (replaced, current, other):
+        await trial.staged(session, part(of, attempt=f"{of.run}/0"), rows(of.run))
+    await trial.votes(session, replaced, part(replaced, attempt="replaced-run/0"))
+    await trial.votes(session, current, part(current, attempt="current-run/0"))
+    session = await trial.after_a_crash(session)
+    said = session.hello
+    assert said is not None
+    listed = sorted(of.run for of in said.prepared)
+    trial.require(
+        listed == ["current-run", "replaced-run"],
+        f"current-run and replaced-run were prepared; SinkHello.prepared names {listed}",
+    )
+    session.abort(replaced)
+    session.abort(other)
+    await trial.commits(session, current)
+    await trial.shows(rows("current-run"), "after two of three runs were aborted")
 
 
 @checks.check("staged-survives", "SNK-14", needs=("at-least-once", "read"))

@@ -12,13 +12,13 @@ from headrace.protocol.v1 import sink_pb2 as pb
 if TYPE_CHECKING:
     from headrace.conformance.sinks.gateway import SinkGateway
 
-Key = tuple[str, int]
-"""A transaction: pipeline and batch."""
+Key = tuple[str, int, str]
+"""A transaction: pipeline, batch and run."""
 
 
 def key(transaction: pb.Transaction) -> Key:
     """A transaction as a key of a dictionary."""
-    return transaction.pipeline, transaction.batch
+    return transaction.pipeline, transaction.batch, transaction.run
 
 
 @dataclass(eq=False)

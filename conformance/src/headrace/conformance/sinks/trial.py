@@ -20,9 +20,9 @@ from headrace.protocol.v1 import sink_pb2 as pb
 _SHOWN = 4
 
 
-def transaction(batch: int, pipeline: str = "orders-query") -> pb.Transaction:
-    """The transaction of a batch."""
-    return pb.Transaction(pipeline=pipeline, batch=batch)
+def transaction(batch: int, pipeline: str = "orders-query", run: str = "") -> pb.Transaction:
+    """The transaction of a batch; only a sink with CAPABILITY_RUNS learns its run."""
+    return pb.Transaction(pipeline=pipeline, batch=batch, run=run)
 
 
 def part(of: pb.Transaction, partition: int = 0, attempt: str = "run-1/0") -> pb.Part:
