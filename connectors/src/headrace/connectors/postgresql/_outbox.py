@@ -1,6 +1,7 @@
 """The `postgresql-outbox` source: rows of an outbox table, which are deleted once they are acknowledged."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import psycopg
@@ -11,7 +12,6 @@ from headrace.connectors.postgresql._database import Database, Session
 from headrace.connectors.postgresql._link import Link
 from headrace.connectors.postgresql._names import name, value
 from headrace.connectors.postgresql._notices import Notices
-from headrace.connectors.postgresql._page import BadRow
 from headrace.connectors.postgresql._parameters import PostgreSQLOutboxParameters
 from headrace.connectors.postgresql._reading import Reading
 from headrace.connectors.postgresql._strays import Strays
@@ -109,17 +109,8 @@ class PostgreSQLOutboxSource(PolicySource):
         self._readings[partition] = reading
         self._notices.begin()
         try:
-            while True:
-                found = await reading.next()
-                for piece in found or ():
-                    if isinstance(piece, BadRow):
-                        await self.unsendable(partition, piece.message, piece.error)
-                    else:
-                        yield piece
-                if found is None:
-                    yield None
-                    wait_s = reading.next_check_in(self._parameters.poll_seconds)
-                    reading.look_since(await self._notices.wait(reading.looked_at, wait_s))
+            async for batch in reading.batches(partial(self.unsendable, partition), self._wait):
+                yield batch
         finally:
             del self._readings[partition]
             await self._close_where_idle()
@@ -157,6 +148,9 @@ class PostgreSQLOutboxSource(PolicySource):
             InvalidSource: The table cannot be read.
         """
         return await self._watch.describe()
+
+    async def _wait(self, reading: Reading) -> float:
+        return await self._notices.wait(reading.looked_at, reading.next_check_in(self._parameters.poll_seconds))
 
     async def _do(self, work: Callable[[tuple[Session, Table]], Awaitable[T]]) -> T:
         """Does work other than reading, on a separate connection."""

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import psycopg
 from psycopg import sql
@@ -13,7 +13,7 @@ from headrace.connectors.postgresql._layout import MAX_BYTES
 from headrace.connectors.postgresql._opened import Opened, readable
 from headrace.connectors.postgresql._page import MAX_ROWS, BadRow, Page, Piece, read_page
 from headrace.connectors.postgresql._watch import Watch
-from headrace.sdk import Backlog, PositionLost
+from headrace.sdk import Backlog, Batch, InvalidMessage, Message, PositionLost
 
 log = logging.getLogger("headrace.connectors")
 
@@ -70,6 +70,28 @@ class Reading:
             HeadraceError: The table cannot be read; of the database's type.
         """
         return await self._watch.keep_trying(self._next_unless_changed)
+
+    async def batches(
+        self,
+        refuse: Callable[[Message, InvalidMessage], Awaitable[None]],
+        wait: Callable[["Reading"], Awaitable[float]],
+    ) -> AsyncIterator[Batch | None]:
+        """Yields the batches of each page of rows, and None whenever all are read. Raises as `next` does.
+
+        Args:
+            refuse: Applies the policy to a bad row, in its turn.
+            wait: Waits after None until another check is worthwhile, and returns the moment for `look_since`.
+        """
+        while True:
+            found = await self.next()
+            for piece in found or ():
+                if isinstance(piece, BadRow):
+                    await refuse(piece.message, piece.error)
+                else:
+                    yield piece
+            if found is None:
+                yield None
+                self.look_since(await wait(self))
 
     @property
     def backlog(self) -> Backlog | None:

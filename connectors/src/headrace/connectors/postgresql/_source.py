@@ -3,10 +3,10 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.postgresql._database import Database
-from headrace.connectors.postgresql._page import BadRow
 from headrace.connectors.postgresql._parameters import PostgreSQLParameters
 from headrace.connectors.postgresql._reading import Reading
 from headrace.connectors.postgresql._watch import Watch
@@ -38,17 +38,8 @@ class PostgreSQLSource(PolicySource):
         """Yields the batches of each page of rows; bad rows are left to the policy in their turn."""
         reading = self._reading = self._begin(position)
         try:
-            while True:
-                found = await reading.next()
-                for piece in found or ():
-                    if isinstance(piece, BadRow):
-                        await self.unsendable(partition, piece.message, piece.error)
-                    else:
-                        yield piece
-                if found is None:
-                    yield None
-                    await asyncio.sleep(reading.next_check_in(self._parameters.poll_seconds))
-                    reading.look_since(time.monotonic())
+            async for batch in reading.batches(partial(self.unsendable, partition), self._wait):
+                yield batch
         finally:
             await self._watch.close()
 
@@ -63,6 +54,10 @@ class PostgreSQLSource(PolicySource):
             InvalidSource: The table cannot be read.
         """
         return await self._watch.describe()
+
+    async def _wait(self, reading: Reading) -> float:
+        await asyncio.sleep(reading.next_check_in(self._parameters.poll_seconds))
+        return time.monotonic()
 
     def _begin(self, position: Position | None) -> Reading:
         return Reading(
