@@ -509,7 +509,7 @@ def test_a_position_of_an_earlier_version_goes_on(tmp_path):
 @pytest.mark.behaviour("file", 'a line of more than 64 MiB, with `bad_records = "skip"`', "skips that line, and reads the next")
 def test_a_line_that_is_far_too_long_may_be_left_out(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("headrace.connectors._records.MAX_RECORD_BYTES", 1_000_000)
-    monkeypatch.setattr("headrace.connectors.file._reader._LONG_LINE_BYTES", 500_000)
+    monkeypatch.setattr("headrace.connectors.file._splitter._LONG_LINE_BYTES", 500_000)
     (tmp_path / "f").write_bytes(b"a\n" + b"x" * 5_000_000 + b"\nb\n")
     with pytest.raises(BadRecord, match="byte 2 is larger than 1000000 bytes"):
         read(tmp_path / "f")

@@ -1,24 +1,18 @@
 """Reads one stream of files, through rotations. Everything here blocks, and runs on the thread of the source."""
 
-import logging
 import os
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from headrace.connectors._records import MAX_RECORD_BYTES, BadRecord, Format, Records, excess, last_line, split
-from headrace.connectors.file._names import shown
+from headrace.connectors._records import Format, Records
 from headrace.connectors.file._options import Options
 from headrace.connectors.file._parts import Key, Part, is_removed
 from headrace.connectors.file._place import Place
+from headrace.connectors.file._splitter import Splitter
 from headrace.connectors.file._unpacked import Damaged
-from headrace.sdk import Backlog, Batch, Message, Position, Steps
+from headrace.sdk import Backlog, Batch, Position, Steps
 
 _BACKLOG_BYTES = 64 * 1024
-_LONG_LINE_BYTES = 32 << 20
-_KEPT_OF_BAD = 64 * 1024
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-log = logging.getLogger("headrace.connectors")
 
 
 class Reader:
@@ -38,12 +32,7 @@ class Reader:
         self._place = Place(path, earlier, position, base, options)
         self._options = options
         self._opened = 0
-        self._pieces: list[bytes] = []
-        self._at_start = False
-        self._zeros = 0
-        self._discarding = False
-        self._to_discard = 0
-        self._given_up = False
+        self._splitter = Splitter(self._place, options)
         self.caught_up = False
         """Whether the last yielded item was None; set by the caller that yields it."""
 
@@ -57,11 +46,6 @@ class Reader:
         """The identity of the file that is open; None if none is."""
         part = self._place.part
         return part.key if part is not None and self._place.is_open else None
-
-    @property
-    def _path(self) -> Path:
-        """The file that is read."""
-        return self.path if self._place.part is None else self._place.part.path
 
     @property
     def is_between(self) -> bool:
@@ -84,7 +68,7 @@ class Reader:
             BadRecord: A file is damaged, or of another format, and the policy is to fail.
             OSError: A file cannot be read now. Another call of `items` tries again.
         """
-        place = self._place
+        place, splitter = self._place, self._splitter
         while True:
             if not place.is_open:
                 if not place.open():
@@ -93,184 +77,39 @@ class Reader:
                         return
                     yield None
                     continue
-                self._begin_at(place.offset)
+                self._begin()
             chunk = self._next_chunk()
             if chunk:
                 self.caught_up = False
-                records = self._take(chunk)
-                if records is not None:
-                    yield self._yielded(records)
-                self._refuse_excess()
+                yield from map(self._batch, splitter.take(chunk))
             elif place.is_over():
-                if (records := self._rest()) is not None:
-                    yield self._yielded(records)
+                yield from map(self._batch, splitter.rest())
                 if not place.next_part():
                     return
-                self._discarding, self._to_discard, self._given_up = False, 0, False
-                self._begin_at(0)
+                self._opened = place.opened
+                splitter.begin_next()
             elif self._opened != place.opened:
-                self._begin_at(place.offset)
+                self._begin()
             else:
                 yield None
 
-    def _begin_at(self, offset: int) -> None:
-        """Forgets what was read after the last record: the file that is open now is read from an offset."""
-        self._pieces, self._opened = [], self._place.opened
-        self._zeros = self._zeros if offset else 0
-        self._at_start = offset == self._zeros
+    def _begin(self) -> None:
+        """Begins with what follows the last record in the file that is open now."""
+        self._opened = self._place.opened
+        self._splitter.begin_at(self._place.offset)
 
     def _next_chunk(self) -> bytes:
         """Reads the next data of the file; empty at its end, if it is damaged, or if it was overwritten."""
-        if self._given_up:
+        if self._splitter.has_given_up:
             return b""
         try:
             return self._place.read()
         except Damaged as damage:
-            self._give_up(damage)
+            self._splitter.give_up(damage)
             return b""
 
-    # What was read
-
-    def _take(self, chunk: bytes) -> Records | None:
-        """Splits the data read so far into records, and leaves the incomplete rest in `pieces`."""
-        pieces, lines = self._pieces, self._options.format is Format.LINES
-        if self._discarding:
-            return self._discard(chunk)
-        if self._at_start and lines:
-            chunk = self._first(chunk)
-        # A line of many chunks is joined once, when its end was read.
-        if pieces and lines and b"\n" not in chunk and sum(map(len, pieces)) < _LONG_LINE_BYTES:
-            pieces.append(chunk)
-            return None
-        data = b"".join([*pieces, chunk]) if pieces else chunk
-        try:
-            records = split(data, self._place.offset, self._options.format)
-        except BadRecord as error:
-            self._refuse(data, error)
-            return None
-        end = 0 if records is None else records.end - self._place.offset
-        rest = data[end:]
-        pieces[:] = [rest] if rest else []
-        if end:
-            self._place.passed(data, end)
-        return records
-
-    def _first(self, chunk: bytes) -> bytes:
-        """Skips what precedes the first line of a file: zeros, which no text begins with, and a byte order mark.
-
-        A log that was truncated under a writer that does not append begins with a hole as long as the log was.
-        """
-        data = b"".join([*self._pieces, chunk])
-        self._pieces.clear()
-        text = data.lstrip(b"\0")
-        self._zeros += len(data) - len(text)
-        self._skip(data[: len(data) - len(text)])
-        if _BYTE_ORDER_MARK.startswith(text) and text != _BYTE_ORDER_MARK:
-            # Empty, or what may be the beginning of a mark.
-            self._pieces.extend([text] if text else [])
-            return b""
-        self._at_start = False
-        if self._zeros:
-            log.warning(
-                "skipped %d zero bytes at the beginning of %s: it was truncated while its writer did not append; let it append",
-                self._zeros,
-                shown(self._path),
-            )
-        if text.startswith(_BYTE_ORDER_MARK):
-            self._skip(_BYTE_ORDER_MARK)
-            return text[len(_BYTE_ORDER_MARK) :]
-        return text
-
-    def _refuse(self, data: bytes, error: BadRecord) -> None:
-        """Skips a line that is far too long, up to its end.
-
-        Raises:
-            BadRecord: The policy is to fail.
-        """
-        self._options.bad_record(self._bad(data), BadRecord(f"{shown(self._path)}: {error}"))
-        self._discarding = True
-        self._pieces.clear()
-        self._skip(data)
-
-    def _refuse_excess(self) -> None:
-        """Skips a length-prefixed record with a far too large length, up to its announced end.
-
-        Raises:
-            BadRecord: The policy is to fail.
-        """
-        if not self._pieces or self._options.format is not Format.LENGTH_PREFIXED:
-            return
-        data = b"".join(self._pieces)
-        if (size := excess(data)) is None:
-            return
-        error = BadRecord(
-            f"{shown(self._path)}: the record at byte {self._place.offset} announces {size - 4} bytes, more than "
-            f"{MAX_RECORD_BYTES}; it ends at byte {self._place.offset + size}, if the file is in length-prefixed format at all"
-        )
-        self._options.bad_record(self._bad(data), error)
-        self._discarding, self._to_discard = True, size - len(data)
-        self._pieces.clear()
-        self._skip(data)
-
-    def _give_up(self, damage: Damaged) -> None:
-        """Skips the rest of a gzip file that cannot be decompressed.
-
-        Raises:
-            BadRecord: The policy is to fail.
-        """
-        data = b"".join(self._pieces)
-        end = self._place.offset + len(data)
-        error = BadRecord(
-            f"{shown(self._path)} is damaged after decompressed byte {end} ({damage}): everything from byte "
-            f"{self._place.offset} on counts as one record that cannot be sent"
-        )
-        self._options.bad_record(self._bad(data), error)
-        self._pieces.clear()
-        self._skip(data)
-        self._given_up = True
-
-    def _bad(self, data: bytes) -> Message:
-        """Returns a record that cannot be sent, for the policy: its beginning, and its place."""
-        where = (("file-path", os.fsencode(self._path)), ("file-offset", b"%d" % self._place.offset))
-        return Message(data[:_KEPT_OF_BAD], sequence=self.sequence + len(data), headers=where)
-
-    def _discard(self, chunk: bytes) -> Records | None:
-        """Reads to the end of a skipped record."""
-        if self._options.format is Format.LINES:
-            end = chunk.find(b"\n") + 1
-            self._discarding = not end
-        else:
-            end = min(len(chunk), self._to_discard)
-            self._to_discard -= end
-            self._discarding = self._to_discard > 0
-        self._skip(chunk if self._discarding else chunk[:end])
-        return None if self._discarding or not chunk[end:] else self._take(chunk[end:])
-
-    def _skip(self, data: bytes) -> None:
-        """Moves past bytes that belong to no record."""
-        self._place.passed(data, len(data))
-        self._place.offset += len(data)
-
-    def _rest(self) -> Records | None:
-        """Handles the rest at the end of a finished file."""
-        rest = b"".join(self._pieces)
-        self._pieces = []
-        if not rest:
-            return None
-        if self._options.format is Format.LENGTH_PREFIXED:
-            error = BadRecord(
-                f"{shown(self._path)}: the record at byte {self._place.offset} is incomplete: the file ends "
-                f"after {len(rest)} bytes of it"
-            )
-            self._options.bad_record(self._bad(rest), error)
-            self._skip(rest)
-            return None
-        self._place.passed(rest, len(rest))
-        return last_line(rest, self._place.offset)
-
-    def _yielded(self, records: Records) -> Batch:
-        """Converts records to a batch; they then count as read."""
-        self._place.offset = records.end
+    def _batch(self, records: Records) -> Batch:
+        """Converts records to a batch."""
         sequences = Steps(self._place.base + records.ends.first, records.ends.deltas)
         return Batch(records.values, sequences=sequences, cursor=self._place.mark().encode())
 
