@@ -38,7 +38,7 @@ bench: setup ## Measure the core on this machine (ARGS=--json for programs)
 	@.venv/bin/headrace prepare --if-missing
 	@.venv/bin/headrace bench core $(ARGS)
 
-check: setup-dev ## Lint, and run the tests that need neither Spark nor brokers, within a minute
+check: setup-dev ## Lint, and run the tests that need neither Spark nor brokers, within 45 s
 	@scripts/check.sh $(ARGS)
 
 test: setup-dev ## Lint, and run the tests: of the heavy ones a sample (SEED=1a2b3c4d for the same again), of ARGS='-k gateway' all

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs brokers and lints, then runs the tests in several sessions, three at a time: much of a test's time is spent waiting, and
+# Installs brokers and lints, then runs the tests in several sessions, four at a time: much of a test's time is spent waiting, and
 # the others use it.
 #
 #   scripts/test.sh [--seed SEED]         all light tests, and a sample of the heavy ones, which the seed decides
@@ -32,29 +32,39 @@ cluster=(tests/cluster tests/chaos)
 # Go and Cargo wait for builds of other sessions. Maven and npm do not: whatever they build is in one session.
 compiled=(tests/sdk_go tests/sdk_rust tests/go_source)
 sdks=(tests/sdk_java tests/sdk_typescript tests/engine_java tests/languages tests/scaffold tests/vectors)
-connectors=(tests/connectors tests/health)
-brokers_killed=(tests/brokers tests/broker_crashes tests/conformance)
 commands=(tests/cli tests/bench tests/demo)
 simulation=(tests/simulation)
+models=(tests/pipelines tests/sdk tests/protocol)
+gateway=(tests/gateway)
+queues=(tests/connectors/rabbitmq tests/connectors/nats)
+records=(tests/connectors/kafka tests/connectors/postgresql)
+connectors=(tests/connectors tests/health)
+brokers_killed=(tests/brokers tests/broker_crashes tests/conformance)
 others=(tests)
-for folder in "${engine[@]}" "${kills[@]}" "${cluster[@]}" "${compiled[@]}" "${sdks[@]}" "${connectors[@]}" \
-  "${brokers_killed[@]}" "${commands[@]}" "${simulation[@]}"; do
+for folder in "${queues[@]}" "${records[@]}"; do
+  connectors+=("--ignore=$folder")
+done
+for folder in "${engine[@]}" "${kills[@]}" "${cluster[@]}" "${compiled[@]}" "${sdks[@]}" "${commands[@]}" "${simulation[@]}" \
+  "${models[@]}" "${gateway[@]}" tests/connectors tests/health "${brokers_killed[@]}"; do
   others+=("--ignore=$folder")
 done
-
-# With more on two cores, each waits so long for the others that deadlines pass, and all of them take more processor time.
-at_once=3
+# Two lanes take from the beginning, where tests compute, and two from the end, where they mostly wait; from either side, the long
+# sessions come first, so that the lanes end together. With more lanes on two cores, each waits so long for the others that
+# deadlines pass, and all of them take more processor time.
+names=(sdks engine compiled kills commands cluster models simulation brokers_killed gateway queues records others connectors)
+lanes_of_a_side=2
 arguments=("$@")
-# What the tests need comes first, side by side: from the archive of its classes, Spark starts in half the time.
-before=()
-# The long ones first, so that the lanes end together.
-names=(connectors sdks engine others compiled commands kills brokers_killed cluster simulation)
+# What the tests need comes first, side by side: from the archive of its classes, Spark starts in half the time. No test needs
+# what lints, which runs beside all of that.
+before=(install)
+beside=()
 if [ $# -gt 0 ]; then
-  names=(lint selected)
+  before=()
+  beside=(lint)
+  names=(selected)
 elif [ "$heavy" = all ] || [ "$heavy" = sample ]; then
-  before=(install archive lint)
-else
-  before=(install)
+  before+=(archive)
+  beside=(lint)
 fi
 
 # session NAME: installs, lints, or runs tests.
@@ -87,14 +97,17 @@ lane() {
 
 # in_lanes NAME...: runs these sessions, and waits for them.
 in_lanes() {
-  local name n
+  local name n from_the_end=()
   lanes=()
   for name in "$@"; do
+    from_the_end=("$name" ${from_the_end[@]+"${from_the_end[@]}"})
     # Gone once it has succeeded.
     touch "$logs/$name.failed"
   done
-  for ((n = 0; n < at_once; n++)); do
+  for ((n = 0; n < lanes_of_a_side; n++)); do
     lane "$@" &
+    lanes+=("$!")
+    lane "${from_the_end[@]}" &
     lanes+=("$!")
   done
   for n in "${lanes[@]}"; do
@@ -119,9 +132,9 @@ progress() {
 # end EXIT-CODE: has everything end that runs, with what it has started.
 end() {
   trap '' INT TERM
-  kill -TERM "${lanes[@]}" ${ticker:+"$ticker"} 2>/dev/null
+  kill -TERM ${lanes[@]+"${lanes[@]}"} ${linter:+"$linter"} ${ticker:+"$ticker"} 2>/dev/null
   wait
-  for name in ${before[@]+"${before[@]}"} "${names[@]}"; do
+  for name in ${before[@]+"${before[@]}"} ${beside[@]+"${beside[@]}"} "${names[@]}"; do
     cat "$logs/$name" 2>/dev/null
   done
   rm -rf "$logs"
@@ -130,13 +143,20 @@ end() {
 
 logs=$(mktemp -d)
 lanes=()
+linter=
 ticker=
 trap 'end 130' INT
 trap 'end 143' TERM
 progress &
 ticker=$!
+if [ ${#beside[@]} != 0 ]; then
+  touch "$logs/lint.failed"
+  lane lint &
+  linter=$!
+fi
 [ ${#before[@]} = 0 ] || in_lanes "${before[@]}"
 in_lanes "${names[@]}"
+[ -z "$linter" ] || wait "$linter"
 kill "$ticker"
 failed=$(cd "$logs" && ls | sed -n 's/\.failed$//p' | tr '\n' ' ')
 [ $# -gt 0 ] || .venv/bin/python -m tests.selection.spent "$logs"/*.spent

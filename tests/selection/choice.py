@@ -1,6 +1,6 @@
 """Which tests a run has: all that are light, and of the heavy ones all, a sample, or a share of what the sample leaves out.
 
-A test is heavy if `costs.txt` has its processor time; any other is light, and is in every run. The choice depends on a test's
+A test is heavy if `costs.txt` has its cost; any other is light, and is in every run. The choice depends on a test's
 name, on its kinds and on a seed alone, so that separate sessions of one run, and the runs of several days, agree.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TABLE = Path(__file__).with_name("costs.txt")
-FRACTION = 0.08
+FRACTION = 0.05
 """A sample takes one heavy test of each kind, and more of a subject up to this part of what its heavy tests cost."""
 KIT = re.compile(r"tests/connectors/\w+/test_conformance\.py")
 """The modules that have the kit judge bundled connectors: one subject, since there the connectors differ little."""
@@ -25,7 +25,7 @@ class Heavy:
 
     Attributes:
         name: Its node id.
-        cost: Its processor time in seconds.
+        cost: Its processor time in seconds, or half of its seconds where it mostly waits.
         subject: What it is about, which is one of its kinds: see `subject_of`.
         others: More kinds: what it needs and not every test of its subject does, such as a broker.
     """
@@ -70,7 +70,7 @@ def parse_share(text: str) -> Share:
 
 
 def read_costs(text: str) -> dict[str, float]:
-    """Reads lines of processor seconds and a test: the node id of one case, or of a function, which holds for each of its cases.
+    """Reads lines of a cost and a test: the node id of one case, or of a function, which holds for each of its cases.
 
     Raises:
         ValueError: A line has no positive number and name, or names a test that another line names.
@@ -88,7 +88,7 @@ def read_costs(text: str) -> dict[str, float]:
 
 
 def cost_of(name: str, costs: Mapping[str, float]) -> float | None:
-    """Returns the processor seconds of a heavy test, and None for a light one."""
+    """Returns the cost of a heavy test, and None for a light one."""
     return costs.get(name, costs.get(name.partition("[")[0]))
 
 
