@@ -27,7 +27,7 @@ class Heavy:
         name: Its node id.
         cost: Its processor time in seconds, or half of its seconds where it mostly waits.
         subject: What it is about, which is one of its kinds: see `subject_of`.
-        others: More kinds: what it needs and not every test of its subject does, such as a broker.
+        others: More kinds: what it needs and not every test of its subject does, such as a store.
     """
 
     name: str

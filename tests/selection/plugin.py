@@ -15,8 +15,11 @@ import pytest
 from tests.selection.choice import TABLE, Heavy, Share, cost_of, parse_share, read_costs, sample, subject_of
 from tests.selection.spent import Spent
 
-BROKERS = frozenset({"rabbitmq", "rabbitmq4", "nats", "kafka", "postgresql", "hdfs", "s3", "nats_cluster", "kafka_cluster"})
-"""The fixtures that are kinds of their own: each run has a test of each real broker, and of each store."""
+KINDS = frozenset({"hdfs", "s3", "nats_cluster"})
+"""The fixtures that are kinds of their own: each run has a test of each store, and of a cluster of brokers.
+
+Each single broker has light tests, which every run has.
+"""
 _left_out = pytest.StashKey[list[tuple[str, str]]]()
 _spent = pytest.StashKey[list[Spent]]()
 
@@ -105,4 +108,4 @@ def _heavy(item: pytest.Item, costs: dict[str, float]) -> Heavy | None:
     if cost is None:
         return None
     fixtures: list[str] = getattr(item, "fixturenames", [])
-    return Heavy(item.nodeid, cost, subject_of(item.nodeid), BROKERS & {*fixtures})
+    return Heavy(item.nodeid, cost, subject_of(item.nodeid), KINDS & {*fixtures})
