@@ -2,15 +2,18 @@
 
 import json
 import os
+import random
 import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kafka import KafkaProducer
 from kafka.net.compat import KafkaNetClient
 
 from headrace.connectors.kafka import KafkaParameters, KafkaSink, KafkaSinkParameters, KafkaSource
+from headrace.connectors.kafka._librdkafka_transactions import LibrdkafkaTransactions
 from headrace.connectors.kafka._producer import Producer
 from headrace.sdk import Message, Rows, Transaction, run
 
@@ -41,10 +44,11 @@ def write(batch: str, values: str, parameters: str) -> int:
 
 def _write_and_die(step: str, batch: int, values: list[str], parameters: dict[str, Any]) -> int:
     """Writes a transaction, and dies at a step."""
-    sink = KafkaSink(KafkaSinkParameters(**parameters))
+    sink_parameters = KafkaSinkParameters(**parameters)
+    sink = KafkaSink(sink_parameters)
     sink.last("p")
     rows = [Rows.of(*(Message(value.encode()) for value in values))]
-    _die_at(step)
+    (_die_at if sink_parameters.client == "kafka-python" else _die_with_librdkafka_at)(step)
     sink.write(Transaction("p", batch), iter(rows))
     _die()
     return 0
@@ -89,6 +93,42 @@ def _die_at(step: str) -> None:
     _replace(KafkaProducer, "flush", flush)
     _replace(Producer, "commit", commit)
     _replace(KafkaNetClient, "send", request)
+
+
+def _die_with_librdkafka_at(step: str) -> None:
+    """Has this process killed at a step of the next transaction."""
+
+    def begin(original: Callable[..., Any], *args: Any) -> None:
+        if step == "before the transaction begins":
+            _die()
+        original(*args)
+        if step == "when the id is there":
+            _die()
+
+    def send(original: Callable[..., Any], transactions: LibrdkafkaTransactions, messages: Iterable[tuple[str, Message]]) -> None:
+        def some() -> Iterator[tuple[str, Message]]:
+            for number, message in enumerate(messages):
+                if number == 3 and step == "when some messages are sent":
+                    transactions._wait_until_stored()
+                    _die()
+                yield message
+
+        original(transactions, some())
+        if step == "when all messages are there":
+            transactions._wait_until_stored()
+            _die()
+
+    def commit(original: Callable[..., Any], *args: Any) -> None:
+        if step == "when the commit is asked for":
+            # Whether the broker comes to know of it is left to chance: either way must do.
+            threading.Timer(random.random() / 20, _die).start()
+        original(*args)
+        if step in ("when the commit is asked for", "when the commit is confirmed"):
+            _die()
+
+    _replace(LibrdkafkaTransactions, "begin", begin)
+    _replace(LibrdkafkaTransactions, "send", send)
+    _replace(LibrdkafkaTransactions, "commit", commit)
 
 
 def _replace(owner: type, name: str, method: Callable[..., Any]) -> None:

@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import RetriableError
 from tests.gateway.wire import Engine
 
-from headrace.connectors.kafka import KafkaParameters, KafkaSink, KafkaSource
+from headrace.connectors.kafka import KafkaParameters, KafkaSink, KafkaSinkParameters, KafkaSource
 from headrace.protocol.v1.frame_pb2 import Position
 from headrace.sdk import Message, Rows, Settings, Transaction, decode_frame, serve
 
@@ -186,6 +186,11 @@ async def reading(address: str, **parameters: Any) -> AsyncIterator[KafkaSource]
         with contextlib.suppress(asyncio.CancelledError):
             await task
         source.close()
+
+
+def sink_of(**parameters: Any) -> KafkaSink:
+    """Makes a sink, of the client library that the test runs with."""
+    return KafkaSink(KafkaSinkParameters(**{"client": CLIENT} | parameters))
 
 
 def write(sink: KafkaSink, batch: int, values: Sequence[bytes]) -> None:

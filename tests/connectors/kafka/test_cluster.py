@@ -5,9 +5,7 @@ from contextlib import closing
 
 import pytest
 from scripts.brokers import Cluster, KafkaNode
-from tests.connectors.kafka.rig import Log, numbered, numbers, reading, wait, write
-
-from headrace.connectors.kafka import KafkaSink, KafkaSinkParameters
+from tests.connectors.kafka.rig import Log, numbered, numbers, reading, sink_of, wait, write
 
 PER_LEADER = 500
 
@@ -26,11 +24,11 @@ def leader_of(log: Log, topic: str) -> int:
     return max(0, int(partition["leader_id"]))
 
 
-async def test_source_and_sink_follow_the_leaders(kafka_cluster, replicated, address, query, eager):
+async def test_source_and_sink_follow_the_leaders(kafka_cluster, replicated, address, query, eager, each_client):
     topic, results = replicated.create(), replicated.create()
     servers = kafka_cluster.urls
     reader = query()
-    sink = KafkaSink(KafkaSinkParameters(bootstrap_servers=servers, topic=results, sink=results))
+    sink = sink_of(bootstrap_servers=servers, topic=results, sink=results)
     with closing(sink):
         async with reading(address, bootstrap_servers=servers, topics=topic, start="latest", group=topic):
             await reader.attach()

@@ -46,12 +46,13 @@ def test_the_source_passes(log: Log) -> None:
     }
 
 
-def test_the_sink_passes(log: Log) -> None:
+def test_the_sink_passes(log: Log, each_client: str) -> None:
     commands = {
-        "setup": lambda check: log.create(2, topic_of(f"sink.{check}")) and None,
-        "read": lambda check: values(log.values(topic_of(f"sink.{check}"))),
+        "setup": lambda check: log.create(2, topic_of(f"{each_client}.{check}")) and None,
+        "read": lambda check: values(log.values(topic_of(f"{each_client}.{check}"))),
     }
-    options = [f"--topic={topic_of('sink.{check}')}", f"--transactional-id={topic_of('{check}')}"]
+    names = topic_of(f"{each_client}.{{check}}")
+    options = [f"--topic={names}", f"--transactional-id={names}", f"--state-topic={names}-ids", f"--client={each_client}"]
     command = ["kafka-sink", "--sink=s", f"--bootstrap-servers={log.servers}", *options]
     verdict = judge("sink", command, {"mode": "batch-idempotent"}, commands)
 

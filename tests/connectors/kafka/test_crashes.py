@@ -9,10 +9,11 @@ from contextlib import closing
 
 import pytest
 from tests.connectors.kafka.programs import STEPS
-from tests.connectors.kafka.rig import DEADLINE, numbered, numbers, reading, until, write
+from tests.connectors.kafka.rig import DEADLINE, numbered, numbers, reading, sink_of, until, write
 
 from headrace.connectors.kafka import KafkaSink, KafkaSinkParameters
-from headrace.connectors.kafka._producer import Producer
+from headrace.connectors.kafka._librdkafka_transactions import LibrdkafkaTransactions
+from headrace.connectors.kafka._python_transactions import PythonTransactions
 from headrace.sdk import Message, Rows, Transaction
 
 PARTITIONS, PER_PARTITION = 3, 4000
@@ -38,8 +39,9 @@ def assert_whole(messages: dict[str, list[Message]], topic: str, count: int = PE
     }
 
 
-async def test_a_source_that_is_killed_loses_and_repeats_nothing(log, wide, address, query):
-    parameters = json.dumps({"source": "s", "bootstrap_servers": log.servers, "topics": wide, "partition_fetch_bytes": 20_000})
+async def test_a_source_that_is_killed_loses_and_repeats_nothing(log, wide, address, query, each_client):
+    own = {"source": "s", "client": each_client, "bootstrap_servers": log.servers}
+    parameters = json.dumps({**own, "topics": wide, "partition_fetch_bytes": 20_000})
     one = query()
     await one.attach()
     for share in (1, 2, 3):
@@ -51,9 +53,10 @@ async def test_a_source_that_is_killed_loses_and_repeats_nothing(log, wide, addr
     assert_whole(one.messages, wide)
 
 
-async def test_a_sink_may_be_killed_at_any_step(log):
+async def test_a_sink_may_be_killed_at_any_step(log, each_client):
     topics = {step: log.create() for step in STEPS}
-    parameters = {step: {"bootstrap_servers": log.servers, "topic": topic, "sink": topic} for step, topic in topics.items()}
+    own = {"bootstrap_servers": log.servers, "client": each_client}
+    parameters = {step: {**own, "topic": topic, "sink": topic} for step, topic in topics.items()}
     first, second = numbered(0, 10), numbered(10, 10)
     values = json.dumps([value.decode() for value in first])
     process = await program("write", "7", values, json.dumps(parameters))
@@ -76,7 +79,7 @@ async def test_a_sink_may_be_killed_at_any_step(log):
         assert log.values(topic) == first + second
 
 
-async def test_a_broker_that_is_killed_is_waited_for(kafka, log, wide, address, query, eager, monkeypatch):
+async def test_a_broker_that_is_killed_is_waited_for(kafka, log, wide, address, query, eager, monkeypatch, each_client):
     one = query()
     half_sent, commit_asked, broker_is_gone = threading.Event(), threading.Event(), threading.Event()
 
@@ -86,18 +89,18 @@ async def test_a_broker_that_is_killed_is_waited_for(kafka, log, wide, address, 
         assert broker_is_gone.wait(DEADLINE)
         yield Rows.of(*map(Message, numbered(5000, 5000)))
 
-    def commit_without_broker(producer: Producer, seconds: float) -> None:
+    kind = LibrdkafkaTransactions if each_client == "librdkafka" else PythonTransactions
+
+    def commit_without_broker(transactions: LibrdkafkaTransactions | PythonTransactions) -> None:
         commit_asked.set()
         assert broker_is_gone.wait(DEADLINE)
-        commit(producer, seconds)
+        commit(transactions)
 
     halves, commits = log.create(), log.create()
-    sending, committing = (
-        KafkaSink(KafkaSinkParameters(bootstrap_servers=log.servers, topic=topic, sink=topic)) for topic in (halves, commits)
-    )
+    sending, committing = (sink_of(bootstrap_servers=log.servers, topic=topic, sink=topic) for topic in (halves, commits))
     write(committing, 0, numbered(0, 10))
-    commit = Producer.commit
-    monkeypatch.setattr(Producer, "commit", commit_without_broker)
+    commit = kind.commit
+    monkeypatch.setattr(kind, "commit", commit_without_broker)
     async with reading(address, bootstrap_servers=log.servers, topics=wide, partition_fetch_bytes=20_000, group=wide):
         await one.attach()
         await one.read(PARTITIONS * PER_PARTITION // 2)

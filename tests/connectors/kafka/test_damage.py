@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from scripts.brokers import Kafka
-from tests.connectors.kafka.rig import DEADLINE, SETTINGS, Log, numbered, numbers, reading
+from tests.connectors.kafka import rig
+from tests.connectors.kafka.rig import DEADLINE, SETTINGS, Log, Query, numbered, numbers, reading
 
 from headrace.connectors import dead_letters
 from headrace.connectors.kafka import KafkaFailed, KafkaParameters, KafkaSource
@@ -78,14 +79,32 @@ async def test_what_is_around_a_damaged_batch_arrives_once(log, topic, address, 
     'a record batch whose checksum is wrong, with `bad_records = "fail"`',
     "ends with an error that names the topic, partition and offsets",
 )
-async def test_a_damaged_batch_ends_the_connector_where_nothing_else_is_said(log, topic, address, query, damaged):
-    source = KafkaSource(KafkaParameters(source="s", bootstrap_servers=log.servers, topics=topic))
-    one = query()
+async def test_a_damaged_batch_ends_the_connector_where_nothing_else_is_said(log, topic, address, query, damaged, each_client):
+    told = f"topic {topic}, partition 0: the record batch at offset 10 fails its checksum.*; offsets 10 to 19 cannot be read; "
+    if each_client == "librdkafka":
+        told = f"topic {topic}, partition 0: a record batch at or after offset 10 is damaged: .*; "
+    await assert_ends(query(), address, told + "restore it", bootstrap_servers=log.servers, topics=topic)
+
+
+@pytest.mark.behaviour(
+    "kafka",
+    'a record batch whose checksum is wrong, with `client = "librdkafka"`',
+    "ends with an error that names the topic, partition and offset, whatever `bad_records` is",
+)
+async def test_a_damaged_batch_always_ends_a_connector_with_librdkafka(log, topic, address, query, damaged):
+    pytest.importorskip("confluent_kafka")
+    told = f"topic {topic}, partition 0: a record batch at or after offset 10 is damaged: .*; .* or read it with client = kafka-"
+    options = {"bootstrap_servers": log.servers, "topics": topic, "bad_records": "skip", "client": "librdkafka"}
+    await assert_ends(query(), address, told, **options)
+
+
+async def assert_ends(one: Query, address: str, told: str, **parameters: str) -> None:
+    """The source ends with an error, after what precedes the damage."""
+    source = KafkaSource(KafkaParameters(**{"source": "s", "client": rig.CLIENT} | parameters))
     task = asyncio.create_task(serve(source, gateway=address, settings=SETTINGS))
     await one.attach()
     assert numbers(await one.read(10)) == list(range(10))
-    where = f"topic {topic}, partition 0: the record batch at offset 10 fails its checksum"
-    with pytest.raises(KafkaFailed, match=f"{where}.*; offsets 10 to 19 cannot be read; restore it .* set bad_records to skip"):
+    with pytest.raises(KafkaFailed, match=told):
         await asyncio.wait_for(task, DEADLINE)
     source.close()
 

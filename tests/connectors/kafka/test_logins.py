@@ -5,18 +5,23 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import TopicPartition
 from kafka.admin import UserScramCredentialUpsertion
 from scripts.brokers import Kafka
 from tests.brokers.plugin import start_for_tests
-from tests.connectors.kafka.rig import Log, numbered, numbers, reading, write
+from tests.connectors.kafka.rig import DEADLINE, Log, numbered, numbers, reading, sink_of, write
 from tests.gateway.certificates import Authority
 
-from headrace.connectors.kafka import KAFKA, KafkaFailed, KafkaParameters, KafkaSink, KafkaSinkParameters
+from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, KafkaSinkParameters
+from headrace.connectors.kafka._fetcher import Wanted
+from headrace.connectors.kafka._librdkafka_fetcher import LibrdkafkaFetcher
+from headrace.connectors.kafka._librdkafka_transactions import LibrdkafkaTransactions
 
 SECRET = "the.client's/secret"
 _LOGINS = "org.apache.kafka.common.security"
@@ -118,7 +123,7 @@ def _oauth(endpoint: ThreadingHTTPServer, secret: str = SECRET) -> dict[str, Any
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "a token in a file", "mutual TLS"])
-async def test_source_and_sink_log_in(secured, admin, address, query, endpoint, tmp_path, mechanism):
+async def test_source_and_sink_log_in(secured, admin, address, query, endpoint, tmp_path, mechanism, each_client):
     topic = admin.create()
     parameters: dict[str, Any] = {"bootstrap_servers": f"{secured.host}:{secured.sasl_port}"}
     match mechanism:
@@ -134,22 +139,24 @@ async def test_source_and_sink_log_in(secured, admin, address, query, endpoint, 
         case scram:
             admin.ask(lambda client: client.alter_user_scram_credentials([UserScramCredentialUpsertion("me", scram, SECRET)]))
             parameters |= {"sasl_mechanism": scram, "username": "me", "password": SECRET}
-    sink = KafkaSink(KafkaSinkParameters(topic=topic, sink=topic, **parameters))
+    sink = sink_of(topic=topic, sink=topic, **parameters)
     try:
         write(sink, 0, numbered(0, 10))
     finally:
         sink.close()
     one = query()
-    async with reading(address, topics=topic, client_properties={"metadata_max_age_ms": "60000"}, **parameters):
+    more = {"metadata_max_age_ms": "60000"} if each_client == "kafka-python" else {"topic.metadata.refresh.interval.ms": "60000"}
+    async with reading(address, topics=topic, client_properties=more, **parameters):
         await one.attach()
         assert numbers(await one.read(10)) == list(range(10))
     if mechanism == "OAUTHBEARER":
         assert endpoint.answers == [True]  # one token for all of their connections
 
 
-def test_a_login_that_fails_is_told_with_the_reason(secured, admin, endpoint, tmp_path, caplog):
+def test_a_login_that_fails_is_told_with_the_reason(secured, admin, endpoint, tmp_path, caplog, each_client):
     topic = admin.create()
-    here = {"source": "s", "topics": topic, "bootstrap_servers": f"{secured.host}:{secured.sasl_port}"}
+    server = f"{secured.host}:{secured.sasl_port}"
+    here = {"source": "s", "topics": topic, "bootstrap_servers": server, "client": each_client}
 
     def check(**parameters: Any) -> str:
         assert KAFKA.check is not None
@@ -165,3 +172,40 @@ def test_a_login_that_fails_is_told_with_the_reason(secured, admin, endpoint, tm
     with pytest.raises(KafkaFailed, match="rejects user 'me' with SCRAM-SHA-512: check username, password"):
         check(sasl_mechanism="SCRAM-SHA-512", username="me", password="not.the.secret")
     assert "not.the.secret" not in f"{refused.value}{caplog.text}"
+
+
+def test_a_login_that_librdkafka_fails_at_is_told_with_the_reason(secured, admin, endpoint, tmp_path, caplog):
+    """Most failures are found before, by kafka-python: these are of credentials that were replaced since."""
+    pytest.importorskip("confluent_kafka")
+    topic = admin.create()
+    (tmp_path / "token").write_text("no.such.token")
+    stranger = Authority(tmp_path, "stranger")
+    scram = {"sasl_mechanism": "SCRAM-SHA-512", "username": "me", "password": "not.the.secret"}
+    faults: list[tuple[str, dict[str, Any]]] = [
+        ("rejects user me with SCRAM-SHA-512: check its credentials", scram),
+        ("/token answers 401 Unauthorized: invalid_client; check oauth_client_id", _oauth(endpoint, "not.the.secret")),
+        ("oauth_token_file .*/nowhere: .*No such file", _file(tmp_path / "nowhere")),
+        ("rejects this client with OAUTHBEARER", _file(tmp_path / "token")),
+        ("TLS fails: .*check tls_ca, tls_certificate and tls_key", {"tls": True, "tls_ca": stranger.cert}),
+    ]
+    for told, login in faults:
+        port = secured.ports["tls"] if "tls" in login else secured.sasl_port
+        here = {"client": "librdkafka", "bootstrap_servers": f"{secured.host}:{port}", **login}
+        with pytest.raises(KafkaFailed, match=told) as refused:
+            LibrdkafkaTransactions(KafkaSinkParameters(topic=topic, sink=topic, **here), 65536)
+        assert "not.the.secret" not in f"{refused.value}{caplog.text}"
+        with closing(LibrdkafkaFetcher(KafkaParameters(source="s", topics=topic, **here))) as fetcher:
+            with pytest.raises(KafkaFailed, match=told) as refused:
+                _fetch_until_it_fails(fetcher, topic)
+            assert "not.the.secret" not in f"{refused.value}{caplog.text}"
+
+
+def _file(path: Path) -> dict[str, Any]:
+    return {"sasl_mechanism": "OAUTHBEARER", "oauth_token_file": path}
+
+
+def _fetch_until_it_fails(fetcher: LibrdkafkaFetcher, topic: str) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        with suppress(KafkaAway):
+            fetcher.fetch([Wanted(TopicPartition(topic, 0), topic, 0)], hurry=False)

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 from scripts.brokers import Kafka
-from tests.connectors.kafka.rig import DEADLINE, SETTINGS, numbered, numbers, reading, until, write
+from tests.connectors.kafka.rig import DEADLINE, SETTINGS, numbered, numbers, reading, sink_of, until, write
 from tests.gateway.certificates import Authority, locked
 
-from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, KafkaSink, KafkaSinkParameters, _connection
+from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, _connection
 from headrace.sdk import serve
 
 CUT_SECONDS = 3.0
@@ -31,10 +31,10 @@ async def outage() -> None:
     assert time.process_time() - used < CUT_SECONDS / 3
 
 
-async def test_source_and_sink_go_on_when_the_network_is_back(kafka, log, topic, address, query, network, impatient):
+async def test_source_and_sink_go_on_when_the_network_is_back(kafka, log, topic, address, query, network, impatient, each_client):
     log.append(topic, numbered(0, 100))
     between, one, out = network(kafka), query(), log.create()
-    sink = KafkaSink(KafkaSinkParameters(bootstrap_servers=between.address, topic=out, sink=out))
+    sink = sink_of(bootstrap_servers=between.address, topic=out, sink=out)
     write(sink, 0, numbered(0, 10))
     async with reading(address, bootstrap_servers=between.address, topics=topic, group=topic):
         await one.attach()
@@ -55,10 +55,12 @@ async def test_source_and_sink_go_on_when_the_network_is_back(kafka, log, topic,
     sink.close()
 
 
-async def test_a_sink_that_is_started_without_a_network_waits_for_it(kafka, log, topic, address, network, impatient, caplog):
+async def test_a_sink_that_is_started_without_a_network_waits_for_it(
+    kafka, log, topic, address, network, impatient, caplog, each_client
+):
     between = network(kafka)
     between.refuse()
-    sink = KafkaSink(KafkaSinkParameters(bootstrap_servers=between.address, topic=topic, sink="out", state_topic=f"{topic}.ids"))
+    sink = sink_of(bootstrap_servers=between.address, topic=topic, sink="out", state_topic=f"{topic}.ids")
     stop = asyncio.Event()
     serving = asyncio.create_task(serve(sink, gateway=address, settings=SETTINGS, stop=stop))
     await until(lambda: "sink out: no broker can be reached" in caplog.text)
@@ -93,7 +95,7 @@ async def speaking_tls(kafka: Kafka, authority: Authority) -> AsyncIterator[str]
         yield f"{kafka.host}:{outer}"
 
 
-async def test_brokers_are_reached_by_tls(kafka, log, topic, address, query, monkeypatch, tmp_path):
+async def test_brokers_are_reached_by_tls(kafka, log, topic, address, query, monkeypatch, tmp_path, each_client):
     authority, stranger = Authority(tmp_path, "authority"), Authority(tmp_path, "stranger")
     client = locked(authority.issue("client"), b"passphrase")
     shown = {"tls_certificate": client.cert, "tls_key": client.key, "tls_key_password": "passphrase"}

@@ -3,9 +3,11 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from kafka import KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaTimeoutError
 from kafka.partitioner import murmur2
 from tests.connectors.kafka.rig import Log, wait
@@ -13,20 +15,32 @@ from tests.gateway.sink_wire import Writer
 from tests.gateway.wire import serve as gateway_serving
 from tests.sdk.test_sinks_with_gateway import serving, visible
 
-from headrace.connectors.kafka import KAFKA_SINK, Fenced, KafkaAway, KafkaFailed, KafkaSink, KafkaSinkParameters, _writer
+from headrace.connectors.kafka import (
+    KAFKA_SINK,
+    Fenced,
+    KafkaAway,
+    KafkaFailed,
+    KafkaSink,
+    KafkaSinkParameters,
+    _python_transactions,
+)
 from headrace.sdk import WRITTEN, InvalidSink, Message, Refused, Rows, Transaction
 
 NOW = time.time_ns() // 1000
 
 
 @pytest.fixture
-def make(log: Log, topic: str):
+def make(log: Log, topic: str, each_client: str):
     """Makes sinks of one name, as if each were another process."""
     made: list[KafkaSink] = []
 
     def sink(**parameters: object) -> KafkaSink:
         made.append(
-            KafkaSink(KafkaSinkParameters(**{"bootstrap_servers": log.servers, "topic": topic, "sink": topic} | parameters))
+            KafkaSink(
+                KafkaSinkParameters(
+                    **{"bootstrap_servers": log.servers, "client": each_client, "topic": topic, "sink": topic} | parameters
+                )
+            )
         )
         return made[-1]
 
@@ -96,17 +110,17 @@ def test_a_second_instance_fences_the_first_which_says_so(make, log, topic):
     assert log.values(topic) == [b"a", b"b", b"c"]
 
 
-def test_writers_of_one_state_topic_are_told_apart(make, log):
+def test_writers_of_one_state_topic_are_told_apart(make, log, each_client):
     names = {"a": log.create(), "b": log.create()}
     for batch, (writer, topic) in enumerate(names.items()):
-        write(make(topic=topic, state_topic="shared", transactional_id=writer), batch, b"x")
-    assert [make(state_topic="shared", transactional_id=writer).last("p") for writer in names] == [0, 1]
+        write(make(topic=topic, state_topic=f"shared.{each_client}", transactional_id=writer), batch, b"x")
+    assert [make(state_topic=f"shared.{each_client}", transactional_id=writer).last("p") for writer in names] == [0, 1]
 
 
 def test_a_transaction_that_takes_too_long_is_told(make, log, topic, monkeypatch):
     sink = make(transaction_timeout_seconds=1.0)
     # So that the transaction begins at the broker, too, with the first message.
-    monkeypatch.setattr(_writer, "_UNSENT_BYTES", 1)
+    monkeypatch.setattr(_python_transactions, "_UNSENT_BYTES", 1)
 
     def slow() -> Iterator[Rows]:
         yield Rows.of(Message(b"x"))
@@ -138,8 +152,8 @@ def test_a_state_topic_that_forgets_is_refused(make, log):
         make(state_topic=name).last("p")
 
 
-def test_a_message_that_is_not_there_though_kafka_python_would_commit_fails_the_transaction(make, log, topic, monkeypatch):
-    sink = make()
+def test_a_message_that_is_not_stored_though_kafka_python_would_commit_fails_the_transaction(log, topic, monkeypatch):
+    sink = KafkaSink(KafkaSinkParameters(bootstrap_servers=log.servers, topic=topic, sink=topic))
     write(sink, 0, b"a")
     send = KafkaProducer.send
 
@@ -150,9 +164,24 @@ def test_a_message_that_is_not_there_though_kafka_python_would_commit_fails_the_
         return future
 
     monkeypatch.setattr(KafkaProducer, "send", failing)
-    with pytest.raises(KafkaAway, match=r"did not complete the transaction: .*expired; do its topics exist"):
-        write(sink, 1, b"b", b"timed out")
-    monkeypatch.undo()
+    with closing(sink):
+        with pytest.raises(KafkaAway, match=r"did not complete the transaction: .*expired; do its topics exist"):
+            write(sink, 1, b"b", b"timed out")
+        monkeypatch.undo()
+        assert sink.last("p") == 0
+    assert log.values(topic) == [b"a"]
+
+
+def test_a_message_that_a_broker_rejects_fails_the_transaction(make, log, topic):
+    """The topic accepts less than when the sink asked for its limits."""
+    sink = make()
+    write(sink, 0, b"a")
+    large = Message(b"x" * 5000)
+    assert refusals(sink, large) == [None]
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic, {"max.message.bytes": "1000"})
+    log.ask(lambda admin: admin.alter_configs([resource]))
+    with pytest.raises(KafkaFailed):
+        write(sink, 1, b"b", large)
     assert sink.last("p") == 0
     assert log.values(topic) == [b"a"]
 
@@ -167,17 +196,18 @@ def test_messages_are_written_as_they_are(make, log):
         Message(b"x", b"\x00\xff"),
         Message(None, b"tombstone"),
         Message(bytes(range(256)) * 4000),
-        Message(b"y", b"k", 0),
+        Message(b"y", b"k", 1000),
         Message(b"z", b""),
+        Message(b"h", headers=[("n", None), ("n", b"")]),
     ]
     sink = make(topic=topic, compression="gzip")
-    assert refusals(sink, *messages) == [None] * 6
+    assert refusals(sink, *messages) == [None] * 7
     write(sink, 0, *messages)
     records = log.records(topic)
     found = {(record.value, record.key, tuple(record.headers)) for record in records}
     assert found == {(message.value, message.key, tuple(message.headers or ())) for message in messages}
     times = {record.value: record.timestamp for record in records}
-    assert (times[b""], times[b"y"]) == (NOW // 1000, 0)
+    assert (times[b""], times[b"y"]) == (NOW // 1000, 1)
     # As Java's producer does it, so that a key is where its other writers have put it.
     assert all(record.partition == (murmur2(record.key) & 0x7FFFFFFF) % 4 for record in records if record.key is not None)
 
@@ -211,6 +241,18 @@ def test_what_a_topic_would_never_take_is_refused(make, log):
     ]
 
 
+@pytest.mark.behaviour(
+    "kafka",
+    'a message that librdkafka would alter, with `client = "librdkafka"`: an event time in the first millisecond of 1970, a '
+    "NUL character in the name of a header",
+    "refuses it permanently",
+)
+def test_what_librdkafka_would_alter_is_refused(make, each_client):
+    messages = [Message(b"x", event_time=999), Message(b"x", headers=[("a\0b", b"")]), Message(b"x", event_time=1000)]
+    taken = [reason is None for reason in refusals(make(), *messages)]
+    assert taken == ([False, False, True] if each_client == "librdkafka" else [True, True, True])
+
+
 def test_what_is_just_not_refused_can_be_written(make, log):
     topic = log.create(max_message_bytes="1000")
     sink = make(topic=topic)
@@ -237,11 +279,12 @@ def test_a_topic_may_depend_on_the_message(make, log):
     assert log.values(topic) == [b"x"]
 
 
-def test_a_topic_that_is_not_there_is_told_and_not_made(make, log):
-    sink = make(topic="not.there")
-    with pytest.raises(KafkaFailed, match=r"there is no topic not.there at .*: create it, or set topic to another one"):
+def test_a_topic_that_is_not_there_is_told_and_not_made(make, log, each_client):
+    name = f"not.there.{each_client}"
+    sink = make(topic=name)
+    with pytest.raises(KafkaFailed, match=rf"there is no topic {name} at .*: create it, or set topic to another one"):
         sink.check(Rows.of(Message(b"x")))
-    log.create(name="not.there")
+    log.create(name=name)
     wait(lambda: _takes(sink))
 
 

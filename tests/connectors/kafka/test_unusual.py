@@ -14,13 +14,11 @@ from kafka.errors import TransactionalIdNotFoundError
 from pydantic import ValidationError
 from scripts.brokers import Kafka
 from tests.brokers.plugin import start_for_tests
-from tests.connectors.kafka.rig import DEADLINE, Log, numbered, numbers, reading, wait, write
+from tests.connectors.kafka.rig import DEADLINE, Log, numbered, numbers, reading, sink_of, wait, write
 
 from headrace.connectors.kafka import (
     KafkaFailed,
     KafkaParameters,
-    KafkaSink,
-    KafkaSinkParameters,
     KafkaSource,
     _open_transactions,
 )
@@ -67,7 +65,7 @@ def forgetful(brokers_folder: Path, pytestconfig: pytest.Config) -> Iterator[Log
 )
 async def test_headers_are_kept_apart(log, topic, address, query):
     log.append(topic, [b"v"], headers=[(Name("a"), b"1"), ("�a", b"2"), ("a", b"")])
-    with closing(KafkaSink(KafkaSinkParameters(bootstrap_servers=log.servers, topic=topic, sink=topic))) as sink:
+    with closing(sink_of(bootstrap_servers=log.servers, topic=topic, sink=topic)) as sink:
         sink.last("p")
         sink.write(Transaction("p", 0), iter([Rows.of(Message(b"w", headers=[("n", None), ("e", b""), ("n", b"1")]))]))
     one = query()
@@ -84,7 +82,7 @@ async def test_headers_are_kept_apart(log, topic, address, query):
 async def test_the_time_of_the_broker_is_the_event_time(log, address, query, each_client):
     topic = log.create(message_timestamp_type="LogAppendTime")
     log.append(topic, numbered(0, 10), timestamp_ms=1)
-    with closing(KafkaSink(KafkaSinkParameters(bootstrap_servers=log.servers, topic=topic, sink=topic))) as sink:
+    with closing(sink_of(bootstrap_servers=log.servers, topic=topic, sink=topic)) as sink:
         message = Message(b"10", event_time=5_000_000)
         assert sink.check(Rows.of(message)) is None
         sink.write(Transaction("p", sink.last("p") or 0), iter([Rows.of(message)]))
@@ -183,9 +181,9 @@ async def test_headers_that_librdkafka_cannot_read_are_told(log, topic):
     "a transactional id that the brokers have forgotten (`transactional.id.expiration.ms`)",
     "renews it, and writes the batch once",
 )
-def test_a_transactional_id_that_has_expired_is_renewed(forgetful):
+def test_a_transactional_id_that_has_expired_is_renewed(forgetful, each_client):
     topic = forgetful.create()
-    with closing(KafkaSink(KafkaSinkParameters(bootstrap_servers=forgetful.servers, topic=topic, sink=topic))) as sink:
+    with closing(sink_of(bootstrap_servers=forgetful.servers, topic=topic, sink=topic)) as sink:
         for batch in range(3):
             write(sink, batch, numbered(10 * batch, 10))
             wait(lambda: _is_forgotten(forgetful, f"headrace-{topic}"))

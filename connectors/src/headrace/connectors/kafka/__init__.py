@@ -7,7 +7,7 @@ from headrace.connectors.kafka._internals import install_checksum, install_null_
 from headrace.connectors.kafka._parameters import KafkaParameters, KafkaSinkParameters
 from headrace.connectors.kafka._sink import KafkaSink
 from headrace.connectors.kafka._source import KafkaSource
-from headrace.connectors.kafka._writer import Fenced
+from headrace.connectors.kafka._transactions import Fenced
 
 install_checksum()
 install_null_headers()

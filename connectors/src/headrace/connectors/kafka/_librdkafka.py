@@ -1,16 +1,23 @@
 """librdkafka, by the package confluent-kafka: its configuration and its errors."""
 
+import logging
 import time
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+from kafka import errors as kafka_errors
+
 from headrace.connectors.kafka import _connection
 from headrace.connectors.kafka._connection import KafkaConnection
-from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
-from headrace.sdk import HeadraceError
+from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, told
+from headrace.sdk import HeadraceError, Message
+
+log = logging.getLogger(__name__)
 
 _TOKEN_SECONDS = 60.0
 """How long librdkafka uses a token before it asks for one again: the provider knows its age, in seconds."""
+_RETRY_TOKEN_SECONDS = 10.0
 
 
 def imported() -> Any:
@@ -27,7 +34,58 @@ def imported() -> Any:
         ) from error
 
 
-def configs(connection: KafkaConnection) -> dict[str, Any]:
+def connect(kind: str, settings: Mapping[str, Any], connection: KafkaConnection) -> Any:
+    """Creates a client.
+
+    Args:
+        kind: `Consumer` or `Producer`.
+        settings: Those that not all clients share.
+        connection: How to reach the cluster.
+
+    Raises:
+        KafkaFailed: A setting is not permitted, or the token endpoint refuses the client.
+        KafkaAway: The token endpoint cannot be reached.
+    """
+    library = imported()
+    login = {"oauth_cb": _Tokens(connection).next} if connection.sasl_mechanism == "OAUTHBEARER" else {}
+    try:
+        return getattr(library, kind)({**_configs(connection), **login, **settings})
+    except (library.KafkaException, ValueError, TypeError) as error:
+        raise KafkaFailed(f"Kafka at {connection.servers}: {error}") from error
+
+
+class _Tokens:
+    """Gives librdkafka its tokens.
+
+    confluent-kafka runs on with an error set if this fails. So the first token is requested before there is a client, and the
+    last one is given while there is no other.
+    """
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        """Requests the first token.
+
+        Raises:
+            KafkaFailed: The client is refused.
+            KafkaAway: The endpoint cannot be reached.
+        """
+        self._tokens = connection.tokens()
+        try:
+            self._last = self._tokens.token()
+        except kafka_errors.KafkaError as error:
+            raise told(error, connection) from error
+
+    def next(self, _: object) -> tuple[str, float]:
+        """Returns a token, and until when to use it, in seconds since 1970."""
+        seconds = _TOKEN_SECONDS
+        try:
+            self._last = self._tokens.token()
+        except kafka_errors.KafkaError as error:
+            log.warning("no new token, the last one is used: %s", error)
+            seconds = _RETRY_TOKEN_SECONDS
+        return self._last, time.time() + seconds
+
+
+def _configs(connection: KafkaConnection) -> dict[str, Any]:
     """Returns the configuration that all clients share."""
     settings: dict[str, Any] = {
         **connection.client_properties,
@@ -40,7 +98,7 @@ def configs(connection: KafkaConnection) -> dict[str, Any]:
     paths = {
         "ssl.ca.location": connection.tls_ca,
         "ssl.certificate.location": connection.tls_certificate,
-        "ssl.key.location": connection.tls_key,
+        "ssl.key.location": connection.tls_key or connection.tls_certificate,
     }
     settings |= {name: str(path) for name, path in paths.items() if path is not None}
     if connection.tls_key_password is not None:
@@ -50,9 +108,6 @@ def configs(connection: KafkaConnection) -> dict[str, Any]:
     if connection.password is not None:
         settings["sasl.username"] = connection.username
         settings["sasl.password"] = connection.password.get_secret_value()
-    if connection.sasl_mechanism == "OAUTHBEARER":
-        tokens = connection.tokens()
-        settings["oauth_cb"] = lambda _: (tokens.token(), time.time() + _TOKEN_SECONDS)
     return settings
 
 
@@ -64,11 +119,26 @@ def told_by_librdkafka(error: Any, connection: KafkaConnection) -> HeadraceError
     match error.code():
         case errors._AUTHENTICATION | errors.SASL_AUTHENTICATION_FAILED:
             return KafkaFailed(f"{where} rejects {user} with {connection.sasl_mechanism}: check its credentials: {error.str()}")
-        case errors._SSL:
+        case errors._SSL if "Disconnected" not in error.str():  # a broker that stops ends the handshakes that have begun
             return KafkaFailed(f"{where}: TLS fails: {error.str()}; check tls_ca, tls_certificate and tls_key")
+        case errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            return KafkaFailed(f"{where} does not permit the transactional id to {user}; grant WRITE on it")
         case errors.TOPIC_AUTHORIZATION_FAILED | errors.GROUP_AUTHORIZATION_FAILED | errors.CLUSTER_AUTHORIZATION_FAILED:
-            return KafkaFailed(f"{where} does not permit this to {user}: {error.str()}; grant READ")
+            return KafkaFailed(f"{where} does not permit this to {user}: {error.str()}; grant READ, or WRITE for a sink")
+        case errors.MSG_SIZE_TOO_LARGE | errors.RECORD_LIST_TOO_LARGE | errors.INVALID_RECORD | errors.INVALID_TIMESTAMP:
+            return KafkaFailed(f"{where} refuses a record: {error.str()}")
+        case errors._TRANSPORT | errors._ALL_BROKERS_DOWN | errors._RESOLVE | errors._TIMED_OUT | errors._SSL:
+            return KafkaAway(f"{where} cannot be reached: {error.str()}")
         case _ if error.fatal():
             return KafkaFailed(f"{where}: {error.str()}")
         case _:
-            return KafkaAway(f"{where} cannot be reached: {error.str()}")
+            return KafkaAway(f"{where} cannot process the request now: {error.str()}")
+
+
+def why_not_written(message: Message) -> str | None:
+    """Returns the reason why librdkafka would write something else than a message; None if it would not."""
+    if isinstance(message.event_time, int) and 0 <= message.event_time < 1000:
+        return "its event time is the start of 1970, in place of which librdkafka writes the current time: use kafka-python"
+    if message.headers and any("\0" in name for name, _ in message.headers):
+        return "the name of a header contains a NUL character, where librdkafka cuts it: use kafka-python"
+    return None

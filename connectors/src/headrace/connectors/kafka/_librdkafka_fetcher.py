@@ -13,7 +13,7 @@ from kafka import TopicPartition
 
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
 from headrace.connectors.kafka._fetcher import Ends, Fetched, OutOfRange, Truncated, Wanted
-from headrace.connectors.kafka._librdkafka import configs, imported, told_by_librdkafka
+from headrace.connectors.kafka._librdkafka import connect, imported, told_by_librdkafka
 from headrace.connectors.kafka._parameters import KafkaParameters
 from headrace.connectors.kafka._records import Records
 from headrace.connectors.kafka._stretches import STRETCH_RECORDS, Stretch
@@ -150,10 +150,7 @@ class LibrdkafkaFetcher:
             "fetch.queue.backoff.ms": 20,
             "error_cb": self._note,
         }
-        try:
-            return self._library.Consumer(configs(parameters) | own)
-        except (self._library.KafkaException, ValueError, TypeError) as error:
-            raise KafkaFailed(f"Kafka at {parameters.servers}: {error}") from error
+        return connect("Consumer", own, parameters)
 
     def _assign(self, wanted: Sequence[Wanted]) -> None:
         """Assigns the partitions to the consumer, each at the offset that its reader has reached."""

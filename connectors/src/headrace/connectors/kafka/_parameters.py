@@ -98,18 +98,17 @@ class KafkaSinkParameters(KafkaConnection):
         "none", description="The compression of written records."
     )
 
-    @field_validator("client")
-    @classmethod
-    def _is_a_client(cls, client: str) -> str:
-        if client != "kafka-python":
-            raise ValueError("the sink writes with kafka-python only")
-        return client
-
     @field_validator("topic")
     @classmethod
     def _is_a_route(cls, topic: str) -> str:
         Route(topic)
         return topic
+
+    @model_validator(mode="after")
+    def _has_a_timeout(self) -> Self:
+        if self.client == "librdkafka" and self.transaction_timeout_seconds < 1:
+            raise ValueError("transaction_timeout_seconds: librdkafka takes one second at least")
+        return self
 
     @property
     def writer(self) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from headrace.connectors.kafka._cluster import Cluster
 from headrace.connectors.kafka._codecs import CODECS, missing_package
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
+from headrace.connectors.kafka._librdkafka import why_not_written
 from headrace.connectors.kafka._limits import TopicLimits
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
 from headrace.connectors.kafka._route import NoTopic, Route
@@ -29,6 +30,7 @@ class KafkaSink(IdempotentSink):
         self._route = Route(parameters.topic)
         if package := missing_package(parameters.compression):
             raise InvalidSink(f"compression {parameters.compression} needs a package: pip install {package}")
+        self._uses_librdkafka = parameters.client == "librdkafka"
         self._codec = CODECS[parameters.compression]
         self._cluster = Cluster(parameters)
         self._limits = TopicLimits(self._cluster)
@@ -84,4 +86,4 @@ class KafkaSink(IdempotentSink):
         if limits is None:
             return f"there is no topic {topic}"
         self._writer.limit(limits.message_bytes)
-        return limits.refusal(message, self._codec)
+        return limits.refusal(message, self._codec) or (why_not_written(message) if self._uses_librdkafka else None)
