@@ -9,6 +9,7 @@ test, for `spent.py`.
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
     began = _processor_s()
     handled: object = yield
-    item.config.stash[_spent].append((item.nodeid, round(_processor_s() - began, 2)))
+    item.config.stash[_spent].append((item.nodeid, max(0.0, round(_processor_s() - began, 2))))
     return handled
 
 
@@ -94,9 +95,29 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _processor_s() -> float:
-    """What this process has spent, and those that it has started and waited for."""
+    """What this process has spent, those that it has waited for, and its children that still run, such as Spark's JVM.
+
+    Where there is no `/proc`, the time of a child counts once it has ended.
+    """
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    running = sum(map(_spent_by, _children()))
+    return times.user + times.system + times.children_user + times.children_system + running
+
+
+def _children() -> Iterator[str]:
+    with suppress(OSError):
+        for thread in os.listdir("/proc/self/task"):
+            with suppress(OSError), open(f"/proc/self/task/{thread}/children") as children:  # The thread may just have ended.
+                yield from children.read().split()
+
+
+def _spent_by(process: str) -> float:
+    """The processor seconds of a process, and of those that it has waited for; 0 if it has just ended."""
+    try:
+        fields = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _choice(text: str) -> str | Share:

@@ -1,7 +1,7 @@
 """Prints the processor time of a run by folder, and which dear tests have no line in `costs.txt`.
 
-`python -m tests.selection.spent FILE...`: the files of `--spent`. The time of a process counts for the test in which it has
-ended, so that of a broker or a JVM that a session shares counts for the last test, or for none.
+`python -m tests.selection.spent FILE...`: the files of `--spent`. The time of Spark's JVM counts for the tests
+that use it. That of a broker, which another process starts, counts for the last test, or for none.
 """
 
 import json
