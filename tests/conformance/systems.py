@@ -27,7 +27,7 @@ COMMON = {
     "report": True,
     "heartbeat": True,
     # 12,288 requests take the HTTP sink and a server in Python more than the usual 15 s on a machine that is overloaded.
-    "deadlines": {"answer": 60, "connect": 90, "shutdown": 60},
+    "deadlines": {"answer": 60, "connect": 90, "heartbeat": 60, "shutdown": 60},
     # The variables of the environment are enough. An option may be that for the certificates of the connector's broker.
     "tls": "",
     "mutual_tls": "",

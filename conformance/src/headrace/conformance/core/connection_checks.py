@@ -12,8 +12,6 @@ from headrace.protocol.v1 import source_pb2
 
 AnyTrial = Trial[Any, Any]
 
-_SILENT_S = 6.0
-"""After which a gateway tells operators of a connector that has sent nothing."""
 _HEARTBEATS = 2
 _PINGS_WATCHED_S = 3.0
 _UNTRUSTED_WATCHED_S = 3.0
@@ -44,7 +42,7 @@ def declare_connection_checks(checks: Checks[Any]) -> None:
 
     @checks.check("heartbeat", "SES-35", needs=("heartbeat",))
     async def heartbeat(trial: AnyTrial) -> None:
-        """It does not declare CAPABILITY_HEARTBEAT, or sends nothing for 6 s to a gateway that lists it, too."""
+        """It does not declare CAPABILITY_HEARTBEAT, or sends nothing for too long to a gateway that lists it, too."""
         trial.hold()
         trial.gateway.capabilities += [source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT]
         await trial.start()
@@ -53,7 +51,7 @@ def declare_connection_checks(checks: Checks[Any]) -> None:
         trial.require(declared, "its Hello does not declare CAPABILITY_HEARTBEAT")
         await trial.at_work(session)
         for _ in range(_HEARTBEATS):
-            await trial.until(_more_heard(session), "a message, if only a Report", _SILENT_S)
+            await trial.until(_more_heard(session), "a message, if only a Report", trial.spec.deadlines.heartbeat)
 
     @checks.check("pings", "SES-16")
     async def pings(trial: AnyTrial) -> None:

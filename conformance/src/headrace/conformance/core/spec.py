@@ -18,6 +18,7 @@ class Deadlines(BaseModel):
     answer: float = Field(default=15, gt=0, description="For anything else that the connector must do.")
     quiet: float = Field(default=0.5, gt=0, description="How long the kit watches that something does not happen.")
     shutdown: float = Field(default=20, gt=0, description="From SIGTERM, or the last acknowledgement, to the end of the process.")
+    heartbeat: float = Field(default=6, gt=0, description="From one message to the next, for a connector that sends heartbeats.")
     command: float = Field(default=30, gt=0, description="For a command of this file.")
 
 
