@@ -1,6 +1,7 @@
 """Files: a source that follows them, and a sink that writes each message exactly once."""
 
 from headrace.connectors._records import BadRecord, Format
+from headrace.connectors.file._encoding import Encoding
 from headrace.connectors.file._format import SinkFormat
 from headrace.connectors.file._names import Names
 from headrace.connectors.file._output import Rotation
@@ -12,6 +13,7 @@ __all__ = [
     "FILE",
     "FILE_SINK",
     "BadRecord",
+    "Encoding",
     "FileParameters",
     "FileSink",
     "FileSinkParameters",

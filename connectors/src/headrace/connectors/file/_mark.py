@@ -4,9 +4,12 @@ import hashlib
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from headrace.connectors.file._encoding import Encoding
+
 HEAD_BYTES = 1024
 TAIL_BYTES = 64
-_VERSION, _EARLIER = "3", "2"
+_ENCODED, _VERSION, _EARLIER = "4", "3", "2"
+_UNKNOWN = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Mark:
         head_sum: The checksum of these bytes.
         tail_sum: The checksum of the bytes just before the offset.
         seen: The last files before this one, oldest first; None if that is unknown.
+        encoding: The encoding of its lines, if its code units have more than a byte; otherwise None.
     """
 
     base: int
@@ -59,14 +63,17 @@ class Mark:
     head_sum: str
     tail_sum: str
     seen: tuple[Seen, ...] | None
+    encoding: Encoding | None = None
 
     def encode(self) -> bytes:
         """Encodes the mark as a cursor."""
-        fields = (self.base, self.offset, self.inode, self.head, self.head_sum, self.tail_sum)
-        if self.seen is None:
-            return " ".join(map(str, (_EARLIER, *fields))).encode()
-        seen = (f"{each.inode}:{each.size}:{each.head_sum}:{each.tail_sum}" for each in self.seen)
-        return " ".join([_VERSION, *map(str, fields), *seen]).encode()
+        fields = tuple(map(str, (self.base, self.offset, self.inode, self.head, self.head_sum, self.tail_sum)))
+        seen = [f"{each.inode}:{each.size}:{each.head_sum}:{each.tail_sum}" for each in self.seen or ()]
+        if self.encoding is not None:
+            fields = (_ENCODED, *fields, self.encoding.value, *([_UNKNOWN] if self.seen is None else seen))
+        else:
+            fields = (_EARLIER, *fields) if self.seen is None else (_VERSION, *fields, *seen)
+        return " ".join(fields).encode()
 
     def fits(self, file: BinaryIO) -> bool:
         """Returns whether a file contains what was read before this mark."""
@@ -83,11 +90,13 @@ def _before(file: BinaryIO, offset: int) -> bytes:
 def decoded(cursor: bytes | None) -> Mark | None:
     """Decodes a cursor; None for a cursor of a version that had only the offset."""
     fields = (cursor or b"").decode(errors="replace").split(" ")
-    if len(fields) < 7 or fields[0] not in (_VERSION, _EARLIER):
+    if len(fields) < 7 or fields[0] not in (_ENCODED, _VERSION, _EARLIER):
         return None
     base, offset, inode, head = map(int, fields[1:5])
-    seen = None if fields[0] == _EARLIER else tuple(_seen(field) for field in fields[7:])
-    return Mark(base, offset, inode, head, fields[5], fields[6], seen)
+    encoding = Encoding(fields.pop(7)) if fields[0] == _ENCODED else None
+    is_unknown = fields[0] == _EARLIER or fields[7:] == [_UNKNOWN]
+    seen = None if is_unknown else tuple(_seen(field) for field in fields[7:])
+    return Mark(base, offset, inode, head, fields[5], fields[6], seen, encoding)
 
 
 def _seen(field: str) -> Seen:

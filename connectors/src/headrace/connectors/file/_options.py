@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.connectors._records import BadRecord, Format
+from headrace.connectors.file._encoding import Encoding
 from headrace.connectors.file._parts import Key
 from headrace.sdk import Message
 
@@ -19,6 +20,7 @@ class Options:
         rotation: Whether a stream continues in the next file once its file was rotated.
         rotated_seconds: How long a rotated file must be unchanged before the next one is read, in seconds.
         bad_record: Called with a record that cannot be sent; raises if that ends the connector.
+        encoding: The encoding of files of lines without a byte order mark.
         moved: Returns where the file of a key is now, if it was given a name that is no rotation of its own.
     """
 
@@ -27,4 +29,5 @@ class Options:
     rotation: bool
     rotated_seconds: float
     bad_record: Callable[[Message, BadRecord], None]
+    encoding: Encoding = Encoding.UTF_8
     moved: Callable[[Key], Path | None] = lambda key: None

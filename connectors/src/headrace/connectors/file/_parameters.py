@@ -11,6 +11,7 @@ from headrace.connectors._bad_records import BadRecordParameters
 from headrace.connectors._connector import Implementation
 from headrace.connectors._parameters import Parameters
 from headrace.connectors._records import Format
+from headrace.connectors.file._encoding import Encoding
 from headrace.connectors.file._format import SinkFormat
 from headrace.connectors.file._names import Names
 from headrace.connectors.file._output import Rotation
@@ -30,6 +31,11 @@ class FileParameters(BadRecordParameters):
     source: str = Field(description="Streams are named SOURCE/<path>.", examples=["trades"])
     format: Format = Field(
         default=Format.LINES, description="Format of the files; length-prefixed: a big-endian u32 before each record."
+    )
+    encoding: Encoding = Field(
+        default=Encoding.UTF_8,
+        description="Encoding of files of lines without a byte order mark. Lines are sent in UTF-8; with bytes, they are sent as "
+        "they are, and no mark is looked for.",
     )
     follow: bool = Field(
         default=True, description="Wait for more data at the end of a file, and for new files; otherwise the stream ends there."
@@ -88,6 +94,7 @@ def _source(parameters: FileParameters) -> FileSource:
         parameters.source,
         parameters.path,
         parameters.format,
+        encoding=parameters.encoding,
         follow=parameters.follow,
         names=parameters.names,
         root=parameters.root,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.connectors._records import Format
+from headrace.connectors.file._encoding import Encoding, marked
 from headrace.connectors.file._likeness import begins_with, shares_first_line
 from headrace.connectors.file._mark import Mark, Seen, checksum, decoded, seen_of
 from headrace.connectors.file._names import is_packed, shown
@@ -40,6 +41,8 @@ class Place:
         self.base = base
         self.offset = 0
         """The number of bytes of the file that were read and belong to complete records."""
+        self.encoding: Encoding | None = None
+        """The encoding of its lines; at its beginning that of the file before. None if it is unknown."""
         self._seen: tuple[Seen, ...] | None = ()
 
     @property
@@ -56,6 +59,12 @@ class Place:
     def is_between(self) -> bool:
         """Whether it waits for the next file, or for its own file to reappear."""
         return self.part is None or not self.part.current or not self.path.exists()
+
+    @property
+    def head(self) -> bytes:
+        """The first bytes of the file that were read."""
+        assert self._file is not None
+        return self._file.head
 
     def close(self) -> None:
         """Closes the file; `open` reopens it, even if it was renamed."""
@@ -107,6 +116,7 @@ class Place:
         Raises:
             PositionLost: It cannot be found.
         """
+        self.encoding = mark.encoding
         own = part_at(self.path, current=True)
         if own is not None and own.inode == mark.inode and fits(own, mark) and sequence - mark.base <= size_of(own):
             self.base = mark.base
@@ -130,6 +140,7 @@ class Place:
             seen = None if seen is None else (*seen, *left_out([each]))[-SEEN_FILES:]
             self.base += size
             offset -= size
+            self.encoding = None
         raise PositionLost(f"{shown(self.path)} has fewer bytes than the {offset} that were read")
 
     def _moved(self) -> Path | None:
@@ -150,7 +161,8 @@ class Place:
             raise PositionLost(f"{shown(self.path)} has {size} bytes, fewer than the {offset} that were read")
         self.base = 0
         file = self._open(part, offset)
-        if self._options.format is Format.LINES and offset not in (0, size) and not file.tail.endswith(b"\n"):
+        unit = (marked(file.head) or self._options.encoding).unit
+        if self._options.format is Format.LINES and offset not in (0, size) and b"\n" not in file.tail[-unit:]:
             raise PositionLost(f"{shown(self.path)} is not the file that was read: no line ends at byte {offset}")
 
     def next_part(self) -> bool:
@@ -251,7 +263,7 @@ class Place:
             raise PositionLost(f"{shown(self.path)} is not the file that was read; give a new file a new name")
         if stat.st_nlink:
             return True
-        shares = shares_first_line(now, self._file.descriptor, stat.st_size)
+        shares = shares_first_line(now, self._file.descriptor, stat.st_size, self.encoding)
         if shares:
             raise PositionLost(
                 f"{shown(self.path)} is not the file that was read, and its first line is in that one, too, so it may contain "
@@ -290,7 +302,8 @@ class Place:
         assert self._file is not None
         assert self.part is not None
         head, tail = self._file.head, self._file.tail
-        return Mark(self.base, self.offset, self.part.inode, len(head), checksum(head), checksum(tail), self._seen)
+        encoding = self.encoding if self.encoding is not None and self.encoding.unit > 1 else None
+        return Mark(self.base, self.offset, self.part.inode, len(head), checksum(head), checksum(tail), self._seen, encoding)
 
     def descriptor(self) -> int | None:
         """Returns the descriptor of the open file; None if there is none, or it is compressed."""

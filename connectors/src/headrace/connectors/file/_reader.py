@@ -5,6 +5,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from headrace.connectors._records import Format, Records
+from headrace.connectors.file._encoding import Encoding, last_end
 from headrace.connectors.file._options import Options
 from headrace.connectors.file._parts import Key, Part, is_removed
 from headrace.connectors.file._place import Place
@@ -133,9 +134,8 @@ class Reader:
             return size
         if self._options.format is Format.LENGTH_PREFIXED:
             return None
-        offset = self._place.offset
+        offset, encoding = self._place.offset, self._place.encoding or Encoding.UTF_8
         start = max(offset, size - _BACKLOG_BYTES)
-        at = os.pread(descriptor, size - start, start).rfind(b"\n") if size > start else -1
-        if at >= 0:
-            return start + at + 1
-        return offset if start == offset else None
+        start -= (start - offset) % encoding.unit
+        end = last_end(os.pread(descriptor, size - start, start), encoding) if size > start else 0
+        return start + end if end or start == offset else None

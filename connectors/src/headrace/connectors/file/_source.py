@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Generator, Sequence
 
 from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors._records import BadRecord, Format
+from headrace.connectors.file._encoding import Encoding
 from headrace.connectors.file._files import Files
 from headrace.connectors.file._names import Names, shown
 from headrace.connectors.file._options import Options
@@ -54,6 +55,7 @@ class FileSource(PolicySource):
         paths: Sequence[str | os.PathLike[str]],
         format: Format = Format.LINES,
         *,
+        encoding: Encoding = Encoding.UTF_8,
         follow: bool = True,
         names: Names = Names.RELATIVE,
         root: str | os.PathLike[str] | None = None,
@@ -70,6 +72,7 @@ class FileSource(PolicySource):
             name: The source part of stream names.
             paths: Paths, or shell patterns (`*`, `?`, `[...]`, and `**` for any folders).
             format: The format of records.
+            encoding: The encoding of files of lines without a byte order mark. Lines are sent in UTF-8.
             follow: True to wait for more data at the end of a file, and for new files; False to end there.
             names: What the name of a file's partition is derived from.
             root: The folder that paths in names are relative to; default: the folder before the first wildcard of a pattern.
@@ -81,11 +84,14 @@ class FileSource(PolicySource):
             dead_letters: The folder for dead letters.
 
         Raises:
-            InvalidSource: Two files would be the same stream, or there is no file and `follow` is not set.
+            InvalidSource: Two files would be the same stream, there is no file and `follow` is not set, or an encoding is given
+                for a format that has none.
         """
         self.name = name
         self.bad_records = BadRecordPolicy(name, bad_records, dead_letters)
-        self._format, self._follow = format, follow
+        if format is not Format.LINES and encoding is not Encoding.UTF_8:
+            raise InvalidSource(f"encoding {encoding.value} has no effect: only files in lines format have an encoding")
+        self._format, self._encoding, self._follow = format, encoding, follow
         self._rotation, self._rotated_seconds = rotation, rotated_seconds
         self._files = Files(name, paths, names, root, rotation=rotation)
         self._bases: dict[str, int] = {}
@@ -243,6 +249,7 @@ class FileSource(PolicySource):
             self._rotation,
             self._rotated_seconds,
             lambda message, error: self._leave_out(partition, message, error),
+            self._encoding,
             self._files.moved,
         )
         stream = self._files.streams[partition]

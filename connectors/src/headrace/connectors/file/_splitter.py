@@ -6,15 +6,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.connectors._records import MAX_RECORD_BYTES, BadRecord, Format, Records, excess, last_line, split
+from headrace.connectors.file._beginning import Beginning
+from headrace.connectors.file._encoding import (
+    Encoding,
+    Undecodable,
+    excess_of,
+    first_end,
+    last_end,
+    last_text,
+    looks_wide,
+    marked,
+    split_text,
+)
 from headrace.connectors.file._names import shown
 from headrace.connectors.file._options import Options
 from headrace.connectors.file._place import Place
 from headrace.connectors.file._unpacked import Damaged
-from headrace.sdk import Message
+from headrace.sdk import Message, PositionLost
 
 _LONG_LINE_BYTES = 32 << 20
 _KEPT_OF_BAD = 64 * 1024
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 log = logging.getLogger("headrace.connectors")
 
@@ -33,7 +44,7 @@ class Splitter:
         self._options = options
         self._pieces: list[bytes] = []
         self._at_start = False
-        self._zeros = 0
+        self._beginning = Beginning(options.encoding, None)
         self._discarding = False
         self._to_discard = 0
         self.has_given_up = False
@@ -45,10 +56,25 @@ class Splitter:
         return self._place.path if self._place.part is None else self._place.part.path
 
     def begin_at(self, offset: int) -> None:
-        """Forgets what was read after the last record: the file that is open now is read from an offset."""
+        """Forgets what was read after the last record: the file that is open now is read from an offset.
+
+        Raises:
+            PositionLost: The offset lies within a character.
+        """
         self._pieces = []
-        self._zeros = self._zeros if offset else 0
-        self._at_start = offset == self._zeros
+        place, default = self._place, self._options.encoding
+        if not offset:
+            self._beginning = Beginning(default, place.encoding)
+        self._at_start = offset == self._beginning.zeros
+        if self._at_start or self._options.format is not Format.LINES:
+            return
+        found = marked(place.head)
+        encoding = place.encoding = default if default is Encoding.BYTES else found or place.encoding or default
+        if offset % encoding.unit and encoding in (found, default):
+            raise PositionLost(
+                f"byte {offset} of {shown(self._path)} lies within a character of {encoding.value}: an earlier version, or "
+                "another encoding, read the file up to there"
+            )
 
     def begin_next(self) -> None:
         """Begins with the next file."""
@@ -66,8 +92,12 @@ class Splitter:
         if chunk and self._at_start and self._options.format is Format.LINES:
             chunk = self._first(chunk)
         if chunk:
-            yield from self._split(chunk)
+            yield from self._split(chunk) if self._encoding.unit == 1 else self._split_text(chunk)
         self._refuse_excess()
+
+    @property
+    def _encoding(self) -> Encoding:
+        return self._place.encoding or Encoding.UTF_8
 
     def _split(self, chunk: bytes) -> Iterator[Records]:
         pieces, lines = self._pieces, self._options.format is Format.LINES
@@ -86,37 +116,61 @@ class Splitter:
         if records is not None:
             yield self._read(records, data)
 
+    def _split_text(self, chunk: bytes) -> Iterator[Records]:
+        """Splits text whose code units have more than a byte. Every piece but the last consists of whole units."""
+        pieces, encoding = self._pieces, self._encoding
+        if pieces and len(pieces[-1]) % encoding.unit:
+            chunk = pieces.pop() + chunk
+        pieces.append(chunk)
+        if not last_end(chunk, encoding) and sum(map(len, pieces)) <= MAX_RECORD_BYTES:
+            return
+        data, start = b"".join(pieces), self._place.offset
+        pieces.clear()
+        for each in split_text(data, start, encoding):
+            if isinstance(each, Undecodable):
+                self._leave_out(each)
+            else:
+                yield self._read(each, data[self._place.offset - start :])
+        rest = data[self._place.offset - start :]
+        if (error := excess_of(rest, self._place.offset)) is not None:
+            self._refuse(rest, error)
+        elif rest:
+            pieces.append(rest)
+
+    def _leave_out(self, line: Undecodable) -> None:
+        """Skips a line that is no text.
+
+        Raises:
+            BadRecord: The policy is to fail.
+        """
+        self._options.bad_record(self._bad(line.data), BadRecord(f"{shown(self._path)}: {line.error}"))
+        self._skip(line.data)
+
     def _read(self, records: Records, data: bytes) -> Records:
         """Moves the place past records, which the data begins with."""
         self._place.passed(data, records.end - self._place.offset)
         self._place.offset = records.end
         return records
 
-    def _first(self, chunk: bytes) -> bytes:
-        """Skips what precedes the first line of a file: zeros, which no text begins with, and a byte order mark.
-
-        A log that was truncated under a writer that does not append begins with a hole as long as the log was.
-        """
+    def _first(self, chunk: bytes, *, is_whole: bool = False) -> bytes:
+        """Skips what precedes the first line of a file; returns what follows, once the encoding of its lines can be told."""
         data = b"".join([*self._pieces, chunk])
-        self._pieces.clear()
-        text = data.lstrip(b"\0")
-        self._zeros += len(data) - len(text)
-        self._skip(data[: len(data) - len(text)])
-        if _BYTE_ORDER_MARK.startswith(text) and text != _BYTE_ORDER_MARK:
-            # Empty, or what may be the beginning of a mark.
-            self._pieces.extend([text] if text else [])
+        count, encoding = self._beginning.skipped(data, is_whole=is_whole)
+        self._skip(data[:count])
+        rest = data[count:]
+        self._pieces[:] = [rest] if rest and encoding is None else []
+        if encoding is None:
             return b""
-        self._at_start = False
-        if self._zeros:
+        self._at_start, self._place.encoding = False, encoding
+        if self._beginning.zeros:
             log.warning(
                 "skipped %d zero bytes at the beginning of %s: it was truncated while its writer did not append; let it append",
-                self._zeros,
+                self._beginning.zeros,
                 shown(self._path),
             )
-        if text.startswith(_BYTE_ORDER_MARK):
-            self._skip(_BYTE_ORDER_MARK)
-            return text[len(_BYTE_ORDER_MARK) :]
-        return text
+        if encoding is Encoding.UTF_8 and looks_wide(rest):
+            log.warning("%s has no byte order mark, and looks like UTF-16: if it is, set encoding", shown(self._path))
+        return rest
 
     def _refuse(self, data: bytes, error: BadRecord) -> None:
         """Skips a line that is far too long, up to its end.
@@ -126,8 +180,13 @@ class Splitter:
         """
         self._options.bad_record(self._bad(data), BadRecord(f"{shown(self._path)}: {error}"))
         self._discarding = True
-        self._pieces.clear()
-        self._skip(data)
+        self._skip_units(data)
+
+    def _skip_units(self, data: bytes) -> None:
+        """Skips whole code units, and keeps the rest."""
+        whole = len(data) - len(data) % self._encoding.unit
+        self._skip(data[:whole])
+        self._pieces[:] = [data[whole:]] if whole < len(data) else []
 
     def _refuse_excess(self) -> None:
         """Skips a length-prefixed record with a far too large length, up to its announced end.
@@ -174,13 +233,15 @@ class Splitter:
     def _discard(self, chunk: bytes) -> bytes:
         """Reads to the end of a skipped record; returns what follows it."""
         if self._options.format is Format.LINES:
-            end = chunk.find(b"\n") + 1
+            chunk = b"".join([*self._pieces, chunk])
+            self._pieces.clear()
+            end = first_end(chunk, self._encoding)
             self._discarding = not end
         else:
             end = min(len(chunk), self._to_discard)
             self._to_discard -= end
             self._discarding = self._to_discard > 0
-        self._skip(chunk if self._discarding else chunk[:end])
+        self._skip_units(chunk if self._discarding else chunk[:end])
         return b"" if self._discarding else chunk[end:]
 
     def _skip(self, data: bytes) -> None:
@@ -194,9 +255,14 @@ class Splitter:
         Raises:
             BadRecord: It is not, and the policy is to fail.
         """
+        if self._at_start and self._options.format is Format.LINES:
+            self._pieces = [self._first(b"", is_whole=True)]
         rest = b"".join(self._pieces)
         self._pieces = []
         if not rest:
+            return
+        if self._discarding:
+            self._skip(rest)
             return
         if self._options.format is Format.LENGTH_PREFIXED:
             error = BadRecord(
@@ -206,4 +272,9 @@ class Splitter:
             self._options.bad_record(self._bad(rest), error)
             self._skip(rest)
             return
-        yield self._read(last_line(rest, self._place.offset), rest)
+        encoding = self._encoding
+        last = last_line(rest, self._place.offset) if encoding.unit == 1 else last_text(rest, self._place.offset, encoding)
+        if isinstance(last, Undecodable):
+            self._leave_out(last)
+        else:
+            yield self._read(last, rest)
