@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -19,7 +20,7 @@ from scripts.brokers import Kafka, Nats, RabbitMQ
 from headrace.laboratory.bench.connectors.run import PARTS as OF_CONNECTORS
 from headrace.laboratory.bench.latency.run import PARTS as OF_LATENCY
 from headrace.laboratory.bench.pipelines.run import PARTS
-from headrace.laboratory.commands.bench import CONNECTORS_PARTS, LATENCY_PARTS, PIPELINES_PARTS
+from headrace.laboratory.commands.bench import CONNECTORS_PARTS, LATENCY_PARTS, LIBRDKAFKA_PARTS, PIPELINES_PARTS
 
 BENCH = (sys.executable, "-m", "headrace.cli", "bench")
 
@@ -155,7 +156,9 @@ def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures
 def test_connectors_bring_all_messages_of_real_brokers_or_there_are_no_figures(
     rabbitmq: RabbitMQ, nats: Nats, kafka: Kafka
 ) -> None:
-    only = [argument for part in ("rabbitmq_drain", "nats_drain", "kafka_drain", "kafka_sink") for argument in ("--only", part)]
+    librdkafka = LIBRDKAFKA_PARTS if find_spec("confluent_kafka") is not None else ()
+    parts = ("rabbitmq_drain", "nats_drain", "kafka_drain", "kafka_sink", *librdkafka)
+    only = [argument for part in parts for argument in ("--only", part)]
     brokers = ["--rabbitmq", rabbitmq.url, "--nats", nats.url, "--kafka", kafka.url]
     command = [sys.executable, "-m", "headrace.cli", "bench", "connectors", *only, *brokers, "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=360, check=False)
@@ -164,14 +167,15 @@ def test_connectors_bring_all_messages_of_real_brokers_or_there_are_no_figures(
     figures = {figure["name"]: figure for figure in document["figures"]}
     assert list(figures) == [
         *("rabbitmq_drain", "rabbitmq_memory", "nats_drain", "nats_memory", "kafka_drain", "kafka_memory", "kafka_sink"),
+        *(("kafka_librdkafka_drain", "kafka_librdkafka_memory", "kafka_librdkafka_sink") if librdkafka else ()),
     ]
-    for name in ("rabbitmq", "nats", "kafka"):
+    for name in ("rabbitmq", "nats", "kafka", *(("kafka_librdkafka",) if librdkafka else ())):
         drain, memory = figures[f"{name}_drain"], figures[f"{name}_memory"]
         assert (drain["unit"], memory["unit"]) == ("messages/s", "MB")
         assert drain["ratio"] == pytest.approx(drain["value"] / drain["baseline"])
         assert min(memory["value"], memory["baseline"]) > 1
-    sink = figures["kafka_sink"]
-    assert sink["ratio"] == pytest.approx(sink["value"] / sink["baseline"])
+    for name in ("kafka_sink", *librdkafka[1:]):
+        assert figures[name]["ratio"] == pytest.approx(figures[name]["value"] / figures[name]["baseline"])
     assert "pika" in document["conditions"]["clients"]
     assert rabbitmq.ctl("list_queues", "name").count("headrace-bench") == 0
 
@@ -181,6 +185,20 @@ def test_brokers_that_are_not_there_are_named_with_what_to_do() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2
     assert "nats://" in done.stderr
+
+
+def test_a_client_that_is_not_installed_is_named_with_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as util\nfound = util.find_spec\n"
+        "util.find_spec = lambda name, *rest: None if name == 'confluent_kafka' else found(name, *rest)\n"
+    )
+    command = [sys.executable, "-m", "headrace.cli", "bench", "connectors", "--only", "kafka_librdkafka_sink"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [*command, "--kafka", "127.0.0.1:1"], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+    assert "pip install 'headrace-connectors[kafka-librdkafka]'" in done.stderr
 
 
 def test_the_command_knows_the_parts_that_there_are() -> None:

@@ -39,11 +39,15 @@ CONNECTORS_PARTS = (
     "nats_drain",
     "kafka_drain",
     "kafka_sink",
+    "kafka_librdkafka_drain",
+    "kafka_librdkafka_sink",
     "kafka_vs_spark_source",
     "rabbitmq_latency",
     "nats_latency",
     "kafka_latency",
 )
+LIBRDKAFKA_PARTS = ("kafka_librdkafka_drain", "kafka_librdkafka_sink")
+"""The parts that need the extra kafka-librdkafka, and without it only run if --only names them, to say what to install."""
 OPERATE_PARTS = (
     "metrics_overhead",
     "scrape",
@@ -201,7 +205,8 @@ def connectors(
     """Measure the path from real brokers to Spark, compared to the brokers' clients and Spark's Kafka source.
 
     In a checkout, it uses the brokers of `make brokers`, and starts them if necessary. It creates queues, streams and topics
-    named headrace-bench-..., and removes them. Takes about ten minutes. Progress goes to standard error.
+    named headrace-bench-..., and removes them. The parts kafka_librdkafka_... need the extra kafka-librdkafka, and are left out
+    without it. Takes about twelve minutes. Progress goes to standard error.
 
     \b
     Examples:
@@ -209,15 +214,17 @@ def connectors(
       headrace bench connectors --only kafka_drain --kafka 127.0.0.1:9092
     """
     from headrace.laboratory.bench.connectors.brokers import BrokersMissing
+    from headrace.laboratory.bench.connectors.kafka_librdkafka import ClientMissing, is_installed
     from headrace.laboratory.bench.connectors.run import run
     from headrace.laboratory.bench.connectors.system import InvalidAddress
 
     addresses = {"rabbitmq": rabbitmq, "nats": nats, "kafka": kafka}
     given = {name: address for name, address in addresses.items() if address is not None}
     measure = partial(run, given=given, kafka_jars=kafka_jars)
+    known = [part for part in CONNECTORS_PARTS if is_installed() or part not in LIBRDKAFKA_PARTS]
     try:
-        _report("headrace bench connectors", measure, parts or CONNECTORS_PARTS, quick, as_json, fail)
-    except BrokersMissing as error:
+        _report("headrace bench connectors", measure, parts or tuple(known), quick, as_json, fail)
+    except (BrokersMissing, ClientMissing) as error:
         raise Failure(str(error), EXIT_ENVIRONMENT) from error
     except InvalidAddress as error:
         raise click.UsageError(str(error)) from error

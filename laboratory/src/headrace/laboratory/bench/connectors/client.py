@@ -24,7 +24,12 @@ from headrace.laboratory.bench.rig import STOP_S
 POLL_S = 0.02
 _URL = "HEADRACE_BENCH_URL"
 _MODULE = "headrace.laboratory.bench.connectors.client"
-_CLASSES = {"rabbitmq": "rabbitmq:RabbitMQ", "nats": "nats:Nats", "kafka": "kafka:Kafka"}
+_CLASSES = {
+    "rabbitmq": "rabbitmq:RabbitMQ",
+    "nats": "nats:Nats",
+    "kafka": "kafka:Kafka",
+    "kafka_librdkafka": "kafka_librdkafka:KafkaLibrdkafka",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from headrace.laboratory.bench.connectors.system import BODY, WritableSystem, st
 PARTITIONS = 4
 _POLLED_AT_ONCE = 5_000
 BATCH_BYTES = 65_536
-_TRANSACTION_MESSAGES = 20_000
+TRANSACTION_MESSAGES = 20_000
 """How many messages the bare client writes in a transaction: about as many as a micro-batch has."""
 
 
@@ -87,9 +87,9 @@ class Kafka(WritableSystem):
             bootstrap_servers=self.servers, linger_ms=20, batch_size=BATCH_BYTES, transactional_id=f"{place}-alone"
         )
         producer.init_transactions()
-        for first in range(0, messages, _TRANSACTION_MESSAGES):
+        for first in range(0, messages, TRANSACTION_MESSAGES):
             producer.begin_transaction()
-            send(producer, place, [(None, BODY)] * min(_TRANSACTION_MESSAGES, messages - first))
+            send(producer, place, [(None, BODY)] * min(TRANSACTION_MESSAGES, messages - first))
             producer.commit_transaction()
         took = time.perf_counter() - begun
         producer.close()

@@ -1,4 +1,4 @@
-"""The parts of the benchmark, each with the broker that it needs."""
+"""The parts of the benchmark, each with the system that it measures."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -24,11 +24,15 @@ PARTS: dict[str, tuple[str, Measure]] = {
     "nats_drain": ("nats", drain),
     "kafka_drain": ("kafka", drain),
     "kafka_sink": ("kafka", written),
+    "kafka_librdkafka_drain": ("kafka_librdkafka", drain),
+    "kafka_librdkafka_sink": ("kafka_librdkafka", written),
     "kafka_vs_spark_source": ("kafka", kafka_vs_spark_source),
     "rabbitmq_latency": ("rabbitmq", latency),
     "nats_latency": ("nats", latency),
     "kafka_latency": ("kafka", latency),
 }
+_BROKERS = {"kafka_librdkafka": "kafka"}
+"""The brokers of systems whose names are not theirs."""
 
 
 def run(
@@ -46,10 +50,12 @@ def run(
     Raises:
         BrokersMissing: There is no broker to measure.
         InvalidAddress: An address is invalid.
+        ClientMissing: A client library is not installed.
     """
     names = sorted({PARTS[part][0] for part in parts})
-    with brokers.addresses(names, given) as urls:
-        systems = {name: client.system(name, urls[name]) for name in names}
+    broker_of = {name: _BROKERS.get(name, name) for name in names}
+    with brokers.addresses(sorted({*broker_of.values()}), given) as urls:
+        systems = {name: client.system(name, urls[broker_of[name]]) for name in names}
         source = {"kafka_source": _named(kafka_jars)} if "kafka_vs_spark_source" in parts else {}
         known: dict[str, Part] = {part: partial(PARTS[part][1], systems[PARTS[part][0]]) for part in parts}
         return run_parts(
