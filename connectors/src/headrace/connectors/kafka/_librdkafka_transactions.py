@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from headrace.connectors.kafka import _connection
 from headrace.connectors.kafka._errors import KafkaFailed
@@ -32,6 +32,10 @@ _SERVED_MESSAGES = 1000
 
 class LibrdkafkaTransactions:
     """`Transactions`."""
+
+    # librdkafka uses all of a processor while more batches are ready than may be in flight: it takes large ones to be faster.
+    # A topic accepts 1 MiB unless it is configured, of which `Writer.limit` takes 15/16.
+    batch_bytes: ClassVar[int] = 960_000
 
     def __init__(self, parameters: KafkaSinkParameters, batch_bytes: int) -> None:
         """Connects, and ends the transaction that an earlier producer left open.

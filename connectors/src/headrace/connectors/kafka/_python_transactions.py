@@ -1,7 +1,7 @@
 """Writes transactions with kafka-python."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from kafka import KafkaProducer
 from kafka import errors as kafka_errors
@@ -34,6 +34,8 @@ _FORGOTTEN = ("InvalidProducerIdMappingError", "UnknownProducerIdError")
 
 class PythonTransactions:
     """`Transactions`."""
+
+    batch_bytes: ClassVar[int] = 64 << 10
 
     def __init__(self, parameters: KafkaSinkParameters, batch_bytes: int) -> None:
         """Connects, and ends the transaction that an earlier producer left open.

@@ -1,14 +1,12 @@
 """What the sink asks of a client library: to write transactions."""
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
 from headrace.sdk import HeadraceError, Message
 
-BATCH_BYTES = 64 << 10
-"""The largest size of a record batch with more than one record, unless a topic accepts less, in bytes."""
 REQUEST_BYTES = 96 << 20
 """The largest size of a request, in bytes."""
 LINGER_MS = 5
@@ -31,7 +29,12 @@ class Transactions(Protocol):
 
     When one exists, no transaction of an earlier producer with its id is still open. After an error, nothing but `abandon` is
     called: it is not known whether the transaction is committed.
+
+    Attributes:
+        batch_bytes: The largest size of a record batch with more than one record, unless a topic accepts less, in bytes.
     """
+
+    batch_bytes: ClassVar[int]
 
     def begin(self, topic: str, key: bytes, value: bytes) -> None:
         """Begins a transaction with a record in the first partition of a topic, and waits until it is stored.

@@ -10,7 +10,7 @@ from headrace.connectors.kafka._librdkafka_transactions import LibrdkafkaTransac
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
 from headrace.connectors.kafka._python_transactions import PythonTransactions
 from headrace.connectors.kafka._state import StateTopic
-from headrace.connectors.kafka._transactions import BATCH_BYTES, START_SECONDS, Fenced, Forgotten, Transactions
+from headrace.connectors.kafka._transactions import START_SECONDS, Fenced, Forgotten, Transactions
 from headrace.sdk import Message, Transaction
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,8 @@ class Writer:
         self._parameters = parameters
         self._state = StateTopic(parameters.state, parameters.writer, parameters, cluster)
         self._transactions: Transactions | None = None
-        self._batch_bytes = BATCH_BYTES
+        self._kind = LibrdkafkaTransactions if parameters.client == "librdkafka" else PythonTransactions
+        self._batch_bytes = self._kind.batch_bytes
         self._written: dict[str, int] = {}
 
     def limit(self, batch_bytes: int) -> None:
@@ -99,8 +100,7 @@ class Writer:
         """Returns the transactions of a producer; none of earlier producers is still open."""
         if self._transactions is None:
             self._state.make()
-            kind = LibrdkafkaTransactions if self._parameters.client == "librdkafka" else PythonTransactions
-            self._transactions = kind(self._parameters, self._batch_bytes)
+            self._transactions = self._kind(self._parameters, self._batch_bytes)
             try:
                 self._written = self._state.read(START_SECONDS)
             except BaseException:
