@@ -4,7 +4,7 @@ import { parseExactly } from "../src/client/exact";
 import { changedRows } from "../src/model/changes";
 import { arranged } from "../src/model/table";
 import { bytes, count, duration, firstLine, rate } from "../src/model/format";
-import { credit, flow } from "../src/model/flow";
+import { credit, flow, streamFlow } from "../src/model/flow";
 import { graph } from "../src/model/graph";
 import { History } from "../src/model/history";
 import { replaying, sourcesToReplay, supervisedBy, unconnected } from "../src/model/supervised";
@@ -235,6 +235,7 @@ const stream = (name: string, fields: Partial<Stream> = {}) =>
     acknowledged_messages: 0,
     lag_messages: 0,
     oldest_unacknowledged_ms: 0,
+    stalled_ms: null,
     ...fields,
   }) as unknown as Stream;
 const pipeline = (fields: Partial<Pipeline>) =>
@@ -268,6 +269,12 @@ describe("what a part does", () => {
       flow(5, 0, 100, true),
       flow(5, 0, 10_000, true),
     ]).toEqual(["idle", "flows", "waits", "no credit", "stalled"]);
+  });
+
+  it("has a word of its own for a stream whose connector sends nothing", () => {
+    const silent = stream("orders/0", { lag_messages: 3, stalled_ms: 21_000, oldest_unacknowledged_ms: 60_000 });
+    expect(streamFlow(silent, 0, undefined)).toBe("source stalled");
+    expect(streamFlow({ ...silent, stalled_ms: null }, 0, undefined)).toBe("stalled");
   });
 
   it("is without credit if bytes or messages are used up", () => {

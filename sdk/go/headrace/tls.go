@@ -17,8 +17,8 @@ const (
 	pairVariables = certVariable + " and " + keyVariable
 )
 
-// LoadTLS reads certificates, in PEM. An empty ca trusts those of the system. For mutual TLS, certificate and key are the
-// connector's own chain and private key; else both are empty.
+// LoadTLS reads certificates, in PEM. With an empty ca, it trusts the system's authorities. For mutual TLS, certificate and
+// key are the connector's own chain and private key; else both are empty.
 func LoadTLS(ca, certificate, key string) (*tls.Config, error) {
 	return loadTLS(ca, certificate, key, "ca", "certificate and key")
 }

@@ -22,6 +22,7 @@ from headrace.connectors.rabbitmq import (
     RabbitMQStreamParameters,
     RabbitMQStreamSource,
 )
+from headrace.connectors.rabbitmq._wire import Wire
 from headrace.sdk import Message, Rows
 
 REDELIVERED = ("amqp-redelivered", b"true")
@@ -259,3 +260,23 @@ async def test_a_connector_with_a_wrong_password_says_so_and_exits_with_2(rabbit
     assert process.returncode == 2
     assert b"the user or the password in the URL is wrong" in errors
     assert b"wrong@" not in errors
+
+
+@pytest.mark.parametrize("kind", ["quorum", "stream"])
+async def test_a_connection_that_this_system_aborts(rabbit, rabbitmq, address, query, monkeypatch, kind):
+    opened = []
+
+    def noting(wire, protocol, link=Wire.link):
+        opened.append(wire)
+        link(wire, protocol)
+
+    monkeypatch.setattr(Wire, "link", noting)
+    queue = rabbit.declare(kind)
+    reading = {"quorum": (RabbitMQQueueSource, RabbitMQParameters), "stream": (RabbitMQStreamSource, RabbitMQStreamParameters)}
+    source, parameters = reading[kind]
+    async with serving(source(parameters(url=rabbitmq.url, source="s", queue=(queue,))), address):
+        reader = query()
+        for number in range(3):
+            rabbit.publish(queue, [b"%d" % number])
+            await reader.read_to(b"%d" % number)
+            opened[-1]._transport.abort()

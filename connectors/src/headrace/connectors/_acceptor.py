@@ -94,7 +94,7 @@ class Acceptor:
         Args:
             make: Creates the peer of a new connection.
             most: How many connections there may be, if the process may have enough descriptors.
-            parameter: The parameter that says so, for the log.
+            parameter: The parameter that sets `most`, for the log.
             context: The TLS context, if any; each connection begins with what it has then.
         """
         self._make = make

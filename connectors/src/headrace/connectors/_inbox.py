@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from headrace.sdk import Batch, Message
+from headrace.sdk import Backlog, Batch, Message
 
 T = TypeVar("T", bound=Message | Batch)
 
@@ -100,6 +100,12 @@ class Inbox(Generic[T]):
                     await self._arrived.wait()
         finally:
             self.is_read = False
+
+    def backlog(self) -> Backlog:
+        """Returns how much waits to be read."""
+        return Backlog(
+            messages=sum(ticket.messages for ticket in self._waiting), bytes=sum(ticket.bytes for ticket in self._waiting)
+        )
 
     def settle(self, tokens: Iterable[object]) -> None:
         """Removes messages that are in the checkpoint, and notifies their waiters."""

@@ -13,7 +13,7 @@ def client_context(ca: Path | None, cert: Path | None = None, key: Path | None =
     """Returns the context of a client: each new connection uses what the files contain then.
 
     Args:
-        ca: Certificates to trust; None for those of the system.
+        ca: Certificates to trust; None for the system's authorities.
         cert: The client certificate chain, if any.
         key: Its key.
 

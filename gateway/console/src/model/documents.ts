@@ -42,6 +42,7 @@ export interface Stream {
   lag_messages: number;
   lag_bytes: number;
   oldest_unacknowledged_ms: number;
+  stalled_ms: number | null;
   holders: { pipeline: string; state: string; held_ms: number }[];
   paused: Pause | null;
 }

@@ -2,7 +2,7 @@
 
 import type { Session, Stream } from "./documents";
 
-export const FLOWS = ["flows", "idle", "waits", "no credit", "stalled", "trouble", "paused"] as const;
+export const FLOWS = ["flows", "idle", "waits", "no credit", "stalled", "source stalled", "trouble", "paused"] as const;
 export type Flow = (typeof FLOWS)[number];
 
 const STALLED_MS = 10_000;
@@ -33,5 +33,6 @@ export function flow(lag: number, doneRate: number, waitMs: number, noCredit = f
 export function streamFlow(row: Stream, doneRate: number, session: Session | undefined): Flow | Stream["state"] {
   if (row.paused) return "paused";
   if (row.state !== "live") return row.state;
+  if (row.stalled_ms !== null) return "source stalled";
   return flow(row.lag_messages, doneRate, row.oldest_unacknowledged_ms, hasNoCredit(session));
 }

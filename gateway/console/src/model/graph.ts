@@ -151,7 +151,7 @@ function sinkFlow(one: Sink, staged: number): Flow {
 /** The one that most needs attention; many that are paused among others do not. */
 function worst(flows: Flow[]): Flow {
   if (flows.every((one) => one === "paused")) return "paused";
-  const order: Flow[] = ["trouble", "stalled", "no credit", "flows", "waits"];
+  const order: Flow[] = ["trouble", "source stalled", "stalled", "no credit", "flows", "waits"];
   return order.find((one) => flows.includes(one)) ?? "idle";
 }
 

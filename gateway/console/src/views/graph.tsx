@@ -16,7 +16,7 @@ const GAP_Y = 10;
 const COLUMNS = ["Sources", "Streams", "Pipelines", "Sinks"];
 const SHOWN = 60;
 const SHOWN_STEPS = 12;
-const URGENT: Flow[] = ["trouble", "stalled", "no credit"];
+const URGENT: Flow[] = ["trouble", "source stalled", "stalled", "no credit"];
 
 interface Place {
   x: number;

@@ -16,7 +16,7 @@ _STATE_STYLES = {
     "detached": "yellow",
     "ended": "dim",
     "lost": "bold red",
-    "stalled": "bold red",
+    "source stalled": "bold red",
 }
 _LONG_HELD_MS = 60_000
 """Acknowledgements held for less than this, in milliseconds, are not shown: a running query holds them for a whole batch."""
@@ -78,7 +78,7 @@ def _streams(streams: Sequence[Mapping[str, Any]]) -> RenderableType:
         "#losses",
     )
     for stream in streams:
-        state = "stalled" if stream["stalled_ms"] is not None else stream["state"]
+        state = "source stalled" if stream["stalled_ms"] is not None else stream["state"]
         table.add_row(
             stream["stream"],
             Text(state, style=_STATE_STYLES.get(state, "")),

@@ -37,6 +37,8 @@ def top(interval: float, connection: Connection) -> None:
       no credit  its connector has no credit left: the query is slower than the source
       stalled    nothing is acknowledged, and the oldest message was received 10 s ago or earlier
       paused     somebody has paused it, or its connector
+      source stalled
+                 its connector has messages left and credit, and has sent none for 20 s
 
     \b
     Examples:

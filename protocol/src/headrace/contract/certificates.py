@@ -73,7 +73,7 @@ class ServerFiles:
 
 @dataclass(frozen=True, slots=True)
 class ClientFiles:
-    """PEM files: the authorities that a client trusts, those of the system without any, and its own certificate."""
+    """PEM files: the authorities that a client trusts (by default, the system's), and its own certificate."""
 
     ca: Path | None = None
     cert: Path | None = None

@@ -19,7 +19,7 @@ class GatewayTable(Parameters):
     address: str | None = Field(default=None, description="HOST:PORT; default: HEADRACE_GATEWAY, or else 127.0.0.1:7433.")
     token: SecretStr | None = Field(default=None, description="The token to authenticate with; default: HEADRACE_TOKEN.")
     tls: bool = Field(default=False, description="Use TLS; implied by the files below.")
-    tls_ca: Path | None = Field(default=None, description="Certificates to trust, PEM; default: those of the system.")
+    tls_ca: Path | None = Field(default=None, description="Certificates to trust, PEM; default: the system's authorities.")
     tls_cert: Path | None = Field(default=None, description="The client certificate, PEM.")
     tls_key: Path | None = Field(default=None, description="The private key of the client certificate, PEM.")
 

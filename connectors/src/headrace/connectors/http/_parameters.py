@@ -171,7 +171,7 @@ class HttpSinkParameters(Parameters):
     max_backoff_seconds: float = Field(
         10.0, gt=0, description="The longest wait between two attempts, in seconds, unless the receiver asks for a longer one."
     )
-    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: those of the system.")
+    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: the system's authorities.")
     proxy: SecretStr | None = Field(
         None,
         description="The proxy to send requests through, http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ before "

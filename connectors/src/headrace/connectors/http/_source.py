@@ -7,7 +7,7 @@ from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors._inbox import Inbox, Room
 from headrace.connectors.http._parameters import HttpParameters
 from headrace.connectors.http._server import Received, Server
-from headrace.sdk import Batch, InvalidMessage, Message, Position, SourceKind
+from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, SourceKind
 
 
 class HttpSource(PolicySource):
@@ -47,6 +47,10 @@ class HttpSource(PolicySource):
     def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
         """Yields the messages that are not yet in the checkpoint, then new ones."""
         return self._inboxes[partition].items()
+
+    async def backlog(self, partition: str) -> Backlog | None:
+        """Returns the messages that were received and are not read yet."""
+        return self._inboxes[partition].backlog()
 
     async def settle(self, partition: str, tokens: Sequence[object]) -> None:
         """Answers the requests whose messages are in the checkpoint."""

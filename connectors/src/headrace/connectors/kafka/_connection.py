@@ -33,7 +33,7 @@ class KafkaConnection(Parameters):
         examples=["127.0.0.1:9092"],
     )
     tls: bool = Field(False, description="Encrypt connections.")
-    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: those of the system.")
+    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: the system's authorities.")
     tls_certificate: Path | None = Field(None, description="The client certificate chain, PEM.")
     tls_key: Path | None = Field(None, description="The private key of the client certificate, PEM.")
     tls_key_password: SecretStr | None = Field(None, description="The password of the private key.")
@@ -50,7 +50,9 @@ class KafkaConnection(Parameters):
     oauth_client_id: str | None = Field(None, description="The client id at the endpoint.")
     oauth_client_secret: SecretStr | None = Field(None, description="The client secret at the endpoint.")
     oauth_scope: str | None = Field(None, description="The scope to request, if the endpoint needs one.")
-    oauth_ca: Path | None = Field(None, description="Certificates to trust at the endpoint, PEM; default: those of the system.")
+    oauth_ca: Path | None = Field(
+        None, description="Certificates to trust at the endpoint, PEM; default: the system's authorities."
+    )
     oauth_token_file: Path | None = Field(
         None, description="For OAUTHBEARER, instead of oauth_token_url: a file with the token, which is read with each login."
     )

@@ -31,7 +31,7 @@ class ClientCredentials:
         client_id: The id of the client.
         client_secret: Its secret.
         scope: The scope to request, if any.
-        authorities: Certificates to trust, PEM; None for those of the system.
+        authorities: Certificates to trust, PEM; None for the system's authorities.
     """
 
     url: str

@@ -14,7 +14,7 @@ from headrace.connectors.nats._columns import batch_of
 from headrace.connectors.nats._connection import connected
 from headrace.connectors.nats._errors import NatsAway
 from headrace.connectors.nats._parameters import NatsCoreParameters
-from headrace.sdk import Batch, Position, SourceKind
+from headrace.sdk import Backlog, Batch, Position, SourceKind
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +36,15 @@ class NatsCoreSource(PolicySource):
         self.name = parameters.source
         self._parameters = parameters
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
+        self._waiting: _Waiting | None = None
 
     async def partitions(self) -> Sequence[str]:
         """Returns the single partition."""
         return [_PARTITION]
+
+    async def backlog(self, partition: str) -> Backlog | None:
+        """Returns the messages that have arrived and are not read yet."""
+        return None if self._waiting is None else self._waiting.backlog()
 
     async def read(self, partition: str, position: Position | None) -> AsyncGenerator[Batch | None, None]:
         """Yields the messages that have arrived, as batches; reconnects with backoff, without limit.
@@ -48,7 +53,8 @@ class NatsCoreSource(PolicySource):
             NatsRefused: The server rejects this client, or a subscription.
         """
         stream = f"stream {self.name}/{partition}"
-        retry, waiting = Retry(f"{stream}, which loses messages sent in the meantime", self), _Waiting(self._parameters, stream)
+        retry = Retry(f"{stream}, which loses messages sent in the meantime", self)
+        waiting = self._waiting = _Waiting(self._parameters, stream)
         while True:
             try:
                 async with connected(self._parameters) as client:
@@ -105,6 +111,10 @@ class _Waiting:
         else:
             self._dropped += 1
             self._tell()
+
+    def backlog(self) -> Backlog:
+        """Returns how much waits."""
+        return Backlog(messages=len(self.messages), bytes=self._bytes)
 
     def take(self) -> list[Msg]:
         """Takes the messages that have waited longest."""

@@ -39,7 +39,7 @@ class NatsConnection(Parameters):
     token: SecretStr | None = Field(None, description="Authenticate with a token instead.")
     credentials_file: Path | None = Field(None, description="Authenticate with a JWT and an NKEY instead: a .creds file.")
     nkey_file: Path | None = Field(None, description="Authenticate with an NKEY instead: a file with its seed.")
-    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: those of the system.")
+    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: the system's authorities.")
     tls_certificate: Path | None = Field(None, description="The client certificate chain, PEM.")
     tls_key: Path | None = Field(None, description="The private key of the client certificate, PEM.")
     tls_server_name: str | None = Field(
@@ -230,7 +230,7 @@ class NatsSinkParameters(NatsConnection):
     full_subject: Literal["refuse", "fail"] = Field(
         "refuse",
         description="What to do with messages of a subject that is still full (max_msgs_per_subject, discard new) after "
-        "retry_seconds: refuse them, so that those of other subjects go on; or fail Spark's task.",
+        "retry_seconds: refuse them, and write the messages of other subjects; or fail Spark's task.",
     )
 
     @field_validator("subject")

@@ -60,7 +60,7 @@ class NatsSink(AsyncSink):
     def _give_up(
         self, left: dict[int, Outgoing], outcomes: list[Outcome], reasons: dict[int, NatsError], error: NatsError
     ) -> None:
-        """Refuses the messages of full subjects, if that is wanted, so that they do not hold up those of other subjects.
+        """Refuses the messages of full subjects, if that is wanted, so that messages of other subjects need not wait.
 
         Raises:
             NatsAway: Others are left.
@@ -76,7 +76,7 @@ class NatsSink(AsyncSink):
         """Publishes once; removes written and refused messages from `left`. Returns why the rest is neither, also for each.
 
         Raises:
-            NoAcknowledgements: A stream stores messages, and never says so.
+            NoAcknowledgements: A stream stores messages, and acknowledges none.
         """
         reasons.clear()
         try:

@@ -143,15 +143,24 @@ class Consumer:
         if not self._link.lost.done():
             self._link.channel.basic_reject(tag, requeue=False)
 
+    @property
+    def held(self) -> int:
+        """The number of messages that have arrived and were not taken."""
+        return len(self._deliveries.arrived)
+
     def backlog(self) -> int:
         """Returns the approximate number of messages that were not taken; requests it again, without waiting for the answer."""
-        held = len(self._deliveries.arrived)
+        held = self.held
         if not held and self._last_tag - self._acknowledged < self._prefetch:
             return 0
+        return self.messages() + held
+
+    def messages(self) -> int:
+        """Returns the number of messages in the queue at the last answer; requests it again, without waiting for the answer."""
         if not self._link.lost.done() and time.monotonic() >= self._next_question:
             self._next_question = time.monotonic() + _ASK_SECONDS
             self._link.channel.queue_declare(self._queue, passive=True, callback=self._answered)
-        return self._ready + held
+        return self._ready
 
     async def close(self) -> None:
         """Closes the connection, which returns unacknowledged messages to the queue."""

@@ -30,7 +30,7 @@ class RabbitMQConnection(Parameters):
     nodes: tuple[str, ...] = Field(
         (), description="Further nodes of the cluster, HOST or HOST:PORT, tried after the node in the URL."
     )
-    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: those of the system.")
+    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: the system's authorities.")
     tls_certificate: Path | None = Field(None, description="The client certificate chain, PEM.")
     tls_key: Path | None = Field(None, description="The private key of the client certificate, PEM.")
     connect_seconds: float = Field(10.0, gt=0, description="How long a node may take to answer, in seconds.")

@@ -21,7 +21,8 @@ from headrace.connectors.rabbitmq._errors import Denied, QueueMissing, Unavailab
 from headrace.connectors.rabbitmq._fields import OFFSET, take_offset
 from headrace.connectors.rabbitmq._parameters import RabbitMQStreamParameters, start_of
 from headrace.connectors.rabbitmq._queue import partitions_of
-from headrace.sdk import Batch, Message, Position, PositionLost
+from headrace.connectors.rabbitmq._stream_backlog import StreamBacklog
+from headrace.sdk import Backlog, Batch, Message, Position, PositionLost
 
 _IDLE_SECONDS = 1.0
 # Available messages arrive within this time, in seconds.
@@ -49,6 +50,7 @@ class RabbitMQStreamSource(PolicySource):
         self._queues = partitions_of(parameters.source, parameters.queue)
         self._columns = Columns(parameters.key)
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
+        self._backlogs: dict[str, StreamBacklog] = {}
 
     async def partitions(self) -> Sequence[str]:
         """Returns the queues."""
@@ -73,6 +75,7 @@ class RabbitMQStreamSource(PolicySource):
                         for some in taken.pieces():
                             if some.arrived:
                                 await self._check_gaps(partition, seen, some.offsets)
+                                self._backlogs[partition].note_read(some.offsets[-1])
                                 yield self._columns.batch(some.arrived, sequences=_sequences(some.offsets))
                                 seen = some.offsets[-1]
                             for unreadable in some.unreadable:
@@ -91,14 +94,24 @@ class RabbitMQStreamSource(PolicySource):
             except Unavailable as error:
                 await retry.wait(error)
 
+    async def backlog(self, partition: str) -> Backlog | None:
+        """Returns the number of messages in the queue after the last one that was read, as far as that is known."""
+        backlog = self._backlogs.get(partition)
+        return None if backlog is None else Backlog(messages=backlog.messages())
+
     @asynccontextmanager
     async def _consuming(self, partition: str, seen: int | None) -> AsyncIterator[Consumer]:
         """Consumes a queue from the last message that was read, which shows that nothing after it was removed."""
         start = start_of(self._parameters.start) if seen is None else seen
         consumer = await self._open(partition, self._parameters.prefetch, start)
+        read = seen if seen is not None else -1 if start == "first" else start - 1 if isinstance(start, int) else None
+        backlog = StreamBacklog(consumer, read, lambda: self._open(partition, self._parameters.prefetch, "last"))
+        self._backlogs[partition] = backlog
         try:
             yield consumer
         finally:
+            del self._backlogs[partition]
+            await backlog.close()
             await consumer.close()
 
     async def _open(self, partition: str, prefetch: int, start: str | int | datetime) -> Consumer:

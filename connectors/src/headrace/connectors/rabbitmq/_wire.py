@@ -39,6 +39,8 @@ class Wire(asyncio.Protocol):
         self._out: list[bytes] = []
         self._heard = False
         self._paused = False
+        self._ended = False
+        """Whether pika knows why the connection ends: it has aborted it, or the broker has closed it."""
         self._timer: asyncio.TimerHandle | None = None
 
     def link(self, protocol: AbstractStreamProtocol) -> None:
@@ -81,6 +83,7 @@ class Wire(asyncio.Protocol):
 
     def eof_received(self) -> bool | None:
         """Called when the broker has closed the connection."""
+        self._ended = True
         return bool(self._protocol and self._protocol.eof_received())
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -89,6 +92,9 @@ class Wire(asyncio.Protocol):
         self.writable.set()
         if self._timer is not None:
             self._timer.cancel()
+        if error is None and not self._ended:
+            # Without a reason, pika raises, and believes for ever that it is connected.
+            error = ConnectionAbortedError("the connection was aborted")
         if self._protocol is not None:
             self._protocol.connection_lost(error)
 
@@ -110,6 +116,7 @@ class Wire(asyncio.Protocol):
 
     def abort(self) -> None:
         """Closes immediately."""
+        self._ended = True
         if self._transport is not None:
             self._transport.abort()
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.tcp._parameters import TcpParameters
 from headrace.connectors.tcp._server import Server
-from headrace.sdk import Batch, InvalidMessage, Message, Position, SourceKind
+from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, SourceKind
 
 
 class TcpSource(PolicySource):
@@ -44,6 +44,10 @@ class TcpSource(PolicySource):
     def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
         """Yields the messages that are not yet in the checkpoint, then new ones."""
         return self._server.inbox.items()
+
+    async def backlog(self, partition: str) -> Backlog | None:
+        """Returns the messages that were received and are not read yet."""
+        return self._server.inbox.backlog()
 
     async def settle(self, partition: str, tokens: Sequence[object]) -> None:
         """Removes messages that are in the checkpoint."""

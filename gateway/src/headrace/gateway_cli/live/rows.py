@@ -8,8 +8,7 @@ from headrace.gateway_cli.live.rates import NONE, Rates
 from headrace.terminal import duration_text
 
 STALLED_MS = 10_000
-"""A stream is stalled if its oldest message has been held for so long, in milliseconds, and nothing is acknowledged. It is, too,
-if the gateway says that its connector sends nothing."""
+"""A stream is stalled if its oldest message has been held for so long, in milliseconds, and nothing is acknowledged."""
 NO_CREDIT = 0.02
 """A session waits for credit if so little of it is left, as a fraction."""
 
@@ -91,7 +90,7 @@ def _flow(stream: Mapping[str, Any], credit: float | None, acknowledged: float |
     if stream["paused"]:
         return "paused"
     if stream["stalled_ms"] is not None:
-        return "stalled"
+        return "source stalled"
     if not stream["lag_messages"]:
         return "idle"
     if acknowledged:
