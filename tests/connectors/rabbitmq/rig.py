@@ -138,6 +138,10 @@ class Query:
                 await self.commit()
         return self.messages
 
+    async def detach(self) -> None:
+        """Ends it in good order."""
+        await self._engine.detach()
+
     async def close(self) -> None:
         await self._engine.close()
 
