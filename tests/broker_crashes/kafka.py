@@ -11,7 +11,7 @@ from tests.broker_crashes.workload import Row, key_of, other_than_once, value_of
 
 _TOPIC, _RESULTS, _GROUP = "crashes", "crashes.results", "crashes"
 _PARTITIONS = 2
-_DEADLINE_S = 60.0
+_DEADLINE_S = 150.0
 
 
 class KafkaPair(Pair):

@@ -56,14 +56,14 @@ def test_rabbitmq_is_killed_and_comes_back_with_its_messages(rabbitmq: RabbitMQ)
 
 async def test_nats_is_killed_and_comes_back_with_its_messages(nats: Nats) -> None:
     client = await connect(nats.url)
-    jetstream = client.jetstream()
+    jetstream = client.jetstream(timeout=DEADLINE_SECONDS)
     await jetstream.add_stream(name="test-brokers", subjects=["test.brokers"])
     await jetstream.publish("test.brokers", b"before")
     await client.close()
     await asyncio.to_thread(nats.kill)
     await asyncio.to_thread(nats.start)
     client = await connect(nats.url)
-    assert (await client.jetstream().get_last_msg("test-brokers", "test.brokers")).data == b"before"
+    assert (await client.jetstream(timeout=DEADLINE_SECONDS).get_last_msg("test-brokers", "test.brokers")).data == b"before"
     await client.close()
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import pyte
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 _TAKE_TERMINAL = """
 import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -19,7 +19,7 @@ from headrace.connectors_cli import program as connectors
 from headrace.gateway_cli import program as gateway
 from headrace.terminal.completion import SHELLS
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 PROGRAMS = Path(sys.executable).parent
 
 

@@ -9,7 +9,7 @@ from headrace.connectors import FileSource
 from headrace.sdk import Batch, Position
 from headrace.sdk.wire import pack
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 
 
 def values_of(batch: Batch) -> list[bytes]:

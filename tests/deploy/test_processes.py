@@ -17,7 +17,7 @@ from headrace.processes import lives, spark_environ
 from headrace.protocol.v1.admin_pb2 import GetStatusRequest
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 
 DEPLOYMENT = """
 [gateway]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from tests.gateway.wire import Engine, values_of
 
 from headrace.protocol.v1.frame_pb2 import Position
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 
 
 class Reader:

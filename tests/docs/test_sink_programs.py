@@ -12,7 +12,7 @@ import pytest
 from tests.docs.pages import Block, blocks
 from tests.fake_gateway.sinks import FakeSinkGateway, FakeSinkSession, part, transaction
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 AUTHORS = "docs/writing-a-sink.md"
 TESTED = "Testing a sink"
 

@@ -19,7 +19,7 @@ from tests.gateway.processes import gateway_process
 from headrace.engine import start
 from headrace.pipelines import Message, Trial
 
-DEADLINE_S = 100.0
+DEADLINE_S = 150.0
 
 ORDERS = """
 import sys

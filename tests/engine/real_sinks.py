@@ -17,7 +17,7 @@ from headrace.contract.ports import free_address
 from headrace.processes import OwnedProcess, spark_environ
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 
 
 class RealSinks:

@@ -15,7 +15,7 @@ from headrace.engine.applications.real_time._parts import Run
 from headrace.engine.sink._options import parse_sink
 from headrace.engine.wire._gateway_options import Defaults
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 
 
 class Calls:

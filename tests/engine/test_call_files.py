@@ -14,7 +14,7 @@ import pytest
 from headrace.engine.applications import _call_files
 from headrace.engine.applications._call_files import Call, CallFiles, function_runs
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 PROCESS = """
 import ctypes, os, sys, threading, time
 from headrace.engine.applications._call_files import CallFiles, record_calls

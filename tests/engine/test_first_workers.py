@@ -15,7 +15,7 @@ from headrace.engine.applications._commits import Commits
 from headrace.pipelines import Pipeline
 from headrace.sdk import Message, Position, Source
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 DAEMON = "headrace.engine.spark._daemon"
 
 

@@ -17,7 +17,7 @@ from headrace.engine.wire._connection import Connection
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1.engine_pb2_grpc import EngineServiceServicer, add_EngineServiceServicer_to_server
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 
 
 @dataclass

@@ -17,7 +17,7 @@ from headrace.pipelines import Pipeline, Window, tumbling
 from headrace.sdk import GONE, WRITTEN, Batch, Message, Outcomes, Position, Refused, Rows, Settings, Sink, Source, SourceKind
 
 OURS = ("headrace-real-time", "headrace-following", "headrace-planner", "headrace-sink")
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 QUICK = {"real_time": True, "trigger_interval": "200ms"}
 
 

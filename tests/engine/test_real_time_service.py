@@ -14,7 +14,7 @@ from headrace.engine.applications.real_time._service import ServedWorker, Servic
 from headrace.engine.checkpoint._manifests import Manifest
 from headrace.engine.source._ranges import NO_ENDS
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 
 
 class Worker:

@@ -24,7 +24,7 @@ from headrace.engine.codec import Columns, columns
 from headrace.engine.source._ranges import NO_ENDS
 from headrace.pipelines import StepError
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 
 
 @dataclass

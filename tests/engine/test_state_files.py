@@ -26,7 +26,7 @@ from headrace.engine import HeadraceError
 from headrace.engine.checkpoint import _state_files
 from headrace.engine.checkpoint._state_files import LocalFiles, ServedFiles, StateFiles, state_files
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 READ, WRITE = 1, 2
 MEBIBYTE = 1 << 20
 

@@ -11,7 +11,7 @@ import pytest
 import headrace.engine
 
 WRAPPER = Path(headrace.engine.__file__).parent / "spark" / "_worker_python.sh"
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 IMPORTED_SLOWLY = """
 import os, sys, time
 

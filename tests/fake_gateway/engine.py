@@ -14,7 +14,7 @@ from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1.engine_pb2_grpc import EngineServiceServicer, add_EngineServiceServicer_to_server
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 FRAME_MESSAGES = 10
 
 

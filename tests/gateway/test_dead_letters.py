@@ -31,7 +31,7 @@ from headrace.gateway.reload import ConfigSource, Reloading
 from headrace.gateway_status import dead_letters_document
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, engine_pb2, frame_pb2
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 ENABLED = Peek(enabled=True)
 
 

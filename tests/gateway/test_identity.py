@@ -14,7 +14,7 @@ from headrace.gateway.identity import EVERYTHING, TokenRegistry
 from headrace.gateway.listen import listen, new_server
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, source_pb2, source_pb2_grpc
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 
 
 def token(name: str, secret: str) -> Token:

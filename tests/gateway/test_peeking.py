@@ -25,7 +25,7 @@ from headrace.gateway.rules import PEEK
 from headrace.gateway_status import peek_document
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, frame_pb2
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 GENEROUS = Peek(enabled=True, messages_per_s=100, bytes_per_s=2**20)
 FRAMES = named(read("frames.json")["valid"])
 

@@ -17,7 +17,7 @@ from tests.gateway.processes import GatewayProcess, gateway_process
 
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, source_pb2, source_pb2_grpc
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 
 
 def client_hello() -> bytes:

@@ -21,7 +21,7 @@ from headrace.gateway.listen import exposure
 from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceStub
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 Session: TypeAlias = Any  # a gRPC call and an iterator over what the gateway says, which no public type of grpc is
 SERVICES = ["AdminService", "EngineService", "SinkService", "SourceService"]
 

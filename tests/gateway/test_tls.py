@@ -11,7 +11,7 @@ from tests.gateway.processes import gateway_process, headrace
 from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceStub
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 
 
 @pytest.fixture

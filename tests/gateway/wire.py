@@ -25,7 +25,7 @@ from headrace.protocol.v1 import (
 )
 from headrace.protocol.v1.frame_pb2 import Frame, Position, StreamPosition
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 REPLAYABLE = source_pb2.SOURCE_KIND_REPLAYABLE
 REDELIVERING = source_pb2.SOURCE_KIND_REDELIVERING
 

@@ -19,7 +19,7 @@ from headrace.protocol.v1.program_pb2 import FailedMessage, ProgramReady, Progra
 HERE = Path(__file__).parent
 COUNTING = [sys.executable, str(HERE / "counting_program.py")]
 SCRIPTED = [sys.executable, "-S", "-E", str(HERE / "scripted_program.py")]
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 
 
 def application(

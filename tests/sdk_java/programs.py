@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.gateway.processes import gateway_process
 
-_DEADLINE_S = 60.0
+_DEADLINE_S = 150.0
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 """Flags for what is over before the optimising compiler and a parallel collector pay off."""
 QUICK = (*QUICK_START, "-Xmx64m")

@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as pb
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as pb_grpc
 from opentelemetry.proto.common.v1 import common_pb2
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from headrace.protocol.v1.engine_pb2 import PlanResponse
 from headrace.protocol.v1.frame_pb2 import Position
 from headrace.sdk import AsyncSink, AsyncSource, Message, Settings, decode_frame, serve
 
-DEADLINE = 30.0
+DEADLINE = 90.0
 PROGRAM = Path(sys.executable).with_name("nats-server")
 _numbers = itertools.count()
 
@@ -47,7 +47,7 @@ class Server:
 
     def __init__(self, client: nats_py.NATS) -> None:
         self.client = client
-        self.js: JetStreamContext = client.jetstream()
+        self.js: JetStreamContext = client.jetstream(timeout=30.0)
 
     async def stream(self, **config: Any) -> str:
         """Makes a stream that nobody else uses, of all subjects that begin with its name."""

@@ -16,7 +16,7 @@ from headrace.connectors.postgresql import PostgreSQLOutboxSource, PostgreSQLSin
 from headrace.protocol.v1 import frame_pb2
 from headrace.sdk import NULL, Message, Part, Position, Rows, Settings, Transaction, decode_frame, serve
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 SETTINGS = Settings(partition_poll_seconds=0.05, drain_seconds=0.1)
 
 

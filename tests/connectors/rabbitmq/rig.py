@@ -17,7 +17,7 @@ from tests.gateway.wire import Engine, until_gone
 from headrace.protocol.v1.frame_pb2 import Position
 from headrace.sdk import AsyncSink, AsyncSource, Message, decode_frame, serve
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 _numbers = itertools.count()
 
 
