@@ -6,10 +6,8 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
-from psycopg import AsyncConnection, sql
 from pydantic import ValidationError
 from scripts.brokers import PostgreSQL
 from tests.brokers.network import FaultyNetwork
@@ -29,7 +27,6 @@ from tests.connectors.postgresql.rig import (
     values,
     write,
 )
-from tests.gateway.certificates import Authority
 from tests.gateway.sink_wire import Writer
 
 from headrace.connectors.postgresql import (
@@ -165,34 +162,6 @@ async def test_what_is_wrong_ends_the_connector(url, wrong, message, gateway):
     upsert = PostgreSQLUpsertSink(PostgreSQLUpsertParameters(table="t", sink="out", key_columns="k", **options))
     with pytest.raises(InvalidSink, match="PostgreSQL at 127"):
         await upsert.pipelines()
-
-
-@pytest.fixture
-async def encrypted(database: AsyncConnection, tmp_path: Path) -> AsyncIterator[Authority]:
-    """The server speaks TLS meanwhile; this is who has signed its certificate."""
-    authority = Authority(tmp_path, "authority")
-    issued = authority.issue("server")
-    for name, path in (("server.crt", issued.cert), ("server.key", issued.key)):
-        lines = sql.Literal(path.read_text().splitlines())
-        program = sql.Literal(f"umask 077; cat > {name}")
-        await database.execute(sql.SQL("COPY (SELECT unnest({}::text[])) TO PROGRAM {}").format(lines, program))
-    await database.execute("ALTER SYSTEM SET ssl = on")
-    await database.execute("SELECT pg_reload_conf()")
-    await until_rows(database, "SELECT WHERE current_setting('ssl') = 'on'")
-    yield authority
-    await database.execute("ALTER SYSTEM RESET ssl")
-    await database.execute("SELECT pg_reload_conf()")
-    await until_rows(database, "SELECT WHERE current_setting('ssl') = 'off'")
-
-
-async def test_tls_is_asked_for_in_the_url(url, numbered, encrypted, tmp_path):
-    verified = f"{url}?sslmode=verify-full&sslrootcert="
-    assert await anext(source(f"{verified}{encrypted.cert}", numbered).read("0", None)) is None
-    stranger = Authority(tmp_path, "stranger").cert
-    with pytest.raises(InvalidSource, match="certificate verify failed"):
-        await anext(source(f"{verified}{stranger}", numbered).read("0", None))
-    with pytest.raises(InvalidSource, match=r'root certificate file "/not/there" does not exist'):
-        await anext(source(f"{verified}/not/there", numbered).read("0", None))
 
 
 def test_passwords_are_not_shown(url):

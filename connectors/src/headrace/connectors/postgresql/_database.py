@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from headrace.connectors._waiting import Reporting, goes_on, waits
 from headrace.connectors.postgresql._chunk import Elements, ElementsDumper
-from headrace.connectors.postgresql._errors import in_a_line, is_passing
+from headrace.connectors.postgresql._errors import concerns_certificates, in_a_line, is_passing
 from headrace.connectors.postgresql._parameters import PostgreSQLConnection
 from headrace.connectors.postgresql._settings import SEARCH_PATH, settings
 from headrace.contract.repeats import Repeats
@@ -149,6 +149,7 @@ class Database:
         self._options.setdefault("connect_timeout", min(_CONNECT_SECONDS, max(2, int(parameters.timeout_seconds))))
         self._options["client_encoding"] = "utf8"
         self._repeats = Repeats()
+        self._has_connected = False
 
     @property
     def where(self) -> str:
@@ -167,7 +168,11 @@ class Database:
             options: dict[str, Any] = self._options
             connection = await AsyncConnection.connect(autocommit=True, prepare_threshold=None, **options)
         except psycopg.Error as error:
+            if self._has_connected and concerns_certificates(error):
+                # Files are replaced one after the other, and not at the moment when the server's are. libpq reads them each time.
+                raise ConnectionError(in_a_line(error)) from error
             raise error if is_passing(error) else self.refused(error) from None
+        self._has_connected = True
         connection.adapters.register_dumper(Elements, ElementsDumper)
         session = Session(connection, self._parameters.timeout_seconds)
         if connection.info.server_version < _OLDEST_VERSION:

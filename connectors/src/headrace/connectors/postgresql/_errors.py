@@ -17,6 +17,15 @@ _HOPELESS = re.compile(
 )
 
 
+# Also what libpq says of a key and a certificate that do not belong together, while one of them is replaced.
+_CERTIFICATES = re.compile(r"certificate|private key|SSL error", re.IGNORECASE)
+
+
+def concerns_certificates(error: psycopg.Error) -> bool:
+    """Returns whether a connection failed because of a certificate, a key or an authority, on either side."""
+    return error.sqlstate is None and _CERTIFICATES.search(str(error)) is not None
+
+
 def is_passing(error: BaseException) -> bool:
     """Returns whether a retry may succeed: the server is unavailable, restarts or is full, or another session has a lock."""
     if isinstance(error, TimeoutError | OSError):
