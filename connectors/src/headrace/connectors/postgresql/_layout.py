@@ -8,7 +8,7 @@ from typing import LiteralString
 from psycopg import sql
 
 from headrace.connectors.postgresql._names import condition, free, name, names, value
-from headrace.connectors.postgresql._table import Column, Table
+from headrace.connectors.postgresql._table import Column, Described, Table
 
 MAX_BYTES = 512 * 1024
 """About as many bytes are packed into a page, and at least one row."""
@@ -30,7 +30,7 @@ _PACKED_TIMES = "pg_catalog.string_agg(coalesce(pg_catalog.timestamptz_send(pack
 _PAGE = """
     SELECT pg_catalog.string_agg(pg_catalog.int8send(packed.number), ''), pg_catalog.string_agg(packed.value, ''),
            pg_catalog.string_agg(coalesce(pg_catalog.int4send(pg_catalog.octet_length(packed.value)), '\\xffffffff'), ''),
-           {keys}, {event_times}, {headers}, {shape}
+           {keys}, {event_times}, {headers}, {shape}, {tables}
     FROM (
         SELECT {parts} FROM (
             SELECT found.*, sum(found.{size}) OVER (ORDER BY found.{number} ROWS UNBOUNDED PRECEDING) AS {bytes}
@@ -98,15 +98,24 @@ class Layout:
         return list({column.name: column for column in (*self.used, *partition, *named)}.values())
 
     @property
+    def described(self) -> tuple[Described, ...]:
+        """What decides whether these columns are still the same."""
+        columns = self.table.columns.values() if self.fixed is None else self.fixed
+        return tuple(sorted(Described(column.number, column.name, column.type) for column in columns))
+
+    @property
     def shape(self) -> str:
         """A text that is equal as long as these columns do not change; a page ends with what it is then."""
         return self.table.shape_of(self.fixed)
 
-    def page(self) -> sql.Composed:
-        """Returns a statement for the rows after one number and up to another, as one row of packed columns, and the shape.
+    def page(self, tables: sql.Composable) -> sql.Composed:
+        """Returns a statement for the rows after one number and up to another, as one row of packed columns, shape and tables.
 
         Its parameters are the partition, if the layout has such a column, the two numbers, the maximum number of rows, and about
         as many bytes of them. It returns at least one row.
+
+        Args:
+            tables: The expression for the ids of the tables that are read.
         """
         where = [] if self.where is None else [condition(self.where)]
         # The columns of a subquery keep their names, so what is calculated beside them needs a name that none of them has.
@@ -124,6 +133,7 @@ class Layout:
             event_times=sql.SQL("NULL" if self.event_time is None else _PACKED_TIMES),
             headers=sql.SQL("NULL" if self.headers is None else "pg_catalog.array_agg(packed.headers)"),
             shape=self.table.shape_now(self.fixed),
+            tables=tables,
         )
 
     def end(self) -> sql.Composed:

@@ -9,19 +9,29 @@ from psycopg import sql
 
 from headrace.connectors.postgresql._database import Session
 from headrace.connectors.postgresql._errors import is_passing
+from headrace.connectors.postgresql._fingerprint import Fingerprint
 from headrace.connectors.postgresql._horizon import Horizon
 from headrace.connectors.postgresql._layout import Layout
+from headrace.connectors.postgresql._link import Outdated
 from headrace.connectors.postgresql._names import name, value
 
 _NAMED_NUMBERS = 10_000
 """If a check finds at most this many new numbers, it also determines their partitions."""
-_TABLES = "tables (oid) AS (SELECT {table}::oid UNION SELECT inhrelid FROM pg_inherits JOIN tables ON inhparent = tables.oid)"
+# No snapshot shows the rows of a partition that waits for the end of DETACH CONCURRENTLY.
+_TABLES = """
+    tables (oid) AS (
+        SELECT {table}::oid
+        UNION
+        SELECT inhrelid FROM pg_catalog.pg_inherits JOIN tables ON inhparent = tables.oid WHERE NOT inhdetachpending
+    )
+"""
+_TABLES_NOW = "(WITH RECURSIVE " + _TABLES + "SELECT pg_catalog.array_agg(tables.oid) FROM tables)"
 _PEEK = (
     "WITH RECURSIVE "
     + _TABLES
     + """
     SELECT (SELECT coalesce(max(message.{number}), 0)::bigint FROM {name} AS message), {last_drawn},
-           (SELECT array_agg(oid) FROM tables)
+           (SELECT array_agg(oid) FROM tables), {generator}
 """
 )
 # The largest number is from the snapshot at the beginning of the statement, and the locks are read after that.
@@ -56,15 +66,17 @@ _LAST_DRAWN = """
     THEN coalesce(pg_sequence_last_value({sequence}::oid::regclass), 0) END
 """
 _WHOSE = """
-    SELECT DISTINCT message.{partition}::text FROM {name} AS message WHERE message.{number} > %s AND message.{number} <= %s
+    SELECT array_agg(DISTINCT message.{partition}::text), {tables} FROM {name} AS message
+    WHERE message.{number} > %s AND message.{number} <= %s
 """
+_GENERATOR = "pg_relation_filenode({sequence}::oid::regclass)::bigint"
 _ENDS = "SELECT min(message.{number})::bigint, max(message.{number})::bigint FROM {name} AS message"
 _NAME = "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s"
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A partition, or a table that inherits, that became part of the table while it was read.
+    """A partition, or a table that inherits, that became part of the table.
 
     Attributes:
         name: Its name.
@@ -89,12 +101,21 @@ class Detached:
 
 
 @dataclass(frozen=True, slots=True)
+class Moves:
+    """Partitions with rows that have come and gone, in the order of their ids."""
+
+    attached: Sequence[Attached]
+    detached: Sequence[Detached]
+
+
+@dataclass(frozen=True, slots=True)
 class _Statements:
     """The statements for a table."""
 
     peek: sql.Composed
     look: sql.Composed
     page: sql.Composed
+    divided_page: sql.Composed
     end: sql.Composed
     whose: sql.Composed | None
 
@@ -102,14 +123,17 @@ class _Statements:
     def of(cls, layout: Layout, sequence: int | None, *, by_insert: bool) -> "_Statements":
         names = {"number": layout.sequence.identifier, "name": layout.table.identifier}
         table = value(layout.table.oid)
+        tables = sql.SQL(_TABLES_NOW).format(table=table)
         last_drawn = sql.SQL("NULL" if sequence is None else _LAST_DRAWN).format(sequence=value(sequence))
+        generator = sql.SQL("NULL" if sequence is None else _GENERATOR).format(sequence=value(sequence))
         whose = None
         if layout.partition is not None:
-            whose = sql.SQL(_WHOSE).format(partition=layout.partition.identifier, **names)
+            whose = sql.SQL(_WHOSE).format(partition=layout.partition.identifier, tables=tables, **names)
         return cls(
-            peek=sql.SQL(_PEEK).format(table=table, last_drawn=last_drawn, **names),
+            peek=sql.SQL(_PEEK).format(table=table, last_drawn=last_drawn, generator=generator, **names),
             look=sql.SQL(_LOOK).format(table=table, runs=sql.SQL(_WRITES if by_insert else _RUNS), **names),
-            page=layout.page(),
+            page=layout.page(sql.SQL("NULL")),
+            divided_page=layout.page(tables),
             end=layout.end(),
             whose=whose,
         )
@@ -127,8 +151,7 @@ class Opened:
         looked_at: When the last check began, by the monotonic clock, in seconds.
         processes: The processes that are waited for; None for a prepared transaction.
         started_over: A number that appeared although all rows up to a larger one were final; None if there was none.
-        attached: The partitions with rows that were attached, in order.
-        detached: The partitions with rows that were detached, in order.
+        fingerprint: What cursors keep of the table.
     """
 
     def __init__(self, session: Session, layout: Layout, sequence: int | None, *, by_insert: bool) -> None:
@@ -148,9 +171,9 @@ class Opened:
         self.looked_at = float("-inf")
         self.processes: Sequence[int | None] = ()
         self.started_over: int | None = None
-        self.attached: list[Attached] = []
-        self.detached: list[Detached] = []
-        self._tables: frozenset[int] | None = None
+        self.fingerprint = Fingerprint.of(layout, None, frozenset())
+        self._tables: frozenset[int] = frozenset()
+        self._moves: dict[frozenset[int], Moves] = {}
         self._statements = _Statements.of(layout, sequence, by_insert=by_insert)
         self._fresh_after = 0
         self._fresh: frozenset[str] | None = None
@@ -161,9 +184,11 @@ class Opened:
             return
         began = time.monotonic()
         earlier, final = self.newest, self.horizon.all_final_to
-        self.newest, self.last_drawn, tables = (await self.session.fetch(self._statements.peek))[0]
-        if frozenset(tables) != self._tables:
-            await self._note_partitions(frozenset(tables))
+        self.newest, self.last_drawn, tables, generator = (await self.session.fetch(self._statements.peek))[0]
+        if frozenset(tables) != self._tables or generator != self.fingerprint.generator:
+            self._tables = frozenset(tables)
+            self._moves.clear()
+            self.fingerprint = Fingerprint.of(self.layout, generator, self._tables)
         if earlier < self.newest <= final:
             self.started_over = self.newest
         if self.newest > final:
@@ -173,9 +198,17 @@ class Opened:
         self.looked_at = began
 
     async def page(self, which: Sequence[object]) -> tuple[object, ...]:
-        """Returns the rows after a number, and the shape of the columns; the parameters are those of `Layout.page`."""
-        row: tuple[object, ...] = (await self.session.fetch(self._statements.page, which))[0]
-        return row
+        """Returns the rows after a number, and the shape of the columns; the parameters are those of `Layout.page`.
+
+        Raises:
+            Outdated: Partitions have come or gone since the last check.
+        """
+        divided = len(self._tables) > 1
+        statement = self._statements.divided_page if divided else self._statements.page
+        *row, tables = (await self.session.fetch(statement, which))[0]
+        if divided and frozenset(tables) != self._tables:
+            raise Outdated(f"{self.layout.table} has other partitions now")
+        return tuple(row)
 
     async def end(self, which: Sequence[object]) -> int | None:
         """Returns the number of the last of as many rows; None if there are none."""
@@ -190,22 +223,25 @@ class Opened:
         """Determines the partitions of new rows: a page for each of a thousand partitions would take a thousand statements."""
         self._fresh_after, self._fresh = after, None
         if self._statements.whose is not None and newest - after <= _NAMED_NUMBERS:
-            found = await self.session.fetch(self._statements.whose, (after, newest))
-            self._fresh = frozenset(partition for (partition,) in found)
+            found, tables = (await self.session.fetch(self._statements.whose, (after, newest)))[0]
+            if frozenset(tables) == self._tables:
+                self._fresh = frozenset(found or ())
 
-    async def _note_partitions(self, tables: frozenset[int]) -> None:
-        """Notes which partitions have come and gone since the last check, if they have rows."""
-        earlier, self._tables = self._tables, tables
-        if earlier is None:
-            return
-        for oid in sorted(tables - earlier):
-            called, first, _ = await self._ends(oid)
-            if first is not None:
-                self.attached.append(Attached(called, first))
-        for oid in sorted(earlier - tables):
-            called, _, last = await self._ends(oid)
-            if last is not None:
-                self.detached.append(Detached(called, last))
+    async def has(self, number: int) -> bool:
+        """Returns whether there is a row with a number."""
+        return bool(await self.session.fetch(self.layout.single(sql.SQL("true")), (number,)))
+
+    async def moves_since(self, earlier: frozenset[int]) -> Moves:
+        """Returns the partitions with rows that have come and gone since others were part of the table."""
+        found = self._moves.get(earlier)
+        if found is None:
+            came = [(called, first) for called, first, _ in [await self._ends(oid) for oid in sorted(self._tables - earlier)]]
+            went = [(called, last) for called, _, last in [await self._ends(oid) for oid in sorted(earlier - self._tables)]]
+            found = self._moves[earlier] = Moves(
+                [Attached(called, first) for called, first in came if first is not None],
+                [Detached(called, last) for called, last in went if last is not None],
+            )
+        return found
 
     async def _ends(self, oid: int) -> tuple[str, int | None, int | None]:
         """Returns the name of a table, and its smallest and largest number; None if it has no rows, or has just been dropped."""

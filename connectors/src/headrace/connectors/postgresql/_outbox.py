@@ -1,6 +1,7 @@
 """The `postgresql-outbox` source: rows of an outbox table, which are deleted once they are acknowledged."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
 
@@ -103,14 +104,14 @@ class PostgreSQLOutboxSource(PolicySource):
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
         """Yields the batches of each page of rows; bad rows are left to the policy in their turn."""
-        after = position.sequence if position else 0
         by_partition = self._parameters.partition_column is not None
-        reading = Reading(self._watch, after=after, partition=partition if by_partition else None)
+        reading = Reading(self._watch, position=position, partition=partition if by_partition else None)
         self._readings[partition] = reading
         self._notices.begin()
         try:
-            async for batch in reading.batches(partial(self.unsendable, partition), self._wait):
-                yield batch
+            async with aclosing(reading.batches(partial(self.unsendable, partition), self._wait)) as batches:
+                async for batch in batches:
+                    yield batch
         finally:
             del self._readings[partition]
             await self._close_where_idle()

@@ -78,8 +78,8 @@ class Page:
             None if self.headers is None else self.headers[start:stop],
         )
 
-    def pieces(self) -> Iterator[Piece]:
-        """Yields the rows as batches of the SDK, and bad rows in their places between them."""
+    def pieces(self, cursor: bytes | None = None) -> Iterator[Piece]:
+        """Yields the rows as batches of the SDK with a cursor, and bad rows in their places between them."""
         wrong = self._wrong_times()
         headers: list[Headers | None] | None = None
         if self.headers is not None:
@@ -93,12 +93,12 @@ class Page:
         start = 0
         for at in sorted(wrong):
             if at > start:
-                yield self.part(start, at)._batch(headers and headers[start:at])
+                yield self.part(start, at)._batch(headers and headers[start:at], cursor)
             row = self.part(at, at + 1)
             yield BadRow.of(row.sequences[0], _only(row.values), _only(row.keys), wrong[at])
             start = at + 1
         if start < len(self.sequences):
-            yield self.part(start, len(self.sequences))._batch(headers and headers[start:])
+            yield self.part(start, len(self.sequences))._batch(headers and headers[start:], cursor)
 
     def _wrong_times(self) -> dict[int, str]:
         times = self.event_times
@@ -106,7 +106,7 @@ class Page:
             return {}
         return {at: _NO_YEAR for at, time in enumerate(times) if time > _LAST_TIME or _NULL_TIME != time < _FIRST_TIME}
 
-    def _batch(self, headers: Sequence[Headers | None] | None) -> Batch:
+    def _batch(self, headers: Sequence[Headers | None] | None, cursor: bytes | None) -> Batch:
         first, last = self.sequences[0], self.sequences[-1]
         dense = last - first + 1 == len(self.sequences)
         return Batch(
@@ -115,6 +115,7 @@ class Page:
             event_times=self.event_times,
             headers=headers,
             sequences=range(first, last + 1) if dense else self.sequences.tolist(),
+            cursor=cursor,
         )
 
 

@@ -58,6 +58,11 @@ class PostgreSQLRows(PostgreSQLConnection):
         " correct if the INSERT itself generates the number. transactions: all transactions of the database, for "
         "applications that may generate the number earlier.",
     )
+    accept_changes: tuple[str, ...] = Field(
+        (),
+        description="Changes of the table with which to continue, by the codes that errors name. Rows that are read again after "
+        "such a change differ from what was sent.",
+    )
 
 
 class PostgreSQLParameters(PostgreSQLRows, BadRecordParameters):

@@ -2,18 +2,22 @@
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import psycopg
 from psycopg import sql
 
 from headrace.connectors._retry import ThrottledLog
+from headrace.connectors.postgresql._continuity import check_known
 from headrace.connectors.postgresql._errors import in_a_line, is_passing
+from headrace.connectors.postgresql._fingerprint import Fingerprint
 from headrace.connectors.postgresql._layout import MAX_BYTES
+from headrace.connectors.postgresql._link import Outdated
 from headrace.connectors.postgresql._opened import Opened, readable
 from headrace.connectors.postgresql._page import MAX_ROWS, BadRow, Page, Piece, read_page
 from headrace.connectors.postgresql._watch import Watch
-from headrace.sdk import Backlog, Batch, InvalidMessage, Message, PositionLost
+from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, PositionLost
 
 log = logging.getLogger("headrace.connectors")
 
@@ -31,7 +35,7 @@ class Reading:
         self,
         watch: Watch,
         *,
-        after: int,
+        position: Position | None,
         partition: str | None = None,
         detect_deleted: bool = False,
         only_grows: bool = False,
@@ -40,13 +44,17 @@ class Reading:
 
         Args:
             watch: The table and its connection, which other readings may share.
-            after: The sequence of the last row that was read.
+            position: The position of the last row that was read; None for the first one.
             partition: The partition, if the table has a partition column.
             detect_deleted: Whether the position counts as lost if the table begins after it.
             only_grows: Whether rows that were seen must not vanish before they are read.
         """
         self._watch = watch
-        self._after = after
+        self._after = position.sequence if position else 0
+        self._cursor = position.cursor if position else None
+        """The cursor of the last row that was read."""
+        self._known: Fingerprint | None = None
+        """The table at the last check."""
         self._partition = partition
         self._detect_deleted = detect_deleted
         self._only_grows = only_grows
@@ -57,8 +65,6 @@ class Reading:
         """How many rows the next statement may look at, after one that failed or took too long; None if that is not limited."""
         self._opened: Opened | None = None
         self._seen = 0
-        self._moved = (0, 0)
-        """How many attached and detached partitions were checked."""
         self._since = 0.0
         self._caught_up = False
 
@@ -75,7 +81,7 @@ class Reading:
         self,
         refuse: Callable[[Message, InvalidMessage], Awaitable[None]],
         wait: Callable[["Reading"], Awaitable[float]],
-    ) -> AsyncIterator[Batch | None]:
+    ) -> AsyncGenerator[Batch | None]:
         """Yields the batches of each page of rows, and None whenever all are read. Raises as `next` does.
 
         Args:
@@ -120,32 +126,26 @@ class Reading:
         try:
             return await self._next(opened)
         except psycopg.ProgrammingError as error:
-            change = await self._watch.changed(opened)
-            if change is None:
-                raise
-            raise change from error
+            if await self._watch.changed(opened):
+                raise Outdated(f"{opened.layout.table} has changed") from error
+            raise
 
     async def _next(self, opened: Opened) -> Sequence[Piece] | None:
         """Checks the table if all rows that are known to be final were read, and reads a page."""
         if opened is not self._opened:
             await self._check_first(opened)
-            self._opened, self._seen = opened, 0
-            self._moved = len(opened.attached), len(opened.detached)
+            self._opened = opened
         horizon = opened.horizon
         if self._after >= horizon.all_final_to:
             await opened.look(self._since)
-            self._check_look(opened)
+            await self._check_look(opened)
         if self._after >= horizon.newest or opened.has_nothing(self._partition, self._after):
             self._note_nothing(opened)
             return None
         # After a failure, a statement is limited by the rows that it looks at, of which a condition may select a few.
         to = horizon.newest
         if self._window is not None:
-            end = await opened.end((*self._which, self._after, to, self._window))
-            if end is None:
-                self._note_nothing(opened)
-                return None
-            to = end
+            to = await opened.end((*self._which, self._after, to, self._window)) or to
         try:
             page = await self._page(opened, to)
         except psycopg.Error as error:
@@ -166,7 +166,7 @@ class Reading:
             return None
         self._rows = page.next_rows
         count = self._advance(opened, page.sequences)
-        return list(page.part(0, count).pieces()) if count else None
+        return list(page.part(0, count).pieces(self._cursor)) if count else None
 
     def _note_nothing(self, opened: Opened) -> None:
         """Notes that no row is left to read now."""
@@ -199,10 +199,9 @@ class Reading:
             self._look_at_fewer()
             raise
         if shape != opened.layout.shape:
-            change = await self._watch.changed(opened)
-            # If it was changed, and changed back, the statements have to be prepared again.
-            await opened.session.close()
-            raise change or psycopg.OperationalError(f"{opened.layout.table} has changed")
+            await self._watch.changed(opened)
+            # The statements have to be prepared again, even if it was changed and changed back.
+            raise Outdated(f"{opened.layout.table} has changed")
         return read_page(tuple(row))
 
     def _look_at_fewer(self) -> None:
@@ -228,7 +227,7 @@ class Reading:
     # Checks
 
     async def _check_first(self, opened: Opened) -> None:
-        """Checks that the table begins where it should."""
+        """Checks that the table begins where it should, and is still the one that was read."""
         table, sequence = opened.layout.table, opened.layout.sequence
         query = sql.SQL("SELECT min({})::bigint FROM {} AS message").format(sequence.of("message"), table.identifier)
         (first,) = (await opened.session.fetch(query))[0]
@@ -238,8 +237,16 @@ class Reading:
             begins = "is empty" if first is None else f"begins at {sequence.name} {first}"
             reason = f"{table} {begins}: rows after {self._after} may have been deleted before they were read"
             raise PositionLost(reason, earliest=first)
+        if self._known is None and self._cursor is not None:
+            try:
+                self._known = Fingerprint.read(self._cursor)
+            except ValueError as error:
+                raise self._watch.database.invalid(f"{table}: {error}. Give the stream another name") from None
+            self._seen = self._known.newest
+        await opened.look(0.0)
+        await self._check_look(opened)
 
-    def _check_look(self, opened: Opened) -> None:
+    async def _check_look(self, opened: Opened) -> None:
         """Checks that numbers increase and no row has gone, and logs the transactions for which rows are held back."""
         table = opened.layout.table
         last = opened.last_drawn if opened.last_drawn is not None and opened.last_drawn < self._after else opened.started_over
@@ -250,36 +257,28 @@ class Reading:
                 f"{max(self._after, opened.horizon.all_final_to)} have been read. Give the stream another name, and start a "
                 "query that reads that one"
             )
-        self._check_partitions(opened)
-        if self._only_grows and opened.newest <= self._after < self._seen:
+        if self._known is not None and self._known != opened.fingerprint:
+            await check_known(self._watch, opened, self._known, self._after)
+            if self._known.tables != opened.fingerprint.tables:
+                self._seen = 0
+        if self._only_grows and self._after < self._seen and await self._is_gone(opened):
             raise PositionLost(
-                f"rows of {table} after {self._after} and up to {self._seen} are gone before they were read: TRUNCATE, DELETE "
-                "or DROP of a partition has removed them. If that was intended, start the query again: it continues with new rows"
+                f"rows of {table} after {self._after} and up to {self._seen} are gone before they were read: TRUNCATE, DELETE or "
+                "DROP of a partition has removed them. If that was intended, start the query with failOnDataLoss=false: it "
+                "continues with new rows"
             )
-        self._seen = opened.newest
+        if self._known != opened.fingerprint or self._seen != opened.newest or self._cursor is None:
+            self._known, self._seen = opened.fingerprint, opened.newest
+            newest = self._seen if self._only_grows else 0
+            self._cursor = replace(opened.fingerprint, newest=newest).cursor()
         if self._held_since is not None and time.monotonic() - self._held_since >= _HELD_REPORT_SECONDS:
             whose = ", ".join("a prepared transaction" if pid is None else f"process {pid}" for pid in opened.processes)
             held = f"rows of {table} after {self._after} are held back for transactions that have not ended: {whose}"
             self._holders.report(f"{self._watch.database.who}: {held}")
 
-    def _check_partitions(self, opened: Opened) -> None:
-        """Checks that partitions that have come or gone have no rows that would be missing."""
-        table, invalid = opened.layout.table, self._watch.database.invalid
-        attached, detached = self._moved
-        self._moved = len(opened.attached), len(opened.detached)
-        for each in opened.attached[attached:]:
-            if each.first <= self._after:
-                raise invalid(
-                    f"{each.name} was attached to {table} with rows from {each.first} on, but rows up to {self._after} have been "
-                    "read. To read all of its rows, detach it, and insert them again, so that they get new numbers; to leave out "
-                    "those, restart the connector"
-                )
-        for gone in opened.detached[detached:]:
-            if gone.last > self._after:
-                raise invalid(
-                    f"{gone.name} was detached from {table} with rows up to {gone.last}, and only those up to {self._after} have "
-                    "been read. Attach it again until they are read; or, to leave them out, restart the connector"
-                )
+    async def _is_gone(self, opened: Opened) -> bool:
+        """Returns whether the newest row that was seen is gone, which later rows only hide after a connection was opened."""
+        return opened.newest <= self._after or (opened is not self._opened and not await opened.has(self._seen))
 
     def _hold_back(self, held: bool) -> None:
         """Notes whether rows are held back, and since when."""

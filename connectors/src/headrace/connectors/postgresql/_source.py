@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from functools import partial
 
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
@@ -38,8 +39,9 @@ class PostgreSQLSource(PolicySource):
         """Yields the batches of each page of rows; bad rows are left to the policy in their turn."""
         reading = self._reading = self._begin(position)
         try:
-            async for batch in reading.batches(partial(self.unsendable, partition), self._wait):
-                yield batch
+            async with aclosing(reading.batches(partial(self.unsendable, partition), self._wait)) as batches:
+                async for batch in batches:
+                    yield batch
         finally:
             await self._watch.close()
 
@@ -62,7 +64,7 @@ class PostgreSQLSource(PolicySource):
     def _begin(self, position: Position | None) -> Reading:
         return Reading(
             self._watch,
-            after=position.sequence if position else 0,
+            position=position,
             detect_deleted=self._parameters.detect_deleted,
             only_grows=True,
         )

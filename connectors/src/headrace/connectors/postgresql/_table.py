@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from psycopg import sql
 
@@ -93,6 +94,20 @@ class Column:
         return name(self.type_schema, self.type_name)
 
 
+class Described(NamedTuple):
+    """What decides whether a column is still the same.
+
+    Attributes:
+        number: Its number, which it keeps if it is renamed.
+        name: Its name.
+        type: Its type with modifiers.
+    """
+
+    number: int
+    name: str
+    type: str
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table, at the time of the check.
@@ -127,26 +142,27 @@ class Table:
         parts = ((each.number, f"{each.number} {each.name} {each.type_id} {each.modifier}") for each in chosen)
         return ", ".join(text for _, text in sorted(parts))
 
-    def changes(self, now: "Table", used: Iterable[str] | None = None) -> list[str]:
-        """Describes how its columns, or the used ones, differ from those of a later check."""
-        names_ = set(self.columns) if used is None else set(used)
-        later = {column.number: column for column in now.columns.values()}
-        found = []
-        for column in (column for column in self.columns.values() if column.name in names_):
-            at = later.get(column.number) if now.oid == self.oid else now.columns.get(column.name)
-            if at is None:
-                found.append(f"column {column.name} was dropped")
-            elif at.name != column.name:
-                found.append(f"column {column.name} was renamed to {at.name}")
-            elif at.type != column.type:
-                found.append(f"column {column.name} is of type {at.type} now, and was of type {column.type}")
-        if used is None:
-            earlier = {column.number for column in self.columns.values()}
-            found += [f"column {column.name} was added" for number, column in later.items() if number not in earlier]
-        return found
-
     def __str__(self) -> str:
         return f"table {self.schema}.{self.name}"
+
+
+def changes(earlier: Iterable[Described], now: Table, *, complete: bool) -> list[str]:
+    """Describes how columns differ from those of a table now; with `complete`, also which columns were added."""
+    before = list(earlier)
+    later = {column.number: column for column in now.columns.values()}
+    found = []
+    for column in before:
+        at = later.get(column.number)
+        if at is None:
+            found.append(f"column {column.name} was dropped")
+        elif at.name != column.name:
+            found.append(f"column {column.name} was renamed to {at.name}")
+        elif at.type != column.type:
+            found.append(f"column {column.name} is of type {at.type} now, and was of type {column.type}")
+    if complete:
+        known = {column.number for column in before}
+        found += [f"column {column.name} was added" for number, column in later.items() if number not in known]
+    return found
 
 
 async def find_table(session: Session, database: Database, written: str) -> Table:

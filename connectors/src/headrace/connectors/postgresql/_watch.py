@@ -1,22 +1,27 @@
 """One connection on which one or more readings read a table."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 import psycopg
 from psycopg import sql
 
 from headrace.connectors.postgresql._database import Database, Session
+from headrace.connectors.postgresql._fingerprint import digest
 from headrace.connectors.postgresql._layout import TIMES, Layout
 from headrace.connectors.postgresql._link import Link
 from headrace.connectors.postgresql._names import names, plain
 from headrace.connectors.postgresql._numbers import check_numbers
 from headrace.connectors.postgresql._opened import Opened
 from headrace.connectors.postgresql._parameters import PostgreSQLRows
-from headrace.connectors.postgresql._table import Column, Table, find_columns, find_table
+from headrace.connectors.postgresql._table import Column, Table, changes, find_columns, find_table
 from headrace.sdk import HeadraceError
 
 T = TypeVar("T")
+
+log = logging.getLogger("headrace.connectors")
+
 _JSON = ("json", "jsonb")
 _NAMES = ("text", "character varying", "character", "name", "smallint", "integer", "bigint", "uuid", "boolean", "date")
 """The types whose values are equal only if their texts are."""
@@ -54,7 +59,8 @@ class Watch:
         self._where = where
         self._partition_column = partition_column
         self._link: Link[Opened] = Link(database, self._open)
-        self._layout: Layout | None = None
+        self._accepted: set[str] = set()
+        """The codes of accepted changes that were logged."""
 
     async def keep_trying(self, work: Callable[[Opened], Awaitable[T]]) -> T:
         """Does repeatable work, and retries if the server is unavailable.
@@ -82,10 +88,19 @@ class Watch:
         """Closes the connection; it is reopened when it is needed."""
         await self._link.close()
 
-    async def changed(self, opened: Opened) -> HeadraceError | None:
-        """Returns the error that ends the connector because columns have changed since it was opened; None if none has."""
+    async def changed(self, opened: Opened) -> bool:
+        """Returns whether the table has changed since it was opened, and the user accepts it.
+
+        Raises:
+            HeadraceError: It has changed, and the user does not; of the database's type.
+        """
         table = await find_table(opened.session, self.database, plain(opened.layout.table.identifier))
-        return self._change(opened.layout, table)
+        layout = opened.layout
+        found = changes(layout.described, table, complete=layout.fixed is None)
+        replaced = table.oid != layout.table.oid
+        if (change := self.replaced(table) if replaced else self.retyped(layout, found)) is not None:
+            raise change
+        return replaced or bool(found)
 
     def layout_of(self, table: Table) -> Layout:
         """Finds the columns of messages in a table.
@@ -124,31 +139,52 @@ class Watch:
         # The text of some values depends on it, such as the name of a table in a column of type regclass, and the names of types.
         await session.execute(sql.SQL("SET search_path = {}").format(names([table.schema, "public"])))
         table = await find_table(session, database, plain(table.identifier))
-        if self._layout is not None and (change := self._change(self._layout, table)) is not None:
-            raise change
         by_insert = given.hold_back == "writers"
         sequence = await check_numbers(session, database, table, given.sequence_column, drawn_by_insert=by_insert)
-        self._layout = self.layout_of(table)
+        layout = self.layout_of(table)
         await session.execute(_BY_INDEX)
-        return Opened(session, self._layout, sequence, by_insert=by_insert)
+        return Opened(session, layout, sequence, by_insert=by_insert)
 
-    def _change(self, layout: Layout, now: Table) -> HeadraceError | None:
-        """Returns the error about columns that have changed; None if none has that is used."""
-        where = f"{self.database.where}: {now}"
-        if now.oid != layout.table.oid:
-            return self.database.invalid(
-                f"{where} is another one than the one that was read: that one was dropped or renamed. Give the stream another "
-                "name to read all rows of this one, or restart the connector to continue with later numbers"
-            )
-        fixed = layout.fixed
-        changes = layout.table.changes(now, None if fixed is None else [column.name for column in fixed])
-        if not changes:
-            return None
-        how = "name the columns to read with columns, or " if fixed is None else "change the parameters that name it, or "
-        return self.database.invalid(
-            f"{where} has changed while it was read: {'; '.join(changes)}. Rows that are read again would differ. Undo the "
-            f"change; or let the query finish its batch, then {how}restart the connector, which reads the columns as they are now"
+    # Errors about changes
+
+    def replaced(self, now: Table) -> HeadraceError | None:
+        """Returns the error about another table with the same name; None if the user accepts it."""
+        return self.unaccepted(
+            [f"table {now.oid}"],
+            f"{now} is another one than the one that was read: that one was dropped or renamed, or is in another database. Give "
+            "the stream another name to read all rows of this one",
+            "to continue with later numbers of this one",
         )
+
+    def retyped(self, layout: Layout, found: Sequence[str]) -> HeadraceError | None:
+        """Returns the error about changes of columns; None if there are none, or the user accepts them."""
+        if not found:
+            return None
+        how = "name the columns to read with columns" if layout.fixed is None else "change the parameters that name it"
+        return self.unaccepted(
+            found,
+            f"{layout.table} has changed since it was read: {'; '.join(found)}. Rows that are read again would differ. Undo the "
+            f"change, or {how}",
+            "once the query has finished its batch, to read the columns as they are now",
+        )
+
+    def unaccepted(self, found: Iterable[str], what: str, purpose: str) -> HeadraceError | None:
+        """Returns the error about a change; None if the user accepts it.
+
+        Args:
+            found: What has changed, by which the change is recognized again.
+            what: What has changed, and what to do.
+            purpose: What accepting it is for.
+        """
+        code = digest(found)
+        if code not in self._parameters.accept_changes:
+            return self.database.invalid(
+                f"{self.database.where}: {what}. Or, {purpose}, set accept_changes to {code} and restart the connector"
+            )
+        if code not in self._accepted:
+            self._accepted.add(code)
+            log.warning("%s: accepts change %s: %s", self.database.who, code, what)
+        return None
 
 
 def partition_of(database: Database, table: Table, name: str | None) -> Column | None:
