@@ -207,7 +207,7 @@ async def test_the_gateway_works_while_a_text_is_made(monkeypatch: pytest.Monkey
 async def test_counters_keep_what_forgotten_streams_have_counted() -> None:
     gateway = Gateway(Limits())
     stream = gateway.stream("orders/0")
-    stream.received_messages, stream.received_bytes, stream.acknowledged_messages = 7, 70, 5
+    stream.received_messages, stream.received_bytes, stream.tally.total = 7, 70, 5
     async with serve_http(gateway, stream_metrics=True) as http:
         before = await scrape(http)
         gateway.forget_stream(stream)

@@ -54,6 +54,14 @@ GATEWAY = (
         "done = min(len(self._ends), bisect_right(self._ends, needed_after.sequence) + 1)",
     ),
     _fault(
+        "forgets what it has released when a stream restarts",
+        f"{CORE}.tally:Tally.restart",
+        "if at.epoch != self.up_to.epoch:",
+        "if True:",
+        "pipelines",
+        60,
+    ),
+    _fault(
         "tells a source to resume one message too late",
         f"{CORE}.opening:_open",
         "to_proto(stream.received)",

@@ -264,6 +264,7 @@ class World:
             self.network.servers[self.network.address],
             self.schedule,
             self.logs,
+            self.queues,
             list(self.checkpoints.values()),
             is_first=self.schedule.gateways == 1 and self.roles[self.network.address].count == 1,
         )

@@ -187,7 +187,7 @@ def drain(gateway: Gateway, caller: Caller, timeout_ms: int | None = None) -> "a
 
 def drain_progress(gateway: Gateway) -> DrainProgress:
     """Returns what is left of a drain."""
-    left = sum(stream.held_messages + stream.released_messages for stream in gateway.streams.values())
+    left = sum(stream.unacknowledged_messages for stream in gateway.streams.values())
     done = gateway.drain_task is not None and gateway.drain_task.done()
     return DrainProgress(len(gateway.sessions), len(gateway.sink_sessions), left, done)
 

@@ -58,6 +58,18 @@ class HeldFrame:
         distances = deltas.astype(np.int64)
         return np.concatenate(([0], np.cumsum(distances))) + (self.last - int(distances.sum()))
 
+    def count_between(self, after: int, last: int) -> int:
+        """Returns how many messages follow the sequence `after`, up to and including `last`."""
+        after, last = max(after, self.first - 1), min(last, self.last)
+        if after >= last:
+            return 0
+        if after < self.first and last == self.last:
+            return self.count
+        if self.last - self.first + 1 == self.count:
+            return last - after
+        low, high = np.searchsorted(self.sequences(), (after, last), side="right")
+        return int(high - low)
+
 
 def check(frame: pb.Frame, size: int, max_bytes: int, max_messages: int, stream: str) -> int:
     """Checks that a frame is within the limits and that its columns are consistent; returns its last sequence.

@@ -13,6 +13,7 @@ from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.position import BEGINNING
 from headrace.gateway.core.signal import Signal
 from headrace.gateway.core.stall import Stall
+from headrace.gateway.core.tally import Tally
 from headrace.protocol.v1 import source_pb2
 
 
@@ -152,11 +153,10 @@ class Stream:
     news: Signal = field(default_factory=Signal)
     held_bytes: int = 0
     held_messages: int = 0
-    released_messages: int = 0
-    """The number of messages dropped before they were acknowledged: the source resends them if readers that are away return."""
+    tally: Tally = field(default_factory=Tally)
+    """Counts what every reader has committed."""
     received_messages: int = 0
     received_bytes: int = 0
-    acknowledged_messages: int = 0
     duplicate_messages: int = 0
     losses: int = 0
     sent_at: float = 0.0
@@ -177,11 +177,12 @@ class Stream:
 
     def restart(self, at: Position) -> None:
         """Drops all frames, and restarts after `at`."""
+        self.tally.release(self.frames, self.start, self._places_of_readers())
         self.drop_frames(len(self.frames))
         self.start = self.received = at
         self.live_epoch = at.epoch
         self.ended = self.gone = False
-        self.released_messages = 0
+        self.tally.restart(at)
         self.news.notify()
 
     def go_on_after(self, committed: Position) -> None:
@@ -196,7 +197,6 @@ class Stream:
         self.drop_frames(len(self.frames))
         self.start = self.received
         self.live_epoch = -1
-        self.released_messages = 0
         self.news.notify()
 
     def is_over(self, epoch: int) -> bool:
@@ -225,15 +225,26 @@ class Stream:
     def release(self, needed_after: Position, acknowledged: Position) -> None:
         """Drops the frames that no running reader needs, and records the position that every reader has committed."""
         self.acknowledged = max(self.acknowledged, acknowledged)
+        if acknowledged.epoch == self.live_epoch:
+            self.tally.acknowledge(acknowledged, self.frames, self.start)
         if needed_after.epoch == self.live_epoch:
             done = bisect_right(self._ends, needed_after.sequence)
-            self.released_messages += sum(frame.count for frame in self.frames[:done])
             if done:
-                self.start = max(self.start, Position(self.live_epoch, self._ends[done - 1]))
+                end = Position(self.live_epoch, self._ends[done - 1])
+                if acknowledged < end:
+                    self.tally.release(self.frames[:done], self.start, self._places_of_readers())
+                self.start = max(self.start, end)
             self.drop_frames(done)
-        if self.released_messages and acknowledged >= self.start:
-            self.acknowledged_messages += self.released_messages
-            self.released_messages = 0
+
+    @property
+    def unacknowledged_messages(self) -> int:
+        """How many messages have been received that not every reader has committed; frames count as a whole."""
+        return self.held_messages + self.tally.released(self.start)
+
+    def _places_of_readers(self) -> set[int]:
+        """Returns the sequences of the live epoch after which readers go on."""
+        places = (pipeline.reads_after(self.name) for pipeline in self.readers)
+        return {at.sequence for at in places if at.epoch == self.live_epoch}
 
     def drop_frames(self, count: int) -> None:
         """Drops the first `count` frames, and releases their credit."""

@@ -19,7 +19,7 @@ class Totals:
         """Adds the counts of a stream."""
         self.received_messages += stream.received_messages
         self.received_bytes += stream.received_bytes
-        self.acknowledged_messages += stream.acknowledged_messages
+        self.acknowledged_messages += stream.tally.total
         self.duplicate_messages += stream.duplicate_messages
         self.losses += stream.losses
 
