@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,7 @@ def test_positions_are_shown_moved_and_continued_from(
 WRONG = {
     (): "say which streams to move: --stream PATTERN, or --all",
     ("--all", "--stream", "n/0"): "say which streams to move",
-    ("--all",): "say where to continue: one of --after, --by, --time, --batch, --beginning and --end",
+    ("--all",): "say where to continue: one of --after, --by, --time, --batch, --beginning, --end and --positions",
     ("--all", "--after", "3", "--beginning"): "--after and --beginning exclude each other",
     ("--stream", "n"): "--stream n: want source/partition",
     ("--all", "--by", "3"): "--by is for rewind and skip",
@@ -128,6 +129,30 @@ def test_options_that_do_not_fit_are_refused(spark: SparkSession, tmp_path: Path
     ):
         refused = positions(command, "--all", *words, "--dry-run")
         assert (refused.exit_code, says in refused.stderr) == (1, True), refused.output
+
+
+def test_positions_that_a_source_has_found_are_taken_from_a_file(
+    spark: SparkSession, tmp_path: Path, source: Path, positions: Positions
+) -> None:
+    run(spark, tmp_path, source, "checkpoint")
+    file = tmp_path / "found.json"
+    for text, says in {
+        "": "want what headrace connector positions prints: JSONDecodeError",
+        "[]": "want what headrace connector positions prints",
+        '{"positions": {"n/0": {}}}': "want what headrace connector positions prints: KeyError: 'sequence'",
+        '{"positions": {"n/0": {"sequence": 1, "cursor": "!"}}}': "want what headrace connector positions prints",
+        '{"positions": {}}': "has no positions",
+    }.items():
+        file.write_text(text)
+        refused = positions("rewind", "--all", "--positions", str(file), "--dry-run")
+        assert (refused.exit_code, says in refused.stderr) == (2, True), refused.output
+    file.write_text('{"positions": {"n/1": {"sequence": 3}}}')
+    refused = positions("rewind", "--all", "--positions", str(file), "--dry-run")
+    assert (refused.exit_code, "stream n/0: no position is given for it" in refused.stderr) == (1, True), refused.output
+    file.write_text('{"positions": {"n/0": {"epoch": 0, "sequence": 60, "cursor": "YQ=="}, "n/1": {"sequence": 3}}}')
+    done = positions("rewind", "--all", "--positions", str(file), "--dry-run", "--json")
+    (stream,) = json.loads(done.stdout)["result"]["streams"]
+    assert (stream["stream"], stream["before"], stream["after"]) == ("n/0", 180, 60)
 
 
 def test_the_gateway_is_asked_whether_the_query_runs(
@@ -199,9 +224,9 @@ class _Gateway:
 
 
 def test_a_micro_batch_that_a_sink_may_have_written_is_not_abandoned_unasked() -> None:
-    wanted = Wanted((), True, None, None, None, None, None, True, False, None, None, False, False, False, False)
+    wanted = Wanted((), True, None, None, None, None, None, True, False, None, None, None, False, False, False, False)
     check_abandoned(_Stored(), wanted, _Gateway([]))  # type: ignore[arg-type]
-    offline = Wanted(*[*vars(wanted).values()][:12], True, False, False)
+    offline = replace(wanted, offline=True)
     nowhere = _Stored()
     nowhere.sinks = ()
     for stored, options in ((_Stored(), offline), (nowhere, wanted)):
@@ -209,7 +234,7 @@ def test_a_micro_batch_that_a_sink_may_have_written_is_not_abandoned_unasked() -
             check_abandoned(stored, options, _Gateway([]))  # type: ignore[arg-type]
     with pytest.raises(Failure, match="out may have written it"):
         check_abandoned(_Stored(), wanted, _Gateway(["out"]))  # type: ignore[arg-type]
-    check_abandoned(_Stored(), Wanted(*[*vars(wanted).values()][:11], True, True, False, False), _Gateway(["out"]))  # type: ignore[arg-type]
+    check_abandoned(_Stored(), replace(wanted, abandon=True, offline=True), _Gateway(["out"]))  # type: ignore[arg-type]
 
 
 HOOK = """

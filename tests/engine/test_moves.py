@@ -13,6 +13,7 @@ from headrace.engine import (
     AtBatch,
     AtBeginning,
     AtEnd,
+    AtPositions,
     AtTime,
     By,
     Change,
@@ -117,6 +118,19 @@ def test_a_queue_is_moved_nowhere(points: list[Point], epoch: int) -> None:
     for target in (After(0), By(1), AtBatch(points[0].batch), AtTime(0), AtBeginning(), AtEnd({S: 1})):
         with pytest.raises(PositionRefused, match="its source is a queue"):
             moved(queue, target)
+
+
+@given(histories(), st.integers(0, 2000), st.sampled_from(Direction))
+def test_positions_of_a_source_move_a_stream_in_the_direction_of_the_move_only(
+    points: list[Point], to: int, direction: Direction
+) -> None:
+    given_, before = Position(0, to, b"found"), now(points)
+    there = moved(points, AtPositions({S: given_}), direction)
+    goes = direction is Direction.ANY or (to < before.sequence if direction is Direction.BACK else to > before.sequence)
+    if goes:
+        assert (there.sequence, there.cursor) == (to, before.cursor if to == before.sequence else b"found")
+    else:
+        assert there == before
 
 
 def test_what_is_no_sequence_is_refused_and_the_ends_of_the_range_are_not() -> None:

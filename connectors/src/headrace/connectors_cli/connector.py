@@ -9,6 +9,7 @@ import click
 
 from headrace.connectors_cli.check import check
 from headrace.connectors_cli.loading import implementation_of, named
+from headrace.connectors_cli.positions import positions
 from headrace.connectors_cli.run import run
 from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, as_typed, console, print_json, print_line
 
@@ -33,6 +34,7 @@ def connector() -> None:
 
 
 connector.add_command(check)
+connector.add_command(positions)
 connector.add_command(run)
 
 

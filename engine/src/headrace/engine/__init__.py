@@ -42,12 +42,14 @@ if TYPE_CHECKING:
         AtBatch,
         AtBeginning,
         AtEnd,
+        AtPositions,
         AtTime,
         By,
         Change,
         Direction,
         Target,
     )
+    from headrace.engine.checkpoint._position import Position
     from headrace.engine.source._schema import SCHEMA
     from headrace.engine.spark._quiet import discard_output
     from headrace.engine.spark._session import build_session, register
@@ -59,6 +61,7 @@ __all__ = [
     "AtBatch",
     "AtBeginning",
     "AtEnd",
+    "AtPositions",
     "AtTime",
     "By",
     "Change",
@@ -74,6 +77,7 @@ __all__ = [
     "NotAttached",
     "OlderCheckpoint",
     "OptionError",
+    "Position",
     "PositionRefused",
     "Replaced",
     "SchemaError",
@@ -101,7 +105,19 @@ _MODULES = {
     "applications._ship": ("ship",),
     "applications._start": ("DEFAULT_WORKER_MEMORY", "start"),
     "applications._states": ("StateSize", "StoredStates"),
-    "checkpoint._moves": ("After", "AtBatch", "AtBeginning", "AtEnd", "AtTime", "By", "Change", "Direction", "Target"),
+    "checkpoint._moves": (
+        "After",
+        "AtBatch",
+        "AtBeginning",
+        "AtEnd",
+        "AtPositions",
+        "AtTime",
+        "By",
+        "Change",
+        "Direction",
+        "Target",
+    ),
+    "checkpoint._position": ("Position",),
     "source._schema": ("SCHEMA",),
     "spark._quiet": ("discard_output",),
     "spark._session": ("build_session", "register"),

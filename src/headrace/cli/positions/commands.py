@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -81,6 +82,12 @@ def _moving(command: _Command) -> _Command:
     @click.option("--batch", type=click.IntRange(0), metavar="N", help="Continue after micro-batch N.")
     @click.option("--beginning", is_flag=True, help="Continue with the first message.")
     @click.option("--end", is_flag=True, help="Continue after the last message, as the connector reports it to the gateway.")
+    @click.option(
+        "--positions",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Continue after the positions that headrace connector positions has printed.",
+    )
     @click.option("--into", metavar="DIR", help="The new checkpoint; it must not exist.")
     @click.option("--states", type=click.Choice(("keep", "drop")), help="Keep the states, or begin without; needed to go back.")
     @click.option("--abandon", is_flag=True, help="Accept that a micro-batch which is planned and not committed is not repeated.")

@@ -1,16 +1,19 @@
 """What a command is to do: its options, and whether the checkpoint and the gateway permit it."""
 
-from collections.abc import Callable, Sequence
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from headrace.cli.gateway_of_query import NotAsked, QueriesAtGateway
 from headrace.contract.names import is_stream_pattern
 from headrace.terminal import EXIT_INVALID, Failure
 
 if TYPE_CHECKING:
-    from headrace.engine import Change, Direction, StoredPositions, Target
+    from headrace.engine import Change, Direction, Position, StoredPositions, Target
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Wanted:
     batch: int | None
     beginning: bool
     end: bool
+    positions: Path | None
     into: str | None
     states: str | None
     abandon: bool
@@ -40,7 +44,7 @@ def target_of(wanted: Wanted, direction: "Direction", gateway: QueriesAtGateway)
     Raises:
         Failure: The options name no place, or several.
     """
-    from headrace.engine import After, AtBatch, AtBeginning, AtEnd, AtTime, By, Direction
+    from headrace.engine import After, AtBatch, AtBeginning, AtEnd, AtPositions, AtTime, By, Direction
 
     if direction is Direction.ANY and wanted.by is not None:
         raise Failure("--by is for rewind and skip; name a sequence with --after", EXIT_INVALID)
@@ -58,10 +62,32 @@ def target_of(wanted: Wanted, direction: "Direction", gateway: QueriesAtGateway)
         chosen.append(("--beginning", AtBeginning))
     if wanted.end:
         chosen.append(("--end", lambda: AtEnd(gateway.latest())))
+    if (file := wanted.positions) is not None:
+        chosen.append(("--positions", lambda: AtPositions(read_positions(file))))
     if len(chosen) != 1:
         what = f"{' and '.join(name for name, _ in chosen)} exclude each other" if chosen else "say where to continue"
-        raise Failure(f"{what}: one of --after, --by, --time, --batch, --beginning and --end", EXIT_INVALID)
+        raise Failure(f"{what}: one of --after, --by, --time, --batch, --beginning, --end and --positions", EXIT_INVALID)
     return chosen[0][1]()
+
+
+def read_positions(file: Path) -> "dict[str, Position]":
+    """Returns the positions that `headrace connector positions` has printed into a file, by stream.
+
+    Raises:
+        Failure: The file cannot be read, or has none.
+    """
+    from headrace.engine import Position
+
+    try:
+        document = json.loads(file.read_text())
+        found = {str(name): Position(0, int(one["sequence"]), _cursor(one)) for name, one in document["positions"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Failure(
+            f"--positions {file}: want what headrace connector positions prints: {type(error).__name__}: {error}", EXIT_INVALID
+        ) from None
+    if not found:
+        raise Failure(f"--positions {file} has no positions", EXIT_INVALID)
+    return found
 
 
 def streams_of(wanted: Wanted) -> Sequence[str]:
@@ -110,6 +136,12 @@ def check_abandoned(stored: "StoredPositions", wanted: Wanted, gateway: QueriesA
             "has of other streams would come twice. Start the query once more until the micro-batch is committed; or, if that "
             "is not possible, add --abandon"
         )
+
+
+def _cursor(position: Mapping[str, Any]) -> bytes | None:
+    """Raises ValueError if the cursor is not base64."""
+    text = position.get("cursor")
+    return None if text is None else base64.b64decode(text, validate=True)
 
 
 def _milliseconds(time: datetime) -> int:

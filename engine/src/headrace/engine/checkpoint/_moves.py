@@ -79,7 +79,17 @@ class AtEnd:
     latest: Mapping[str, int]
 
 
-Target = After | By | AtBatch | AtTime | AtBeginning | AtEnd
+@dataclass(frozen=True)
+class AtPositions:
+    """Continue after these positions, by stream, as a source has found them.
+
+    A stream that is already there, in the direction of the move, stays where it is.
+    """
+
+    positions: Mapping[str, Position]
+
+
+Target = After | By | AtBatch | AtTime | AtBeginning | AtEnd | AtPositions
 
 
 @dataclass(frozen=True)
@@ -128,6 +138,8 @@ def moved_to(stream: str, points: Sequence[Point], target: Target, direction: Di
             "to. What is acknowledged is gone from it; name other streams with --stream"
         )
     there = _found(stream, now, points, target)
+    if isinstance(target, AtPositions) and direction is not Direction.ANY:
+        there = min(now, there) if direction is Direction.BACK else max(now, there)
     if (direction is Direction.BACK and there > now) or (direction is Direction.FORWARD and there < now):
         other = "skip" if direction is Direction.BACK else "rewind"
         raise PositionRefused(
@@ -152,6 +164,14 @@ def _found(stream: str, now: Position, points: Sequence[Point], target: Target) 
                     "sequence with --after"
                 )
             return _at_sequence(stream, max(now.sequence, latest[stream]), points)
+        case AtPositions(positions):
+            if stream not in positions:
+                raise PositionRefused(
+                    f"stream {stream}: no position is given for it; was its source named, with all its topics? Otherwise name "
+                    "other streams with --stream"
+                )
+            _check(stream, positions[stream].sequence)
+            return positions[stream]
         case AtBatch(batch):
             return _at_point(stream, _point_of(batch, points))
         case AtTime(time_ms):
@@ -165,11 +185,15 @@ def _at_sequence(stream: str, sequence: int, points: Sequence[Point]) -> Positio
     """
     if sequence == BEGINNING.sequence:
         return BEGINNING
-    if not 0 <= sequence <= MAX_SEQUENCE:
-        raise PositionRefused(f"stream {stream}: {sequence} is no sequence; want 0 to 2^63 - 1")
+    _check(stream, sequence)
     known = [each for point in points if (each := point.streams.get(stream)) is not None and each.epoch == 0]
     before = max((each for each in known if each.sequence <= sequence and each.cursor is not None), default=None)
     return Position(0, sequence, before.cursor if before is not None else None)
+
+
+def _check(stream: str, sequence: int) -> None:
+    if not 0 <= sequence <= MAX_SEQUENCE:
+        raise PositionRefused(f"stream {stream}: {sequence} is no sequence; want 0 to 2^63 - 1")
 
 
 def _at_point(stream: str, point: Point) -> Position:
@@ -190,14 +214,15 @@ def _point_at(time_ms: int, points: Sequence[Point]) -> Point:
     if not earlier:
         raise PositionRefused(
             f"{time_text(time_ms)} is before the oldest micro-batch in the offset log, {points[0].batch}, planned at "
-            f"{time_text(points[0].planned_ms)}: name that or a later time, a sequence with --after, or --beginning"
+            f"{time_text(points[0].planned_ms)}: name that or a later time, a sequence with --after, --beginning, or "
+            "--positions, if the source can find a time itself"
         )
     if time_ms > points[-1].planned_ms:
         # The checkpoint cannot tell which of the messages that the query has not read came before this time.
         raise PositionRefused(
             f"{time_text(time_ms)} is after the last committed micro-batch, {points[-1].batch}, planned at "
             f"{time_text(points[-1].planned_ms)}: a time becomes a position only by the micro-batches of the checkpoint. To go "
-            "forward, name a sequence with --after, or --end"
+            "forward, name a sequence with --after, --end, or --positions"
         )
     return earlier[-1]
 
