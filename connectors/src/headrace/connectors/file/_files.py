@@ -74,31 +74,33 @@ class Files:
             InvalidSource: A path is a folder, or two files would be the same stream; only the first time.
         """
         self._now_left_out = set()
-        found = self._found()
+        found, roots = self._found()
         known = found.keys() | self._partitions.keys()
         # What is a stream already stays one.
         plain = found.keys() if not self._rotation else self._partitions.keys()
-        own_of = {path: path if path in plain else unrotated(path, known) for path in found}
-        owners = self._owners(found, own_of)
+        own_of = {path: unrotated(path, known) for path in found if path not in plain}
+        keys = {file.key for file in found.values()}
+        owners = self._owners(found, own_of) if len(keys) < len(found) else {}
+        watched = open_files.keys() | self._moved.keys()
         listed: dict[str, None] = {}
-        for path, (file, root) in found.items():
-            own = own_of[path]
-            if own == path and owners[file.key] != path:
+        for path, file in found.items():
+            own = own_of.get(path, path)
+            if own == path and owners.get(file.key, path) != path:
                 self.leave_out(path, f"it is the same file as {shown(owners[file.key])}", quiet=True)
-            elif not (self._moved or open_files) or not self._is_moved(file, own, open_files):
-                partition = self._partition(own, root, path)
+            elif file.key not in watched or not self._is_moved(file, own, open_files):
+                partition = self._partitions.get(path) or self._partition(own, roots.get(path, ""), path)
                 if partition is not None:
                     listed[partition] = None
-        keys = {file.key for file, _ in found.values()}
         self._moved = {key: moved for key, moved in self._moved.items() if key in keys or key in open_files}
         self.listed = list(listed)
         for path in [path for path in list(self._left_out) if path not in self._now_left_out]:
             del self._left_out[path]
         self._has_looked = True
 
-    def _found(self) -> dict[str, tuple[Found, str]]:
-        """Returns the regular files that the patterns match and that may be read, each with its root."""
-        found: dict[str, tuple[Found, str]] = {}
+    def _found(self) -> tuple[dict[str, Found], dict[str, str]]:
+        """Returns the regular files that the patterns match and that may be read, and the root of each that is no stream."""
+        found: dict[str, Found] = {}
+        roots: dict[str, str] = {}
         for pattern in self._patterns:
             # The name of a file may also be a valid pattern.
             literal = os.path.lexists(pattern)
@@ -112,29 +114,27 @@ class Files:
             for file in files:
                 if file is None or file.path in found:
                     continue
-                if file.path not in self._partitions and not may_read(file.path):
-                    self.leave_out(file.path, "this user may not read it")
-                    continue
-                found[file.path] = file, root
-        return dict(sorted(found.items()))
+                if file.path not in self._partitions:
+                    if not may_read(file.path):
+                        self.leave_out(file.path, "this user may not read it")
+                        continue
+                    roots[file.path] = root
+                found[file.path] = file
+        return {path: found[path] for path in sorted(found)}, roots
 
-    def _owners(self, found: Mapping[str, tuple[Found, str]], own_of: Mapping[str, str]) -> dict[Key, str]:
-        """Returns under which path each file is read that has several.
+    def _owners(self, found: Mapping[str, Found], own_of: Mapping[str, str]) -> dict[Key, str]:
+        """Returns under which path each file is read, if some have several.
 
         That is where it is a stream already, otherwise the log that it was rotated from, otherwise no link, otherwise the first.
         """
-        keys = {path: file.key for path, (file, _) in found.items()}
-        owners = {key: path for path, key in keys.items()}
-        if len(owners) == len(found):
-            return owners
-        logs = {keys[path]: own for path, own in own_of.items() if own != path}
+        logs = {found[path].key: own for path, own in own_of.items() if own != path}
 
         def order(path: str) -> tuple[bool, bool, bool, str]:
-            return path not in self._partitions, logs.get(keys[path]) != path, found[path][0].is_link, path
+            return path not in self._partitions, logs.get(found[path].key) != path, found[path].is_link, path
 
-        owners = {}
-        for path in sorted((path for path, own in own_of.items() if own == path), key=order):
-            key = keys[path]
+        owners: dict[Key, str] = {}
+        for path in sorted((path for path in found if own_of.get(path, path) == path), key=order):
+            key = found[path].key
             owners.setdefault(key, path if path in self._partitions else logs.get(key, path))
         return owners
 

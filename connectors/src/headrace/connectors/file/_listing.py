@@ -6,7 +6,8 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple
 
 from headrace.connectors.file._parts import Key, key_of
 
@@ -21,9 +22,8 @@ _KINDS = {
 LeaveOut = Callable[[str, str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A regular file.
+class Found(NamedTuple):
+    """A regular file; a tuple, since folders may have many.
 
     Attributes:
         path: Its path.
@@ -58,15 +58,13 @@ def _matching(folder: str, parts: list[str], leave_out: LeaveOut, above: tuple[K
             yield found
     else:
         matches = re.compile(fnmatch.translate(part)).match
-        device = _device(folder)
-        for entry in _entries(folder, leave_out):
-            if not matches(entry.name) or (entry.name.startswith(".") and not part.startswith(".")):
-                continue
-            if rest:
-                if _is_folder(entry):
-                    yield from _matching(entry.path, rest, leave_out, above)
-            elif (found := _found(entry, device, leave_out)) is not None:
-                yield found
+        entries = _entries(folder, leave_out)
+        matching = [entry for entry in entries if matches(entry.name) and (part[0] == "." or entry.name[0] != ".")]
+        if not rest:
+            yield from _files(matching, _device(folder), leave_out)
+        for entry in matching if rest else ():
+            if _is_folder(entry):
+                yield from _matching(entry.path, rest, leave_out, above)
 
 
 def _below(folder: str, rest: list[str], leave_out: LeaveOut, above: tuple[Key, ...]) -> Iterator[Found]:
@@ -86,7 +84,7 @@ def _below(folder: str, rest: list[str], leave_out: LeaveOut, above: tuple[Key, 
 def _entries(folder: str, leave_out: LeaveOut) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
+            return sorted(entries, key=attrgetter("name"))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -107,12 +105,19 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     return False
 
 
-def _found(entry: os.DirEntry[str], device: int, leave_out: LeaveOut) -> Found | None:
-    """Returns an entry of a folder, if it is a regular file: without another system call where it is no link."""
-    with contextlib.suppress(OSError):
-        if entry.is_file(follow_symlinks=False):
-            return Found(entry.path, (device, entry.inode()), is_link=False)
-    return file_at(entry.path, leave_out)
+def _files(entries: list[os.DirEntry[str]], device: int, leave_out: LeaveOut) -> list[Found]:
+    """Returns the entries of a folder that are regular files: without another system call where they are no links."""
+    found = []
+    for entry in entries:
+        try:
+            is_plain = entry.is_file(follow_symlinks=False)
+        except OSError:
+            is_plain = False
+        if is_plain:
+            found.append(Found(entry.path, (device, entry.inode()), False))
+        elif (file := file_at(entry.path, leave_out)) is not None:
+            found.append(file)
+    return found
 
 
 def file_at(path: str, leave_out: LeaveOut) -> Found | None:

@@ -44,7 +44,8 @@ def partition_of(path: str, root: str, names: Names) -> str:
     """
     if names is Names.BASE:
         return to_name(os.path.basename(path))
-    relative = os.path.relpath(path, root or ".")
+    # Both are absolute, as a rule, and it is much quicker to cut than to compare.
+    relative = path[len(root) + 1 :] if root != "/" and path.startswith(root + "/") else os.path.relpath(path, root or ".")
     if is_name(relative) and len(relative) <= _MAX_NAME:
         return relative
     digest = hashlib.blake2b(os.fsencode(relative), digest_size=8).hexdigest()
