@@ -20,7 +20,20 @@ def run(machine: type[RuleBasedStateMachine], config: pytest.Config, seconds_per
     seed = int(config.getoption("machine_seed"), 16)
     print(f"{machine.__name__}: --machine-seed {seed:08x}")
     examples = max(1, round(config.getoption("machine_seconds") / seconds_per_example))
-    settings: dict[str, Any] = {"max_examples": examples, "stateful_step_count": STEPS, "deadline": None, "database": None}
+    _run(machine, seed, max_examples=examples)
+
+
+def find_fault(machine: type[RuleBasedStateMachine], examples: int = 20) -> None:
+    """Runs a machine over a system with a fault, until it fails; it does not look for a shorter way to the failure.
+
+    Raises:
+        AssertionError: It has found the fault, within so many examples.
+    """
+    _run(machine, 0, max_examples=examples, phases=[hypothesis.Phase.generate], report_multiple_bugs=False)
+
+
+def _run(machine: type[RuleBasedStateMachine], seed: int, **more: Any) -> None:
+    settings: dict[str, Any] = {"stateful_step_count": STEPS, "deadline": None, "database": None, **more}
     checks = list(hypothesis.HealthCheck)
     run_state_machine_as_test(
         hypothesis.seed(seed)(machine), settings=hypothesis.settings(suppress_health_check=checks, print_blob=True, **settings)

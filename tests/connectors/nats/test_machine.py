@@ -2,21 +2,24 @@
 
 import asyncio
 import contextlib
+from array import array
 from typing import Any
 
 import grpc
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from nats.aio.msg import Msg
 from nats.js.errors import APIError, NotFoundError
 from scripts.brokers import Nats
 from tests.connectors.nats.rig import DEADLINE, Query, Running, Server, connection, unused
 from tests.connectors.nats.rig import server as connected
 from tests.gateway.wire import serve, until_gone
-from tests.machines import run
+from tests.machines import find_fault, run
 
-from headrace.connectors.nats import NatsConsumerParameters, NatsConsumerSource, NatsParameters, NatsSource
-from headrace.sdk import AsyncSource, Message
+from headrace.connectors.nats import NatsConsumerParameters, NatsConsumerSource, NatsParameters, NatsSource, _source
+from headrace.connectors.nats._columns import batch_of
+from headrace.sdk import AsyncSource, Batch, Message
 
 SUBJECTS = st.sampled_from(["a", "b", "c"])
 LAST = b"last"
@@ -319,3 +322,20 @@ def test_a_stream_gives_each_message_once_or_loses_the_position(nats: Nats, pyte
 def test_a_durable_consumer_loses_nothing(nats: Nats, pytestconfig: pytest.Config) -> None:
     ConsumerMachine.nats = nats
     run(ConsumerMachine, pytestconfig, 4.0)
+
+
+def test_a_message_that_the_connector_leaves_out_is_missed(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_second(messages: list[Msg], shape: Any, *, times: Any, sequences: Any, cursor: bytes | None) -> Batch:
+        kept = [place for place in range(len(messages)) if place != 1 or len(messages) == 2]
+        return batch_of(
+            [messages[place] for place in kept],
+            shape,
+            times=array("q", [times[place] for place in kept]),
+            sequences=[sequences[place] for place in kept],
+            cursor=cursor,
+        )
+
+    monkeypatch.setattr(_source, "batch_of", without_second)
+    SequencesMachine.nats = nats
+    with pytest.raises(AssertionError, match="a message that the stream has was left out"):
+        find_fault(SequencesMachine)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections import Counter
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -24,8 +24,11 @@ from headrace.connectors.rabbitmq import (
     RabbitMQStreamSource,
 )
 from headrace.connectors.rabbitmq._consumer import Consumer
+from headrace.connectors.rabbitmq._deliveries import Arrived
 from headrace.sdk import AsyncSource, Message, Settings, serve
 
+ROUNDS = 5
+"""How often a connector may give back messages that it has not sent, at an orderly end."""
 LIMIT = 100
 """Larger messages are rejected by the connector, where it is told to, in bytes."""
 
@@ -223,26 +226,26 @@ class RabbitMachine(RuleBasedStateMachine):
 
         self.run(work())
 
-    @precondition(lambda self: bool(self.consumers))
     @rule()
     def connection_is_aborted(self) -> None:
         """By the connector's own system, without a word from the broker."""
 
         async def work() -> None:
-            if (transport := self.consumers[-1]._link.wire._transport) is not None:
+            # Whether there is a consumer depends on the time, so that it must not decide which rules may be drawn.
+            if self.consumers and (transport := self.consumers[-1]._link.wire._transport) is not None:
                 transport.abort()
             await asyncio.sleep(0)
             await self.unconsumed()
 
         self.run(work())
 
-    @precondition(lambda self: bool(self.consumers))
     @rule()
     def channel_is_closed(self) -> None:
         """The broker closes it, because a delivery is acknowledged that it has not made."""
 
         async def work() -> None:
-            self.consumers[-1].acknowledge_one(1 << 40)
+            if self.consumers:
+                self.consumers[-1].acknowledge_one(1 << 40)
             await asyncio.sleep(0.02)
             await self.unconsumed()
 
@@ -280,6 +283,7 @@ class QueueMachine(RabbitMachine):
         self.excused: set[bytes] = set()
         """Messages that went with their queue, or by the hand of an operator."""
         self.dead = self.rabbit.declare("classic")
+        self.dead_lettered: set[bytes] = set()
         self.options: dict[str, Any] = {"dead_letter_exchange": "", "dead_letter_routing_key": self.dead}
         if self.kind == "quorum":
             self.options["delivery_limit"] = delivery_limit
@@ -364,15 +368,18 @@ class QueueMachine(RabbitMachine):
         if self.temporary:
             await self._settle_down()
         await self.publish([0])
-        await self._read_all()
+        await self.read_to(self.published[-1])
+        if self.temporary:
+            await self._read_all()
+        else:
+            await self._empty()
         committed = [message.value for message in self.found]
         assert set(committed) <= set(self.published), "nobody has published that"
         if self.rejects:
             assert max(map(len, committed)) <= LIMIT
         self._check_order()
-        if self.temporary is None:
-            await self._leave()
-            assert self.rabbit.count(self.queue) == 0, "committed messages are still in the queue"
+        lost = self._missing()
+        assert not lost, f"{len(lost)} messages are lost: they are neither committed nor dead-lettered nor in the queue"
 
     async def _settle_down(self) -> None:
         """Waits until the connector consumes a queue of which it is the only consumer."""
@@ -382,33 +389,39 @@ class QueueMachine(RabbitMachine):
 
     async def _read_all(self) -> None:
         """Reads until each message is committed or dead-lettered."""
-        dead: set[bytes] = set()
         async with asyncio.timeout(DEADLINE_S):
-            while set(self.published) - self.excused - {message.value for message in self.found} - dead:
+            while await asyncio.to_thread(self._missing):
                 assert self.connector is not None
                 assert not self.connector.done(), self.connector
                 await self.poll()
-                dead |= await asyncio.to_thread(self._take_dead)
 
-    def _take_dead(self) -> set[bytes]:
-        """Takes the messages that were dead-lettered."""
-        taken = set()
+    async def _empty(self) -> None:
+        """Reads until the queue is empty, also after the connector has ended in good order."""
+        for _ in range(ROUNDS):
+            async with asyncio.timeout(DEADLINE_S):
+                while await asyncio.to_thread(self.rabbit.count, self.queue):
+                    await self.poll()
+            ending = asyncio.create_task(self.end(orderly=True))
+            while not ending.done():
+                await self.poll()
+            await ending
+            if not self.rabbit.count(self.queue):
+                return
+            # It had received messages that it could no longer send.
+            self.start()
+        raise AssertionError("committed messages stay in the queue")
+
+    def _missing(self) -> set[bytes]:
+        """The messages that are neither committed nor dead-lettered."""
         with contextlib.closing(self.rabbit.channel()) as channel:
             while (got := channel.basic_get(self.dead, auto_ack=True))[0] is not None:
-                taken.add(got[2])
-        return taken
-
-    async def _leave(self) -> None:
-        """Ends the connector in good order, while the query reads what it has."""
-        ending = asyncio.create_task(self.end(orderly=True))
-        while not ending.done():
-            await self.poll()
-        await ending
+                self.dead_lettered.add(got[2])
+        return set(self.published) - self.excused - self.dead_lettered - {message.value for message in self.found}
 
     def _check_order(self) -> None:
         """Messages that come for the first time come in the order in which they were published, and once."""
         fresh = [int(message.value.split()[0]) for message in self.found if "amqp-redelivered" not in dict(message.headers or ())]
-        assert fresh == sorted(set(fresh)), Counter(fresh).most_common(3)
+        assert fresh == sorted(set(fresh)), f"not in the order of publication: {fresh}"
 
 
 class StreamMachine(RabbitMachine):
@@ -457,7 +470,7 @@ class StreamMachine(RabbitMachine):
         if not self.lost:
             # A query without a checkpoint begins with the first message that is left.
             assert first == 0 or self.limited
-            assert committed == self.published[first:]
+            assert committed == self.published[first:], "messages are gone without a word"
 
 
 def test_a_queue_loses_nothing(rabbit: Rabbit, pytestconfig: pytest.Config) -> None:
@@ -468,3 +481,33 @@ def test_a_queue_loses_nothing(rabbit: Rabbit, pytestconfig: pytest.Config) -> N
 def test_a_stream_gives_each_message_once_or_loses_the_position(rabbit: Rabbit, pytestconfig: pytest.Config) -> None:
     StreamMachine.rabbit = rabbit
     machines.run(StreamMachine, pytestconfig, 6.0)
+
+
+def swapped(arrived: Arrived) -> Arrived:
+    """Swaps the first two messages, but not their delivery tags."""
+    for column in (arrived.routes, arrived.properties, arrived.values):
+        column[:2] = column[1::-1]
+    return arrived
+
+
+def without_second(arrived: Arrived) -> Arrived:
+    """Leaves a message out. Acknowledging a later one includes it."""
+    return arrived.only([place != 1 or len(arrived) == 2 for place in range(len(arrived))])
+
+
+@pytest.mark.parametrize(
+    ("machine", "fault", "found"),
+    [
+        (QueueMachine, swapped, "not in the order of publication"),
+        (QueueMachine, without_second, "messages are lost"),
+        (StreamMachine, without_second, "gone without a word|comes twice"),
+    ],
+)
+def test_a_fault_is_found(
+    rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch, machine: type[RabbitMachine], fault: Callable[[Arrived], Arrived], found: str
+) -> None:
+    machine.rabbit = rabbit
+    take = Consumer.take
+    monkeypatch.setattr(Consumer, "take", lambda consumer: fault(take(consumer)))
+    with pytest.raises(AssertionError, match=found):
+        machines.find_fault(machine)
