@@ -1,10 +1,11 @@
 """A network that fails between the connectors and the broker."""
 
 import asyncio
+import shutil
 import ssl
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 
 import pytest
 from scripts.brokers import Kafka
@@ -73,9 +74,10 @@ async def test_a_sink_that_is_started_without_a_network_waits_for_it(
 
 @asynccontextmanager
 async def speaking_tls(kafka: Kafka, authority: Authority) -> AsyncIterator[str]:
-    """Where the broker is reached by TLS, with a certificate."""
+    """Where the broker is reached by TLS, with a certificate; cuts all connections at the end."""
     pair = authority.issue("server")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.cert)
+    writers: list[asyncio.StreamWriter] = []
     context.load_cert_chain(pair.cert, pair.key)
     context.verify_mode = ssl.CERT_REQUIRED
     inner, outer = kafka.proxied
@@ -89,10 +91,13 @@ async def speaking_tls(kafka: Kafka, authority: Authority) -> AsyncIterator[str]
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         inner_reader, inner_writer = await asyncio.open_connection(kafka.host, inner)
+        writers.extend((writer, inner_writer))
         await asyncio.gather(carry(reader, inner_writer), carry(inner_reader, writer))
 
     async with await asyncio.start_server(forward, kafka.host, outer, ssl=context):
         yield f"{kafka.host}:{outer}"
+    for writer in writers:
+        writer.close()
 
 
 async def test_brokers_are_reached_by_tls(kafka, log, topic, address, query, monkeypatch, tmp_path, each_client):
@@ -119,3 +124,41 @@ async def test_brokers_are_reached_by_tls(kafka, log, topic, address, query, mon
             await check(tls_ca=stranger.cert, **shown)
         with pytest.raises(KafkaAway, match="does not answer with TLS and no certificate; is that what it requires"):
             await check(tls_ca=authority.cert)
+
+
+@pytest.mark.behaviour(
+    "kafka",
+    "the files of `tls_ca`, `tls_certificate` and `tls_key` are replaced",
+    "uses the new files for its next connections, without a restart",
+)
+async def test_tls_files_that_are_replaced_are_used_without_a_restart(
+    kafka, log, topic, address, query, impatient, tmp_path, each_client
+):
+    """Authority, certificate and key, one after the other, so that they do not fit in between."""
+    old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
+    files = {"tls_ca": tmp_path / "ca.pem", "tls_certificate": tmp_path / "cert.pem", "tls_key": tmp_path / "key.pem"}
+
+    async def put(authority: Authority) -> None:
+        pair = authority.issue("client")
+        for name, path in (("tls_ca", authority.cert), ("tls_certificate", pair.cert), ("tls_key", pair.key)):
+            shutil.copy(path, files[name])
+            await asyncio.sleep(0.2)  # in which it may be looked at
+
+    await put(old)
+    out, one = log.create(), query()
+    log.append(topic, numbered(0, 100))
+    async with AsyncExitStack() as stack:
+        async with speaking_tls(kafka, old) as server:
+            parameters = {"bootstrap_servers": server, "tls": True, **files}
+            sink = stack.enter_context(closing(sink_of(topic=out, sink=out, **parameters)))
+            await asyncio.to_thread(write, sink, 0, numbered(0, 10))
+            await stack.enter_async_context(reading(address, topics=topic, **parameters))
+            await one.attach()
+            await one.read(100)
+        await put(new)
+        log.append(topic, numbered(100, 100))
+        async with speaking_tls(kafka, new):
+            assert numbers(await one.read(200)) == list(range(200))
+            await asyncio.wait_for(asyncio.to_thread(write, sink, 1, numbered(10, 10)), 2 * DEADLINE)
+            await stack.aclose()
+    assert log.values(out) == numbered(0, 20)

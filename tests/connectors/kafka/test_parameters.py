@@ -2,7 +2,9 @@
 
 import logging
 import threading
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer
@@ -10,6 +12,8 @@ from kafka.errors import KafkaTimeoutError
 from pydantic import ValidationError
 
 from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, KafkaSinkParameters, _connection
+from headrace.connectors.kafka._librdkafka_fetcher import LibrdkafkaFetcher
+from headrace.connectors.kafka._librdkafka_transactions import LibrdkafkaTransactions
 from headrace.connectors.kafka._producer import Producer
 from headrace.connectors.kafka._stretches import StretchConsumer
 
@@ -35,6 +39,10 @@ HERE = {"bootstrap_servers": "127.0.0.1:9092"}
         ({"topics": "t", "sasl_mechanism": "AWS_MSK_IAM"}, "AWS_MSK_IAM requires tls = true"),
         ({"topics": "t", "client_properties": {"acks": "0"}}, "the connector sets acks itself"),
         ({"topics": "t", "client": "librdkafka", "client_properties": {"group.id": "g"}}, "the connector sets group.id itself"),
+        (
+            {"topics": "t", "client": "librdkafka", "client_properties": {"batch.size": "9"}},
+            "the connector sets batch.size itself",
+        ),
         ({"topics": "t", "client": "librdkafka", "tls": True, "sasl_mechanism": "AWS_MSK_IAM"}, "needs client = kafka-python"),
         ({"topics": "t", "client_properties": {"no_such": "0"}}, "kafka-python has no setting no_such"),
         ({"topics": "t", "client_properties": {"metadata_max_age_ms": "soon"}}, "metadata_max_age_ms: 'soon' is not a number"),
@@ -92,6 +100,28 @@ def test_clients_are_told_how_to_connect():
         "sasl_plain_username": "me",
         "sasl_plain_password": "p",
     }
+
+
+def test_properties_of_librdkafka_are_set_or_refused_never_ignored():
+    """Whatever the connector sets for librdkafka, another value of it is refused, or it takes effect."""
+    library = pytest.importorskip("confluent_kafka")
+    made: list[dict[str, object]] = []
+
+    def sets(**more: object) -> dict[str, object]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(library, "Producer", lambda settings: made.append(settings) or SimpleNamespace(init_transactions=len))
+            patch.setattr(library, "Consumer", made.append)
+            patch.setattr(LibrdkafkaTransactions, "_complete", lambda *_: None)
+            own = {**HERE, "client": "librdkafka", **more}
+            LibrdkafkaTransactions(KafkaSinkParameters(**own, sink="s", topic="t"), 1)
+            LibrdkafkaFetcher(KafkaParameters(**own, source="s", topics="t"))._connect()
+        return {**made[-2], **made[-1]}
+
+    names = [name for name, value in sets().items() if not callable(value) and name != "logger"]
+    assert len(names) > 20
+    for name in names:
+        with suppress(ValidationError):
+            assert sets(client_properties={name: "77"})[name] == "77"
 
 
 def test_a_client_that_cannot_be_made_leaves_no_thread_behind(monkeypatch):

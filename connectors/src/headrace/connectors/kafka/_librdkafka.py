@@ -11,6 +11,7 @@ from kafka import errors as kafka_errors
 from headrace.connectors.kafka import _connection
 from headrace.connectors.kafka._connection import KafkaConnection
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, told
+from headrace.connectors.kafka._logs import LIBRDKAFKA
 from headrace.sdk import HeadraceError, Message
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ def connect(kind: str, settings: Mapping[str, Any], connection: KafkaConnection)
     library = imported()
     login = {"oauth_cb": _Tokens(connection).next} if connection.sasl_mechanism == "OAUTHBEARER" else {}
     try:
-        return getattr(library, kind)({**_configs(connection), **login, **settings})
+        return getattr(library, kind)({**_configs(connection), **login, **settings, **connection.client_properties})
     except (library.KafkaException, ValueError, TypeError) as error:
         raise KafkaFailed(f"Kafka at {connection.servers}: {error}") from error
 
@@ -88,11 +89,13 @@ class _Tokens:
 def _configs(connection: KafkaConnection) -> dict[str, Any]:
     """Returns the configuration that all clients share."""
     settings: dict[str, Any] = {
-        **connection.client_properties,
+        "logger": logging.getLogger(LIBRDKAFKA),
+        "log.connection.close": False,
         "bootstrap.servers": ",".join(connection.bootstrap_servers),
         "client.id": connection.client_id,
         "security.protocol": connection.protocol,
         "socket.timeout.ms": int(_connection.REQUEST_TIMEOUT_SECONDS * 1000),
+        "reconnect.backoff.ms": int(_connection.MAX_BACKOFF_SECONDS * 100),
         "reconnect.backoff.max.ms": int(_connection.MAX_BACKOFF_SECONDS * 1000),
     }
     paths = {

@@ -16,6 +16,7 @@ from headrace.connectors.kafka._fetcher import Ends, Fetched, OutOfRange, Trunca
 from headrace.connectors.kafka._librdkafka import connect, imported, told_by_librdkafka
 from headrace.connectors.kafka._parameters import KafkaParameters
 from headrace.connectors.kafka._records import Records
+from headrace.connectors.kafka._replaced_files import TlsFiles
 from headrace.connectors.kafka._stretches import STRETCH_RECORDS, Stretch
 
 _POLL_SECONDS = 0.1
@@ -99,6 +100,7 @@ class LibrdkafkaFetcher:
         """Creates the fetcher, which connects with the first fetch."""
         self._parameters = parameters
         self._library = imported()
+        self._tls_files = TlsFiles(parameters)
         self._consumer: Any = None
         self._places: dict[TopicPartition, _Place] = {}
         self._problem: Exception | None = None
@@ -106,6 +108,9 @@ class LibrdkafkaFetcher:
 
     def fetch(self, wanted: Sequence[Wanted], *, hurry: bool) -> Fetched:
         """As `Fetcher.fetch`."""
+        if self._tls_files.are_replaced():
+            self.close()
+            self._problem = None
         if self._consumer is None:
             self._consumer = self._connect()
         try:

@@ -9,6 +9,7 @@ from headrace.connectors.kafka import _connection
 from headrace.connectors.kafka._errors import KafkaFailed
 from headrace.connectors.kafka._librdkafka import connect, imported, told_by_librdkafka
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
+from headrace.connectors.kafka._replaced_files import TlsFiles
 from headrace.connectors.kafka._transactions import (
     DELIVERY_SECONDS,
     LINGER_MS,
@@ -51,12 +52,17 @@ class LibrdkafkaTransactions:
         self._library = imported()
         self._client_failure: HeadraceError | None = None
         self._delivery_failure: Any = None
+        self._tls_files = TlsFiles(parameters)
         self._producer = self._connect(batch_bytes)
         try:
             self._complete(self._producer.init_transactions, START_SECONDS)
         except BaseException:
             self.abandon()
             raise
+
+    def are_outdated(self) -> bool:
+        """As `Transactions.are_outdated`."""
+        return self._tls_files.are_replaced()
 
     def begin(self, topic: str, key: bytes, value: bytes) -> None:
         """As `Transactions.begin`."""

@@ -1,4 +1,4 @@
-"""Filters kafka-python's log: no secrets, and no repetition ten times a second while a broker is unavailable."""
+"""Filters the logs of the client libraries: no secrets, and no repetition ten times a second while a broker is unavailable."""
 
 import logging
 
@@ -6,7 +6,9 @@ from headrace.contract.repeats import Repeats
 
 _WITH_SECRETS = ("kafka.admin.client", "kafka.net.connection", "kafka.protocol.parser")
 """At debug level, these log the configuration of clients, and their credentials."""
-_REPEATING = ("kafka.cluster", "kafka.net.connection", "kafka.net.manager", "kafka.net.transport")
+LIBRDKAFKA = "headrace.connectors.kafka.librdkafka"
+"""The logger that librdkafka writes to."""
+_REPEATING = ("kafka.cluster", "kafka.net.connection", "kafka.net.manager", "kafka.net.transport", LIBRDKAFKA)
 _REPEAT_SECONDS = 30.0
 
 

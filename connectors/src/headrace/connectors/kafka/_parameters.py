@@ -76,7 +76,7 @@ class KafkaSinkParameters(KafkaConnection):
     """
 
     topic: str = Field(
-        description="The topic to write to. {key}, {message_id} and {header:NAME} are replaced by those of the message.",
+        description="The topic to write to. {key}, {message_id} and {header:NAME} stand for what the message has there.",
         examples=["alerts"],
     )
     sink: str = Field(description='The name of the sink in Spark: format("headrace").option("sink", SINK).', examples=["alerts"])

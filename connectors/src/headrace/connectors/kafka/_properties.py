@@ -17,12 +17,12 @@ _OWN = frozenset(
 )  # fmt: skip
 """What a parameter of the connector sets, or what its guarantees depend on."""
 _OWN_OF_LIBRDKAFKA = (
-    "acks", "allow.auto.create", "auto.", "bootstrap.", "check.crcs", "client.id", "compression.", "enable.", "fetch.m",
-    "fetch.q", "go.", "group.", "isolation.", "message.max", "metadata.broker", "plugin.", "queued.", "request.required",
-    "sasl.mechanism", "sasl.oauthbearer", "sasl.password", "sasl.username", "security.", "ssl.ca.", "ssl.cert", "ssl.key",
-    "transaction",
+    "acks", "allow.auto.create", "auto.", "batch.size", "bootstrap.", "check.crcs", "client.id", "compression.",
+    "delivery.", "enable.", "fetch.m", "fetch.q", "go.", "group.", "isolation.", "message.max", "message.timeout",
+    "metadata.broker", "partitioner", "plugin.", "queued.", "request.required", "sasl.mechanism", "sasl.oauthbearer",
+    "sasl.password", "sasl.username", "security.", "ssl.ca.", "ssl.cert", "ssl.key", "transaction",
 )  # fmt: skip
-"""How names begin of what the connector sets itself, or what its guarantees depend on."""
+"""What the connector sets itself, or what its guarantees depend on: the beginnings of names."""
 _KINDS: dict[str, type] = {
     "receive_buffer_bytes": int,
     "send_buffer_bytes": int,
@@ -58,7 +58,7 @@ def check_librdkafka(properties: Mapping[str, str]) -> None:
 
 
 def of_client(client: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns those of some settings that a client of kafka-python has."""
+    """Returns the settings that a client of kafka-python knows."""
     return {name: value for name, value in values.items() if name in client.DEFAULT_CONFIG}  # type: ignore[attr-defined]
 
 

@@ -55,6 +55,10 @@ class PythonTransactions:
             self.abandon()
             raise
 
+    def are_outdated(self) -> bool:
+        """As `Transactions.are_outdated`: kafka-python reads the files with each connection."""
+        return False
+
     def begin(self, topic: str, key: bytes, value: bytes) -> None:
         """As `Transactions.begin`."""
         producer = self._producer

@@ -36,6 +36,9 @@ class Transactions(Protocol):
 
     batch_bytes: ClassVar[int]
 
+    def are_outdated(self) -> bool:
+        """Returns whether another producer is to write the next transaction, because TLS files were replaced."""
+
     def begin(self, topic: str, key: bytes, value: bytes) -> None:
         """Begins a transaction with a record in the first partition of a topic, and waits until it is stored.
 

@@ -4,13 +4,15 @@ import logging
 import time
 from collections.abc import Iterable
 
+from headrace.connectors._retry import FIRST_SECONDS, LONGEST_SECONDS
 from headrace.connectors.kafka._cluster import Cluster
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
 from headrace.connectors.kafka._librdkafka_transactions import LibrdkafkaTransactions
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
 from headrace.connectors.kafka._python_transactions import PythonTransactions
 from headrace.connectors.kafka._state import StateTopic
-from headrace.connectors.kafka._transactions import START_SECONDS, Fenced, Forgotten, Transactions
+from headrace.connectors.kafka._transactions import DELIVERY_SECONDS, START_SECONDS, Fenced, Forgotten, Transactions
+from headrace.contract.backoff import Backoff
 from headrace.sdk import Message, Transaction
 
 log = logging.getLogger(__name__)
@@ -98,13 +100,32 @@ class Writer:
 
     def _open(self) -> Transactions:
         """Returns the transactions of a producer; none of earlier producers is still open."""
+        if self._transactions is not None and self._transactions.are_outdated():
+            self.close()
+            self._transactions = self._opened_again()
         if self._transactions is None:
-            self._state.make()
-            self._transactions = self._kind(self._parameters, self._batch_bytes)
-            try:
-                self._written = self._state.read(START_SECONDS)
-            except BaseException:
-                self.close()
-                raise
-            log.info("transactions of %s: last batches %s", self._parameters.writer, self._written or "none")
+            self._transactions = self._opened()
         return self._transactions
+
+    def _opened_again(self) -> Transactions:
+        """Opens another producer; waits for brokers as long as the one that it replaces would have done."""
+        deadline = time.monotonic() + DELIVERY_SECONDS
+        backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
+        while True:
+            try:
+                return self._opened()
+            except KafkaAway:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(backoff.next())
+
+    def _opened(self) -> Transactions:
+        self._state.make()
+        transactions = self._kind(self._parameters, self._batch_bytes)
+        try:
+            self._written = self._state.read(START_SECONDS)
+        except BaseException:
+            transactions.abandon()
+            raise
+        log.info("transactions of %s: last batches %s", self._parameters.writer, self._written or "none")
+        return transactions
