@@ -71,9 +71,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
-    began = _processor_s()
+    began = processor_s()
     handled: object = yield
-    item.config.stash[_spent].append((item.nodeid, max(0.0, round(_processor_s() - began, 2))))
+    item.config.stash[_spent].append((item.nodeid, max(0.0, round(processor_s() - began, 2))))
     return handled
 
 
@@ -94,7 +94,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         file.write_text("".join(json.dumps(one) + "\n" for one in config.stash[_spent]))
 
 
-def _processor_s() -> float:
+def processor_s() -> float:
     """What this process has spent, those that it has waited for, and its children that still run, such as Spark's JVM.
 
     Where there is no `/proc`, the time of a child counts once it has ended.

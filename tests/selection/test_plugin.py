@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.selection.plugin import processor_s
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 300.0
@@ -105,6 +106,19 @@ def test_the_processor_time_of_each_test_that_ran_is_written(sessions: Sessions,
     spent = dict(map(json.loads, file.read_text().splitlines()))
     assert {test.rpartition("::")[2] for test in spent} == ran
     assert all(seconds >= 0 for seconds in spent.values())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, a child counts once it has ended")
+def test_a_child_counts_while_it_runs() -> None:
+    program = "import time\nwhile time.process_time() < 0.5:\n    pass\nprint(flush=True)\ninput()\n"
+    began = processor_s()
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"\n"
+        running = processor_s() - began
+        child.communicate(b"\n", DEADLINE_S)
+    assert running >= 0.4
+    assert processor_s() - began >= running
 
 
 def test_a_share_without_tests_succeeds(sessions: Sessions) -> None:
