@@ -179,9 +179,10 @@ async def test_a_frame_larger_than_the_window_gets_its_credit_when_it_asks() -> 
     async with serve(limits) as (_, address):
         pipeline = Engine(address)
         await pipeline.attach()
-        crowd = [Connector(address) for _ in range(30)]
-        for n, client in enumerate(crowd):
-            await client.hello(f"i{n}")
+        crowd = []
+        for n in range(30):
+            crowd.append(Connector(address))
+            await crowd[-1].hello(f"i{n}")
         source = crowd[-1]
         assert source.welcome.credit.bytes < 2**20
         await source.open()

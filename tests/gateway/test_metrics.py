@@ -148,9 +148,11 @@ async def test_a_thousand_streams_and_two_hundred_sessions_stay_below_five_thous
         for n in range(1_000):
             opening = source_pb2.OpenStream(stream_id=n + 1, stream=f"orders/{n}", kind=REPLAYABLE)
             await connector.send(open_stream=opening)
-        others = [Connector(address) for _ in range(199)]
-        for n, other in enumerate(others):
-            await other.hello(f"instance-{n}", f"connector-{n}")
+        # A call is opened just before its Hello, for which the gateway waits only so long.
+        others = []
+        for n in range(199):
+            others.append(Connector(address))
+            await others[-1].hello(f"instance-{n}", f"connector-{n}")
         engine = Engine(address)
         await engine.status_once(lambda told: len(told.streams) == 1_000)
         async with serve_http(gateway) as plain, serve_http(gateway, stream_metrics=True) as detailed:
@@ -232,9 +234,10 @@ async def test_a_token_without_admin_reads_no_metrics_and_clients_choose_the_for
 async def test_connectors_are_counted_by_name_and_the_hundredth_and_following_together() -> None:
     error = ConnectorError(message="the broker is away")
     async with serve() as (gateway, address), serve_http(gateway) as http:
-        connectors = [Connector(address) for _ in range(MAX_CONNECTORS + 20)]
-        for n, connector in enumerate(connectors):
-            await connector.hello(f"instance-{n}", f"connector-{n:03}")
+        connectors = []
+        for n in range(MAX_CONNECTORS + 20):
+            connectors.append(Connector(address))
+            await connectors[-1].hello(f"instance-{n}", f"connector-{n:03}")
         first = connectors[0]
         await first.send(report=Report(state=CONNECTOR_STATE_RUNNING, errors=[error, error]))
         await scrape_until(http, "connector_errors_total", 2, role="source", connector="connector-000")

@@ -22,7 +22,8 @@ from headrace.gateway.core import Gateway, heartbeat
 from headrace.protocol.v1 import sink_pb2, source_pb2
 from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_BATCH_FAILED, RUN_FAULT_KIND_EXECUTORS_LOST, RunFault
 
-LEASE_MS = 300
+LEASE_MS = 3_000
+"""Ten times and more what passes between two calls, also where the machine is busy."""
 STUCK_AFTER_MS = 2_000
 SLOW_AFTER_MS = 2_000
 Problems = Mapping[str, Mapping[str, str]]
@@ -48,7 +49,7 @@ class Query:
     async def _call(self) -> None:
         while True:
             await self.writer.report_commits(fault=self.told)
-            await asyncio.sleep(LEASE_MS / 1000 / 5)
+            await asyncio.sleep(LEASE_MS / 1000 / 50)
 
     async def kill(self) -> None:
         """Ends it without a word to the gateway."""

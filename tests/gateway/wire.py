@@ -42,13 +42,13 @@ async def serve(
     """A gateway on this machine, on a free port if none is given, without configuration, TLS or signals.
 
     Args:
-        limits: Its limits.
+        limits: Its limits; by default the usual ones, but with leases that outlast a test, however busy the machine is.
         rules: Its rules for streams.
         tokens: Its tokens; none if it needs none.
         port: Its port.
         more: Adds further services.
     """
-    gateway = Gateway(limits or Limits(), rules)
+    gateway = Gateway(limits or Limits(query_lease_ms=600_000), rules)
     registry = TokenRegistry(tokens)
     server = grpc.aio.server(
         interceptors=interceptors(registry, gateway.open_calls), options=[("grpc.max_receive_message_length", 64 * 2**20)]
