@@ -8,6 +8,13 @@ from tests.gateway.wire import serve as gateway_serving
 
 
 @pytest.fixture(scope="session")
+def rabbitmq(request: pytest.FixtureRequest) -> RabbitMQ:
+    """RabbitMQ; another version of it with `on_each_version`."""
+    broker: RabbitMQ = request.getfixturevalue(getattr(request, "param", "rabbitmq"))
+    return broker
+
+
+@pytest.fixture(scope="session")
 def rabbit(rabbitmq: RabbitMQ) -> Iterator[Rabbit]:
     """What publishers and operators do with RabbitMQ."""
     rabbit = Rabbit(rabbitmq)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pika
+import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from scripts.brokers import RabbitMQ
 from tests.gateway.wire import Engine, until_gone
@@ -18,6 +19,8 @@ from headrace.protocol.v1.frame_pb2 import Position
 from headrace.sdk import AsyncSink, AsyncSource, Message, decode_frame, serve
 
 DEADLINE_S = 150.0
+on_each_version = pytest.mark.parametrize("rabbitmq", ["rabbitmq", "rabbitmq4"], indirect=True)
+"""Has a test run on RabbitMQ 3 and 4."""
 _numbers = itertools.count()
 
 

@@ -9,12 +9,19 @@ from decimal import Decimal
 import pika
 import pytest
 from pika.channel import Channel
-from tests.connectors.rabbitmq.rig import DEADLINE_S, Query, numbered, serving, until, values
+from tests.connectors.rabbitmq.rig import DEADLINE_S, Query, numbered, on_each_version, serving, until, values
 from tests.gateway.wire import Engine
 from tests.gateway.wire import serve as gateway_serving
 
 from headrace.connectors import dead_letters
-from headrace.connectors.rabbitmq import RABBITMQ, Denied, QueueMissing, RabbitMQParameters, RabbitMQQueueSource
+from headrace.connectors.rabbitmq import (
+    RABBITMQ,
+    Denied,
+    QueueMissing,
+    RabbitMQParameters,
+    RabbitMQQueueSource,
+    _consumer,
+)
 from headrace.gateway.config import Limits
 from headrace.protocol.v1.connector_pb2 import CONNECTOR_STATE_DEGRADED
 from headrace.sdk import Backlog, InvalidSource, MessageTooLarge
@@ -108,6 +115,7 @@ async def test_every_queue_is_a_partition(rabbit, source, address, query):
         assert set(reader.committed) == {f"s/{queue}" for queue in queues}
 
 
+@on_each_version
 async def test_values_of_any_size(rabbit, source, address, query):
     queue = rabbit.declare()
     sent = [b"", b"x", b"\x00\xff" * 500_000, b"y" * 131_072, b"y" * 131_064, b"z"]
@@ -132,6 +140,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
+@on_each_version
 async def test_routes_and_properties_are_carried(rabbit, source, address, query, kind):
     queue = rabbit.declare(kind)
     exchange = f"{queue}-x"
@@ -151,6 +160,16 @@ async def test_routes_and_properties_are_carried(rabbit, source, address, query,
         "amqp-exchange": exchange.encode(),
         "amqp-routing-key": b"a.b",
     }
+
+
+@on_each_version
+async def test_times_in_seconds_and_milliseconds(rabbit, source, address, query):
+    queue = rabbit.declare()
+    times = {1_700_000_000: 1_700_000_000_000_000, 1_700_000_000_123: 1_700_000_000_123_000, 2**63: None}
+    for sent in times:
+        rabbit.publish(queue, [b"v"], timestamp=sent)
+    async with serving(source(queue), address):
+        assert [message.event_time for message in await query().read(3)] == [*times.values()]
 
 
 async def test_a_binary_routing_key(rabbit, source, address, query):
@@ -250,8 +269,21 @@ async def test_a_queue_that_is_missing_can_be_waited_for(rabbit, source, address
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
+@on_each_version
 async def test_a_queue_that_is_deleted_ends_the_connector(rabbit, source, address, query, kind):
     queue = rabbit.declare(kind)
+    rabbit.publish(queue, [b"a"])
+    async with serving(source(queue), address) as task:
+        await query().read(1)
+        rabbit.delete(queue)
+        with pytest.raises(QueueMissing, match=f"no queue '{queue}'"):
+            await asyncio.wait_for(task, DEADLINE_S)
+
+
+async def test_a_queue_that_is_deleted_without_a_notification_ends_the_connector(rabbit, source, address, query, monkeypatch):
+    monkeypatch.setattr(_consumer, "_IDLE_ASK_SECONDS", 0.1)
+    monkeypatch.setattr(Channel, "add_on_cancel_callback", lambda channel, callback: None)
+    queue = rabbit.declare("classic")
     rabbit.publish(queue, [b"a"])
     async with serving(source(queue), address) as task:
         await query().read(1)
@@ -304,6 +336,7 @@ TEMPORARY = [
     "`rabbitmq` ends with an error before it consumes; the messages stay in the queue",
 )
 @pytest.mark.parametrize(("properties", "said"), TEMPORARY)
+@on_each_version
 async def test_a_queue_that_goes_with_its_last_consumer_is_refused_with_its_messages_in_it(
     rabbit, source, address, query, properties, said
 ):
@@ -319,6 +352,7 @@ async def test_a_queue_that_goes_with_its_last_consumer_is_refused_with_its_mess
     rabbit.delete(queue)
 
 
+@on_each_version
 async def test_a_queue_that_goes_with_its_last_consumer_can_be_accepted_and_is_named(rabbit, source, address, query, caplog):
     queue = declared(rabbit, auto_delete=True)
     rabbit.publish(queue, numbered(10))
@@ -350,6 +384,7 @@ async def test_a_queue_that_goes_with_its_last_consumer_can_be_accepted_and_is_n
         {"arguments": {"x-single-active-consumer": True, "x-message-ttl": 600_000}},
     ],
 )
+@on_each_version
 async def test_a_queue_that_stays_is_read(rabbit, source, address, query, properties):
     queue = declared(rabbit, **properties)
     rabbit.publish(queue, numbered(10))
@@ -358,6 +393,7 @@ async def test_a_queue_that_stays_is_read(rabbit, source, address, query, proper
     rabbit.delete(queue)
 
 
+@on_each_version
 async def test_a_queue_that_is_exclusive_to_another_connection_is_refused(rabbit, source, address, query):
     queue = declared(rabbit, exclusive=True)
     async with serving(source(queue), address) as task:

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from tests.connectors.rabbitmq.rig import DEADLINE_S, numbered, serving, until
+from tests.connectors.rabbitmq.rig import DEADLINE_S, numbered, on_each_version, serving, until
 from tests.gateway.sink_wire import Writer
 
 from headrace.connectors.rabbitmq import (
@@ -95,6 +95,7 @@ async def test_a_batch_that_is_written_again_has_the_same_ids(rabbit, sink):
     assert ids[6] != ids[0]
 
 
+@on_each_version
 async def test_columns_become_properties(rabbit, sink):
     queue = rabbit.declare("classic")
     headers = [("h", b"1"), ("h", b"\xff"), ("n", None), ("amqp-content-type", b"a/b"), ("amqp-priority", b"5"), ("CC", b"q")]
@@ -198,13 +199,19 @@ async def test_without_mandatory_the_broker_drops_what_no_queue_takes(sink):
     assert await sink("nowhere", mandatory=False).write(rows(b"a")) is None
 
 
+def _allowing(size: int) -> str:
+    """What has a broker allow messages up to a size. Version 4 reads its settings only at the start, and keeps them elsewhere."""
+    return f"application:set_env(rabbit, max_message_size, {size}), persistent_term:put(max_message_size, {size})."
+
+
+@on_each_version
 async def test_what_is_larger_than_the_broker_allows_is_refused(rabbit, rabbitmq, sink):
     queue = rabbit.declare("classic")
-    await asyncio.to_thread(rabbitmq.ctl, "eval", "application:set_env(rabbit, max_message_size, 10000).")
+    await asyncio.to_thread(rabbitmq.ctl, "eval", _allowing(10_000))
     try:
         outcomes = await sink(queue).write(rows(b"a", b"x" * 10_001, b"b" * 10_000, b"x" * 20_000, b"c"))
     finally:
-        await asyncio.to_thread(rabbitmq.ctl, "eval", "application:set_env(rabbit, max_message_size, 134217728).")
+        await asyncio.to_thread(rabbitmq.ctl, "eval", _allowing(134_217_728))
     assert [outcome == WRITTEN for outcome in outcomes] == [True, False, True, False, True]
     assert outcomes[1].reason == "it has 10001 bytes, and the broker accepts at most 10000 (max_message_size)"
     # What was not confirmed when the broker closed the channel is there twice.
@@ -223,6 +230,7 @@ async def test_what_is_larger_than_the_broker_allows_is_refused(rabbit, rabbitmq
     "`rabbitmq-sink` refuses the message, and writes all others once",
 )
 @pytest.mark.parametrize("size", [127_000, 131_072])
+@on_each_version
 async def test_headers_up_to_the_largest_frame_are_written_and_larger_ones_are_refused(rabbit, sink, size):
     queue = rabbit.declare("classic")
     many = [("h", b"v") for _ in range(size // 10)] if size < 131_072 else [("a", b"x" * size)]
@@ -233,6 +241,7 @@ async def test_headers_up_to_the_largest_frame_are_written_and_larger_ones_are_r
     assert bodies(await take(rabbit, queue, len(written))) == [b"%d" % n for n in written]
 
 
+@on_each_version
 async def test_a_message_for_which_the_broker_closes_the_channel_is_found_and_refused_alone(rabbit, sink):
     queue = rabbit.declare("classic")
     # AMQP has no limit of expirations; brokers have.
@@ -245,6 +254,7 @@ async def test_a_message_for_which_the_broker_closes_the_channel_is_found_and_re
     assert set(bodies(await take(rabbit, queue, 8))) == {b"%d" % n for n in range(10)} - {b"3", b"7"}
 
 
+@on_each_version
 async def test_values_of_any_size(rabbit, sink):
     queue = rabbit.declare("classic")
     some = [b"", b"x", b"\x00\xff" * 500_000, b"y" * 131_064, b"z"]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -21,6 +22,8 @@ _HELD_MESSAGES = 8192
 # The broker sends a few messages at a time. Messages that arrive within this time, in seconds, form one batch, and one frame.
 _GATHER_SECONDS = 0.005
 _ASK_SECONDS = 1.0
+# A broker does not always notify a consumer that its queue is gone, for instance RabbitMQ 4.0 shortly after its start.
+_IDLE_ASK_SECONDS = 10.0
 _numbers = itertools.count(1)
 
 
@@ -40,7 +43,7 @@ class Consumer:
         self._last_tag = 0
         self._acknowledged = 0
         self._ready = 0
-        self._next_question = 0.0
+        self._asked_at = -math.inf
 
     @classmethod
     async def open(
@@ -152,14 +155,13 @@ class Consumer:
         """Returns the approximate number of messages that were not taken; requests it again, without waiting for the answer."""
         held = self.held
         if not held and self._last_tag - self._acknowledged < self._prefetch:
+            self._ask(_IDLE_ASK_SECONDS)
             return 0
         return self.messages() + held
 
     def messages(self) -> int:
         """Returns the number of messages in the queue at the last answer; requests it again, without waiting for the answer."""
-        if not self._link.lost.done() and time.monotonic() >= self._next_question:
-            self._next_question = time.monotonic() + _ASK_SECONDS
-            self._link.channel.queue_declare(self._queue, passive=True, callback=self._answered)
+        self._ask(_ASK_SECONDS)
         return self._ready
 
     async def close(self) -> None:
@@ -176,6 +178,12 @@ class Consumer:
             self._deliveries.take()
         elif arrived.bytes >= _HELD_BYTES or len(arrived) >= _HELD_MESSAGES:
             self._link.wire.pause()
+
+    def _ask(self, pause_seconds: float) -> None:
+        """Requests the number of waiting messages, unless it was just requested. If the queue is gone, the link is lost."""
+        if not self._link.lost.done() and time.monotonic() - self._asked_at >= pause_seconds:
+            self._asked_at = time.monotonic()
+            self._link.channel.queue_declare(self._queue, passive=True, callback=self._answered)
 
     def _answered(self, frame: Method[Any]) -> None:
         """Handles the broker's answer about waiting messages."""
