@@ -9,11 +9,14 @@ import java.sql.Types;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.Optional;
 import java.util.Set;
+import java.util.stream.Collectors;
 
 /**
  * A column of a table.
  *
+ * @param place its place among the columns of the table, from 1: names may differ only in case
  * @param name its name
  * @param quoted its name as it is written in SQL
  * @param type its type in {@link Types}
@@ -24,6 +27,7 @@ import java.util.Set;
  * @param generated whether the database numbers the rows
  */
 record Column(
+    int place,
     String name,
     String quoted,
     int type,
@@ -46,6 +50,7 @@ record Column(
         String name = found.getColumnName(at);
         columns.add(
             new Column(
+                at,
                 name,
                 quote + name.replace(quote, quote + quote) + quote,
                 found.getColumnType(at),
@@ -59,20 +64,32 @@ record Column(
     return columns;
   }
 
+  /** How columns are selected, each in its place. */
+  static String selected(List<Column> columns) {
+    return columns.stream().map(Column::quoted).collect(Collectors.joining(", "));
+  }
+
   /**
    * Finds a column by its name.
    *
    * @throws InvalidConnectorException if there is none
    */
   static Column named(List<Column> columns, String name) {
-    return columns.stream()
-        .filter(column -> column.name.equalsIgnoreCase(name))
-        .findFirst()
+    return find(columns, name)
         .orElseThrow(
             () ->
                 new InvalidConnectorException(
                     "there is no column %s: want one of %s"
                         .formatted(name, columns.stream().map(Column::name).toList())));
+  }
+
+  /** Finds the column of a name, or else the only one whose name differs from it in case alone. */
+  static Optional<Column> find(List<Column> columns, String name) {
+    List<Column> alike =
+        columns.stream().filter(column -> column.name.equalsIgnoreCase(name)).toList();
+    return alike.stream()
+        .filter(column -> alike.size() == 1 || column.name.equals(name))
+        .findFirst();
   }
 
   boolean isInteger() {

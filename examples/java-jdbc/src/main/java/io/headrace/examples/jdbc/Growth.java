@@ -115,9 +115,24 @@ record Growth(Optional<Column> time, Column id) {
         .orElseGet(() -> "SELECT MAX(%1$s) AS %1$s FROM %2$s".formatted(id.quoted(), table));
   }
 
+  /** How many columns {@link #newest(String)} selects; the last one is the number of the row. */
+  int width() {
+    return time.isPresent() ? 2 : 1;
+  }
+
+  /** The mark of the row that {@link #newest(String)} has selected. */
+  Mark newest(ResultSet row) throws SQLException {
+    return mark(row, 1, width(), Optional.empty());
+  }
+
   /** The mark of the row at hand, which follows another one. */
   Mark mark(ResultSet row, Optional<Mark> before) throws SQLException {
-    long number = row.getLong(id.name());
+    return mark(row, time.map(Column::place).orElse(0), id.place(), before);
+  }
+
+  private Mark mark(ResultSet row, int timeAt, int idAt, Optional<Mark> before)
+      throws SQLException {
+    long number = row.getLong(idAt);
     if (time.isEmpty()) {
       if (number < 0) {
         throw new IllegalStateException(
@@ -127,7 +142,7 @@ record Growth(Optional<Column> time, Column id) {
       return new Mark(number, null, number);
     }
     Class<?> type = time.get().isZoned() ? OffsetDateTime.class : LocalDateTime.class;
-    Mark found = new Mark(0, row.getObject(time.get().name(), type), number);
+    Mark found = new Mark(0, row.getObject(timeAt, type), number);
     // The sequence follows from the time, so that a row that vanishes does not move those after it.
     long micros = ChronoUnit.MICROS.between(Instant.EPOCH, found.instant());
     long next = before.map(Mark::sequence).orElse(0L) + 1;

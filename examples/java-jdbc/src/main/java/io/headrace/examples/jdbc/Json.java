@@ -38,26 +38,26 @@ final class Json {
 
   private static void write(JsonWriter json, ResultSet row, Column column)
       throws IOException, SQLException {
-    String name = column.name();
-    if (row.getObject(name) == null) {
+    int place = column.place();
+    if (row.getObject(place) == null) {
       json.nullValue();
       return;
     }
     switch (column.type()) {
-      case Types.BIT, Types.BOOLEAN -> json.value(row.getBoolean(name));
+      case Types.BIT, Types.BOOLEAN -> json.value(row.getBoolean(place));
       case Types.TINYINT, Types.SMALLINT, Types.INTEGER, Types.BIGINT ->
-          json.value(row.getLong(name));
-      case Types.REAL, Types.FLOAT, Types.DOUBLE -> write(json, row.getDouble(name));
-      case Types.NUMERIC, Types.DECIMAL -> write(json, row, row.getBigDecimal(name), name);
+          json.value(row.getLong(place));
+      case Types.REAL, Types.FLOAT, Types.DOUBLE -> write(json, row.getDouble(place));
+      case Types.NUMERIC, Types.DECIMAL -> write(json, row, row.getBigDecimal(place), place);
       default -> {
         if (column.isBinary()) {
-          json.value(Base64.getEncoder().encodeToString(row.getBytes(name)));
+          json.value(Base64.getEncoder().encodeToString(row.getBytes(place)));
         } else if (column.isTimestamp()) {
           Class<?> type =
               column.isZoned() ? java.time.OffsetDateTime.class : java.time.LocalDateTime.class;
-          json.value(row.getObject(name, type).toString());
+          json.value(row.getObject(place, type).toString());
         } else {
-          json.value(row.getString(name));
+          json.value(row.getString(place));
         }
       }
     }
@@ -72,10 +72,10 @@ final class Json {
     }
   }
 
-  private static void write(JsonWriter json, ResultSet row, BigDecimal number, String name)
+  private static void write(JsonWriter json, ResultSet row, BigDecimal number, int place)
       throws IOException, SQLException {
     if (number == null) {
-      json.value(row.getString(name));
+      json.value(row.getString(place));
     } else {
       json.value(number);
     }

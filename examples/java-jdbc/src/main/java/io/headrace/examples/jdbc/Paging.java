@@ -20,8 +20,8 @@ final class Paging {
       try (Statement statement = connection.createStatement()) {
         statement
             .executeQuery(
-                "SELECT * FROM %s WHERE 1 = 0 ORDER BY %s %s"
-                    .formatted(table, growth.ascending(), end))
+                "SELECT %s FROM %s WHERE 1 = 0 ORDER BY %s %s"
+                    .formatted(growth.id().quoted(), table, growth.ascending(), end))
             .close();
         return end;
       } catch (SQLException error) {

@@ -100,8 +100,8 @@ final class TableReader implements PartitionReader {
     try (PreparedStatement statement = connection.prepareStatement(growth.newest(table.name()));
         ResultSet rows = statement.executeQuery()) {
       newest =
-          rows.next() && rows.getObject(growth.id().name()) != null
-              ? Optional.of(growth.mark(rows, Optional.empty()))
+          rows.next() && rows.getObject(growth.width()) != null
+              ? Optional.of(growth.newest(rows))
               : Optional.empty();
     }
     newest.ifPresent(horizon::saw);
@@ -112,9 +112,13 @@ final class TableReader implements PartitionReader {
   private boolean readPage(Batch batch, Connection connection, Mark limit) throws SQLException {
     Growth growth = table.growth();
     String sql =
-        "SELECT * FROM %s WHERE %s ORDER BY %s %s"
+        "SELECT %s FROM %s WHERE %s ORDER BY %s %s"
             .formatted(
-                table.name(), growth.between(at.isPresent()), growth.ascending(), table.paging());
+                Column.selected(table.columns()),
+                table.name(),
+                growth.between(at.isPresent()),
+                growth.ascending(),
+                table.paging());
     int count = 0;
     try (PreparedStatement statement = connection.prepareStatement(sql)) {
       statement.setMaxRows(PAGE);
@@ -131,7 +135,7 @@ final class TableReader implements PartitionReader {
 
   private void add(Batch batch, ResultSet row) throws SQLException {
     Mark mark = table.growth().mark(row, at);
-    String key = row.getString(table.key().name());
+    String key = row.getString(table.key().place());
     Attributes attributes =
         batch.add(mark.sequence(), key == null ? null : key.getBytes(UTF_8), value(row));
     if (mark.time() != null) {
@@ -147,9 +151,9 @@ final class TableReader implements PartitionReader {
     }
     Column column = table.value().get();
     if (column.isBinary()) {
-      return row.getBytes(column.name());
+      return row.getBytes(column.place());
     }
-    String text = row.getString(column.name());
+    String text = row.getString(column.place());
     return text == null ? null : text.getBytes(UTF_8);
   }
 }

@@ -108,13 +108,12 @@ record Target(String table, List<Column> columns, Optional<Column> value, Option
     }
     JsonObject fields = new JsonObject();
     for (var field : parsed.getAsJsonObject().entrySet()) {
-      Column column =
-          columns.stream()
-              .filter(each -> each.name().equalsIgnoreCase(field.getKey()))
-              .findFirst()
-              .orElse(null);
+      Column column = Column.find(columns, field.getKey()).orElse(null);
       if (column == null) {
         throw new InvalidRowException("the table has no column " + field.getKey());
+      }
+      if (fields.has(column.name())) {
+        throw new InvalidRowException("several fields are for column " + column.name());
       }
       fields.add(column.name(), field.getValue());
     }

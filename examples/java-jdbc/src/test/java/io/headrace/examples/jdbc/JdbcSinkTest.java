@@ -47,8 +47,12 @@ class JdbcSinkTest {
   }
 
   private JdbcSink sink(String... more) {
+    return sinkOf("totals", more);
+  }
+
+  private JdbcSink sinkOf(String table, String... more) {
     List<String> words = new ArrayList<>(List.of("--url", tables.url(), "--sink", "totals"));
-    words.addAll(List.of("--table", "totals"));
+    words.addAll(List.of("--table", table));
     words.addAll(List.of(more));
     Arguments arguments = new Arguments(words.toArray(String[]::new), JdbcSink.OPTIONS, Set.of());
     JdbcSink sink = new JdbcSink(arguments, new Database(arguments.require("url"), Map.of()));
@@ -127,15 +131,25 @@ class JdbcSinkTest {
             "{'customer':'a','due':'today'}",
             "{'customer':'a','raw':'*'}",
             "{'customer':'a\\u0000'}",
+            "{'customer':'a','Customer':'b'}",
             "{'customer':'b'}");
     Outcomes outcomes = sink().check(rows);
-    assertTrue(outcomes.isFor(15));
+    assertTrue(outcomes.isFor(16));
     assertEquals(
-        List.of(1L, 2L, 3L, 4L, 5L, 6L, 7L, 8L, 9L, 10L, 11L, 12L, 13L),
+        List.of(1L, 2L, 3L, 4L, 5L, 6L, 7L, 8L, 9L, 10L, 11L, 12L, 13L, 14L),
         outcomes.refused().stream().map(Outcomes.Refused::place).toList());
     assertTrue(outcomes.refused().get(2).reason().contains("at most 5 characters"));
     Rows bytes = Rows.of(new Message(0, null), new Message(1, new byte[] {(byte) 0xff}));
     assertEquals(2, sink().check(bytes).refused().size());
+  }
+
+  @Test
+  void columnsWhoseNamesDifferInCaseAreWrittenApart() throws Exception {
+    tables.execute("CREATE TABLE odd (\"a\" INT, \"A\" INT, \"order \"\"by\"\"\" INT)");
+    JdbcSink sink = sinkOf("odd");
+    assertEquals(List.of(), sink.check(rows("{'a':1,'A':2,'ORDER \\'BY\\'':3}")).refused());
+    sink.write(new Transaction("p", 0), stream(rows("{'a':1,'A':2,'ORDER \\'BY\\'':3}")));
+    assertEquals(List.of("1 2 3"), tables.rows("SELECT * FROM odd"));
   }
 
   @Test

@@ -41,8 +41,12 @@ class JdbcSourceTest {
   }
 
   private JdbcSource source(String... more) {
+    return sourceOf("orders", more);
+  }
+
+  private JdbcSource sourceOf(String table, String... more) {
     List<String> words = new ArrayList<>(List.of("--url", tables.url(), "--source", "orders"));
-    words.addAll(List.of("--table", "orders", "--lag", "0"));
+    words.addAll(List.of("--table", table, "--lag", "0"));
     words.addAll(List.of(more));
     JdbcSource source =
         new JdbcSource(
@@ -91,6 +95,32 @@ class JdbcSourceTest {
     assertEquals("hi", batch.values.get(0));
     assertEquals(null, batch.keys.get(1));
     assertEquals(null, batch.values.get(1));
+  }
+
+  private Gathered readOdd(Optional<Position> position, String... more) throws Exception {
+    try (PartitionReader reader = sourceOf("odd", more).open("0", position)) {
+      return read(reader);
+    }
+  }
+
+  @Test
+  void columnsMayHaveAnyNames() throws Exception {
+    tables.execute(
+        "CREATE TABLE odd (\"a\" INT, \"A\" INT, \"select\" INT, \"x \"\"y\"\", z\" INT, \"ID\" INT,"
+            + " \"id\" INT PRIMARY KEY)",
+        "INSERT INTO odd VALUES (1, 2, 3, 4, 5, 6), (11, 12, 13, 14, 4, 16)");
+    Gathered batch = readOdd(Optional.empty(), "--order", "id", "--key", "A");
+    assertEquals(List.of(6L, 16L), batch.sequences);
+    assertEquals(List.of("2", "12"), batch.keys);
+    assertEquals(
+        "{\"a\":1,\"A\":2,\"select\":3,\"x \\\"y\\\", z\":4,\"ID\":5,\"id\":6}",
+        batch.values.get(0));
+    Optional<Position> after = Optional.of(Position.of(6));
+    assertEquals(List.of("4"), readOdd(after, "--value-column", "ID").values);
+    InvalidConnectorException error =
+        assertThrows(
+            InvalidConnectorException.class, () -> readOdd(Optional.empty(), "--order", "Id"));
+    assertTrue(error.getMessage().startsWith("there is no column Id: want one of"));
   }
 
   @Test
