@@ -184,7 +184,7 @@ async def test_parts_that_only_a_lost_session_had_fail_the_vote() -> None:
 
 
 async def test_parts_that_are_written_already_are_voted_for_though_their_session_is_lost() -> None:
-    async with serve() as (_, address):
+    async with serve() as (gateway, address):
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello(mode=AT_LEAST_ONCE)
         delivery = writer.deliver(0)
@@ -194,6 +194,7 @@ async def test_parts_that_are_written_already_are_voted_for_though_their_session
         back = SinkClient(address)
         await back.hello(mode=AT_LEAST_ONCE)
         await writer.vote(0)
+        assert [each.outcomes["committed"] for each in gateway.sinks.values()] == [1]
         for client in (back, writer):
             await client.close()
 

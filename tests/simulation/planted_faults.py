@@ -179,7 +179,43 @@ GATEWAY = (
         "cuts",
     ),
 )
+SEVERAL_GATEWAYS = (
+    _fault(
+        "plans a run that returns from the positions that it remembers",
+        f"{CORE}.checkpoints:identify",
+        "attachment > pipeline.attachment and pipeline.complete",
+        "False",
+        "gateways",
+        60,
+    ),
+    _fault(
+        "takes an epoch of another gateway for over",
+        f"{CORE}.stream:Stream.is_over",
+        "epoch <= self.newest_epoch",
+        "True",
+        "gateways",
+        120,
+    ),
+)
 SINK_SIDE = (
+    _fault(
+        "counts an abort twice",
+        f"{SINKS}.session:SinkSession.abort",
+        'self.outcomes["aborted"] += 1',
+        'self.outcomes["aborted"] += 2',
+    ),
+    _fault(
+        "counts a commit twice",
+        f"{SINKS}.session:SinkSession.committed",
+        'self.outcomes["committed"] += 1',
+        'self.outcomes["committed"] += 2',
+    ),
+    _fault(
+        "does not count sessions whose token is revoked",
+        "headrace.gateway.core.gateway:Gateway.count_rejected",
+        "self.rejected_sessions.get(error.status.name, 0) + 1",
+        'self.rejected_sessions.get(error.status.name, 0) + (error.status.name != "UNAUTHENTICATED")',
+    ),
     _fault(
         "commits at the vote",
         f"{SINKS}.commit_log:CommitLog.decision",
@@ -371,4 +407,4 @@ ENGINES = (
         "if name not in known}",
     ),
 )
-FAULTS = (*GATEWAY, *SINK_SIDE, *SDKS, *ENGINES)
+FAULTS = (*GATEWAY, *SEVERAL_GATEWAYS, *SINK_SIDE, *SDKS, *ENGINES)

@@ -7,7 +7,7 @@ under way is lost in either direction, and each side notices after a time of its
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,6 @@ LONGEST_NOTICE_S = 12.0
 
 SESSIONS = {"SourceService/Ingest": "source", "SinkService/Attach": "sink"}
 """The methods that serve a session, and whose."""
-
 Metadata = tuple[tuple[str, str], ...]
 
 
@@ -37,15 +36,25 @@ class Details:
     invocation_metadata: Metadata
 
 
+@dataclass(frozen=True)
+class Found:
+    """What answers a call."""
+
+    handler: Any
+    """The handler; None if nobody knows the method."""
+    is_served: bool
+    """Whether it is one of a service; False if an interceptor refuses the call."""
+
+
 @dataclass
 class Server:
     """The services of one process."""
 
     process: Process
-    find: Callable[[Details], Any]
-    """Returns, as a coroutine, the handler of a call, or None: the interceptors of the server and its services."""
+    find: Callable[[Details], Awaitable[Found]]
+    """Returns the handler of a call: the interceptors of the server and its services."""
     counts: Counter[str] = field(default_factory=Counter)
-    """How many sessions it has answered, by method, and refused, by status."""
+    """How many sessions its services have begun, answered, by method, and refused, by status."""
 
 
 @dataclass
@@ -188,15 +197,15 @@ class Call:
 
     async def _serve(self, server: Server) -> None:
         self._network.passed(self.method.rpartition("/")[2])
-        if self._role:
-            server.counts[f"begun {self._role}"] += 1
         await asyncio.sleep(0)
-        handler = await server.find(Details(self.method, self._metadata))
-        assert handler is not None, f"{self.method} is unknown"
-        context = SerializingContext(self, handler.response_serializer)
+        found = await server.find(Details(self.method, self._metadata))
+        if self._role and found.is_served:
+            server.counts[f"begun {self._role}"] += 1
+        assert found.handler is not None, f"{self.method} is unknown"
+        context = SerializingContext(self, found.handler.response_serializer)
         status = OK
         try:
-            await self._handle(handler, context)
+            await self._handle(found.handler, context)
         except grpc.aio.AbortError:
             pass
         except asyncio.CancelledError:
@@ -204,7 +213,7 @@ class Call:
         except BaseException as error:
             self._network.failed(f"the handler of {self.method}", error)
             status = Status(grpc.StatusCode.UNKNOWN, f"Unexpected {type(error)}: {error}")
-        if self._role and context.status is not None:
+        if self._role and context.status is not None and found.is_served:
             server.counts[f"refused {context.status.code.name}"] += 1
         self.requests.cut()
         if not self.responses.is_cut:

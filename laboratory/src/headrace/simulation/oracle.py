@@ -103,6 +103,7 @@ class Oracle:
 
     def aborts(self, storage: Storage, transaction: Transaction) -> None:
         """A two-phase sink aborts a transaction."""
+        self._record.counts[f"aborts of {storage.instance}"] += 1
         self._record.log(f"{storage.instance} aborts batch {transaction.batch} of {transaction.pipeline}")
         commit = self._checkpoints[transaction.pipeline].commits.get(transaction.batch)
         if commit is not None and transaction in storage.prepared:

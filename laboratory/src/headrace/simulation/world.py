@@ -23,7 +23,7 @@ from headrace.simulation.driver import Driver
 from headrace.simulation.engine import Engine
 from headrace.simulation.faults import Faults
 from headrace.simulation.loop import START_S, Loop, Process
-from headrace.simulation.network import Details, Network, Server
+from headrace.simulation.network import Details, Found, Network, Server
 from headrace.simulation.oracle import Oracle
 from headrace.simulation.record import Record, Violation
 from headrace.simulation.roles import RESTART_S, Role
@@ -53,11 +53,15 @@ class _Handlers:
     def add_generic_rpc_handlers(self, handlers: tuple[grpc.GenericRpcHandler, ...]) -> None:
         self._found += handlers
 
-    async def find(self, details: Details) -> Any:
-        return await self._interceptor.intercept_service(self._continue, details)  # type: ignore[arg-type]
+    async def find(self, details: Details) -> Found:
+        served = list[Any]()
 
-    async def _continue(self, details: Any) -> Any:
-        return next((found for handler in self._found if (found := handler.service(details)) is not None), None)
+        async def proceed(details: Any) -> Any:
+            served.extend(found for handler in self._found if (found := handler.service(details)) is not None)
+            return next(iter(served), None)
+
+        handler = await self._interceptor.intercept_service(proceed, details)  # type: ignore[arg-type]
+        return Found(handler, bool(served))
 
 
 class World:
@@ -266,6 +270,8 @@ class World:
             self.logs,
             self.queues,
             list(self.checkpoints.values()),
+            storages=self.storages,
+            record=self.record,
             is_first=self.schedule.gateways == 1 and self.roles[self.network.address].count == 1,
         )
         passive = [other for other in self.gateways.values() if other is not gateway]

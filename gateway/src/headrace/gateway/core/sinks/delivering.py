@@ -141,7 +141,8 @@ async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Ma
         _await_proof(gateway, transaction, run_id)
     else:
         sink.note_committed(transaction)
-        sink.outcomes["committed"] += len(shares)
+        # An instance that has written its parts and was lost before its vote has committed, too.
+        sink.outcomes["committed"] += max(len(shares), len(set(parts.values())))
         for session in shares:
             session.holdings.drop(session.transaction_of(any_part))
             session.note_visible(transaction)
