@@ -1,6 +1,5 @@
 //! Opens a channel to the gateway, and calls on it.
 
-use std::net::IpAddr;
 #[cfg(feature = "tls")]
 use std::path::Path;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use tonic::{Request, Status};
 #[cfg(feature = "tls")]
 use crate::environment::TlsFiles;
 use crate::error::{Ending, Error};
+use crate::proxy::{Proxy, is_here};
 
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,10 +60,15 @@ pub(crate) struct Target {
 impl Target {
     /// Connects to the gateway.
     pub(crate) async fn connect(&self, limit: Duration) -> Result<Channel, Error> {
-        self.current_endpoint(limit)?
-            .connect()
-            .await
-            .map_err(|error| Error::Unavailable { gateway: self.gateway.clone(), ending: unavailable(&root_cause(&error)) })
+        let endpoint = self.current_endpoint(limit)?;
+        let unavailable = |text: String| Error::Unavailable { gateway: self.gateway.clone(), ending: unavailable(&text) };
+        match Proxy::of(&self.gateway, |name| std::env::var(name).ok()) {
+            Some(proxy) => {
+                let opened = endpoint.connect_with_connector(proxy.connector()).await;
+                opened.map_err(|error| unavailable(format!("through {proxy}: {}", root_cause(&error))))
+            }
+            None => endpoint.connect().await.map_err(|error| unavailable(root_cause(&error))),
+        }
     }
 
     /// Returns the endpoint, with what the files of TLS contain now. If they cannot be used, for instance because they are being
@@ -85,7 +90,7 @@ impl Target {
         self.endpoint(limit)
     }
 
-    /// Returns the endpoint. It uses no proxy, whatever the environment says.
+    /// Returns the endpoint.
     ///
     /// # Errors
     ///
@@ -124,10 +129,7 @@ impl Target {
 
     /// Whether the token goes over a network in the clear.
     pub(crate) fn shows_token(&self) -> bool {
-        let host = self.gateway.rsplit_once(':').map_or(self.gateway.as_str(), |(host, _)| host);
-        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-        let loopback = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
-        self.token.is_some() && !self.uses_tls() && !loopback && !self.is_socket()
+        self.token.is_some() && !self.uses_tls() && !is_here(&self.gateway)
     }
 
     /// Whether the gateway listens on a Unix socket.

@@ -22,6 +22,7 @@ mod metrics;
 mod names;
 mod packed;
 mod protocol;
+mod proxy;
 mod run;
 mod settings;
 mod sink;
