@@ -117,9 +117,10 @@ def test_a_cheap_test_is_taken_more_often() -> None:
 
 
 def test_tests_that_are_gone_are_named(tmp_path: Path) -> None:
-    (tmp_path / "test_a.py").write_text("async def test_f() -> None: ...\n")
-    names = ["test_a.py::test_f[1]", "test_a.py::test_g", "test_b.py::test_f", "test_a.py::test_"]
-    assert gone(names, tmp_path) == names[1:]
+    (tmp_path / "test_a.py").write_text("async def test_f() -> None: ...\nTestMachine = Machine.TestCase\n")
+    there = ["test_a.py::test_f[1]", "test_a.py::TestMachine::runTest"]
+    names = ["test_a.py::test_g", "test_b.py::test_f", "test_a.py::test_", "test_a.py::TestOther::runTest"]
+    assert gone([*there, *names], tmp_path) == names
 
 
 def test_the_table_of_costs_can_be_read() -> None:
