@@ -30,6 +30,7 @@ auto.create.topics.enable=false
 num.network.threads=1
 num.io.threads=2
 log.cleaner.dedupe.buffer.size=8388608
+log.cleaner.backoff.ms=500
 default.replication.factor=3
 min.insync.replicas=2
 offsets.topic.num.partitions=1

@@ -35,6 +35,7 @@ auto.create.topics.enable=false
 num.network.threads=2
 num.io.threads=4
 log.cleaner.dedupe.buffer.size=8388608
+log.cleaner.backoff.ms=500
 offsets.topic.num.partitions=1
 offsets.topic.replication.factor=1
 transaction.state.log.num.partitions=1

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
-from tests.connectors.kafka.rig import DEADLINE, numbered
+from tests.connectors.kafka.rig import DEADLINE, numbered, reading
 
 from headrace.connectors.kafka import KafkaParameters, KafkaSource, _fetching, _stretches
 from headrace.sdk import Batch
@@ -70,9 +71,56 @@ async def test_each_partition_is_read_to_its_end_whatever_its_reader_does(source
     assert found == [list(range(EACH))] * PARTITIONS
 
 
-async def _values(reading: AsyncIterator[Batch | None]) -> AsyncGenerator[list[int]]:
+async def test_no_partition_stands_still_while_a_query_pauses_at_random(
+    log, address, query, small_queues, each_client, pytestconfig
+):
+    """For `--machine-seconds`, all partitions grow, and the query reads some or much, and is busy now and then."""
+    seed = pytestconfig.getoption("--machine-seed")
+    print(f"random appends, batches and pauses: --machine-seed {seed}")
+    chance = random.Random(seed)
+    topic = log.create(PARTITIONS)
+    streams = [f"s/{topic}-{partition}" for partition in range(PARTITIONS)]
+    written, found = dict.fromkeys(streams, 0), dict.fromkeys(streams, 0)
+    one = query()
+
+    def take() -> None:
+        for stream, messages in one.messages.items():
+            values = [int((message.value or b"").removesuffix(PADDING)) for message in messages]
+            assert values == list(range(found[stream], found[stream] + len(values))), stream
+            found[stream] += len(values)
+        one.messages = {}
+
+    async def append() -> None:
+        for partition, stream in enumerate(streams):
+            if chance.random() < 0.3:
+                count = chance.choice((1, 20, 500))
+                values = [number + PADDING for number in numbered(written[stream], count)]
+                await asyncio.to_thread(log.append, topic, values, partition)
+                written[stream] += count
+
+    sizes = {"partition_fetch_bytes": 256 << 10, "fetch_bytes": 4 << 20}
+    async with reading(address, bootstrap_servers=log.servers, topics=topic, **sizes):
+        await one.attach()
+        until = time.monotonic() + pytestconfig.getoption("--machine-seconds")
+        while time.monotonic() < until:
+            await append()
+            await one.batch(max_messages=chance.choice((1, 200, 5000)))
+            take()
+            if chance.random() < 0.4:
+                await asyncio.sleep(chance.choice((0.001, 0.02, 0.2, 1.0)))
+        left = sum(written.values()) - sum(found.values())
+        while found != written:
+            async with asyncio.timeout(DEADLINE):
+                while left == sum(written.values()) - sum(found.values()):
+                    await one.batch()
+                    take()
+            left = sum(written.values()) - sum(found.values())
+    print(f"{sum(written.values())} messages in all")
+
+
+async def _values(batches_of: AsyncIterator[Batch | None]) -> AsyncGenerator[list[int]]:
     """The numbers that a partition has, as they come."""
-    async with contextlib.aclosing(reading) as batches:  # type: ignore[type-var]
+    async with contextlib.aclosing(batches_of) as batches:  # type: ignore[type-var]
         async for batch in batches:
             if batch is not None:
                 yield [int(value.removesuffix(PADDING)) for value in batch.values]

@@ -29,10 +29,12 @@ class Written:
     """A record.
 
     Attributes:
+        key: Its key.
         value: Its value.
         committed: Whether it can be read: None while its transaction is open.
     """
 
+    key: bytes
     value: bytes | None
     committed: bool | None = True
 
@@ -52,7 +54,7 @@ class Writer:
 
 
 class KafkaMachine(RuleBasedStateMachine):
-    """Appends, commits, aborts, adds partitions, deletes what was read, and restarts the connector and the gateway."""
+    """Appends, commits, aborts, adds partitions, compacts, deletes what was read, and restarts connector, gateway and broker."""
 
     log: ClassVar[Log]
     broker: ClassVar[Kafka]
@@ -67,17 +69,19 @@ class KafkaMachine(RuleBasedStateMachine):
 
     @initialize(
         partitions=st.integers(1, 6),
-        cleanup=st.sampled_from(["delete", "compact,delete"]),
+        compacted=st.booleans(),
         stamped=st.sampled_from(["CreateTime", "LogAppendTime"]),
     )
-    def begin(self, partitions: int, cleanup: str, stamped: str) -> None:
-        self.topic = self.log.create(
-            partitions, cleanup_policy=cleanup, message_timestamp_type=stamped, min_compaction_lag_ms="3600000"
-        )
+    def begin(self, partitions: int, compacted: bool, stamped: str) -> None:
+        # Segments are compacted soon after the next one has begun, while they are read or before.
+        eager = {"cleanup_policy": "compact,delete", "segment_ms": "300", "min_cleanable_dirty_ratio": "0.01"}
+        self.topic = self.log.create(partitions, message_timestamp_type=stamped, **(eager if compacted else {}))
+        self.compacted = compacted
+        self.restarts = 0
         self.logs = [[] for _ in range(partitions)]
         self.query: Query | None = None
         self.kept: dict[str, Any] = {}
-        self.found: dict[str, list[bytes | None]] = {}
+        self.found: dict[str, list[tuple[bytes | None, bytes | None]]] = {}
         self.runner.run(self._start())
 
     async def _start(self) -> None:
@@ -107,7 +111,7 @@ class KafkaMachine(RuleBasedStateMachine):
         """Takes over what the query has read."""
         assert self.query is not None
         for stream, messages in self.query.messages.items():
-            self.found.setdefault(stream, []).extend(message.value for message in messages)
+            self.found.setdefault(stream, []).extend((message.key, message.value) for message in messages)
         self.query.messages = {}
         self.kept = self.query.committed
 
@@ -115,8 +119,9 @@ class KafkaMachine(RuleBasedStateMachine):
     def append(self, count: int, size: int, data: st.DataObject) -> None:
         partition = data.draw(st.integers(0, len(self.logs) - 1))
         values = [None if size == 0 and n % 7 == 0 else b"%d %s" % (next(self.numbers), b"x" * size) for n in range(count)]
-        self.log.append(self.topic, values, partition, key=b"k")
-        self.logs[partition] += [Written(value) for value in values]
+        key = b"k%d" % (count % 3)
+        self.log.append(self.topic, values, partition, key=key)
+        self.logs[partition] += [Written(key, value) for value in values]
 
     @rule(number=st.integers(0, 2), count=st.integers(0, 50), data=st.data())
     def append_in_a_transaction(self, number: int, count: int, data: st.DataObject) -> None:
@@ -132,8 +137,8 @@ class KafkaMachine(RuleBasedStateMachine):
             writer.is_open = True
         partition = data.draw(st.integers(0, len(self.logs) - 1))
         for _ in range(count):
-            record = Written(b"%d" % next(self.numbers), None)
-            writer.producer.send(self.topic, record.value, key=b"k", partition=partition)
+            record = Written(b"k%d" % number, b"%d" % next(self.numbers), None)
+            writer.producer.send(self.topic, record.value, key=record.key, partition=partition)
             self.logs[partition].append(record)
             writer.records.append(record)
         writer.producer.flush(DEADLINE)
@@ -188,6 +193,21 @@ class KafkaMachine(RuleBasedStateMachine):
 
         self.runner.run(restart())
 
+    @precondition(lambda self: self.restarts == 0 and not any(writer.is_open for writer in self.writers.values()))
+    @rule()
+    def restart_the_broker(self) -> None:
+        """Kills it; at most once, since that takes as long as all else. The producers of transactions are made anew."""
+        self.restarts += 1
+        for writer in self.writers.values():
+            writer.producer.close(timeout=1)
+        self.writers = {}
+        self._restart_a_broker()
+        wait(lambda: self.log.partitions(self.topic) == len(self.logs))
+
+    def _restart_a_broker(self) -> None:
+        self.broker.kill()
+        self.broker.start()
+
     @rule()
     def restart_the_gateway(self) -> None:
         self.runner.run(self._stop())
@@ -211,23 +231,54 @@ class KafkaMachine(RuleBasedStateMachine):
                 record.committed = True
             self.writers[number].is_open = False
         expected = {
-            f"s/{self.topic}-{partition}": [record.value for record in records if record.committed]
+            f"s/{self.topic}-{partition}": [record for record in records if record.committed]
             for partition, records in enumerate(self.logs)
         }
-        expected = {stream: values for stream, values in expected.items() if values}
-        self.runner.run(self._read_all(sum(map(len, expected.values()))))
-        assert self.found == expected
+        expected = {stream: records for stream, records in expected.items() if records}
+        self.runner.run(self._read_all({stream: len(records) for stream, records in expected.items()}))
+        assert self.found.keys() == expected.keys()
+        for stream, records in expected.items():
+            if self.compacted:
+                _assert_compacted(self.found[stream], records)
+            else:
+                assert self.found[stream] == [(record.key, record.value) for record in records], stream
 
-    async def _read_all(self, count: int) -> None:
+    async def _read_all(self, counts: dict[str, int]) -> None:
+        """Reads until all is found; or, if there may be less of it, until each stream is read to its end."""
         assert self.query is not None
+        ends = await asyncio.to_thread(self._ends)
         async with asyncio.timeout(DEADLINE):
             self._keep()
-            while sum(map(len, self.found.values())) < count:
+            while not self._are_read(counts, ends):
                 await self.query.batch()
                 self._keep()
         # Nothing more comes.
         await self.query.batch()
         self._keep()
+
+    def _are_read(self, counts: dict[str, int], ends: dict[str, int]) -> bool:
+        if not self.compacted:
+            return all(len(self.found.get(stream, ())) >= count for stream, count in counts.items())
+        return all(self.kept[stream].sequence >= ends.get(stream, 0) for stream in counts if stream in self.kept) and (
+            self.kept.keys() >= counts.keys()
+        )
+
+    def _ends(self) -> dict[str, int]:
+        """The offset after the last record of each stream, which compaction never removes."""
+        records = self.log.records(self.topic)
+        return {f"s/{self.topic}-{record.partition}": record.offset + 1 for record in records}
+
+
+def _assert_compacted(found: list[tuple[bytes | None, bytes | None]], written: list[Written]) -> None:
+    """What is found is in order and once, and contains the last record of each key, whatever was compacted before it was read."""
+    rest = iter(written)
+    taken = []
+    for pair in found:
+        record = next((record for record in rest if (record.key, record.value) == pair), None)
+        assert record is not None, f"{pair!r} is there twice, or in another order"
+        taken.append(record)
+    last = {record.key: record for record in written}
+    assert {key: record.value for key, record in last.items()} == {record.key: record.value for record in taken}
 
 
 def _knows(producer: KafkaProducer, topic: str, partitions: int) -> bool:
