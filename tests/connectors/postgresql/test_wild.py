@@ -432,6 +432,39 @@ async def test_what_a_policy_or_a_trigger_refuses_is_refused_for_its_row(url, da
     assert [type(outcome) is Refused for outcome in outcomes] == [False, True, True, True, False]
 
 
+@pytest.mark.behaviour(
+    "postgresql", "a rule of the table of a sink that does something `INSTEAD`", "ends with an error that names it"
+)
+@pytest.mark.parametrize("event", ["INSERT", "INSERT WHERE new.k = 'x'", "DELETE", "UPDATE"])
+async def test_a_rule_that_does_something_else_is_refused(url, database, t, event, closing):
+    await database.execute(f"CREATE TABLE {t} (k text PRIMARY KEY, v int)")
+    condition = " WHERE new.k = 'x'" if "WHERE" in event else ""
+    await database.execute(f"CREATE RULE elsewhere AS ON {event.split()[0]} TO {t}{condition} DO INSTEAD NOTHING")
+    for sink in (
+        PostgreSQLSink(PostgreSQLSinkParameters(url=url, table=t, sink="out")),
+        PostgreSQLUpsertSink(PostgreSQLUpsertParameters(url=url, table=t, sink="out", key_columns="k")),
+    ):
+        closing.push_async_callback(sink.close)
+        with pytest.raises(InvalidSink, match="the rule elsewhere does something else INSTEAD"):
+            await sink.look()
+
+
+@pytest.mark.behaviour("postgresql", "rows that row-level security hides, and an `UNLOGGED` table", "warns of them at the start")
+async def test_rows_that_may_be_hidden_are_warned_of(url, database, schema, t, caplog):
+    await database.execute(f"CREATE UNLOGGED TABLE {t} ({NUMBERED})")
+    await database.execute(f"INSERT INTO {t} SELECT FROM generate_series(1, 3)")
+    await database.execute(f"ALTER TABLE {t} ENABLE ROW LEVEL SECURITY; CREATE POLICY odd ON {t} USING (id % 2 = 1)")
+    await database.execute(f"CREATE ROLE {schema} LOGIN PASSWORD 'secret'; GRANT USAGE ON SCHEMA {schema} TO {schema}")
+    await database.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {schema}")
+    try:
+        own = url.replace("headrace:headrace", f"{schema}:secret")
+        assert [message.sequence for message in await read_once(source(own, t))] == [1, 3]
+        assert f"row-level security of table {t} hides rows from this user" in caplog.text
+        assert f"table {t} is UNLOGGED" in caplog.text
+    finally:
+        await database.execute(f"DROP OWNED BY {schema}; DROP ROLE {schema}")
+
+
 # Large rows
 
 

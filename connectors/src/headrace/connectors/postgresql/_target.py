@@ -27,6 +27,7 @@ _OF_TIME: Mapping[str, LiteralString] = {
 }
 _OWN = ("headrace_staged", "headrace_batches")
 _MAY_INSERT = "SELECT has_any_column_privilege(%s::oid, 'INSERT')"
+_RULES_INSTEAD = "SELECT rulename FROM pg_rewrite WHERE ev_class = %s AND is_instead AND ev_enabled NOT IN ('D', 'R')"
 _FROM = """
     CROSS JOIN LATERAL unnest(chunk.keys, chunk."values", chunk.event_times, chunk.message_ids, chunk.headers)
     WITH ORDINALITY AS message (key, value, event_time, message_id, headers, place)
@@ -78,13 +79,18 @@ async def find_target(session: Session, database: Database, given: PostgreSQLTar
     """Looks up the target table, and its state before that.
 
     Raises:
-        HeadraceError: It does not exist, or the user may not insert; of the database's type.
+        HeadraceError: It does not exist, the user may not insert, or rows would not arrive in it; of the database's type.
     """
     table = await find_table(session, database, given.table)
     if table.name in _OWN:
         raise database.invalid(f"{table} belongs to the connector itself; name the table that messages are written to")
     if not (await session.fetch(_MAY_INSERT, (table.oid,)))[0][0]:
         raise database.invalid(f"{table}: this user may not insert; run: GRANT INSERT ON {given.table} TO ...")
+    for (rule,) in await session.fetch(_RULES_INSTEAD, (table.oid,)):
+        raise database.invalid(
+            f"{table}: the rule {rule} does something else INSTEAD, so rows would be missing without an error; "
+            "run DROP RULE, or name the table that the rule writes to"
+        )
     state = await state_of(session, table.identifier)
     return await find_table(session, database, plain(table.identifier)), state
 

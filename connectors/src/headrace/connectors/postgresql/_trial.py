@@ -63,7 +63,8 @@ _STATE = """
          FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
         (SELECT string_agg(concat_ws(' ', oid, convalidated), ', ' ORDER BY oid) FROM pg_constraint WHERE conrelid = c.oid),
         (SELECT string_agg(indexrelid::text, ', ' ORDER BY indexrelid) FROM pg_index WHERE indrelid = c.oid),
-        (SELECT string_agg(concat_ws(' ', oid, tgenabled), ', ' ORDER BY oid) FROM pg_trigger WHERE tgrelid = c.oid)))
+        (SELECT string_agg(concat_ws(' ', oid, tgenabled), ', ' ORDER BY oid) FROM pg_trigger WHERE tgrelid = c.oid),
+        (SELECT string_agg(concat_ws(' ', oid, ev_enabled), ', ' ORDER BY oid) FROM pg_rewrite WHERE ev_class = c.oid)))
     FROM pg_class c WHERE c.oid = to_regclass(%s)
 """
 
@@ -101,7 +102,7 @@ class Trial:
         """Checks that the table is as it was.
 
         Raises:
-            Outdated: Its columns, constraints, indexes or triggers have changed.
+            Outdated: Its columns, constraints, indexes, triggers or rules have changed.
         """
         now = await state_of(session, self.table.identifier)
         # The server names a table that is missing when it is used.
@@ -150,7 +151,7 @@ class Trial:
 
 
 async def state_of(session: Session, table: sql.Identifier) -> str | None:
-    """Returns a text that changes with the columns, constraints, indexes and triggers of a table; None if there is none."""
+    """Returns a text that changes with columns, constraints, indexes, triggers and rules of a table; None if there is none."""
     found = await session.fetch(_STATE, (plain(table),))
     return found[0][0] if found else None
 

@@ -28,6 +28,8 @@ _NAMES = ("text", "character varying", "character", "name", "smallint", "integer
 # Pages are read by the index, regardless of the statistics, which may be outdated for a table that has just grown.
 _BY_INDEX = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off"
 
+_IS_PARTIAL = "SELECT row_security_active(oid), relpersistence = 'u' FROM pg_class WHERE oid = %s"
+
 
 class Watch:
     """A table and its connection. Its readers take turns."""
@@ -141,6 +143,11 @@ class Watch:
         table = await find_table(session, database, plain(table.identifier))
         by_insert = given.hold_back == "writers"
         sequence = await check_numbers(session, database, table, given.sequence_column, drawn_by_insert=by_insert)
+        ((hides, unlogged),) = await session.fetch(_IS_PARTIAL, (table.oid,))
+        if hides:
+            log.warning("%s: row-level security of %s hides rows from this user, which are not read", database.who, table)
+        if unlogged:
+            log.warning("%s: %s is UNLOGGED: a crash of the server empties it, read or not", database.who, table)
         layout = self.layout_of(table)
         await session.execute(_BY_INDEX)
         return Opened(session, layout, sequence, by_insert=by_insert)
