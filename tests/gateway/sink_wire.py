@@ -37,7 +37,8 @@ class SinkClient:
     """One session, as its sink sees it."""
 
     def __init__(self, address: str, token: str | None = None) -> None:
-        self._channel = grpc.aio.insecure_channel(address)
+        # With probes, a window may grow until the parts of a sink that reads nothing fit into it.
+        self._channel = grpc.aio.insecure_channel(address, options=[("grpc.http2.bdp_probe", 0)])
         metadata = () if token is None else (("authorization", f"Bearer {token}"),)
         self.call = sink_pb2_grpc.SinkServiceStub(self._channel).Attach(metadata=metadata)
         self._parts: dict[int, tuple[sink_pb2.Part, list[bytes]]] = {}

@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.engine.codec import columns, cut, record_batches
 from headrace.gateway.core.errors import ProtocolError
-from headrace.gateway.core.frames import check, count_up_to, trim
+from headrace.gateway.core.frames import check, check_times, count_up_to, trim
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.sdk import Message
 from headrace.sdk.wire import fill_frame, pack
@@ -38,7 +38,9 @@ def packed(messages: list[Message]) -> Frame:
 
 
 def checked(frame: Frame) -> int:
-    return check(frame, frame.ByteSize(), 2**20, 1000, STREAM)
+    last = check(frame, frame.ByteSize(), 2**20, 1000, STREAM)
+    check_times(frame, STREAM)
+    return last
 
 
 def row(message: Message) -> dict[str, object]:
@@ -90,6 +92,7 @@ def test_parts_of_a_range_hold_every_message_once(messages: list[Message], data:
 
 
 @given(runs(), st.sampled_from(COLUMNS), st.binary(max_size=20))
+@example([Message(None, sequence=0)], "event_times", (4 << 56).to_bytes(8, "little"))
 def test_a_mutated_frame_is_refused_or_still_adds_up(messages: list[Message], column: str, junk: bytes) -> None:
     frame = packed(messages)
     setattr(frame, column, junk)
