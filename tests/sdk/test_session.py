@@ -611,6 +611,31 @@ async def test_an_async_source_that_has_nothing_leaves_the_event_loop_to_its_ack
     await until(lambda: source.acks[-1:] == [10])
 
 
+async def test_a_source_that_loses_a_cancellation_does_not_keep_its_connector_from_the_next_session(gateway, connect, caplog):
+    class Loses(AsyncSource):
+        name = "log"
+        lost = 0
+
+        async def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | None]:
+            while True:
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    self.lost += 1
+                    if self.lost > 1:
+                        raise
+                yield None
+
+    source = Loses()
+    connect(source, settings=Settings(partition_poll_seconds=0.05, drain_seconds=5.0, stuck_seconds=0.2))
+    session = await gateway.session()
+    await session.open()
+    session.close(grpc.StatusCode.UNAVAILABLE)
+    await (await gateway.session()).open()
+    assert source.lost == 2
+    assert "it must not catch CancelledError" in caplog.text
+
+
 async def test_a_gateway_that_restarts_is_found_again(gateway, connect, caplog):
     connect(Log(VALUES, ends=False))
     await (await gateway.session()).open()

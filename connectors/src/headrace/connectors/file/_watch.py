@@ -1,7 +1,6 @@
 """Detects changes of files: one loop checks all watched files, rarely enough that thousands of them cost little."""
 
 import asyncio
-import contextlib
 import os
 import queue
 import threading
@@ -121,8 +120,8 @@ class Watch:
         looking, self._looking = self._looking, None
         if looking is not None:
             looking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({looking})
+            # Not awaited by itself: its cancellation could not be told from that of this wait, which must not be lost.
+            await asyncio.wait({looking})
 
 
 def _changed(waiting: "list[tuple[asyncio.Future[None], tuple[Path, State]]]") -> "list[asyncio.Future[None]]":

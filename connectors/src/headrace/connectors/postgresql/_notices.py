@@ -36,8 +36,9 @@ class Notices:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.exception()  # a failure has been told by `wait`, or concerns nobody any more
 
     async def wait(self, since: float, seconds: float) -> float:
         """Waits for a notification after a moment, for a limited time; returns the time since which to check again.

@@ -58,8 +58,7 @@ class StreamBacklog:
         """Ends an open question."""
         if self._asked is not None:
             self._asked.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._asked
+            await asyncio.wait({self._asked})
 
     def _ask_if_changed(self, count: int) -> None:
         """Asks for the last offset, unless the queue has as many messages as at the last question."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 
 from headrace.contract import clock
@@ -10,6 +11,8 @@ from headrace.sdk.sources._reader import BACKLOG_SECONDS, ReaderTask, source_fai
 from headrace.sdk.sources._source import AsyncSource
 from headrace.sdk.sources._unsendable import Unsendable
 from headrace.sdk.wire import Close, Position
+
+log = logging.getLogger("headrace.sdk")
 
 
 class TaskReader:
@@ -63,11 +66,14 @@ class TaskReader:
             if give_up.is_set():
                 break
         self._acknowledging.cancel()
-        self._reading.cancel()
-        while not self._reading.done():
+        while True:
+            # Again, since an iterator that takes a cancellation for an error of its own would read for ever, and no session end.
+            self._reading.cancel()
             await asyncio.wait({self._acknowledging, self._reading}, timeout=self._task.stuck_seconds)
-            if give_up.is_set():
+            if self._reading.done() or give_up.is_set():
                 break
+            log.warning("stream %s: read() has not ended for %s s after its cancellation; it must not catch CancelledError",
+                        self._task.stream, self._task.stuck_seconds, extra={"stream": self._task.stream})  # fmt: skip
 
     async def _acknowledge(self) -> None:
         """Calls the source with acknowledgements, and with messages that cannot be sent, until the reader is stopped."""
