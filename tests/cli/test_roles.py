@@ -25,7 +25,7 @@ OF_HEADRACE = {
     "headrace-connectors.fish": "headrace.fish",
     "headrace-gateway completion": "headrace completion",
     "headrace-gateway.fish": "headrace.fish",
-    "headrace-connectors dlq": "headrace dlq",
+    "headrace-connectors dead-letters": "headrace dead-letters",
     "headrace-connectors": "headrace connector",
     "headrace-gateway status": "headrace status",
     "headrace-gateway dead-letters": "headrace dead-letters",
@@ -36,7 +36,6 @@ OF_HEADRACE = {
     "headrace-gateway forget": "headrace forget",
     "headrace-gateway pause": "headrace pause",
     "headrace-gateway peek": "headrace peek",
-    "headrace-gateway replay": "headrace replay",
     "headrace-gateway resume": "headrace resume",
     "headrace-gateway": "headrace gateway",
 }
@@ -73,9 +72,9 @@ def test_a_programs_command_has_the_help_and_the_options_of_the_command_of_headr
 
     assert (here.exit_code, there.exit_code) == (0, 0)
     assert line in here.output.split("Example", 1)[1], "an example, as it is typed here"
-    if words:
+    if words and words != ["dead-letters"]:  # headrace has the commands of both programs in one group
         assert as_of_headrace(here.output) == as_of_headrace(there.output)
-    else:
+    elif not words:
         options = {option for parameter in PROGRAMS[program].params for option in parameter.opts}
         assert all(option in there.output for option in options - {"--version"})
 
@@ -117,15 +116,13 @@ def test_an_error_of_a_configuration_names_the_command_that_is_installed(tmp_pat
 def test_commands_are_mounted_and_not_copied() -> None:
     context = click.Context(cli)
     assert isinstance(cli, click.Group)
-    of_gateway = ("dead-letters", "drain", "forget", "pause", "peek", "resume", "status", "timeline", "top", "why")
-    names = ("conformance", "connector", "dlq", "gateway", *of_gateway)
+    of_gateway = ("drain", "forget", "pause", "peek", "resume", "status", "timeline", "top", "why")
+    names = ("conformance", "connector", "gateway", *of_gateway)
     mounted = {name: cli.get_command(context, name) for name in names}
 
     assert mounted == {
         "conformance": conformance.conformance,
         "connector": connectors_cli.connector,
-        "dlq": connectors_cli.dlq,
-        "dead-letters": gateway_cli.dead_letters,
         "drain": gateway_cli.drain,
         "forget": gateway_cli.forget,
         "gateway": gateway_cli.gateway,
@@ -139,7 +136,10 @@ def test_commands_are_mounted_and_not_copied() -> None:
     }
     for name in of_gateway:
         assert gateway_cli.program.commands[name] is mounted[name]
-    assert connectors_cli.program.commands["dlq"] is mounted["dlq"]
+    of_files, of_gateways = connectors_cli.dead_letters.commands, gateway_cli.dead_letters.commands
+    dead_letters = cli.get_command(context, "dead-letters")
+    assert isinstance(dead_letters, click.Group)
+    assert dead_letters.commands == {**of_files, **of_gateways}
     assert set(gateway_cli.gateway.commands.items()) <= set(gateway_cli.program.commands.items())
     assert set(connectors_cli.connector.commands.items()) <= set(connectors_cli.program.commands.items())
 

@@ -1,6 +1,7 @@
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -22,8 +23,10 @@ def test_help_lists_the_commands_and_the_exit_codes() -> None:
 
     assert result.exit_code == 0
     assert "Exit codes: 0 success" in result.output
+    titles = [line for line in result.output.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Options:", "Run:", "Connectors:", "Operate:", "Develop:", "Laboratory:"]
     for name in commands():
-        assert f"\n  {name} " in result.output
+        assert result.output.count(f"\n  {name} ") == 1
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -49,7 +52,37 @@ def test_an_unknown_command_is_a_validation_error() -> None:
     result = CliRunner().invoke(cli, ["statsu"])
 
     assert result.exit_code == 2
-    assert "No such command 'statsu'" in result.output
+    assert "No such command 'statsu'. (Did you mean one of: 'restart', 'state', 'status'?)" in result.output
+
+
+def groups() -> list[str]:
+    """Every group of commands, as it is typed after `headrace`; empty for the whole."""
+
+    def walk(line: str, command: click.Command) -> Iterator[str]:
+        if isinstance(command, click.Group):
+            yield line
+            context = click.Context(command, info_name=line)
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                assert inner is not None
+                yield from walk(f"{line} {name}".strip(), inner)
+
+    return list(walk("", cli))
+
+
+@pytest.mark.parametrize("line", groups())
+def test_a_name_with_one_letter_too_many_is_answered_with_the_right_one(line: str) -> None:
+    found: click.Command | None = cli
+    for word in line.split():
+        assert isinstance(found, click.Group)
+        found = found.get_command(click.Context(found), word)
+    assert isinstance(found, click.Group)
+    name = max(found.list_commands(click.Context(found)), key=len)
+
+    result = CliRunner().invoke(cli, [*line.split(), f"{name}x"])
+
+    assert result.exit_code == 2
+    assert repr(name) in result.output.partition("Did you mean")[2], result.output
 
 
 def test_the_program_exits_with_the_commands_code(tmp_path: Path) -> None:

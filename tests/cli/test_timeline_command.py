@@ -44,6 +44,8 @@ async def test_a_micro_batch_is_followed_from_its_plan_to_its_acknowledgement() 
         assert "orders/0 2 is in a micro-batch that is not committed" in waits.stdout
         assert "pipeline p: is in a micro-batch that is not committed, micro-batch 7, read" in waits.stdout
         assert (await answer("why", "orders/0", "2", address=address))["state"] == "in-batch"
+        oldest = await answer("why", "orders/0", address=address)
+        assert (oldest["sequence"], oldest["state"]) == (0, "in-batch"), "nothing is acknowledged yet"
 
         delivery = writer.deliver(7)
         await sink.take_part()
@@ -66,6 +68,8 @@ async def test_a_micro_batch_is_followed_from_its_plan_to_its_acknowledgement() 
         assert [batch["batch"] for batch in found["batches"]] == [7]
         done = await call("why", "orders/0", "3", address=address)
         assert done.stdout == "orders/0 3 is acknowledged\n"
+        following = await answer("why", "orders/0", address=address)
+        assert (following["sequence"], following["state"]) == (4, "not-received")
 
 
 async def test_what_the_gateway_does_not_know_is_an_error() -> None:
@@ -80,6 +84,8 @@ async def test_what_the_gateway_does_not_know_is_an_error() -> None:
             (["timeline", "p", "--limit", "501"], 2, "501"),
             (["timeline", "p", "--limit", "0"], 2, "0"),
             (["why", "none/0", "1"], 1, "none/0"),
+            (["why", "none/0"], 1, "none/0"),
+            (["why", "none/0", "--epoch", "1"], 2, "--epoch"),
             (["why", "none/0", str(MAX_SEQUENCE + 1)], 2, str(MAX_SEQUENCE)),
             (["why", "none/0", "-1"], 2, "-1"),
             (["why", "x" * 5_000, "1"], 1, "x"),

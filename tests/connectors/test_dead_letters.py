@@ -91,18 +91,18 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         list(dead_letters(tmp_path))
 
 
-async def dlq(*arguments: str | Path) -> asyncio.subprocess.Process:
-    command = [sys.executable, "-m", "headrace.cli", "dlq", *map(str, arguments)]
+async def dead_letters_of_files(*arguments: str | Path) -> asyncio.subprocess.Process:
+    command = [sys.executable, "-m", "headrace.cli", "dead-letters", *map(str, arguments)]
     return await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
 
 
 async def test_show(folder: Path) -> None:
-    shown = await dlq("show", folder, "--limit", "2")
+    shown = await dead_letters_of_files("list-files", folder, "--limit", "2")
     out, _ = await shown.communicate()
     assert shown.returncode == 0
     assert "bad 1" in out.decode()
     assert "... and 1 more" in out.decode()
-    as_json = await dlq("show", folder, "--json")
+    as_json = await dead_letters_of_files("list-files", folder, "--json")
     out, _ = await as_json.communicate()
     assert [letter["sequence"] for letter in json.loads(out)["dead_letters"]] == [100, 101, 102]
 
@@ -111,7 +111,7 @@ async def test_replay(folder: Path) -> None:
     gateway = FakeGateway()
     await gateway.start()
     try:
-        replay = await dlq("replay", folder, "--source", "again", "--gateway", gateway.address)
+        replay = await dead_letters_of_files("replay-files", folder, "--source", "again", "--gateway", gateway.address)
         session = await gateway.session()
         stream = await session.open()
         messages = await session.messages(len(ORIGINALS))

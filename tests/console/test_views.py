@@ -98,7 +98,7 @@ async def test_dead_letters_are_shown_with_their_reasons(page: Page, package: Pa
         await expect(shown.filter(has_text="not a number")).to_have_count(2)
         for text in ("hello", "orders/0 8", "refused by sink totals"):
             await expect(shown.filter(has_text="hello")).to_contain_text(text)
-        await expect(page.get_by_role("main")).to_contain_text("headrace dlq replay FOLDER --source NAME")
+        await expect(page.get_by_role("main")).to_contain_text("headrace dead-letters replay-files FOLDER --source NAME")
         assert not await violations(page)
         await rig.committed(1, letters([b"late"]))
         await expect(page.get_by_text("1 more since then")).to_be_visible()

@@ -139,7 +139,8 @@ async def test_dead_letters_are_replayed_from_anywhere(tmp_path: Path) -> None:
         await engine.attach()
         await engine.status_once(lambda status: bool(status.deployments))
         command = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "headrace.cli", "replay", "counts", "--source", "again", "--gateway", gateway, "--json"),
+            *(sys.executable, "-m", "headrace.cli", "dead-letters", "replay", "counts"),
+            *("--source", "again", "--gateway", gateway, "--json"),
             stdout=asyncio.subprocess.PIPE,
         )
         planned = await engine.plan_until("again/counts-000001.jsonl", 1)

@@ -406,21 +406,21 @@ async def test_http_and_the_command_show_what_the_admin_service_shows() -> None:
             await rig.committed(0, letters([b"hello\x1b"], ("trace", b"1")))
             told = await rig.list("")
             assert await get(http, "/api/v1/dead-letters") == (200, told)
-            found = await call("dead-letters", "--json", address=rig.address)
+            found = await call("dead-letters", "list", "--json", address=rig.address)
             assert (found.exit_code, json.loads(found.stdout)) == (0, told)
-            found = await call("dead-letters", "out", address=rig.address)
+            found = await call("dead-letters", "list", "out", address=rig.address)
             assert found.exit_code == 0
             for said in ("sink out: 1 dead letter", "no number", "batch 0", "orders/0 7", "hello\\x1b", told["replay"]):
                 assert said in found.stdout, found.stdout
-            found = await call("dead-letters", "other", address=rig.address)
+            found = await call("dead-letters", "list", "other", address=rig.address)
             assert (found.exit_code, "no sink 'other'" in found.stderr) == (1, True)
             rig.gateway.peek = Peek()
-            found = await call("dead-letters", address=rig.address)
+            found = await call("dead-letters", "list", address=rig.address)
             assert "[peek]" in found.stdout
 
 
 async def test_the_command_says_that_there_are_none() -> None:
     with capture_logs():
         async with serve() as (_, address):
-            found = await call("dead-letters", address=address)
+            found = await call("dead-letters", "list", address=address)
     assert (found.exit_code, found.stdout.splitlines()[0]) == (0, "no dead letters since the gateway started")

@@ -19,39 +19,51 @@ class _Lazy:
     summary: str
 
 
-_COMMANDS = {
-    "bench": _Lazy("headrace.laboratory.commands.bench", "bench", "Measure Headrace on this machine."),
-    "chaos": _Lazy(
-        "headrace.laboratory.commands.chaos", "chaos", "Kill processes at random, and check that each message counts once."
-    ),
-    "completion": _Lazy("headrace.terminal.completion", "completion", "Print the script that completes commands in a shell."),
-    "conformance": _Lazy("headrace.conformance", "conformance", "Judge whether a connector keeps the rules of the protocol."),
-    "connector": _Lazy("headrace.connectors_cli", "connector", "List, describe, check and run connectors."),
-    "dead-letters": _Lazy("headrace.gateway_cli", "dead_letters", "Show the last dead letters that a gateway has passed on."),
-    "demo": _Lazy("headrace.laboratory.commands.demo", "demo", "Run a complete job on real flight data, and check its result."),
-    "dlq": _Lazy("headrace.connectors_cli", "dlq", "Show dead letters, and replay them."),
-    "doctor": _Lazy("headrace.cli.doctor", "doctor", "Check this machine, and suggest fixes."),
-    "drain": _Lazy("headrace.gateway_cli", "drain", "Let a gateway finish, and show the progress."),
-    "forget": _Lazy("headrace.gateway_cli", "forget", "Forget a pipeline or a stream that will not come back."),
-    "gateway": _Lazy("headrace.gateway_cli", "gateway", "Run a gateway between connectors and Spark."),
-    "new": _Lazy("headrace.cli.new", "new", "Create a project: a source, a sink or an application."),
-    "pause": _Lazy("headrace.gateway_cli", "pause", "Pause a stream, a connector, a pipeline or a sink."),
-    "peek": _Lazy("headrace.gateway_cli", "peek", "Show a sample of a stream's messages."),
-    "positions": _Lazy("headrace.cli.positions", "positions", "Show where a query continues in its streams, and move it."),
-    "prepare": _Lazy("headrace.cli.prepare", "prepare", "Speed up Spark's startup on this machine, once after installing."),
-    "replay": _Lazy("headrace.gateway_cli", "replay", "Replay the dead letters of a sink, through the gateway."),
-    "restart": _Lazy("headrace.cli.restart", "restart", "Restart a connector of a running deployment."),
-    "resume": _Lazy("headrace.gateway_cli", "resume", "End the pause of a stream, a connector, a pipeline or a sink."),
-    "run": _Lazy("headrace.cli.run", "run", "Run an application: a pipeline of Python functions, on Spark."),
-    "soak": _Lazy(
-        "headrace.laboratory.commands.soak", "soak", "Run at a steady rate, and check whether any process's memory grows."
-    ),
-    "state": _Lazy("headrace.cli.state", "state", "Inspect the states of an application."),
-    "status": _Lazy("headrace.gateway_cli", "status", "Show a gateway's streams, sessions, pipelines and sinks."),
-    "timeline": _Lazy("headrace.gateway_cli", "timeline", "Show when micro-batches reached each stage."),
-    "top": _Lazy("headrace.gateway_cli", "top", "Show a gateway live in the terminal, what is wrong first."),
-    "why": _Lazy("headrace.gateway_cli", "why", "Show why a message is not acknowledged yet."),
+_GROUPS = {
+    "Run": {
+        "gateway": _Lazy("headrace.gateway_cli", "gateway", "Run a gateway between connectors and Spark."),
+        "prepare": _Lazy("headrace.cli.prepare", "prepare", "Speed up Spark's startup on this machine, once after installing."),
+        "run": _Lazy("headrace.cli.run", "run", "Run an application or a deployment."),
+    },
+    "Connectors": {
+        "connector": _Lazy("headrace.connectors_cli", "connector", "List, describe, check and run connectors."),
+        "dead-letters": _Lazy("headrace.cli.dead_letters", "dead_letters", "Show what sinks have refused, and replay it."),
+        "restart": _Lazy("headrace.cli.restart", "restart", "Restart a connector of a running deployment."),
+    },
+    "Operate": {
+        "doctor": _Lazy("headrace.cli.doctor", "doctor", "Check this machine, and suggest fixes."),
+        "drain": _Lazy("headrace.gateway_cli", "drain", "Let a gateway finish, and show the progress."),
+        "forget": _Lazy("headrace.gateway_cli", "forget", "Forget a pipeline or a stream that will not come back."),
+        "pause": _Lazy("headrace.gateway_cli", "pause", "Pause a stream, a connector, a pipeline or a sink."),
+        "peek": _Lazy("headrace.gateway_cli", "peek", "Show a sample of a stream's messages."),
+        "positions": _Lazy("headrace.cli.positions", "positions", "Show where a query continues in its streams, and move it."),
+        "resume": _Lazy("headrace.gateway_cli", "resume", "End the pause of a stream, a connector, a pipeline or a sink."),
+        "state": _Lazy("headrace.cli.state", "state", "Inspect the states of an application."),
+        "status": _Lazy("headrace.gateway_cli", "status", "Show a gateway's streams, sessions, pipelines and sinks."),
+        "timeline": _Lazy("headrace.gateway_cli", "timeline", "Show when micro-batches reached each stage."),
+        "top": _Lazy("headrace.gateway_cli", "top", "Show a gateway live in the terminal, what is wrong first."),
+        "why": _Lazy("headrace.gateway_cli", "why", "Show why a message is not acknowledged yet."),
+    },
+    "Develop": {
+        "completion": _Lazy("headrace.terminal.completion", "completion", "Print the script that completes commands in a shell."),
+        "conformance": _Lazy("headrace.conformance", "conformance", "Judge whether a connector keeps the rules of the protocol."),
+        "new": _Lazy("headrace.cli.new", "new", "Create a project: a source, a sink or an application."),
+    },
+    "Laboratory": {
+        "bench": _Lazy("headrace.laboratory.commands.bench", "bench", "Measure Headrace on this machine."),
+        "chaos": _Lazy(
+            "headrace.laboratory.commands.chaos", "chaos", "Kill processes at random, and check that each message counts once."
+        ),
+        "demo": _Lazy(
+            "headrace.laboratory.commands.demo", "demo", "Run a complete job on real flight data, and check its result."
+        ),
+        "soak": _Lazy(
+            "headrace.laboratory.commands.soak", "soak", "Run at a steady rate, and check whether any process's memory grows."
+        ),
+    },
 }
+"""The commands, by what somebody does who needs them, in the order of `headrace --help`."""
+_COMMANDS = {name: lazy for group in _GROUPS.values() for name, lazy in group.items()}
 
 
 def _leaf(module: str) -> str:
@@ -79,10 +91,21 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Returns the command, or suggests the nearest ones."""
+        name = args[0]
+        if not name.startswith("-") and name not in _COMMANDS:
+            raise click.exceptions.NoSuchCommand(name, possibilities=self.list_commands(ctx), ctx=ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Lists the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _COMMANDS[name].summary) for name in self.list_commands(ctx)])
+        """Lists the commands in their groups, without importing them."""
+        known = self.list_commands(ctx)
+        widest = max(map(len, known))
+        for title, group in _GROUPS.items():
+            if rows := [(name.ljust(widest), lazy.summary) for name, lazy in group.items() if name in known]:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -41,7 +41,7 @@ def replay_command(options: GatewayTable, folder: Path, address: str, source: st
     """Returns the command that replays the dead letters in a folder."""
     # In one word with their options, since callers of the gateway choose them.
     chosen = [f"--source={source}", *([f"--sink={refused_by}"] if refused_by is not None else [])]
-    words = supervised("dlq", "replay", str(folder.absolute()), *chosen, "--verbose")
+    words = supervised("dead-letters", "replay-files", str(folder.absolute()), *chosen, "--verbose")
     return [*words, "--gateway", options.address or address, *_tls(options)]
 
 

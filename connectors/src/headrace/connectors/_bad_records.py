@@ -45,7 +45,7 @@ class BadRecordParameters(Parameters):
         description="What to do with a record that cannot be sent, for example because it exceeds the gateway's "
         "max_frame_bytes: fail; skip (counted and logged); or dead-letter.",
     )
-    dead_letters: Path | None = Field(None, description="The folder for dead letters, which headrace dlq reads.")
+    dead_letters: Path | None = Field(None, description="The folder for dead letters, which headrace dead-letters reads.")
 
     @model_validator(mode="after")
     def _has_a_place(self) -> Self:

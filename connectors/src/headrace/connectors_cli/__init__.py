@@ -1,7 +1,7 @@
-"""The command line of connectors, `headrace-connectors`; `headrace` mounts its commands as `connector` and `dlq`."""
+"""The command line of connectors, `headrace-connectors`; `headrace` mounts its commands as `connector` and `dead-letters`."""
 
 from headrace.connectors_cli.connector import connector
-from headrace.connectors_cli.dlq import dlq
+from headrace.connectors_cli.dead_letters import dead_letters
 from headrace.connectors_cli.program import main, program
 
-__all__ = ["connector", "dlq", "main", "program"]
+__all__ = ["connector", "dead_letters", "main", "program"]

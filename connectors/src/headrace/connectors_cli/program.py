@@ -1,9 +1,9 @@
-"""`headrace-connectors`: the commands of `headrace connector`, and `dlq`."""
+"""`headrace-connectors`: the commands of `headrace connector`, and `dead-letters`."""
 
 from typing import NoReturn
 
 from headrace.connectors_cli.connector import connector
-from headrace.connectors_cli.dlq import dlq
+from headrace.connectors_cli.dead_letters import dead_letters
 from headrace.terminal import run_program
 from headrace.terminal.completion import completion
 
@@ -12,10 +12,10 @@ _TYPED = {
     "headrace completion": f"{_PROGRAM} completion",
     "headrace.fish": f"{_PROGRAM}.fish",
     "headrace connector": _PROGRAM,
-    "headrace dlq": f"{_PROGRAM} dlq",
+    "headrace dead-letters": f"{_PROGRAM} dead-letters",
 }
 
-program = connector.program(_PROGRAM, _TYPED, completion=completion, dlq=dlq)
+program = connector.program(_PROGRAM, _TYPED, completion=completion, **{"dead-letters": dead_letters})
 
 
 def main() -> NoReturn:

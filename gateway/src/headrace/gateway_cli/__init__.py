@@ -10,7 +10,6 @@ from headrace.gateway_cli.gateway import gateway
 from headrace.gateway_cli.pause import pause, resume
 from headrace.gateway_cli.peek import peek
 from headrace.gateway_cli.program import main, program
-from headrace.gateway_cli.replay import replay
 from headrace.gateway_cli.status import status
 from headrace.gateway_cli.timeline import timeline
 from headrace.gateway_cli.top import top
@@ -25,7 +24,6 @@ __all__ = [
     "pause",
     "peek",
     "program",
-    "replay",
     "resume",
     "status",
     "timeline",

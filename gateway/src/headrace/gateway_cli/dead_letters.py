@@ -1,4 +1,4 @@
-"""`headrace dead-letters`: those that the gateway has passed on to sinks."""
+"""`headrace dead-letters`: those that the gateway has passed on to sinks, and their replay."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -7,29 +7,41 @@ import click
 
 from headrace.contract.limits import MAX_DEAD_LETTERS
 from headrace.gateway_cli.previews import FORMS, content_lines, printable
-from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramCommand, connection_options, print_json, print_line
+from headrace.gateway_cli.replay import replay
+from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramGroup, connection_options, print_json, print_line
 
 if TYPE_CHECKING:
     from headrace.gateway_status.dead_letters import DeadLetterDocument, DeadLettersDocument
 
 
-@click.command("dead-letters", cls=ProgramCommand)
+@click.group("dead-letters", cls=ProgramGroup)
+def dead_letters() -> None:
+    """Show the last dead letters that a gateway has passed on, and have a deployment replay them.
+
+    \b
+    Examples:
+      headrace dead-letters list
+      headrace dead-letters replay errors --source again
+    """
+
+
+@dead_letters.command("list")
 @click.argument("sink", default="")
 @click.option("--limit", type=click.IntRange(1, MAX_DEAD_LETTERS), default=10, show_default=True, help="How many of each sink.")
 @click.option("--form", type=click.Choice(FORMS), default="auto", show_default=True, help="How to show values.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @connection_options
-def dead_letters(sink: str, limit: int, form: str, as_json: bool, connection: Connection) -> None:
+def list_(sink: str, limit: int, form: str, as_json: bool, connection: Connection) -> None:
     """Show the last dead letters that queries have delivered to SINK since the gateway started, or to all sinks.
 
     This needs the right `peek` for the sink, and a gateway whose configuration enables it; without, dead letters are only
-    counted. The sink has all of them: `headrace dlq` shows and replays those of the bundled file sink.
+    counted. The sink has all of them: headrace dead-letters list-files shows those of the bundled file sink.
 
     \b
     Examples:
-      headrace dead-letters
-      headrace dead-letters errors --limit 50 --form hex
-      headrace dead-letters --json | jq '.sinks[].letters[].reason'
+      headrace dead-letters list
+      headrace dead-letters list errors --limit 50 --form hex
+      headrace dead-letters list --json | jq '.sinks[].letters[].reason'
 
     Exit codes: 0 shown, 1 the gateway does not know the sink, refuses or is away.
     """
@@ -50,6 +62,9 @@ def dead_letters(sink: str, limit: int, form: str, as_json: bool, connection: Co
         print_json(document)
     else:
         print_line("\n".join(_lines(document, form)))
+
+
+dead_letters.add_command(replay)
 
 
 def _lines(document: "DeadLettersDocument", form: str) -> Iterator[str]:

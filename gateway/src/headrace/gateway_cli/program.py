@@ -8,7 +8,6 @@ from headrace.gateway_cli.forget import forget
 from headrace.gateway_cli.gateway import gateway
 from headrace.gateway_cli.pause import pause, resume
 from headrace.gateway_cli.peek import peek
-from headrace.gateway_cli.replay import replay
 from headrace.gateway_cli.status import status
 from headrace.gateway_cli.timeline import timeline
 from headrace.gateway_cli.top import top
@@ -29,7 +28,6 @@ _TYPED = {
     "headrace drain": f"{_PROGRAM} drain",
     "headrace pause": f"{_PROGRAM} pause",
     "headrace peek": f"{_PROGRAM} peek",
-    "headrace replay": f"{_PROGRAM} replay",
     "headrace resume": f"{_PROGRAM} resume",
     "headrace forget": f"{_PROGRAM} forget",
 }
@@ -43,7 +41,6 @@ program = gateway.program(
     forget=forget,
     pause=pause,
     peek=peek,
-    replay=replay,
     resume=resume,
     status=status,
     timeline=timeline,

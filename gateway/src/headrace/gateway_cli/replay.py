@@ -1,4 +1,4 @@
-"""`headrace replay`: has a deployment replay the dead letters of a sink."""
+"""`headrace dead-letters replay`: has a deployment replay the dead letters of a sink."""
 
 import click
 
@@ -28,13 +28,14 @@ def replay(
 ) -> None:
     """Replay the dead letters of SINK, and wait until all are acknowledged.
 
-    The gateway passes the request to the deployment whose file sink has written them. There, the same runs as
-    headrace dlq replay: it continues after what an earlier replay with the same source has sent. This needs the right control.
+    The gateway passes the request to the deployment whose file sink has written them, which runs
+    headrace dead-letters replay-files: it continues after what an earlier replay with the same source has sent. This needs the
+    right control.
 
     \b
     Examples:
-      headrace replay errors --source again
-      headrace replay errors --source again --refused-by totals --json
+      headrace dead-letters replay errors --source again
+      headrace dead-letters replay errors --source again --refused-by totals --json
 
     Exit codes: 0 all is acknowledged, 1 it has failed, is refused or goes on, 2 no deployment can replay the sink's dead letters.
     """
@@ -52,12 +53,14 @@ def replay(
             call = AdminServiceStub(channel).ReplayDeadLetters
             answer = call(request, timeout=timeout + _ANSWERS_LATER_S, metadata=connection.metadata)
     except grpc.RpcError as error:
-        fail_action("replay", f"dead letters of {sink} are not replayed", connection.failure_of_request(error), as_json)
+        fail_action(
+            "dead-letters replay", f"dead letters of {sink} are not replayed", connection.failure_of_request(error), as_json
+        )
     seconds = answer.replayed.duration_ms / 1000
     where = f"{answer.connector} of {answer.deployment}"
     summary = f"dead letters of {sink} are replayed as source {source}, and acknowledged: {where} ({seconds} s)"
     if as_json:
         result = {"sink": sink, "source": source, "deployment": answer.deployment, "connector": answer.connector}
-        print_action("replay", summary, {**result, "pid": answer.replayed.pid, "seconds": seconds})
+        print_action("dead-letters replay", summary, {**result, "pid": answer.replayed.pid, "seconds": seconds})
     else:
         print_line(summary)

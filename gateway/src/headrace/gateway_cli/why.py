@@ -1,24 +1,41 @@
 """`headrace why`: why a message is not acknowledged yet."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from headrace.contract.limits import MAX_SEQUENCE
-from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramCommand, connection_options, console, print_json
+from headrace.terminal import (
+    CALL_TIMEOUT_S,
+    EXIT_INVALID,
+    Connection,
+    Failure,
+    ProgramCommand,
+    connection_options,
+    console,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 
 _SEQUENCE = click.IntRange(0, MAX_SEQUENCE)
 
 
 @click.command(cls=ProgramCommand)
 @click.argument("stream")
-@click.argument("sequence", type=_SEQUENCE)
+@click.argument("sequence", type=_SEQUENCE, required=False)
 @click.option("--epoch", type=_SEQUENCE, help="The epoch of the sequence, of a redelivering source; the latest if omitted.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @connection_options
-def why(stream: str, sequence: int, epoch: int | None, as_json: bool, connection: Connection) -> None:
+def why(stream: str, sequence: int | None, epoch: int | None, as_json: bool, connection: Connection) -> None:
     """Show where a message stands on its way to its acknowledgement, and what it waits for.
+
+    Without SEQUENCE, the message is the oldest one of STREAM that is not acknowledged.
 
     \b
     Examples:
+      headrace why orders/0
       headrace why orders/0 4711
       headrace why queue/orders 12 --epoch 3
       headrace why orders/0 4711 --json | jq --raw-output .state
@@ -31,13 +48,19 @@ def why(stream: str, sequence: int, epoch: int | None, as_json: bool, connection
     import grpc
 
     from headrace.gateway_status import message_document
-    from headrace.protocol.v1.admin_pb2 import LocateMessageRequest
+    from headrace.protocol.v1.admin_pb2 import GetStatusRequest, LocateMessageRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
-    request = LocateMessageRequest(stream=stream, sequence=sequence, epoch=epoch)
+    if sequence is None and epoch is not None:
+        raise Failure("--epoch says which epoch SEQUENCE belongs to: name both, or neither", EXIT_INVALID)
     with connection.channel() as channel:
+        stub = AdminServiceStub(channel)
         try:
-            answer = AdminServiceStub(channel).LocateMessage(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
+            if sequence is None:
+                status = stub.GetStatus(GetStatusRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
+                sequence, epoch = _oldest(status, stream)
+            request = LocateMessageRequest(stream=stream, sequence=sequence, epoch=epoch)
+            answer = stub.LocateMessage(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
         except grpc.RpcError as error:
             raise connection.failure(error) from None
     document = message_document(answer)
@@ -49,3 +72,17 @@ def why(stream: str, sequence: int, epoch: int | None, as_json: bool, connection
     out = console()
     for line in message_lines(document):
         out.print(line)
+
+
+def _oldest(status: "GetStatusResponse", stream: str) -> tuple[int, int | None]:
+    """Returns the sequence and the epoch of the oldest message of a stream that is not acknowledged.
+
+    They are those after the last acknowledged position. No message may have them, if sequences have gaps; what is said of them is
+    then true of the next message. Of a stream that the gateway does not know, any sequence will do: the gateway refuses it.
+    """
+    found = next((one for one in status.streams if one.stream == stream), None)
+    if found is None or not found.HasField("received"):
+        return 0, None
+    if not found.HasField("acknowledged") or found.acknowledged.epoch < found.received.epoch:
+        return 0, found.received.epoch
+    return min(found.acknowledged.sequence + 1, MAX_SEQUENCE), found.acknowledged.epoch

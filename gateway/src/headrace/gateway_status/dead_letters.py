@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from headrace.gateway_status.peek import ContentDocument, content_document
 from headrace.protocol.v1 import admin_pb2 as pb
 
-REPLAY = "headrace dlq replay FOLDER --source NAME"
+REPLAY = "headrace dead-letters replay-files FOLDER --source NAME"
 """The command that replays dead letters; the folder is where the connector of the sink that takes them writes."""
 
 

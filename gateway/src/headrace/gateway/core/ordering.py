@@ -186,7 +186,9 @@ def _that_replays(caller: Caller, among: list[Deployment], sink: str, deployment
     found = _only(caller, [one for one, _ in having], f"the dead letters of sink {sink} are in")
     if len(having) > 1:
         names = caller.named(sorted(name for _, name in having))
-        raise ChangeRefused(f"connectors {names} of deployment {found.name} serve sink {sink}; run headrace dlq replay for each")
+        raise ChangeRefused(
+            f"connectors {names} of deployment {found.name} serve sink {sink}; run headrace dead-letters replay-files for each"
+        )
     return having[0]
 
 

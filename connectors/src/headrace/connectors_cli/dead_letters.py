@@ -1,4 +1,4 @@
-"""`headrace dlq`: shows dead letters, and replays them."""
+"""`headrace dead-letters list-files` and `replay-files`: the dead letters in the files of a file sink."""
 
 from collections import Counter
 from itertools import islice
@@ -18,36 +18,36 @@ _SHOWN = 20
 _path = click.argument("path", type=click.Path(path_type=Path))
 
 
-@click.group(cls=ProgramGroup)
-def dlq() -> None:
-    """Show dead letters, and replay them.
+@click.group("dead-letters", cls=ProgramGroup)
+def dead_letters() -> None:
+    """Show the dead letters in the files of a sink, and replay them.
 
     With the option deadLetters, a query writes the messages that its sink refuses permanently to another sink. Serve that sink
     with `headrace connector run file-sink --format json`, and name its folder here.
 
     \b
     Examples:
-      headrace dlq show errors
-      headrace dlq replay errors --source again
+      headrace dead-letters list-files errors
+      headrace dead-letters replay-files errors --source again
     """
 
 
-@dlq.command()
+@dead_letters.command()
 @_path
 @click.option("--limit", type=click.IntRange(1), default=_SHOWN, show_default=True, help="Number of dead letters to show.")
 @click.option("--json", "as_json", is_flag=True, help="Print all dead letters as JSON.")
-def show(path: Path, limit: int, as_json: bool) -> None:
+def list_files(path: Path, limit: int, as_json: bool) -> None:
     """Show the dead letters in PATH, and their number for each reason.
 
     \b
     Example:
-      headrace dlq show errors --limit 5
+      headrace dead-letters list-files errors --limit 5
     """
-    from headrace.connectors import dead_letters
+    from headrace.connectors import dead_letters as dead_letters_of
     from headrace.sdk import HeadraceError
 
     try:
-        letters = list(dead_letters(path))
+        letters = list(dead_letters_of(path))
     except HeadraceError as error:
         raise Failure(str(error), error.exit_code) from None
     if as_json:
@@ -56,21 +56,21 @@ def show(path: Path, limit: int, as_json: bool) -> None:
         _print(letters, limit)
 
 
-@dlq.command()
+@dead_letters.command()
 @_path
 @click.option("--source", metavar="NAME", required=True, help="Streams are named NAME/<file name>.")
 @click.option("--sink", metavar="NAME", help="Only dead letters of this sink.")
 @click.option("-v", "--verbose", is_flag=True, help="Also log normal events, not only problems.")
 @format_option
 @connection_options
-def replay(path: Path, source: str, sink: str | None, verbose: bool, log_format: str, connection: Connection) -> None:
+def replay_files(path: Path, source: str, sink: str | None, verbose: bool, log_format: str, connection: Connection) -> None:
     """Stream the messages of the dead letters in PATH again, unchanged, until all are acknowledged.
 
     If you run it again, it continues from what the query that reads them has committed.
 
     \b
     Example:
-      headrace dlq replay errors --source again --sink alerts
+      headrace dead-letters replay-files errors --source again --sink alerts
     """
     from headrace.connectors import DeadLetterSource
     from headrace.sdk import HeadraceError
