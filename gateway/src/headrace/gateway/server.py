@@ -18,6 +18,7 @@ from headrace.gateway.core import Gateway, ProtocolError, run_housekeeping
 from headrace.gateway.core.control import Caller, reload
 from headrace.gateway.health import Health
 from headrace.gateway.identity import TokenRegistry
+from headrace.gateway.lasting import lasting
 from headrace.gateway.listen import exposure, listen, listen_http, new_server
 from headrace.gateway.observer import Observer
 from headrace.gateway.reload import ConfigSource, Reloading
@@ -59,11 +60,12 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     health_service = Health()
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     reflection.enable_server_reflection((*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    tasks = [asyncio.create_task(run_housekeeping(gateway))]
+    faults = gateway.own_faults
+    tasks = [asyncio.create_task(lasting("housekeeping", lambda: run_housekeeping(gateway), faults))]
     if source is not None:
         reloading = Reloading(source, config, registry, gateway)
         gateway.reload = reloading.reload
-        tasks.append(asyncio.create_task(reloading.follow()))
+        tasks.append(asyncio.create_task(lasting("following the configuration", reloading.follow, faults)))
     tasks.append(asyncio.create_task(_report_drain(gateway, health_service)))
     try:
         address = listen(server, config)
@@ -75,7 +77,8 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
             ):
                 await server.start()
                 port = split_address(address)[1]
-                tasks.append(asyncio.create_task(Connections("gRPC", port, gateway.open_calls, most_connections()).watch()))
+                connections = Connections("gRPC", port, gateway.open_calls, most_connections())
+                tasks.append(asyncio.create_task(lasting("bounding gRPC connections", connections.watch, faults)))
                 for service in _SERVICES:
                     await health_service.set(service, health_pb2.HealthCheckResponse.SERVING)
                 _announce(config, address)
@@ -112,8 +115,8 @@ async def _serving_http(
     loopback = all(is_loopback(host) for host, _ in places)
     context = None if config.tls is None or loopback else server_context(config.tls)
     app = new_app(gateway, registry, config.http, address, loopback=loopback, observer=observer)
-    watch = Connections("HTTP", places[0][1], gateway.open_calls, 2 * MAX_CONNECTIONS, MAX_CONNECTIONS).watch()
-    watching = asyncio.create_task(watch)
+    connections = Connections("HTTP", places[0][1], gateway.open_calls, 2 * MAX_CONNECTIONS, MAX_CONNECTIONS)
+    watching = asyncio.create_task(lasting("bounding HTTP connections", connections.watch, gateway.own_faults))
     try:
         async with http_server(app, listeners, context):
             scheme = "http" if context is None else "https"

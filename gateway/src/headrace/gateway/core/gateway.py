@@ -32,6 +32,7 @@ from headrace.gateway.core.stream import Stream
 from headrace.gateway.core.totals import Totals
 from headrace.gateway.core.tracing import Tracing
 from headrace.gateway.identity import Identity, TokenRegistry
+from headrace.gateway.own_faults import OwnFaults
 from headrace.protocol.v1 import sink_pb2, source_pb2
 
 STOPPING = "the gateway is stopping"
@@ -87,6 +88,8 @@ class Gateway:
         self.tracing: Tracing | None = None
         """Creates spans; None if they are not exported."""
         self.clock_jumps = ClockJumps()
+        self.own_faults = OwnFaults()
+        """What is wrong with its own files and its own work."""
         self.draining = False
         self.drain_begun = asyncio.Event()
         self.drain_task: asyncio.Task[None] | None = None

@@ -1,6 +1,7 @@
 """Periodic work, once a second: checks clock, heartbeats and streams, paces connectors, ends leases, forgets what is unused."""
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -11,6 +12,7 @@ from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.leases import end_leases, forgettable
 from headrace.gateway.core.pausing import close_paused
 from headrace.gateway.core.stall_rounds import pass_round_of_streams
+from headrace.gateway.lasting import lasting_step
 
 INTERVAL_S = 1.0
 FRAMES_PER_SECOND = 3_000
@@ -26,20 +28,30 @@ log = structlog.get_logger("headrace.gateway")
 
 
 async def run_housekeeping(gateway: Gateway) -> None:
-    """Runs the periodic work of a gateway until cancelled."""
+    """Runs the periodic work of a gateway until cancelled. An error of one step keeps no other step from its turn."""
     interval_s = min(INTERVAL_S, gateway.limits.query_lease_ms / 1000)
+    steps: dict[str, Callable[[], None]] = {
+        "checking the clock": gateway.clock_jumps.check,
+        "looking for silence and stalls": lambda: pass_round(gateway, interval_s),
+        "pacing connectors": lambda: pace(gateway),
+        "ending leases": lambda: end_leases(gateway),
+        "closing what is paused": lambda: close_paused(gateway),
+        "forgetting pipelines": lambda: forget_silent(gateway),
+        "forgetting streams that are gone": lambda: forget_gone(gateway),
+        "forgetting what is unused": lambda: forget_unused(gateway),
+    }
     while True:
         await asyncio.sleep(interval_s)
-        gateway.clock_jumps.check()
-        pass_round(gateway, interval_s)
-        pace(gateway)
-        end_leases(gateway)
-        close_paused(gateway)
-        for pipeline in forgettable(gateway):
-            log.warning("pipeline forgotten", pipeline=pipeline.name, silent_s=int(clock.monotonic() - pipeline.called_at))
-            forget(gateway, pipeline)
-        forget_gone(gateway)
-        forget_unused(gateway)
+        for name, step in steps.items():
+            with lasting_step(name, gateway.own_faults):
+                step()
+
+
+def forget_silent(gateway: Gateway) -> None:
+    """Forgets the queries that never had a batch, and those that have been away for longer than the configuration allows."""
+    for pipeline in forgettable(gateway):
+        log.warning("pipeline forgotten", pipeline=pipeline.name, silent_s=int(clock.monotonic() - pipeline.called_at))
+        forget(gateway, pipeline)
 
 
 def pass_round(gateway: Gateway, seconds: float) -> None:
