@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from headrace.contract import clock
+from headrace.gateway.core.bounds import check_length
 from headrace.gateway.core.errors import MalformedMessage
 from headrace.gateway.core.reported import MAX_TEXT_BYTES
 from headrace.protocol.v1 import metrics_pb2 as pb
@@ -29,6 +30,9 @@ class Fault:
             raise MalformedMessage(f"RunFault of kind {told.kind}: it is not one of the RunFaultKinds")
         if len(told.message) > MAX_TEXT_BYTES or len(told.message.encode()) > MAX_TEXT_BYTES:
             raise MalformedMessage(f"message in RunFault, {told.message[:80]!r}...: it has at most {MAX_TEXT_BYTES} bytes")
+        check_length("about in RunFault", told.about)
+        if told.origin not in pb.RunFaultOrigin.values():
+            raise MalformedMessage(f"RunFault of origin {told.origin}: it is not one of the RunFaultOrigins")
         kept = pb.RunFault()
         kept.CopyFrom(told)
         return Fault(kept, clock.monotonic() - min(told.age_ms, 2**53) / 1000)

@@ -346,6 +346,7 @@ class SupervisedConnector(_message.Message):
     SINK_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     FAILING_MS_FIELD_NUMBER: _builtins.int
+    UNCONNECTED_MS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the deployment."""
     instance: _builtins.str
@@ -362,6 +363,8 @@ class SupervisedConnector(_message.Message):
     """
     failing_ms: _builtins.int
     """In a status: for how long its process has not run, if it does not. A supervisor does not set it."""
+    unconnected_ms: _builtins.int
+    """In a status: for how long it has had no session, if it has none. A supervisor does not set it."""
     def __init__(
         self,
         *,
@@ -372,14 +375,20 @@ class SupervisedConnector(_message.Message):
         sink: _builtins.str = ...,
         failure: _builtins.str = ...,
         failing_ms: _builtins.int | None = ...,
+        unconnected_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_failing_ms", b"_failing_ms", "failing_ms", b"failing_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_failing_ms", b"_failing_ms", "_unconnected_ms", b"_unconnected_ms", "failing_ms", b"failing_ms", "unconnected_ms", b"unconnected_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_failing_ms", b"_failing_ms", "failing_ms", b"failing_ms", "failure", b"failure", "instance", b"instance", "name", b"name", "replays", b"replays", "sink", b"sink", "source", b"source"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_failing_ms", b"_failing_ms", "_unconnected_ms", b"_unconnected_ms", "failing_ms", b"failing_ms", "failure", b"failure", "instance", b"instance", "name", b"name", "replays", b"replays", "sink", b"sink", "source", b"source", "unconnected_ms", b"unconnected_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__failing_ms: _TypeAlias = _typing.Literal["failing_ms"]  # noqa: Y015
     _WhichOneofArgType__failing_ms: _TypeAlias = _typing.Literal["_failing_ms", b"_failing_ms"]  # noqa: Y015
+    _WhichOneofReturnType__unconnected_ms: _TypeAlias = _typing.Literal["unconnected_ms"]  # noqa: Y015
+    _WhichOneofArgType__unconnected_ms: _TypeAlias = _typing.Literal["_unconnected_ms", b"_unconnected_ms"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__failing_ms) -> _WhichOneofReturnType__failing_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__unconnected_ms) -> _WhichOneofReturnType__unconnected_ms | None: ...
 
 Global___SupervisedConnector: _TypeAlias = SupervisedConnector  # noqa: Y015
 
@@ -1600,6 +1609,8 @@ class GatewayStatus(_message.Message):
     BUFFERED_MESSAGES_FIELD_NUMBER: _builtins.int
     CLOCK_JUMP_MS_FIELD_NUMBER: _builtins.int
     CLOCK_JUMP_AGE_MS_FIELD_NUMBER: _builtins.int
+    OWN_FAULTS_FIELD_NUMBER: _builtins.int
+    CERTIFICATES_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Its version."""
     uptime_ms: _builtins.int
@@ -1634,6 +1645,14 @@ class GatewayStatus(_message.Message):
     def rejected_sessions(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Sessions that it ended because they broke a rule, by gRPC status name."""
 
+    @_builtins.property
+    def own_faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___GatewayFault]:
+        """What is wrong with its own files and its own work; at most 100."""
+
+    @_builtins.property
+    def certificates(self) -> _containers.RepeatedCompositeFieldContainer[Global___CertificateStatus]:
+        """The certificates in its TLS files."""
+
     def __init__(
         self,
         *,
@@ -1652,10 +1671,12 @@ class GatewayStatus(_message.Message):
         buffered_messages: _builtins.int = ...,
         clock_jump_ms: _builtins.int | None = ...,
         clock_jump_age_ms: _builtins.int | None = ...,
+        own_faults: _abc.Iterable[Global___GatewayFault] | None = ...,
+        certificates: _abc.Iterable[Global___CertificateStatus] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "acknowledged_messages", b"acknowledged_messages", "buffer_limit_bytes", b"buffer_limit_bytes", "buffered_bytes", b"buffered_bytes", "buffered_messages", b"buffered_messages", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms", "draining", b"draining", "duplicate_messages", b"duplicate_messages", "losses", b"losses", "received_bytes", b"received_bytes", "received_frames", b"received_frames", "received_messages", b"received_messages", "rejected_sessions", b"rejected_sessions", "uptime_ms", b"uptime_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "acknowledged_messages", b"acknowledged_messages", "buffer_limit_bytes", b"buffer_limit_bytes", "buffered_bytes", b"buffered_bytes", "buffered_messages", b"buffered_messages", "certificates", b"certificates", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms", "draining", b"draining", "duplicate_messages", b"duplicate_messages", "losses", b"losses", "own_faults", b"own_faults", "received_bytes", b"received_bytes", "received_frames", b"received_frames", "received_messages", b"received_messages", "rejected_sessions", b"rejected_sessions", "uptime_ms", b"uptime_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_jump_age_ms: _TypeAlias = _typing.Literal["clock_jump_age_ms"]  # noqa: Y015
     _WhichOneofArgType__clock_jump_age_ms: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms"]  # noqa: Y015
@@ -1667,6 +1688,70 @@ class GatewayStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_jump_ms) -> _WhichOneofReturnType__clock_jump_ms | None: ...
 
 Global___GatewayStatus: _TypeAlias = GatewayStatus  # noqa: Y015
+
+@_typing.final
+class GatewayFault(_message.Message):
+    """Something that is wrong with the gateway itself."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PART_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    REMEDY_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    part: _builtins.str
+    """What is wrong, such as `file /etc/headrace/gateway.toml`."""
+    kind: _builtins.str
+    """The kind of problem, such as `configuration-invalid`."""
+    cause: _builtins.str
+    """The cause, for people."""
+    remedy: _builtins.str
+    """What to do."""
+    age_ms: _builtins.int
+    """For how long, in milliseconds."""
+    def __init__(
+        self,
+        *,
+        part: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        cause: _builtins.str = ...,
+        remedy: _builtins.str = ...,
+        age_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "cause", b"cause", "kind", b"kind", "part", b"part", "remedy", b"remedy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GatewayFault: _TypeAlias = GatewayFault  # noqa: Y015
+
+@_typing.final
+class CertificateStatus(_message.Message):
+    """A certificate that the gateway presents, or an authority that it trusts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILE_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_S_FIELD_NUMBER: _builtins.int
+    file: _builtins.str
+    """The file that contains it; of several in one file, the one that expires first counts."""
+    expires_at_s: _builtins.int
+    """When it expires, in seconds since 1970."""
+    def __init__(
+        self,
+        *,
+        file: _builtins.str = ...,
+        expires_at_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at_s", b"expires_at_s", "file", b"file"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CertificateStatus: _TypeAlias = CertificateStatus  # noqa: Y015
 
 @_typing.final
 class StreamStatus(_message.Message):
@@ -2077,6 +2162,8 @@ class PipelineStatus(_message.Message):
     VOTED_MS_FIELD_NUMBER: _builtins.int
     FAULT_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
+    SILENT_MS_FIELD_NUMBER: _builtins.int
+    RIVAL_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """Its name."""
     run: _builtins.int
@@ -2101,6 +2188,10 @@ class PipelineStatus(_message.Message):
     """How long ago all sinks voted for its micro-batch, in milliseconds; absent if the batch is in the commit log, or there is
     none.
     """
+    silent_ms: _builtins.int
+    """For how long its driver has not reported, in milliseconds, although others of its processes call; absent if it reports, or
+    never did.
+    """
     @_builtins.property
     def patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The patterns of the streams that it reads."""
@@ -2121,6 +2212,10 @@ class PipelineStatus(_message.Message):
     def paused(self) -> Global___PauseStatus:
         """The pause of it; absent if it is not paused."""
 
+    @_builtins.property
+    def rival(self) -> Global___RivalRun:
+        """A call of a run that another one has replaced: two drivers use one checkpoint. Absent if there was none in the last minute."""
+
     def __init__(
         self,
         *,
@@ -2140,10 +2235,12 @@ class PipelineStatus(_message.Message):
         voted_ms: _builtins.int | None = ...,
         fault: _metrics_pb2.RunFault | None = ...,
         paused: Global___PauseStatus | None = ...,
+        silent_ms: _builtins.int | None = ...,
+        rival: Global___RivalRun | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_voted_ms", b"_voted_ms", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "fault", b"fault", "metrics", b"metrics", "paused", b"paused", "voted_ms", b"voted_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "fault", b"fault", "metrics", b"metrics", "paused", b"paused", "rival", b"rival", "silent_ms", b"silent_ms", "voted_ms", b"voted_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_voted_ms", b"_voted_ms", "attached", b"attached", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "fault", b"fault", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "run", b"run", "state", b"state", "voted_ms", b"voted_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "attached", b"attached", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "fault", b"fault", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "rival", b"rival", "run", b"run", "silent_ms", b"silent_ms", "state", b"state", "voted_ms", b"voted_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__away_ms: _TypeAlias = _typing.Literal["away_ms"]  # noqa: Y015
     _WhichOneofArgType__away_ms: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms"]  # noqa: Y015
@@ -2155,6 +2252,10 @@ class PipelineStatus(_message.Message):
     _WhichOneofArgType__metrics: _TypeAlias = _typing.Literal["_metrics", b"_metrics"]  # noqa: Y015
     _WhichOneofReturnType__paused: _TypeAlias = _typing.Literal["paused"]  # noqa: Y015
     _WhichOneofArgType__paused: _TypeAlias = _typing.Literal["_paused", b"_paused"]  # noqa: Y015
+    _WhichOneofReturnType__rival: _TypeAlias = _typing.Literal["rival"]  # noqa: Y015
+    _WhichOneofArgType__rival: _TypeAlias = _typing.Literal["_rival", b"_rival"]  # noqa: Y015
+    _WhichOneofReturnType__silent_ms: _TypeAlias = _typing.Literal["silent_ms"]  # noqa: Y015
+    _WhichOneofArgType__silent_ms: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms"]  # noqa: Y015
     _WhichOneofReturnType__voted_ms: _TypeAlias = _typing.Literal["voted_ms"]  # noqa: Y015
     _WhichOneofArgType__voted_ms: _TypeAlias = _typing.Literal["_voted_ms", b"_voted_ms"]  # noqa: Y015
     @_typing.overload
@@ -2168,9 +2269,47 @@ class PipelineStatus(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__paused) -> _WhichOneofReturnType__paused | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rival) -> _WhichOneofReturnType__rival | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__silent_ms) -> _WhichOneofReturnType__silent_ms | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__voted_ms) -> _WhichOneofReturnType__voted_ms | None: ...
 
 Global___PipelineStatus: _TypeAlias = PipelineStatus  # noqa: Y015
+
+@_typing.final
+class RivalRun(_message.Message):
+    """A run that calls although another one has replaced it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    PEER_FIELD_NUMBER: _builtins.int
+    CURRENT_PEER_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    run: _builtins.str
+    """The run, for people."""
+    peer: _builtins.str
+    """The address that it has called from."""
+    current_peer: _builtins.str
+    """The address that the current run has called from."""
+    age_ms: _builtins.int
+    """How long ago the first of these calls was, in milliseconds."""
+    def __init__(
+        self,
+        *,
+        run: _builtins.str = ...,
+        peer: _builtins.str = ...,
+        current_peer: _builtins.str = ...,
+        age_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "current_peer", b"current_peer", "peer", b"peer", "run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RivalRun: _TypeAlias = RivalRun  # noqa: Y015
 
 @_typing.final
 class SinkStatus(_message.Message):

@@ -47,6 +47,46 @@ RUN_FAULT_KIND_FUNCTION_RUNS: RunFaultKind.ValueType  # 3
 """A function of the application has not returned for a long time; `message` names the step, the stream and the message."""
 Global___RunFaultKind: _TypeAlias = RunFaultKind  # noqa: Y015
 
+class _RunFaultOrigin:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RunFaultOriginEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunFaultOrigin.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RUN_FAULT_ORIGIN_UNSPECIFIED: _RunFaultOrigin.ValueType  # 0
+    """Not known."""
+    RUN_FAULT_ORIGIN_FUNCTION: _RunFaultOrigin.ValueType  # 1
+    """A function of the application or of the query."""
+    RUN_FAULT_ORIGIN_SINK: _RunFaultOrigin.ValueType  # 2
+    """A sink: `about` is its name, if that is known."""
+    RUN_FAULT_ORIGIN_SOURCE: _RunFaultOrigin.ValueType  # 3
+    """A source, or the gateway between it and the query: `about` is the stream, if that is known."""
+    RUN_FAULT_ORIGIN_STORAGE: _RunFaultOrigin.ValueType  # 4
+    """A disk or another storage: `about` is the folder or file, if that is known."""
+    RUN_FAULT_ORIGIN_SPARK: _RunFaultOrigin.ValueType  # 5
+    """A process of Spark, such as a lack of memory."""
+    RUN_FAULT_ORIGIN_OTHER_RUN: _RunFaultOrigin.ValueType  # 6
+    """Another run of the same checkpoint."""
+
+class RunFaultOrigin(_RunFaultOrigin, metaclass=_RunFaultOriginEnumTypeWrapper):
+    """Where a fault of a run began."""
+
+RUN_FAULT_ORIGIN_UNSPECIFIED: RunFaultOrigin.ValueType  # 0
+"""Not known."""
+RUN_FAULT_ORIGIN_FUNCTION: RunFaultOrigin.ValueType  # 1
+"""A function of the application or of the query."""
+RUN_FAULT_ORIGIN_SINK: RunFaultOrigin.ValueType  # 2
+"""A sink: `about` is its name, if that is known."""
+RUN_FAULT_ORIGIN_SOURCE: RunFaultOrigin.ValueType  # 3
+"""A source, or the gateway between it and the query: `about` is the stream, if that is known."""
+RUN_FAULT_ORIGIN_STORAGE: RunFaultOrigin.ValueType  # 4
+"""A disk or another storage: `about` is the folder or file, if that is known."""
+RUN_FAULT_ORIGIN_SPARK: RunFaultOrigin.ValueType  # 5
+"""A process of Spark, such as a lack of memory."""
+RUN_FAULT_ORIGIN_OTHER_RUN: RunFaultOrigin.ValueType  # 6
+"""Another run of the same checkpoint."""
+Global___RunFaultOrigin: _TypeAlias = RunFaultOrigin  # noqa: Y015
+
 @_typing.final
 class RunMetrics(_message.Message):
     """What a run of an application has done since it started, for operators. Nothing else depends on it.
@@ -98,6 +138,8 @@ class RunFault(_message.Message):
     BATCH_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     AGE_MS_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    ABOUT_FIELD_NUMBER: _builtins.int
     kind: Global___RunFaultKind.ValueType
     """What hinders it."""
     batch: _builtins.int
@@ -106,6 +148,10 @@ class RunFault(_message.Message):
     """What happened, in a line for humans; at most 4,096 bytes."""
     age_ms: _builtins.int
     """For how long, in milliseconds: when it was reported, or in a status, when the gateway answered."""
+    origin: Global___RunFaultOrigin.ValueType
+    """Where it began, as far as the driver can tell."""
+    about: _builtins.str
+    """What it began with, by its origin; empty if that is not known. At most 255 bytes."""
     def __init__(
         self,
         *,
@@ -113,10 +159,12 @@ class RunFault(_message.Message):
         batch: _builtins.int | None = ...,
         message: _builtins.str = ...,
         age_ms: _builtins.int = ...,
+        origin: Global___RunFaultOrigin.ValueType = ...,
+        about: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_batch", b"_batch", "batch", b"batch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch", b"_batch", "age_ms", b"age_ms", "batch", b"batch", "kind", b"kind", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch", b"_batch", "about", b"about", "age_ms", b"age_ms", "batch", b"batch", "kind", b"kind", "message", b"message", "origin", b"origin"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__batch: _TypeAlias = _typing.Literal["batch"]  # noqa: Y015
     _WhichOneofArgType__batch: _TypeAlias = _typing.Literal["_batch", b"_batch"]  # noqa: Y015
