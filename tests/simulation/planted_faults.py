@@ -189,12 +189,20 @@ SEVERAL_GATEWAYS = (
         60,
     ),
     _fault(
+        "keeps an epoch below one that was read at another gateway",
+        f"{CORE}.opening:_is_elsewhere",
+        "return any(at.epoch > stream.live_epoch for p in known for at in _positions(p, stream))",
+        "return False",
+        "gateways",
+        100,
+    ),
+    _fault(
         "takes an epoch of another gateway for over",
         f"{CORE}.stream:Stream.is_over",
         "epoch <= self.newest_epoch",
         "True",
         "gateways",
-        120,
+        80,
     ),
 )
 SINK_SIDE = (

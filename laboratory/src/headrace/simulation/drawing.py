@@ -72,6 +72,7 @@ def draw(seed: str, profile: str = "all") -> Schedule:
         faults += [Fault(kind="remove", at=_at(source, conditions.fault_s)) for _ in range(source.choice([0, 0, 1, 2]))]
         # Two connectors of one queue at two gateways are a limit that docs/guarantees.md describes.
         faults = [fault for fault in faults if fault.kind != "second" or not fault.who.startswith("queue")]
+        conditions = replace(conditions, clocks_s=_clocks(seed, schedule.gateways))
     if profile == "pauses":
         faults += [_paused(source, conditions) for _ in range(source.choice([2, 4, 6]))]
     # A second process has a session of its own, beside that of the first.
@@ -82,7 +83,9 @@ def draw(seed: str, profile: str = "all") -> Schedule:
 
 def _sources(source: random.Random, profile: str) -> list[SourcePlan]:
     logs = 1 if profile == "queue" else source.choice([1, 1, 1, 2])
-    queues = {"queue": 1, "cuts": source.choice([0, 0, 1])}.get(profile, source.choice([0, 0, 0, 1]))
+    queues = {"queue": 1, "cuts": source.choice([0, 0, 1])}.get(
+        profile, source.choice([0, 1] if profile == "gateways" else [0, 0, 0, 1])
+    )
     found = [SourcePlan(f"log{i}", False, source.choice([1, 1, 2, 3]), source.random() < 0.5) for i in range(logs)]
     return found + [SourcePlan(f"queue{i}", True, source.choice([1, 1, 2])) for i in range(queues)]
 
@@ -98,7 +101,7 @@ def _sinks(source: random.Random, profile: str) -> list[SinkPlan]:
 
 
 def _queries(source: random.Random, profile: str, sources: Sequence[SourcePlan], sinks: Sequence[SinkPlan]) -> list[QueryPlan]:
-    count = source.choice([2, 2, 3]) if profile == "pipelines" else source.choice([1, 1, 1, 1, 2])
+    count = source.choice({"pipelines": [2, 2, 3], "gateways": [1, 1, 2]}.get(profile, [1, 1, 1, 1, 2]))
     everything = tuple(plan.name for plan in sources)
     logs = tuple(plan.name for plan in sources if not plan.redelivers)
     found = [QueryPlan("query0", everything, tuple(plan.name for plan in sinks))]
@@ -227,6 +230,12 @@ def _address(source: random.Random, conditions: Conditions, roles: Sequence[str]
         server_s=_some(source, pick([0.01, 5.0, 12.0])),
         share=pick([1.0, 1.0, 0.5, 0.0]),
     )
+
+
+def _clocks(seed: str, gateways: int) -> tuple[float, ...]:
+    """Returns by how much the clock of each gateway is ahead, from a source of its own: it changes nothing else of a schedule."""
+    source = random.Random(f"{seed}/clocks")
+    return tuple(source.choice([0.0, 0.0, -5.0, 5.0, -86_400.0, 86_400.0]) for _ in range(gateways))
 
 
 def _paused(source: random.Random, conditions: Conditions) -> Fault:

@@ -82,6 +82,8 @@ class Conditions:
     """The probability that a process runs on while others could."""
     hiccups: float = 0.0
     """The probability that a process is held up at a point."""
+    clocks_s: tuple[float, ...] = ()
+    """By how much the clock of each gateway is ahead in the beginning: hosts do not agree on the time."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ class Schedule:
             sources=tuple(SourcePlan(**each) for each in document["sources"]),
             sinks=tuple(SinkPlan(**each) for each in document["sinks"]),
             queries=tuple(_query(each) for each in document["queries"]),
-            conditions=Conditions(**document["conditions"]),
+            conditions=_conditions(document["conditions"]),
             faults=tuple(Fault(**{**each, "at": At(**each["at"])}) for each in document["faults"]),
             gateways=document["gateways"],
         )
@@ -176,3 +178,7 @@ class Schedule:
 
 def _query(document: dict[str, Any]) -> QueryPlan:
     return QueryPlan(document["name"], tuple(document["sources"]), tuple(document["sinks"]))
+
+
+def _conditions(document: dict[str, Any]) -> Conditions:
+    return Conditions(**{**document, "clocks_s": tuple(document.get("clocks_s", ()))})

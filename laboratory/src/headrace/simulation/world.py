@@ -89,6 +89,8 @@ class World:
         self.roles = dict(self._roles())
         for role in self.roles.values():
             role.token = self.configuration.token
+        for name, ahead_s in zip(schedule.gateway_names(), conditions.clocks_s, strict=False):
+            self.roles[name].clock_offset_s = ahead_s
         self.healed_at: float | None = None
         self.faults = Faults(
             schedule,
