@@ -5,6 +5,9 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
+UNFINISHED = ".tmp"
+"""The end of the name of a file that is not complete."""
+
 
 class Disk:
     """The steps. A crash may interrupt each one that is not atomic; none is durable unless its description says so."""
@@ -52,10 +55,16 @@ class Disk:
             self.sync_folder(folder.parent)
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Replaces the content of a file, atomically and durably."""
-        temporary = path.with_name(path.name + ".tmp")
-        with self.create(temporary) as file:
-            self.write(file, data)
-            self.sync(file)
-        self.rename(temporary, path)
+        """Replaces the content of a file, atomically and durably; leaves nothing behind if that fails."""
+        temporary = path.with_name(path.name + UNFINISHED)
+        try:
+            with self.create(temporary) as file:
+                self.write(file, data)
+                self.sync(file)
+            self.rename(temporary, path)
+        except OSError:
+            # The same content may never be due again.
+            with contextlib.suppress(OSError):
+                self.remove(temporary)
+            raise
         self.sync_folder(path.parent)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.connectors.file._disk import Disk
+from headrace.connectors.file._disk import UNFINISHED, Disk
 from headrace.connectors.file._staging import Staging, Vote
 from headrace.sdk import Transaction
 
@@ -122,6 +122,11 @@ class Output:
         for vote in staging.votes():
             if self._state().has(vote):
                 staging.forget(vote)
+
+    def tidy(self) -> None:
+        """Removes what an earlier process has not finished. No commit may be in progress."""
+        for path in self._hidden.glob(f"*{UNFINISHED}"):
+            self._disk.remove(path)
 
     def rotate(self) -> None:
         """Starts a new, empty file if that is due although nothing was written. No commit may be unfinished."""

@@ -140,6 +140,7 @@ class FileSink(TwoPhaseSink):
         """Finishes an interrupted commit, and lists what is staged, prepared and committed."""
         with self._output_lock:
             self._output.finish(self._staging)
+            self._output.tidy()
         self._staging.tidy()
         votes = [vote.transaction for vote in self._staging.votes()]
         return Recovered(self._staging.parts(), votes, self._output.committed())

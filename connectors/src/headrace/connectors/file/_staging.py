@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote, unquote
 
-from headrace.connectors.file._disk import Disk
+from headrace.connectors.file._disk import UNFINISHED, Disk
 from headrace.sdk import Part, Transaction
 
 _STAGED = ".part"
 _VOTE = ".vote"
-_UNFINISHED = ".tmp"
 _LONG_NAME = ".name"
 _MAX_FILE_NAME_BYTES = 255
 
@@ -51,7 +50,7 @@ class Staging:
 
     def begin(self, part: Part) -> BinaryIO:
         """Opens the file for a part."""
-        return self._disk.create(self.folder / (_part_name(part) + _UNFINISHED))
+        return self._disk.create(self.folder / (_part_name(part) + UNFINISHED))
 
     def finish(self, part: Part, file: BinaryIO) -> None:
         """Makes the written data durable: the part is then staged."""
@@ -59,13 +58,13 @@ class Staging:
         name = _part_name(part)
         if name != _full_name(part):
             self._disk.replace(self.folder / (name + _LONG_NAME), _full_name(part).encode())
-        self._disk.rename(self.folder / (name + _UNFINISHED), self.folder / name)
+        self._disk.rename(self.folder / (name + UNFINISHED), self.folder / name)
         self._disk.sync_folder(self.folder)
 
     def drop(self, part: Part) -> None:
         """Discards a part, staged or not."""
         name = _part_name(part)
-        self._disk.remove(self.folder / (name + _UNFINISHED))
+        self._disk.remove(self.folder / (name + UNFINISHED))
         self._remove(name)
 
     def parts(self) -> list[Part]:
@@ -116,7 +115,7 @@ class Staging:
 
     def tidy(self) -> None:
         """Removes unfinished files after a crash, and parts that lost a vote. Must not run while something is being staged."""
-        for path in self.folder.glob(f"*{_UNFINISHED}"):
+        for path in self.folder.glob(f"*{UNFINISHED}"):
             self._disk.remove(path)
         for path in self.folder.glob(f"*{_LONG_NAME}"):
             if not path.with_suffix("").exists():
@@ -181,7 +180,7 @@ def _of_run(transaction: Transaction) -> str:
 
 def _shortened(name: str, suffix: str) -> str:
     """Returns a name that a file can have also while it is unfinished; a hash has no comma, unlike every other name."""
-    if len(name) + len(_UNFINISHED) <= _MAX_FILE_NAME_BYTES:
+    if len(name) + len(UNFINISHED) <= _MAX_FILE_NAME_BYTES:
         return name
     return hashlib.sha256(name.encode()).hexdigest() + suffix
 
