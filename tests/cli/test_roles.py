@@ -30,6 +30,7 @@ OF_HEADRACE = {
     "headrace-gateway status": "headrace status",
     "headrace-gateway dead-letters": "headrace dead-letters",
     "headrace-gateway drain": "headrace drain",
+    "headrace-gateway events": "headrace events",
     "headrace-gateway timeline": "headrace timeline",
     "headrace-gateway top": "headrace top",
     "headrace-gateway why": "headrace why",
@@ -116,7 +117,7 @@ def test_an_error_of_a_configuration_names_the_command_that_is_installed(tmp_pat
 def test_commands_are_mounted_and_not_copied() -> None:
     context = click.Context(cli)
     assert isinstance(cli, click.Group)
-    of_gateway = ("drain", "forget", "pause", "peek", "resume", "status", "timeline", "top", "why")
+    of_gateway = ("drain", "events", "forget", "pause", "peek", "resume", "status", "timeline", "top", "why")
     names = ("conformance", "connector", "gateway", *of_gateway)
     mounted = {name: cli.get_command(context, name) for name in names}
 
@@ -124,6 +125,7 @@ def test_commands_are_mounted_and_not_copied() -> None:
         "conformance": conformance.conformance,
         "connector": connectors_cli.connector,
         "drain": gateway_cli.drain,
+        "events": gateway_cli.events,
         "forget": gateway_cli.forget,
         "gateway": gateway_cli.gateway,
         "pause": gateway_cli.pause,

@@ -14,18 +14,24 @@ from headrace.gateway.core import Gateway
 from headrace.gateway.http import http_server, new_app
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.listen import listen_http
+from headrace.gateway.recording import Recording
 
 
 @asynccontextmanager
 async def serve_http(
-    gateway: Gateway, tokens: Sequence[Token] = (), *, loopback: bool = True, tls: ssl.SSLContext | None = None, **config: Any
+    gateway: Gateway,
+    tokens: Sequence[Token] = (),
+    *,
+    loopback: bool = True,
+    tls: ssl.SSLContext | None = None,
+    recording: Recording | None = None,
+    **config: Any,
 ) -> AsyncIterator[str]:
     """Serves HTTP for a gateway, on a free port; yields the address, as `host:port`."""
     (listener,) = listen_http(Config(http=Http(listen="127.0.0.1:0")))
     host, port = listener.getsockname()
-    async with http_server(
-        new_app(gateway, TokenRegistry(tokens), Http(**config), "127.0.0.1:7433", loopback=loopback), [listener], tls
-    ):
+    app = new_app(gateway, TokenRegistry(tokens), Http(**config), "127.0.0.1:7433", loopback=loopback, recording=recording)
+    async with http_server(app, [listener], tls):
         yield f"{host}:{port}"
 
 

@@ -55,6 +55,7 @@ NEEDED = {
     "EngineService/Settle": {"pipelines", "writes"},
     "AdminService/GetStatus": {"admin"},
     "AdminService/ListBatches": {"admin"},
+    "AdminService/ListEvents": {"admin"},
     "AdminService/LocateMessage": {"admin"},
     "AdminService/ForgetPipeline": {"control"},
     "AdminService/ForgetStream": {"control"},

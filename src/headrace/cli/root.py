@@ -33,6 +33,7 @@ _GROUPS = {
     "Operate": {
         "doctor": _Lazy("headrace.cli.doctor", "doctor", "Check this machine, and suggest fixes."),
         "drain": _Lazy("headrace.gateway_cli", "drain", "Let a gateway finish, and show the progress."),
+        "events": _Lazy("headrace.gateway_cli", "events", "Show what happened at a gateway, and when."),
         "forget": _Lazy("headrace.gateway_cli", "forget", "Forget a pipeline or a stream that will not come back."),
         "pause": _Lazy("headrace.gateway_cli", "pause", "Pause a stream, a connector, a pipeline or a sink."),
         "peek": _Lazy("headrace.gateway_cli", "peek", "Show a sample of a stream's messages."),

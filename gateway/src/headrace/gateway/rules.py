@@ -37,6 +37,7 @@ RULES: Mapping[str, frozenset[Right]] = {
     f"{_V1}EngineService/Settle": frozenset({Right.RUN, Right.WRITE}),
     f"{_V1}AdminService/GetStatus": frozenset({Right.ADMINISTER}),
     f"{_V1}AdminService/ListBatches": frozenset({Right.ADMINISTER}),
+    f"{_V1}AdminService/ListEvents": frozenset({Right.ADMINISTER}),
     f"{_V1}AdminService/LocateMessage": frozenset({Right.ADMINISTER}),
     f"{_V1}AdminService/ForgetPipeline": frozenset({Right.CONTROL}),
     f"{_V1}AdminService/ForgetStream": frozenset({Right.CONTROL}),
@@ -55,6 +56,8 @@ RULES: Mapping[str, frozenset[Right]] = {
 """The rights that a caller must have for at least one name; the services check which names it may use."""
 
 EVENTS = "/api/v1/events"
+EVENT_LOG = "/api/v1/event-log"
+HISTORY = "/api/v1/history"
 PEEK = "/api/v1/streams/{name:path}/peek"
 DEAD_LETTERS = "/api/v1/dead-letters"
 RESTART = "/api/v1/connectors/restart"
@@ -84,6 +87,8 @@ PATHS: Mapping[str, frozenset[Right]] = {
     "/api/v1/sinks": frozenset({Right.ADMINISTER}),
     "/api/v1/sinks/{name:path}": frozenset({Right.ADMINISTER}),
     "/api/v1/sink-sessions": frozenset({Right.ADMINISTER}),
+    EVENT_LOG: frozenset({Right.ADMINISTER}),
+    HISTORY: frozenset({Right.ADMINISTER}),
     DEAD_LETTERS: frozenset({Right.PEEK}),
     "/api/v1/unacknowledged": frozenset({Right.ADMINISTER}),
 }

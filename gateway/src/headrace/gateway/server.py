@@ -21,6 +21,7 @@ from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.lasting import lasting
 from headrace.gateway.listen import exposure, listen, listen_http, new_server
 from headrace.gateway.observer import Observer
+from headrace.gateway.recording import Recording
 from headrace.gateway.reload import ConfigSource, Reloading
 from headrace.gateway.services import add_services
 from headrace.gateway.tls import server_context
@@ -62,6 +63,8 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     reflection.enable_server_reflection((*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     faults = gateway.own_faults
     tasks = [asyncio.create_task(lasting("housekeeping", lambda: run_housekeeping(gateway), faults))]
+    recording = Recording(gateway, observer)
+    tasks.append(asyncio.create_task(lasting("recording the history", recording.run, faults)))
     if source is not None:
         reloading = Reloading(source, config, registry, gateway)
         gateway.reload = reloading.reload
@@ -73,7 +76,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
             async with (
                 _exporting(config, gateway, observer),
                 _tracing(config, gateway),
-                _serving_http(config, gateway, registry, address, observer),
+                _serving_http(config, gateway, registry, address, observer, recording),
             ):
                 await server.start()
                 port = split_address(address)[1]
@@ -100,7 +103,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
 
 @asynccontextmanager
 async def _serving_http(
-    config: Config, gateway: Gateway, registry: TokenRegistry, address: str, observer: Observer
+    config: Config, gateway: Gateway, registry: TokenRegistry, address: str, observer: Observer, recording: Recording
 ) -> AsyncIterator[None]:
     """Serves HTTP, if the configuration wants it. Clients of this machine need no TLS: what they read does not leave it."""
     listeners = listen_http(config)
@@ -114,7 +117,7 @@ async def _serving_http(
     places = [listener.getsockname()[:2] for listener in listeners]
     loopback = all(is_loopback(host) for host, _ in places)
     context = None if config.tls is None or loopback else server_context(config.tls)
-    app = new_app(gateway, registry, config.http, address, loopback=loopback, observer=observer)
+    app = new_app(gateway, registry, config.http, address, loopback=loopback, observer=observer, recording=recording)
     connections = Connections("HTTP", places[0][1], gateway.open_calls, 2 * MAX_CONNECTIONS, MAX_CONNECTIONS)
     watching = asyncio.create_task(lasting("bounding HTTP connections", connections.watch, gateway.own_faults))
     try:

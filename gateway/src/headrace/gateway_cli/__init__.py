@@ -5,6 +5,7 @@ Only the command that runs the gateway imports it.
 
 from headrace.gateway_cli.dead_letters import dead_letters
 from headrace.gateway_cli.drain import drain
+from headrace.gateway_cli.events import events
 from headrace.gateway_cli.forget import forget
 from headrace.gateway_cli.gateway import gateway
 from headrace.gateway_cli.pause import pause, resume
@@ -18,6 +19,7 @@ from headrace.gateway_cli.why import why
 __all__ = [
     "dead_letters",
     "drain",
+    "events",
     "forget",
     "gateway",
     "main",

@@ -4,6 +4,7 @@ from typing import NoReturn
 
 from headrace.gateway_cli.dead_letters import dead_letters
 from headrace.gateway_cli.drain import drain
+from headrace.gateway_cli.events import events
 from headrace.gateway_cli.forget import forget
 from headrace.gateway_cli.gateway import gateway
 from headrace.gateway_cli.pause import pause, resume
@@ -26,6 +27,7 @@ _TYPED = {
     "headrace why": f"{_PROGRAM} why",
     "headrace dead-letters": f"{_PROGRAM} dead-letters",
     "headrace drain": f"{_PROGRAM} drain",
+    "headrace events": f"{_PROGRAM} events",
     "headrace pause": f"{_PROGRAM} pause",
     "headrace peek": f"{_PROGRAM} peek",
     "headrace resume": f"{_PROGRAM} resume",
@@ -38,6 +40,7 @@ program = gateway.program(
     completion=completion,
     **{"dead-letters": dead_letters},
     drain=drain,
+    events=events,
     forget=forget,
     pause=pause,
     peek=peek,

@@ -12,11 +12,14 @@ from headrace.gateway_status.document import (
     StatusDocument,
     StreamDocument,
 )
+from headrace.gateway_status.events import EventDocument, EventLogDocument, event_log_document
 from headrace.gateway_status.peek import PeekDocument, peek_document
 from headrace.gateway_status.timeline import MessageDocument, TimelineDocument, message_document, timeline_document
 
 __all__ = [
     "DeadLettersDocument",
+    "EventDocument",
+    "EventLogDocument",
     "GatewayDocument",
     "MessageDocument",
     "PeekDocument",
@@ -29,6 +32,7 @@ __all__ = [
     "StreamDocument",
     "TimelineDocument",
     "dead_letters_document",
+    "event_log_document",
     "message_document",
     "peek_document",
     "problem_documents",

@@ -13,6 +13,8 @@ MAX_NAME_BYTES = 255
 """The maximum length of the name of a stream, pipeline, sink or instance, in bytes."""
 MAX_BATCHES = 500
 """How many micro-batches a gateway keeps of each pipeline, and how many a message names."""
+MAX_EVENTS = 1_200
+"""How many events a gateway remembers."""
 MAX_PEEK = 10_000
 """The largest number of messages that a peek may be limited to."""
 MAX_DEAD_LETTERS = 50

@@ -1,6 +1,6 @@
 """Applies the positions that pipelines report from their checkpoints."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import structlog
 
@@ -9,6 +9,7 @@ from headrace.contract.position import Position
 from headrace.gateway.config import StreamRule
 from headrace.gateway.core.bounds import MAX_PIPELINES, check_room
 from headrace.gateway.core.errors import NotPermitted, Superseded, UnknownPipeline
+from headrace.gateway.core.event_log import EventKind
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.leases import resume
 from headrace.gateway.core.opening import reconcile
@@ -97,6 +98,8 @@ def attach(
     ended: Iterable[str] = (),
 ) -> None:
     """Attaches a pipeline with every position in its checkpoint; `ended` names the streams among them that have ended."""
+    if not (pipeline.attached and pipeline.complete):
+        gateway.event_log.add(EventKind.ATTACHED, f"pipeline {pipeline.name}", str(pipeline.run))
     pipeline.attached, pipeline.complete, pipeline.available_now = True, True, available_now
     pipeline.attached_at, pipeline.away_since = clock.monotonic(), None
     pipeline.timeline.attach(committed, planned)
@@ -159,6 +162,7 @@ def commit(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position],
         raise UnknownPipeline(f"pipeline {pipeline.name} is not attached to this gateway; attach it with all its positions")
     positions = pipeline.not_outdated(positions)
     pipeline.note_ended(positions, ended)
+    _note_latencies(gateway, pipeline, positions)
     moved = pipeline.commit(positions)
     pipeline.timeline.commit(pipeline.committed, moved)
     for name in moved:
@@ -173,6 +177,19 @@ def commit(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position],
             reconcile(gateway.streams[name])
     gateway.credit.rebalance()
     commit_proven(gateway, pipeline)
+
+
+def _note_latencies(gateway: Gateway, pipeline: Pipeline, positions: Mapping[str, Position]) -> None:
+    """Notes how long the oldest messages have waited here that are committed now."""
+    now = clock.monotonic()
+    for name, position in positions.items():
+        stream = gateway.streams.get(name)
+        if stream is None or position <= pipeline.position(name):
+            continue
+        first = next(stream.after(pipeline.position(name)), None)
+        if first is not None and position.epoch == stream.live_epoch and first.first <= position.sequence:
+            stream.commit_latency.note(now - first.received_at)
+            pipeline.commit_latency.note(now - first.received_at)
 
 
 def forget(gateway: Gateway, pipeline: Pipeline) -> None:

@@ -16,6 +16,7 @@ from headrace.gateway.core.connectors import Connectors
 from headrace.gateway.core.credit import CreditPool
 from headrace.gateway.core.deployments import Deployments
 from headrace.gateway.core.errors import AtCapacity, ChangeRefused, Draining, ProtocolError, TokenRevoked
+from headrace.gateway.core.event_log import EventKind, EventLog
 from headrace.gateway.core.open_calls import OpenCalls
 from headrace.gateway.core.pauses import Pauses
 from headrace.gateway.core.pipeline import Pipeline
@@ -79,6 +80,7 @@ class Gateway:
         """The transactions that sink instances must have when they reconnect."""
         self.credit = CreditPool(limits.buffer_bytes, limits.session_messages, limits.max_sessions)
         self.rejected_sessions: dict[str, int] = {}
+        self.event_log = EventLog()
         self.frames_received = 0
         self.connectors = Connectors()
         self.forgotten = Totals()
@@ -125,6 +127,7 @@ class Gateway:
             self.connectors.opened("source", hello.connector),
         )
         self.sessions[session.id] = session
+        self.event_log.add(EventKind.ATTACHED, session.part, f"session {session.id} from {peer}")
         self.sessions_changed.notify()
         return session
 
@@ -140,6 +143,7 @@ class Gateway:
             f"k{next(self._session_numbers)}", hello, peer, identity, self.connectors.opened("sink", hello.connector)
         )
         self.sink_sessions[session.id] = session
+        self.event_log.add(EventKind.ATTACHED, session.part, f"session {session.id} from {peer}")
         self.sessions_changed.notify()
         return session
 
@@ -154,6 +158,7 @@ class Gateway:
     def close_session(self, session: Session) -> None:
         """Closes a session, its streams and its credit account. Unacknowledged messages of a redelivering source become void."""
         del self.sessions[session.id]
+        self._note_end(session)
         if self.tracing is not None:
             self.tracing.closed(session)
         for attachment in session.attachments.values():
@@ -176,6 +181,7 @@ class Gateway:
     def close_sink_session(self, session: SinkSession) -> None:
         """Closes a sink's session, and fails the calls that wait for its answers."""
         del self.sink_sessions[session.id]
+        self._note_end(session)
         session.close()
         sink = self.sinks.get(session.hello.sink)
         if sink is not None:  # The gateway may have had no room for it.
@@ -242,8 +248,13 @@ class Gateway:
         """Sets the readers of a stream: the pipelines whose patterns cover it."""
         stream.readers = [p for p in self.pipelines.values() if p.reads(stream.name)]
 
-    def count_rejected(self, error: ProtocolError) -> None:
-        """Counts a session that was ended with an error."""
+    def _note_end(self, session: Session | SinkSession) -> None:
+        said = session.reported.last_error
+        self.event_log.add(EventKind.DETACHED, session.part, f"session {session.id} has ended" + (f": {said}" if said else ""))
+
+    def note_rejected(self, error: ProtocolError, part: str) -> None:
+        """Notes that the session of a part was ended with an error."""
+        self.event_log.add(EventKind.REJECTED, part, f"{error.status.name}: {error}")
         self.rejected_sessions[error.status.name] = self.rejected_sessions.get(error.status.name, 0) + 1
 
     def begin_to_drain(self, timeout_ms: int | None = None) -> "asyncio.Task[None]":

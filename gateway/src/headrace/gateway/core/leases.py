@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import structlog
 
 from headrace.contract import clock
+from headrace.gateway.core.event_log import EventKind
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.opening import reconcile
 from headrace.gateway.core.pipeline import Pipeline
@@ -27,6 +28,7 @@ def resume(gateway: Gateway, pipeline: Pipeline) -> None:
     """Resumes a query that calls after its lease has expired. Its sources resend what it needs."""
     log.info("pipeline is back", pipeline=pipeline.name, run=str(pipeline.run))
     pipeline.attached, pipeline.away_since = True, None
+    gateway.event_log.add(EventKind.ATTACHED, f"pipeline {pipeline.name}", f"{pipeline.run} is back")
     for stream in _streams(gateway, pipeline):
         reconcile(stream)
         grant_where_awaited(stream)
@@ -44,6 +46,8 @@ def renew(gateway: Gateway, names: Iterable[str]) -> None:
 
 def detach(gateway: Gateway, pipeline: Pipeline) -> None:
     """Detaches a pipeline whose run ends cleanly, and wakes its calls that wait, which then end."""
+    if pipeline.attached:
+        gateway.event_log.add(EventKind.DETACHED, f"pipeline {pipeline.name}", f"{pipeline.run} has stopped")
     pipeline.attached, pipeline.away_since = False, None
     _go_on_without(gateway, pipeline)
     pipeline.news.notify()
@@ -59,6 +63,8 @@ def end_leases(gateway: Gateway) -> None:
         # A call in progress counts as activity: it ends when its client's connection does.
         if pipeline.attached and not pipeline.calls and pipeline.called_at < called_before:
             log.warning("pipeline away: its lease has ended; its acknowledgements stay held", pipeline=pipeline.name)
+            text = f"the lease of {pipeline.run} has ended"
+            gateway.event_log.add(EventKind.DETACHED, f"pipeline {pipeline.name}", text)
             pipeline.attached, pipeline.away_since = False, now
             _go_on_without(gateway, pipeline)
 

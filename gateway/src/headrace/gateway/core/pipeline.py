@@ -12,6 +12,7 @@ from headrace.contract import clock
 from headrace.contract.names import covers, source_of
 from headrace.contract.position import Position
 from headrace.gateway.core.errors import UnknownPipeline
+from headrace.gateway.core.latency import Longest
 from headrace.gateway.core.position import BEGINNING
 from headrace.gateway.core.run_faults import Fault
 from headrace.gateway.core.signal import Signal
@@ -129,6 +130,8 @@ class Pipeline:
     """The call that follows its streams, in real-time mode."""
     news: Signal = field(default_factory=Signal)
     timeline: Timeline = field(default_factory=Timeline)
+    commit_latency: Longest = field(default_factory=Longest)
+    """How long messages waited here until they were committed, at most, since the history last looked."""
     attached_at: float = 0.0
     called_at: float = field(default_factory=clock.monotonic)
 

@@ -62,6 +62,11 @@ class Session:
         return self.hello.instance
 
     @property
+    def part(self) -> str:
+        """The connector, as health names it."""
+        return f"connector {self.instance}"
+
+    @property
     def for_logs(self) -> dict[str, str]:
         """The keys and values that every log line about this session contains."""
         return {"session": self.id, "instance": self.instance}

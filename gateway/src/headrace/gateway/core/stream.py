@@ -8,6 +8,7 @@ from typing import Protocol
 from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.core.frames import HeldFrame
+from headrace.gateway.core.latency import Longest
 from headrace.gateway.core.pauses import Pause
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.position import BEGINNING
@@ -159,6 +160,8 @@ class Stream:
     received_bytes: int = 0
     duplicate_messages: int = 0
     losses: int = 0
+    commit_latency: Longest = field(default_factory=Longest)
+    """How long its messages waited here until a pipeline committed them, at most, since the history last looked."""
     sent_at: float = 0.0
     known_since: float = field(default_factory=clock.monotonic)
     left_at: float = field(default_factory=clock.monotonic)

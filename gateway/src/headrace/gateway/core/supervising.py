@@ -21,6 +21,7 @@ from headrace.gateway.core.errors import (
     SupervisorAway,
     UnknownPart,
 )
+from headrace.gateway.core.event_log import EventKind
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -69,6 +70,7 @@ def register(gateway: Gateway, hello: pb.SuperviseHello, peer: str, identity: Id
         leave(gateway, older)
         older.end(Superseded(f"deployment {name}: run {hello.run} has registered in place of run {older.run}"))
     deployment = known[name] = Deployment(name, hello.run, peer, identity, connectors)
+    gateway.event_log.add(EventKind.ATTACHED, f"deployment {name}", f"run {hello.run} from {peer}")
     log.info("deployment registered", deployment=name, run=hello.run, by=identity.name, peer=peer)
     return deployment
 
@@ -125,6 +127,7 @@ def leave(gateway: Gateway, deployment: Deployment) -> None:
     """Forgets a deployment, and fails the orders that it has not answered."""
     if gateway.deployments.by_name.get(deployment.name) is deployment:
         del gateway.deployments.by_name[deployment.name]
+        gateway.event_log.add(EventKind.DETACHED, f"deployment {deployment.name}", f"run {deployment.run} has left")
     for order in deployment.orders.values():
         not_known = "is restarted" if order.replay is None else "has replayed its dead letters"
         text = (
@@ -137,7 +140,7 @@ def leave(gateway: Gateway, deployment: Deployment) -> None:
     deployment.orders.clear()
 
 
-def take_outcome(deployment: Deployment, outcome: pb.OrderOutcome) -> None:
+def take_outcome(gateway: Gateway, deployment: Deployment, outcome: pb.OrderOutcome) -> None:
     """Takes the answer to an order. One to an order that is not known, or was answered already, has no effect.
 
     Raises:
@@ -157,6 +160,9 @@ def take_outcome(deployment: Deployment, outcome: pb.OrderOutcome) -> None:
         pid = outcome.restarted.pid if order.replay is None else outcome.replayed.pid
         event = f"{order.action} ended"
         log.info(event, **facts, pid=pid)
+        if order.replay is None:
+            text = f"process {pid} of deployment {deployment.name}, by {order.by}"
+            gateway.event_log.add(EventKind.RESTARTED, facts["part"], text)
         if not order.outcome.done():
             order.outcome.set_result(outcome)
         return

@@ -19,17 +19,26 @@ from headrace.gateway.http.console import console_routes
 from headrace.gateway.http.ending import EndRevoked
 from headrace.gateway.http.guard import Bounds, Endpoint, guarded, http_error, may_see
 from headrace.gateway.http.peeking import peek_endpoints
+from headrace.gateway.http.recorded import recorded_endpoints
 from headrace.gateway.http.signing import signing_routes
 from headrace.gateway.http.status import Documents, is_degraded, json_response
 from headrace.gateway.http.timeline import timeline_endpoints
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.observer import Observer
+from headrace.gateway.recording import Recording
 from headrace.gateway.rules import EVENTS
 from headrace.gateway.telemetry.prometheus import Prometheus
 
 
 def new_app(
-    gateway: Gateway, registry: TokenRegistry, config: Http, address: str, *, loopback: bool, observer: Observer | None = None
+    gateway: Gateway,
+    registry: TokenRegistry,
+    config: Http,
+    address: str,
+    *,
+    loopback: bool,
+    observer: Observer | None = None,
+    recording: Recording | None = None,
 ) -> Starlette:
     """Creates the application of a gateway.
 
@@ -40,8 +49,10 @@ def new_app(
         address: The address of the gateway itself.
         loopback: Whether it listens where only this machine reaches it, and so is known by no other name.
         observer: Takes the snapshots; None for one of its own.
+        recording: Has the history; None for one that is empty.
     """
     observer = observer or Observer(gateway, config)
+    recording = recording or Recording(gateway, observer)
     documents, callers = Documents(observer, address), Callers(registry)
     published = events.Events(documents)
     metrics = Prometheus(gateway, observer, of_streams=config.stream_metrics)
@@ -67,6 +78,7 @@ def new_app(
         "/metrics": measure,
         EVENTS: listen,
         **timeline_endpoints(gateway, observer),
+        **recorded_endpoints(gateway, recording.history),
         **peek_endpoints(gateway, callers),
         **api_endpoints(documents),
     }

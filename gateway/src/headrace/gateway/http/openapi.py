@@ -7,15 +7,18 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_DEAD_LETTERS, MAX_PEEK, MAX_SEQUENCE
+from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_DEAD_LETTERS, MAX_EVENTS, MAX_PEEK, MAX_SEQUENCE
 from headrace.gateway.core import VERSION
+from headrace.gateway.core.history import HISTORY_S, KINDS
 from headrace.gateway.http.callers import COOKIE
 from headrace.gateway.http.changes import CHANGES_MADE
+from headrace.gateway.http.recorded import HistoryDocument
 from headrace.gateway.http.signing import MeDocument, SignInRequest
 from headrace.gateway.http.status import HealthDocument
-from headrace.gateway.rules import CHANGES, DEAD_LETTERS, EVENTS, ME, PATHS, PEEK, RESTART, SIGN_IN, SIGN_OUT
+from headrace.gateway.rules import CHANGES, DEAD_LETTERS, EVENT_LOG, EVENTS, HISTORY, ME, PATHS, PEEK, RESTART, SIGN_IN, SIGN_OUT
 from headrace.gateway_status import (
     DeadLettersDocument,
+    EventLogDocument,
     GatewayDocument,
     MessageDocument,
     PeekDocument,
@@ -30,8 +33,10 @@ from headrace.gateway_status import (
 
 _DOCUMENTS: tuple[Any, ...] = (
     DeadLettersDocument,
+    EventLogDocument,
     GatewayDocument,
     HealthDocument,
+    HistoryDocument,
     MeDocument,
     MessageDocument,
     PeekDocument,
@@ -80,6 +85,8 @@ _OPERATIONS = {
     "/api/v1/sinks": _Operation("All sinks.", "SinkDocument", "sinks"),
     "/api/v1/sinks/{name:path}": _Operation("One sink.", "SinkDocument"),
     "/api/v1/sink-sessions": _Operation("The sessions of sinks.", "SinkSessionDocument", "sink_sessions"),
+    EVENT_LOG: _Operation("What happened: the last events.", "EventLogDocument"),
+    HISTORY: _Operation("The values of a part in the last hour, every five seconds.", "HistoryDocument"),
     DEAD_LETTERS: _Operation("The last dead letters of each sink.", "DeadLettersDocument"),
     "/api/v1/unacknowledged": _Operation("Where a message stands on its way to its acknowledgement.", "MessageDocument"),
 }
@@ -97,6 +104,15 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"name": "stream", "in": "query", "required": True, "schema": {"type": "string"}},
         {"name": "sequence", "in": "query", "required": True, "schema": _SEQUENCE},
         {"name": "epoch", "in": "query", "schema": _SEQUENCE},
+    ],
+    EVENT_LOG: [
+        {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": MAX_EVENTS}},
+        {"name": "after", "in": "query", "schema": _SEQUENCE},
+    ],
+    HISTORY: [
+        {"name": "kind", "in": "query", "schema": {"type": "string", "enum": list(KINDS)}},
+        {"name": "name", "in": "query", "schema": {"type": "string"}},
+        {"name": "seconds", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": HISTORY_S}},
     ],
     DEAD_LETTERS: [
         {"name": "sink", "in": "query", "schema": {"type": "string"}},

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from headrace.contract.limits import MAX_BATCHES, MAX_SEQUENCE
+from headrace.contract.limits import MAX_BATCHES, MAX_EVENTS, MAX_SEQUENCE
 from headrace.gateway.core import Gateway, ProtocolError
 from headrace.gateway.core.batch_status import list_batches
 from headrace.gateway.core.control import (
@@ -23,6 +23,7 @@ from headrace.gateway.core.control import (
 )
 from headrace.gateway.core.deployments import Replay
 from headrace.gateway.core.errors import MalformedMessage, NotPermitted
+from headrace.gateway.core.listing_events import list_events
 from headrace.gateway.core.listing_letters import list_dead_letters
 from headrace.gateway.core.locating import locate
 from headrace.gateway.core.ordering import replay_dead_letters, restart_connector
@@ -68,6 +69,16 @@ class AdminService(AdminServiceServicer):
             known = ", ".join(sorted(self._gateway.pipelines)) or "none"
             await abort(context, grpc.StatusCode.NOT_FOUND, f"no pipeline {request.pipeline[:80]!r}; known: {known}")
         return await list_batches(pipeline, request.limit or MAX_BATCHES)
+
+    async def ListEvents(
+        self, request: pb.ListEventsRequest, context: grpc.aio.ServicerContext[pb.ListEventsRequest, pb.ListEventsResponse]
+    ) -> pb.ListEventsResponse:
+        """Returns the last events."""
+        await _reading(context)
+        if request.limit > MAX_EVENTS:
+            text = f"limit {request.limit}: the gateway remembers {MAX_EVENTS} events"
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, text)
+        return list_events(self._gateway.event_log, request.limit or MAX_EVENTS, request.after)
 
     async def LocateMessage(
         self,

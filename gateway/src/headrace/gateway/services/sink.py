@@ -55,7 +55,7 @@ class SinkService(SinkServiceServicer):
                 await first_to_end(self._read(sink, session, request_iterator), self._write(session, context))
         except (ProtocolError, DecodeError) as failure:
             error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not a sink's message: {failure}")
-            self._gateway.count_rejected(error)
+            self._gateway.note_rejected(error, f"caller {context.peer()}" if session is None else session.part)
             known = session.for_logs if session is not None else {}
             log.warning("sink session ended", **known, peer=context.peer(), status=error.status.name, error=str(error))
             self._close(session)

@@ -49,7 +49,7 @@ class SourceService(SourceServiceServicer):
                 await first_to_end(self._read(session, identity, request_iterator), self._write(session, context))
         except (ProtocolError, DecodeError) as failure:
             error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not an IngestRequest: {failure}")
-            self._gateway.count_rejected(error)
+            self._gateway.note_rejected(error, f"caller {context.peer()}" if session is None else session.part)
             known = session.for_logs if session is not None else {}
             log.warning("session ended", **known, peer=context.peer(), status=error.status.name, error=str(error))
             self._close(session)

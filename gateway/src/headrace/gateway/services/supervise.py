@@ -40,7 +40,7 @@ async def _read(gateway: Gateway, deployment: Deployment, requests: AsyncIterato
             raise deployment.failure
         match request.WhichOneof("message"):
             case "outcome":
-                take_outcome(deployment, request.outcome)
+                take_outcome(gateway, deployment, request.outcome)
             case "connectors":
                 replace_connectors(gateway, deployment, request.connectors)
             case "hello":

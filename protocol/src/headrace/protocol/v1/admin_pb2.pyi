@@ -2697,6 +2697,98 @@ class BatchStreamStatus(_message.Message):
 Global___BatchStreamStatus: _TypeAlias = BatchStreamStatus  # noqa: Y015
 
 @_typing.final
+class ListEventsRequest(_message.Message):
+    """Asks what happened."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    limit: _builtins.int
+    """How many events at most, the latest ones; 0 means 1,200, which is the maximum."""
+    after: _builtins.int
+    """Only events with a larger number."""
+    def __init__(
+        self,
+        *,
+        limit: _builtins.int = ...,
+        after: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEventsRequest: _TypeAlias = ListEventsRequest  # noqa: Y015
+
+@_typing.final
+class ListEventsResponse(_message.Message):
+    """What happened."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    STARTED_MS_FIELD_NUMBER: _builtins.int
+    started_ms: _builtins.int
+    """When the gateway started, in milliseconds since 1970-01-01 UTC. A gateway that starts counts its events from 1 again."""
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___Event]:
+        """The events, oldest first."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___Event] | None = ...,
+        started_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "started_ms", b"started_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEventsResponse: _TypeAlias = ListEventsResponse  # noqa: Y015
+
+@_typing.final
+class Event(_message.Message):
+    """Something that happened."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    AT_MS_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Its number since the gateway started, from 1; larger than those of earlier events."""
+    at_ms: _builtins.int
+    """When, in milliseconds since 1970-01-01 UTC."""
+    kind: _builtins.str
+    """Its kind: `attached`, `detached`, `restarted`, `rejected`, `fault-began` or `fault-ended`. Later versions have further kinds."""
+    part: _builtins.str
+    """What it happened to: `gateway`, or a kind and a name, such as `pipeline totals`."""
+    text: _builtins.str
+    """What happened, for people; empty if the kind says it all."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        at_ms: _builtins.int = ...,
+        kind: _builtins.str = ...,
+        part: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "kind", b"kind", "number", b"number", "part", b"part", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Event: _TypeAlias = Event  # noqa: Y015
+
+@_typing.final
 class LocateMessageRequest(_message.Message):
     """Names a message."""
 

@@ -55,6 +55,11 @@ class AdminServiceStub:
                 request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.LocateMessageRequest.SerializeToString,
                 response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.LocateMessageResponse.FromString,
                 _registered_method=True)
+        self.ListEvents = channel.unary_unary(
+                '/headrace.protocol.v1.AdminService/ListEvents',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListEventsRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListEventsResponse.FromString,
+                _registered_method=True)
         self.Pause = channel.unary_unary(
                 '/headrace.protocol.v1.AdminService/Pause',
                 request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.PauseRequest.SerializeToString,
@@ -136,6 +141,14 @@ class AdminServiceServicer:
 
     def LocateMessage(self, request, context):
         """Where a message stands on its way to its acknowledgement. NOT_FOUND if there is no stream of that name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListEvents(self, request, context):
+        """What happened: the last events that the gateway remembers, some hundreds of each kind. INVALID_ARGUMENT if the limit is above
+        1,200.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -259,6 +272,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.LocateMessage,
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.LocateMessageRequest.FromString,
                     response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.LocateMessageResponse.SerializeToString,
+            ),
+            'ListEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEvents,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListEventsRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListEventsResponse.SerializeToString,
             ),
             'Pause': grpc.unary_unary_rpc_method_handler(
                     servicer.Pause,
@@ -420,6 +438,33 @@ class AdminService:
             '/headrace.protocol.v1.AdminService/LocateMessage',
             headrace_dot_protocol_dot_v1_dot_admin__pb2.LocateMessageRequest.SerializeToString,
             headrace_dot_protocol_dot_v1_dot_admin__pb2.LocateMessageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.AdminService/ListEvents',
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ListEventsRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ListEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

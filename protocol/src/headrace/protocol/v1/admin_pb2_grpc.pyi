@@ -45,6 +45,10 @@ class AdminServiceStub:
     """
     LocateMessage: _grpc.UnaryUnaryMultiCallable[_admin_pb2.LocateMessageRequest, _admin_pb2.LocateMessageResponse]
     """Where a message stands on its way to its acknowledgement. NOT_FOUND if there is no stream of that name."""
+    ListEvents: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListEventsRequest, _admin_pb2.ListEventsResponse]
+    """What happened: the last events that the gateway remembers, some hundreds of each kind. INVALID_ARGUMENT if the limit is above
+    1,200.
+    """
     Pause: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PauseRequest, _admin_pb2.PauseResponse]
     """Pauses a stream, all streams of a connector, a pipeline or a sink, until Resume or the end of the gateway. What is in flight
     still ends as usual. NOT_FOUND if the gateway does not know it. Has no effect on what is paused already.
@@ -119,6 +123,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     LocateMessage: _aio.UnaryUnaryMultiCallable[_admin_pb2.LocateMessageRequest, _admin_pb2.LocateMessageResponse]  # type: ignore[assignment]
     """Where a message stands on its way to its acknowledgement. NOT_FOUND if there is no stream of that name."""
+    ListEvents: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListEventsRequest, _admin_pb2.ListEventsResponse]  # type: ignore[assignment]
+    """What happened: the last events that the gateway remembers, some hundreds of each kind. INVALID_ARGUMENT if the limit is above
+    1,200.
+    """
     Pause: _aio.UnaryUnaryMultiCallable[_admin_pb2.PauseRequest, _admin_pb2.PauseResponse]  # type: ignore[assignment]
     """Pauses a stream, all streams of a connector, a pipeline or a sink, until Resume or the end of the gateway. What is in flight
     still ends as usual. NOT_FOUND if the gateway does not know it. Has no effect on what is paused already.
@@ -214,6 +222,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.LocateMessageResponse, _abc.Awaitable[_admin_pb2.LocateMessageResponse]]:
         """Where a message stands on its way to its acknowledgement. NOT_FOUND if there is no stream of that name."""
+
+    @_abc_1.abstractmethod
+    def ListEvents(
+        self,
+        request: _admin_pb2.ListEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListEventsResponse, _abc.Awaitable[_admin_pb2.ListEventsResponse]]:
+        """What happened: the last events that the gateway remembers, some hundreds of each kind. INVALID_ARGUMENT if the limit is above
+        1,200.
+        """
 
     @_abc_1.abstractmethod
     def Pause(

@@ -93,6 +93,11 @@ class SinkSession:
         return self.hello.instance
 
     @property
+    def part(self) -> str:
+        """The connector, as health names it."""
+        return f"connector {self.instance} of sink {self.hello.sink}"
+
+    @property
     def for_logs(self) -> dict[str, str | int]:
         """The keys and values that every log line about this session contains."""
         return {"session": self.id, "sink": self.hello.sink, "instance": self.instance}

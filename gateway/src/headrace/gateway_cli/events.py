@@ -1,0 +1,102 @@
+"""`headrace events`: what happened at a gateway."""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.contract.limits import MAX_EVENTS
+from headrace.gateway_cli.previews import printable
+from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramCommand, connection_options, print_json, print_line
+
+if TYPE_CHECKING:
+    import grpc
+
+    from headrace.gateway_status.events import EventDocument, EventLogDocument
+
+_KIND_WIDTH = len("fault-began")
+
+
+@click.command(cls=ProgramCommand)
+@click.option("--limit", type=click.IntRange(1, MAX_EVENTS), default=50, show_default=True, help="How many, the latest ones.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document; with --follow, one event per line.")
+@click.option("--follow", is_flag=True, help="Print further events as they happen, until Ctrl-C.")
+@click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between looks.")
+@connection_options
+def events(limit: int, as_json: bool, follow: bool, interval: float, connection: Connection) -> None:
+    """Show what happened: what has attached, detached, restarted or was rejected, and when faults began and ended.
+
+    The gateway remembers the last 200 events of each kind, until it ends. Faults are looked for every five seconds.
+
+    \b
+    Examples:
+      headrace events
+      headrace events --follow
+      headrace events --limit 1200 --json | jq '.events[] | select(.kind == "fault-began")'
+
+    Exit codes: 0 shown, 1 the gateway refuses or is away.
+    """
+    with connection.channel() as channel:
+        found = fetch_events(channel, connection, limit)
+        if as_json and not follow:
+            print_json(found)
+            return
+        _print(found["events"], as_json)
+        if not follow:
+            if not found["events"]:
+                print_line(f"nothing has happened since the gateway started, at {found['started']}")
+            return
+        # Ctrl-C is how it ends.
+        with suppress(KeyboardInterrupt):
+            last, started = _last(found, 0), found["started"]
+            while True:
+                time.sleep(interval)
+                found = fetch_events(channel, connection, MAX_EVENTS, last)
+                if found["started"] != started:
+                    # The gateway has restarted, and counts from 1 again.
+                    found = fetch_events(channel, connection, MAX_EVENTS)
+                    last, started = 0, found["started"]
+                _print(found["events"], as_json)
+                last = _last(found, last)
+
+
+def fetch_events(channel: "grpc.Channel", connection: Connection, limit: int, after: int = 0) -> "EventLogDocument":
+    """Fetches the last events, oldest first.
+
+    Args:
+        channel: The channel to the gateway.
+        connection: How it is called.
+        limit: How many at most.
+        after: Only events with a larger number.
+
+    Raises:
+        Failure: the call failed.
+    """
+    import grpc
+
+    from headrace.gateway_status import event_log_document
+    from headrace.protocol.v1.admin_pb2 import ListEventsRequest
+    from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+    request = ListEventsRequest(limit=limit, after=after)
+    try:
+        answer = AdminServiceStub(channel).ListEvents(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
+    except grpc.RpcError as error:
+        raise connection.failure(error) from None
+    return event_log_document(answer)
+
+
+def _last(found: "EventLogDocument", before: int) -> int:
+    """Returns the number of the last event; the one before if there is none."""
+    return found["events"][-1]["number"] if found["events"] else before
+
+
+def _print(found: Sequence["EventDocument"], as_json: bool) -> None:
+    for event in found:
+        if as_json:
+            print_json(event, compact=True)
+        else:
+            text = f"  {event['text']}" if event["text"] else ""
+            print_line(printable(f"{event['at']}  {event['kind']:<{_KIND_WIDTH}}  {event['part']}{text}"))
