@@ -135,7 +135,9 @@ class RingsMachine(RuleBasedStateMachine):
             self.clock.advance(1)
             put = {name for name in sorted(names) if self.rings.put("stream", name, {"one": value, "two": -value})}
             self.rings.complete()
-        assert len(put) == min(len(names), self.ROOM), "only parts that are there may take the room of others"
+        before = set(self.moments[-1]) if self.moments else set()
+        assert put >= names & before, "a part keeps its room as long as it is there"
+        assert put == names or len(names | before) > self.ROOM, "one that has been away gives its room up"
         self.moments.append({name: float(value) for name in put})
 
     @invariant()
