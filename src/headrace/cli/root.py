@@ -31,6 +31,9 @@ _GROUPS = {
         "restart": _Lazy("headrace.cli.restart", "restart", "Restart a connector of a running deployment."),
     },
     "Operate": {
+        "checkpoint": _Lazy(
+            "headrace.cli.checkpoint", "checkpoint", "Back up a checkpoint while its query runs, and restore it."
+        ),
         "doctor": _Lazy("headrace.cli.doctor", "doctor", "Check this machine, and suggest fixes."),
         "drain": _Lazy("headrace.gateway_cli", "drain", "Let a gateway finish, and show the progress."),
         "events": _Lazy("headrace.gateway_cli", "events", "Show what happened at a gateway, and when."),

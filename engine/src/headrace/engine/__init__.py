@@ -37,6 +37,13 @@ if TYPE_CHECKING:
     from headrace.engine.applications._ship import ship
     from headrace.engine.applications._start import DEFAULT_WORKER_MEMORY, start
     from headrace.engine.applications._states import StateSize, StoredStates
+    from headrace.engine.checkpoint._backups import (
+        Backup,
+        Verification,
+        back_up_checkpoint,
+        restore_checkpoint,
+        verify_checkpoint,
+    )
     from headrace.engine.checkpoint._moves import (
         After,
         AtBatch,
@@ -63,6 +70,7 @@ __all__ = [
     "AtEnd",
     "AtPositions",
     "AtTime",
+    "Backup",
     "By",
     "Change",
     "CheckpointError",
@@ -91,12 +99,16 @@ __all__ = [
     "StreamAway",
     "TakenOver",
     "Target",
+    "Verification",
+    "back_up_checkpoint",
     "build_session",
     "discard_output",
     "register",
     "rescale",
+    "restore_checkpoint",
     "ship",
     "start",
+    "verify_checkpoint",
 ]
 
 _MODULES = {
@@ -105,6 +117,7 @@ _MODULES = {
     "applications._ship": ("ship",),
     "applications._start": ("DEFAULT_WORKER_MEMORY", "start"),
     "applications._states": ("StateSize", "StoredStates"),
+    "checkpoint._backups": ("Backup", "Verification", "back_up_checkpoint", "restore_checkpoint", "verify_checkpoint"),
     "checkpoint._moves": (
         "After",
         "AtBatch",

@@ -13,7 +13,7 @@ from headrace.engine.checkpoint._state_files import is_local, local_path
 _ABSENT = "FileNotFoundException"
 _EXISTS = "FileAlreadyExistsException"
 # HDFS raises the last one for a file whose writer was killed while closing it.
-_NOT_WHOLE = {_ABSENT, "ChecksumException", "CannotObtainBlockLengthException"}
+NOT_WHOLE = {_ABSENT, "ChecksumException", "CannotObtainBlockLengthException"}
 
 
 class Folder(Protocol):
@@ -105,7 +105,7 @@ class HadoopFolder:
         try:
             found = self._files.listStatus(self._folder)
         except Py4JJavaError as error:
-            if _kind(error) == _ABSENT:
+            if kind_of(error) == _ABSENT:
                 return {}
             raise
         return {status.getPath().getName(): int(status.getModificationTime()) for status in found}
@@ -123,7 +123,7 @@ class HadoopFolder:
             finally:
                 stream.close()
         except Py4JJavaError as error:
-            if _kind(error) in _NOT_WHOLE:
+            if kind_of(error) in NOT_WHOLE:
                 raise FileNotFoundError(f"{self._path}/{name}") from None
             raise
 
@@ -139,7 +139,7 @@ class HadoopFolder:
                 raise
             file.close()
         except Py4JJavaError as error:
-            if _kind(error) == _EXISTS:
+            if kind_of(error) == _EXISTS:
                 raise FileExistsError(f"{self._path}/{name}") from None
             raise
 
@@ -164,5 +164,5 @@ def open_folder(spark: SparkSession, url: str, *, sync: bool = False) -> Folder:
     return LocalFolder(local_path(url), sync=sync) if is_local(url) else HadoopFolder(spark, url)
 
 
-def _kind(error: Py4JJavaError) -> str:
+def kind_of(error: Py4JJavaError) -> str:
     return str(error.java_exception.getClass().getSimpleName())

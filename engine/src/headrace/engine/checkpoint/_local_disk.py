@@ -35,7 +35,7 @@ def write_new(path: Path, parts: Sequence[bytes], *, sync: bool) -> None:
         finally:
             os.close(file)
         if sync:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     except BaseException:
         os.unlink(path)
         raise
@@ -56,7 +56,7 @@ def write_whole(path: Path, content: bytes, *, sync: bool) -> None:
         _put(new, path)
         try:
             if sync:
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
         except BaseException:
             os.unlink(path)
             raise
@@ -90,10 +90,10 @@ def _make_folder(folder: Path, *, sync: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if sync:
         for each in missing:
-            _sync_folder(each.parent)
+            sync_folder(each.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Has the names in a folder survive a power loss."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

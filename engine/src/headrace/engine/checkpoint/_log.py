@@ -15,11 +15,11 @@ from headrace.engine.checkpoint._position import Offset
 from headrace.engine.checkpoint._runs import RUNS, RunLog, Segment
 from headrace.pipelines.runtime import Fingerprint
 
-_UNFINISHED = "headrace-unfinished"
-_DROPPED = "headrace-dropped-states"
-_PREDECESSORS = "headrace-follows"
-_STEPS = "headrace-steps"
-_SPARK_STATES = "state"
+UNFINISHED = "headrace-unfinished"
+DROPPED = "headrace-dropped-states"
+PREDECESSORS = "headrace-follows"
+STEPS = "headrace-steps"
+SPARK_STATES = "state"
 _OWNER = "headraceRun"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -126,11 +126,11 @@ class CheckpointLog:
 
     def has_spark_states(self) -> bool:
         """Whether Spark's state store has states in the checkpoint."""
-        return bool(self._files.exists(self._path(_SPARK_STATES)))
+        return bool(self._files.exists(self._path(SPARK_STATES)))
 
     def delete_spark_states(self) -> None:
         """Deletes the states in Spark's state store, if there are some."""
-        self._files.delete(self._path(_SPARK_STATES), True)
+        self._files.delete(self._path(SPARK_STATES), True)
 
     def query(self) -> str:
         """The id of the query that the checkpoint belongs to.
@@ -145,12 +145,12 @@ class CheckpointLog:
 
     def predecessors(self) -> tuple[Predecessor, ...]:
         """The queries that the checkpoint's own query has replaced, the latest last."""
-        path = self._path(_PREDECESSORS)
+        path = self._path(PREDECESSORS)
         return tuple(_predecessor(each) for each in json.loads(self._text(path))) if self._files.exists(path) else ()
 
     def note_predecessors(self, queries: Sequence[Predecessor]) -> None:
         """Records the queries that the checkpoint's own query has replaced."""
-        self._write(_PREDECESSORS, [asdict(query) for query in queries])
+        self._write(PREDECESSORS, [asdict(query) for query in queries])
 
     def dropped(self) -> tuple[Dropped, ...]:
         """The steps whose states were dropped before the last committed micro-batch, which makes it final."""
@@ -167,11 +167,11 @@ class CheckpointLog:
         now = [Dropped(step, -1 if committed is None else committed, at) for step, at in levels.items() if step not in known]
         noted = (*before, *now)
         if noted != self._noted_drops():
-            self._write(_DROPPED, [asdict(each) for each in noted])
+            self._write(DROPPED, [asdict(each) for each in noted])
 
     def _noted_drops(self) -> tuple[Dropped, ...]:
         """All steps that are recorded, also those of starts that have committed nothing."""
-        path = self._path(_DROPPED)
+        path = self._path(DROPPED)
         return tuple(Dropped(**each) for each in json.loads(self._text(path))) if self._files.exists(path) else ()
 
     def steps(self) -> dict[str, Fingerprint] | None:
@@ -181,10 +181,10 @@ class CheckpointLog:
             CheckpointError: The record cannot be read.
         """
         last = self._last("commits")
-        noted = [] if last is None else [number for number in self._numbers(_STEPS) if number <= last]
+        noted = [] if last is None else [number for number in self._numbers(STEPS) if number <= last]
         if not noted:
             return None
-        path = self._path(f"{_STEPS}/{max(noted)}")
+        path = self._path(f"{STEPS}/{max(noted)}")
         try:
             found = json.loads(self._text(path))
             return {name: Fingerprint(**{**step, "sources": tuple(step["sources"])}) for name, step in found.items()}
@@ -194,7 +194,7 @@ class CheckpointLog:
     def note_steps(self, steps: Mapping[str, Fingerprint]) -> None:
         """Records the steps that keep states from the next committed micro-batch on."""
         last = self._last("commits")
-        name = f"{_STEPS}/{0 if last is None else last + 1}"
+        name = f"{STEPS}/{0 if last is None else last + 1}"
         self._write(name, {name: asdict(step) for name, step in steps.items()})
 
     def owner(self, batch: int) -> str | None:
@@ -220,7 +220,7 @@ class CheckpointLog:
         """
         self._files.mkdirs(self._folder)
         try:
-            self._files.create(self._path(_UNFINISHED), False).close()
+            self._files.create(self._path(UNFINISHED), False).close()
         except Py4JJavaError as error:
             if "AlreadyExists" not in str(error.java_exception.getClass().getSimpleName()):
                 raise
@@ -228,11 +228,11 @@ class CheckpointLog:
 
     def mark_finished(self) -> None:
         """Removes the mark of `mark_unfinished`."""
-        self._files.delete(self._path(_UNFINISHED), False)
+        self._files.delete(self._path(UNFINISHED), False)
 
     def is_unfinished(self) -> bool:
         """Whether the checkpoint is incomplete: its creation began and did not finish."""
-        return bool(self._files.exists(self._path(_UNFINISHED)))
+        return bool(self._files.exists(self._path(UNFINISHED)))
 
     def _write(self, name: str, document: Any) -> None:
         """Writes a file atomically, since a driver may be killed at any time."""

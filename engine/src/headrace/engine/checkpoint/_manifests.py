@@ -131,10 +131,15 @@ class ManifestLog:
         Raises:
             CheckpointError: The manifest cannot be read.
         """
+        valid = self.valid_run(batch, run)
+        return None if valid is None else self._read(batch, valid)
+
+    def valid_run(self, batch: int, run: int | None = None) -> int | None:
+        """The run whose manifest of a committed micro-batch is valid; None if there is no manifest. Arguments as of `read`."""
         runs = [of for number, of in self._all() if number == batch]
         if not runs:
             return None
-        return self._read(batch, run if run is not None and run in runs else max(runs))
+        return run if run is not None and run in runs else max(runs)
 
     def last_run(self, batch: int) -> int | None:
         """The last run that has written a manifest of a micro-batch; None if there is none."""
@@ -159,17 +164,17 @@ class ManifestLog:
             FileExistsError: The run has already written it.
         """
         text = manifest.dumps()
-        self._folder.write(_name(batch, run), f"{text}\n{_sum_of(text)}")
+        self._folder.write(manifest_name(batch, run), f"{text}\n{_sum_of(text)}")
 
     def delete(self, batch: int, run: int) -> None:
         """Deletes the manifest that a run has written for a micro-batch, if there is one."""
-        self._folder.delete(_name(batch, run))
+        self._folder.delete(manifest_name(batch, run))
 
     def delete_before(self, batch: int) -> None:
         """Deletes the manifests of micro-batches before `batch`, which must be committed."""
         for number, run in self._all():
             if number < batch:
-                self._folder.delete(_name(number, run))
+                self._folder.delete(manifest_name(number, run))
 
     def delete_incomplete(self, batch: int) -> None:
         """Deletes what drivers have left behind that died while they wrote the manifest of a micro-batch before `batch`."""
@@ -179,7 +184,7 @@ class ManifestLog:
                 self._folder.delete(name)
 
     def _read(self, batch: int, run: int) -> Manifest:
-        name = _name(batch, run)
+        name = manifest_name(batch, run)
         try:
             # Those of earlier versions have no checksum.
             text, *checksum = self._folder.read(name).split("\n", 1)
@@ -196,7 +201,8 @@ class ManifestLog:
         return [(int(part[0]), int(part[1])) for part in parts if len(part) == 2 and part[0].isdecimal() and part[1].isdecimal()]
 
 
-def _name(batch: int, run: int) -> str:
+def manifest_name(batch: int, run: int) -> str:
+    """The name of the manifest that a run writes for a micro-batch."""
     return f"{batch}.{run}"
 
 

@@ -1,0 +1,193 @@
+"""`headrace checkpoint`: copies a checkpoint while its query runs, examines copies, and restores them."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.application import load
+from headrace.cli.spark_options import SparkOptions, require_java, spark_options
+from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, bytes_text, print_action, print_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.engine import Verification
+
+_SHOWN = 20
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+_OTHER_SYSTEMS = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
+"""Variables of the environment that name settings, among which may be that of a default file system."""
+
+
+@click.group(cls=ProgramGroup)
+def checkpoint() -> None:
+    """Copy a checkpoint while its query runs, examine copies, and restore them.
+
+    \b
+    Examples:
+      headrace checkpoint backup app.py --into /backup/orders-monday
+      headrace checkpoint verify /backup/orders-monday
+      headrace checkpoint restore /backup/orders-monday --into checkpoints/orders
+    """
+
+
+@checkpoint.command()
+@click.argument("target", metavar="CHECKPOINT|APP.PY[:NAME]")
+@click.option("--checkpoint", "folder", metavar="DIR", help="With APP.PY: its checkpoint.  [default: checkpoints/<name>]")
+@click.option("--into", metavar="DIR", required=True, help="The folder of the backup; it must not exist.")
+@_JSON
+@spark_options
+def backup(target: str, folder: str | None, into: str, as_json: bool, on: SparkOptions) -> None:
+    """Copy a checkpoint, whose query may run, as of its last committed micro-batch, with its states.
+
+    What belongs to an unfinished micro-batch stays out. On disks of this machine, this needs no Java; for any other file system
+    that Spark supports, it starts Spark, with --conf as for headrace run.
+
+    \b
+    Examples:
+      headrace checkpoint backup app.py --into /backup/orders-monday
+      headrace checkpoint backup hdfs://files:8020/checkpoints/orders --into hdfs://files:8020/backup/orders-monday --json
+
+    Exit codes: 0 copied and whole, 1 the checkpoint is damaged or a file cannot be read or written, 2 usage error.
+    """
+    from headrace.engine import back_up_checkpoint
+
+    place = _folder(target, folder)
+    with _reported(), _session(on, place, into) as spark:
+        made = back_up_checkpoint(place, into, spark)
+    size = f"{len(made.files):,} files, {bytes_text(made.bytes)}"
+    summary = f"micro-batch {made.batch} of {made.checkpoint} is copied to {into} ({size})"
+    result = {"backup": into, "checkpoint": made.checkpoint, "query": made.query, "batch": made.batch}
+    if as_json:
+        print_action("checkpoint backup", summary, {**result, "files": len(made.files), "bytes": made.bytes})
+    else:
+        print_line(summary)
+
+
+@checkpoint.command()
+@click.argument("folder", metavar="DIR")
+@_JSON
+@spark_options
+@click.pass_context
+def verify(ctx: click.Context, /, folder: str, as_json: bool, on: SparkOptions) -> None:
+    """Examine a backup, or a checkpoint, whose query may run, and name what is torn or damaged.
+
+    Of a backup, each byte is compared with what was copied. Of a checkpoint, what its last committed micro-batch needs is read:
+    logs, runs, and the description of each bucket of states.
+
+    \b
+    Examples:
+      headrace checkpoint verify /backup/orders-monday
+      headrace checkpoint verify checkpoints/orders --json | jq '.result.wrong'
+
+    Exit codes: 0 whole, 1 torn or damaged, 2 usage error.
+    """
+    from headrace.engine import verify_checkpoint
+
+    with _reported(), _session(on, folder) as spark:
+        found = verify_checkpoint(folder, spark)
+    summary = _summary(folder, found)
+    if as_json:
+        result = {"batch": found.batch, "files": found.files, "wrong": list(found.wrong), "backup": found.backup is not None}
+        print_action("checkpoint verify", summary, result, error=summary if found.wrong else None)
+    else:
+        print_line(summary)
+        for sentence in found.wrong[:_SHOWN]:
+            print_line(f"  {sentence}")
+        if len(found.wrong) > _SHOWN:
+            print_line(f"  and {len(found.wrong) - _SHOWN:,} more")
+    ctx.exit(1 if found.wrong else 0)
+
+
+@checkpoint.command()
+@click.argument("folder", metavar="BACKUP")
+@click.option("--into", metavar="DIR", required=True, help="The folder of the checkpoint; it must not exist.")
+@_JSON
+@spark_options
+def restore(folder: str, into: str, as_json: bool, on: SparkOptions) -> None:
+    """Copy the checkpoint of a backup to a new folder, from which its query then continues.
+
+    Each file is examined on the way; no query starts on a checkpoint that is not whole. Never run both the old checkpoint and the
+    restored one. Tell the gateway to forget the pipeline first if it knows later micro-batches.
+
+    \b
+    Example:
+      headrace checkpoint restore /backup/orders-monday --into checkpoints/orders
+      headrace forget orders
+      headrace run app.py --checkpoint checkpoints/orders
+
+    Exit codes: 0 restored, 1 the backup is not whole or a file cannot be read or written, 2 usage error.
+    """
+    from headrace.engine import restore_checkpoint
+
+    with _reported(), _session(on, folder, into) as spark:
+        made = restore_checkpoint(folder, into, spark)
+    summary = f"{into} continues after micro-batch {made.batch} of {made.checkpoint}"
+    if as_json:
+        print_action("checkpoint restore", summary, {"checkpoint": into, "query": made.query, "batch": made.batch})
+    else:
+        print_line(summary)
+
+
+def _folder(target: str, checkpoint: str | None) -> str:
+    """Returns the checkpoint that is named by its folder or by the application that writes it."""
+    if target.partition(":")[0].endswith(".py"):
+        return checkpoint or str(Path("checkpoints", load(target).pipeline.name).absolute())
+    if checkpoint is not None:
+        raise Failure("--checkpoint is for an application: name either it or the checkpoint", EXIT_INVALID)
+    return target
+
+
+def _summary(folder: str, found: "Verification") -> str:
+    what = "backup" if found.backup is not None else "checkpoint"
+    if found.batch is None:
+        return f"{folder} cannot be used"
+    if found.wrong:
+        return f"the {what} {folder} is not whole: {len(found.wrong):,} of {found.files:,} files are wrong"
+    return f"the {what} {folder} is whole: micro-batch {found.batch}, {found.files:,} files"
+
+
+@contextlib.contextmanager
+def _session(on: SparkOptions, *places: str) -> "Iterator[SparkSession | None]":
+    """A session of Spark, unless all places are on disks of this machine, which need none."""
+    if all(_is_local(place, on) for place in places):
+        yield None
+        return
+    require_java()
+    from headrace.engine import build_session
+
+    spark = build_session("headrace checkpoint", on.master, on.conf, quick_start=True, quiet=True)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _is_local(place: str, on: SparkOptions) -> bool:
+    if "://" in place.removeprefix("file://"):
+        return False
+    if place.startswith("file:"):
+        return True
+    # A path without a scheme is on the default file system, which settings may name.
+    return not any(map(os.environ.get, _OTHER_SYSTEMS)) and "spark.hadoop.fs.defaultFS" not in on.conf
+
+
+@contextlib.contextmanager
+def _reported() -> Iterator[None]:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    from headrace.engine import CheckpointError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise Failure(f"the file system failed: {error.java_exception.getMessage()}") from None
+    except CheckpointError as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise Failure(f"{where}{error.strerror or error}") from None
