@@ -170,6 +170,79 @@ def test_why_the_process_of_a_source_fails_is_the_cause_of_its_streams(last_inst
     assert other["stream b/0"][0] is Kind.CONNECTOR_AWAY
 
 
+def running(state: int, **fields: Any) -> pb.DeploymentStatus:
+    """A deployment with the process of an application, which reads a/* as pipeline p."""
+    process = {"name": "app", "kind": pb.PROCESS_KIND_APPLICATION, "pipelines": ["p"], "reads": ["a/*"], "pid": 7, **fields}
+    return pb.DeploymentStatus(deployment="deploy.toml", processes=[pb.ProcessState(state=state, **process)])  # type: ignore[arg-type]
+
+
+STARTS, WAITS, RUNS = pb.PROCESS_STATE_KIND_STARTS, pb.PROCESS_STATE_KIND_WAITS, pb.PROCESS_STATE_KIND_RUNS
+ENDED, STOPPED = pb.PROCESS_STATE_KIND_ENDED, pb.PROCESS_STATE_KIND_STOPPED
+
+
+@pytest.mark.parametrize("state", [pb.PIPELINE_STATE_AWAY, pb.PIPELINE_STATE_DETACHED, pb.PIPELINE_STATE_AWAITED])
+@pytest.mark.parametrize(
+    ("process", "kind"),
+    [
+        (running(STARTS), Kind.PROCESS_STARTS),
+        (running(WAITS), Kind.PROCESS_STARTS),
+        (running(WAITS, reason="ended with exit code 1: no such table"), Kind.PIPELINE_FAILS),
+        (running(STARTS, reason="ended with exit code 1: no such table"), Kind.PIPELINE_FAILS),
+        (running(STARTS, state_age_ms=120_000), Kind.NOT_CONNECTED),
+        (running(RUNS), Kind.NOT_CONNECTED),
+        (running(ENDED), Kind.PIPELINE_ENDED),
+        (running(STOPPED), Kind.PIPELINE_ENDED),
+    ],
+)
+def test_health_never_says_to_forget_a_pipeline_whose_process_is_supervised(
+    state: int, process: pb.DeploymentStatus, kind: Kind
+) -> None:
+    holder = pb.AcknowledgementHolder(pipeline="p", held_ms=60_000)
+    absent = status(
+        streams=[stream(stream="a/0", holders=[holder])], pipelines=[pipeline(pipeline="p", state=state)], deployments=[process]
+    )
+    problem = found(absent)["pipeline p"]
+    assert problem.kind is kind
+    assert "forget" not in problem.remedy
+    assert problem.is_fault == (kind is not Kind.PROCESS_STARTS)
+    # Another pipeline is not explained by it.
+    other = status(
+        streams=[stream(stream="a/0", holders=[pb.AcknowledgementHolder(pipeline="q", held_ms=60_000)])],
+        pipelines=[pipeline(pipeline="q", state=state)],
+        deployments=[process],
+    )
+    assert found(other)["pipeline q"].kind in (Kind.PIPELINE_AWAY, Kind.PIPELINE_DETACHED, Kind.PIPELINE_AWAITED)
+
+
+@pytest.mark.parametrize(
+    ("process", "expected"),
+    [
+        (running(STARTS), (Kind.PROCESS_STARTS, "pipeline p")),
+        (running(STARTS, reads=[]), (Kind.PROCESS_STARTS, "pipeline p")),
+        (running(STARTS, pipelines=[], reads=[]), (Kind.PROCESS_STARTS, "process app")),
+        (running(WAITS, reason="killed by SIGKILL"), (Kind.PIPELINE_FAILS, "pipeline p")),
+        (running(STARTS, reads=["b/*"]), (Kind.NOT_READ, "")),
+        (running(RUNS), (Kind.NOT_READ, "")),
+        (running(ENDED), (Kind.PIPELINE_ENDED, "pipeline p")),
+        (running(ENDED, reads=[]), (Kind.NOT_READ, "")),
+    ],
+)
+def test_a_stream_is_not_called_unread_while_its_reader_starts(process: pb.DeploymentStatus, expected: tuple[Kind, str]) -> None:
+    parked = status(streams=[stream(stream="a/0", state=pb.STREAM_STATE_PARKED)], deployments=[process])
+    assert kinds(parked)["stream a/0"] == expected
+
+
+def test_a_process_that_starts_or_fails_is_listed_before_its_pipeline_is_known() -> None:
+    assert kinds(status(deployments=[running(STARTS)])) == {"pipeline p": (Kind.PROCESS_STARTS, "")}
+    assert kinds(status(deployments=[running(WAITS, reason="ended with exit code 1")])) == {
+        "pipeline p": (Kind.PIPELINE_FAILS, "")
+    }
+    for quiet in (running(RUNS), running(ENDED), running(STOPPED)):
+        assert not found(status(deployments=[quiet]))
+    attached = pipeline(pipeline="p", state=pb.PIPELINE_STATE_ATTACHED)
+    assert not found(status(pipelines=[attached], deployments=[running(WAITS, reason="of before")]))
+
+
 def test_why_the_process_of_a_sink_fails_is_the_cause_of_what_writes_to_it() -> None:
     absent = status(sinks=[sink(instances=[])], sink_sessions=[], deployments=[deployment(sink="out")])
     assert kinds(absent) == {

@@ -65,6 +65,7 @@ NEEDED = {
     "AdminService/Resume": {"control"},
     "AdminService/RestartConnector": {"control"},
     "AdminService/ReplayDeadLetters": {"control"},
+    "AdminService/ReadLog": {"control"},
     "AdminService/Supervise": {"supervise"},
     "AdminService/Peek": {"peek"},
     "AdminService/ListDeadLetters": {"peek"},

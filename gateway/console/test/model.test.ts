@@ -80,6 +80,7 @@ describe("connectors of deployments", () => {
     })),
     restarting: [],
     replaying: [] as string[],
+    processes: [],
   });
 
   it("are found by the instance of their session", () => {

@@ -125,6 +125,7 @@ export interface Deployment {
   deployment: string;
   connectors: { name: string; instance: string; replays: string | null; failure: string | null }[];
   restarting: string[];
+  processes: Process[];
   /** The connectors whose dead letters are being replayed. */
   replaying: string[];
 }
@@ -137,6 +138,21 @@ export interface Replayed {
   connector: string;
   pid: number;
   seconds: number;
+}
+
+/** A process of a deployment, as its supervisor reports it. */
+export interface Process {
+  name: string;
+  kind: "gateway" | "connector" | "application" | "query";
+  pipelines: string[];
+  state: "starts" | "runs" | "waits" | "ended" | "stopped";
+  state_age_ms: number;
+  restarts: number;
+  reason: string | null;
+  next_start_ms: number | null;
+  version: string | null;
+  memory_bytes: number | null;
+  pid: number | null;
 }
 
 /** What a connector was restarted with. */

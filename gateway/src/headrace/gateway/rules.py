@@ -47,6 +47,7 @@ RULES: Mapping[str, frozenset[Right]] = {
     f"{_V1}AdminService/Resume": frozenset({Right.CONTROL}),
     f"{_V1}AdminService/RestartConnector": frozenset({Right.CONTROL}),
     f"{_V1}AdminService/ReplayDeadLetters": frozenset({Right.CONTROL}),
+    f"{_V1}AdminService/ReadLog": frozenset({Right.CONTROL}),
     f"{_V1}AdminService/Supervise": frozenset({Right.SUPERVISE}),
     f"{_V1}AdminService/Peek": frozenset({Right.PEEK}),
     f"{_V1}AdminService/ListDeadLetters": frozenset({Right.PEEK}),
@@ -62,6 +63,7 @@ PEEK = "/api/v1/streams/{name:path}/peek"
 DEAD_LETTERS = "/api/v1/dead-letters"
 RESTART = "/api/v1/connectors/restart"
 REPLAY = "/api/v1/dead-letters/replay"
+PROCESS_LOG = "/api/v1/processes/log"
 ME = "/api/v1/me"
 SIGN_IN = "/api/v1/sign-in"
 SIGN_OUT = "/api/v1/sign-out"
@@ -102,6 +104,7 @@ CHANGES: Mapping[str, frozenset[Right]] = {
     },
     RESTART: frozenset({Right.CONTROL}),
     REPLAY: frozenset({Right.CONTROL}),
+    PROCESS_LOG: frozenset({Right.CONTROL}),
     "/api/v1/streams/forget": frozenset({Right.CONTROL}),
     "/api/v1/gateway/drain": frozenset({Right.CONTROL}),
     "/api/v1/gateway/reload": frozenset({Right.CONTROL}),

@@ -11,6 +11,7 @@ from headrace.gateway_status.document import (
     PipelineDocument,
     PositionDocument,
     ProblemDocument,
+    ProcessDocument,
     ReportedDocument,
     SessionDocument,
     SinkDocument,
@@ -24,6 +25,9 @@ from headrace.protocol.v1.admin_pb2 import (
     PipelineState,
     PipelineStatus,
     Problem,
+    ProcessKind,
+    ProcessState,
+    ProcessStateKind,
     ReportedStatus,
     SessionStatus,
     SinkSessionStatus,
@@ -37,6 +41,8 @@ from headrace.protocol.v1.sink_pb2 import SinkMode
 
 _STREAM_STATES = {number: name.removeprefix("STREAM_STATE_").lower() for name, number in StreamState.items()}
 _PIPELINE_STATES = {number: name.removeprefix("PIPELINE_STATE_").lower() for name, number in PipelineState.items()}
+_PROCESS_KINDS = {number: name.removeprefix("PROCESS_KIND_").lower() for name, number in ProcessKind.items()}
+_PROCESS_STATES = {number: name.removeprefix("PROCESS_STATE_KIND_").lower() for name, number in ProcessStateKind.items()}
 
 
 def status_document(address: str, status: GetStatusResponse, at: datetime | None = None) -> StatusDocument:
@@ -89,6 +95,23 @@ def _deployment(deployment: DeploymentStatus) -> DeploymentDocument:
         ],
         "restarting": list(deployment.restarting),
         "replaying": list(deployment.replaying),
+        "processes": [_process(one) for one in deployment.processes],
+    }
+
+
+def _process(process: ProcessState) -> ProcessDocument:
+    return {
+        "name": process.name,
+        "kind": cast(document.ProcessKind, _PROCESS_KINDS[process.kind]),
+        "pipelines": list(process.pipelines),
+        "state": cast(document.ProcessStateKind, _PROCESS_STATES[process.state]),
+        "state_age_ms": process.state_age_ms,
+        "restarts": process.restarts,
+        "reason": process.reason or None,
+        "next_start_ms": process.next_start_ms if process.HasField("next_start_ms") else None,
+        "version": process.version or None,
+        "memory_bytes": process.memory_bytes if process.HasField("memory_bytes") else None,
+        "pid": process.pid if process.HasField("pid") else None,
     }
 
 

@@ -212,6 +212,26 @@ class SupervisedDocument(TypedDict):
     failure: str | None
 
 
+ProcessKind = Literal["gateway", "connector", "application", "query"]
+ProcessStateKind = Literal["starts", "runs", "waits", "ended", "stopped"]
+
+
+class ProcessDocument(TypedDict):
+    """A process of a deployment, as its supervisor reports it."""
+
+    name: str
+    kind: ProcessKind
+    pipelines: list[str]
+    state: ProcessStateKind
+    state_age_ms: int
+    restarts: int
+    reason: str | None
+    next_start_ms: int | None
+    version: str | None
+    memory_bytes: int | None
+    pid: int | None
+
+
 class DeploymentDocument(TypedDict):
     """A deployment whose supervisor is registered."""
 
@@ -222,6 +242,7 @@ class DeploymentDocument(TypedDict):
     connectors: list[SupervisedDocument]
     restarting: list[str]
     replaying: list[str]
+    processes: list[ProcessDocument]
 
 
 class ProblemDocument(TypedDict):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from headrace.contract import clock
 from headrace.gateway.core.errors import ChangeRefused, LimitExceeded, ProtocolError
+from headrace.gateway.core.process_states import Processes
 from headrace.gateway.core.signal import Signal
 from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -18,6 +19,8 @@ MOST_RESTARTS = 16
 """Restarts of a deployment that are in progress at a time."""
 MOST_REPLAYS = 4
 """The same of replays. They may take long, and leave room for restarts."""
+MOST_LOGS = 8
+"""The same of logs that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +54,14 @@ class Supervised:
 
 @dataclass(slots=True, eq=False)
 class Order:
-    """A restart or a replay that was requested, and is not known to have ended."""
+    """A restart, a replay or the reading of a log that was requested, and is not known to have ended."""
 
     connector: str
+    """The connector; for a log, the process."""
     replay: Replay | None
-    """None for a restart."""
+    """What to replay; None for what is no replay."""
+    lines: int | None
+    """How many lines of a log to read; None for what is no log."""
     by: str
     outcome: "asyncio.Future[pb.OrderOutcome]"
     ordered_at: float = field(default_factory=clock.monotonic)
@@ -64,7 +70,14 @@ class Order:
     @property
     def action(self) -> str:
         """What it is, for people."""
+        if self.lines is not None:
+            return "log"
         return "restart" if self.replay is None else "replay"
+
+    @property
+    def answered_by(self) -> str:
+        """The field of an outcome that answers it, if it has not failed."""
+        return {"restart": "restarted", "replay": "replayed", "log": "log"}[self.action]
 
 
 @dataclass(slots=True, eq=False)
@@ -77,8 +90,9 @@ class Deployment:
         peer: The address of the supervisor.
         identity: Who has registered it.
         connectors: Its connectors, by name.
+        processes: Its processes, by name; None if its supervisor does not report them.
         since: When it was registered, on the monotonic clock.
-        orders: The restarts and replays in progress, by id.
+        orders: The restarts, replays and logs in progress, by id.
         outgoing: What was not sent to the supervisor yet. Bounded, since orders are.
         news: Notified when there is something to send, or a failure.
         failure: Why the call must end; None while it may go on.
@@ -89,6 +103,7 @@ class Deployment:
     peer: str
     identity: Identity
     connectors: dict[str, Supervised]
+    processes: Processes | None = None
     since: float = field(default_factory=clock.monotonic)
     orders: dict[int, Order] = field(default_factory=dict)
     outgoing: deque[pb.SuperviseResponse] = field(default_factory=deque)
@@ -110,26 +125,28 @@ class Deployments:
         """How many callers wait for outcomes."""
         self._ids = itertools.count(1)
 
-    def order(self, deployment: Deployment, connector: str, by: str, replay: Replay | None = None) -> Order:
-        """Requests a restart or a replay, or joins the same one in progress.
+    def order(
+        self, deployment: Deployment, connector: str, by: str, replay: Replay | None = None, lines: int | None = None
+    ) -> Order:
+        """Requests a restart, a replay or a log, or joins the same one in progress.
 
         Raises:
             LimitExceeded: too many are in progress.
             ChangeRefused: another replay of the same connector is in progress.
         """
-        same = [order for order in deployment.orders.values() if order.action == ("restart" if replay is None else "replay")]
-        for order in same:
-            if order.connector == connector and order.replay == replay:
-                return order
-            if order.connector == connector:
-                assert order.replay is not None
-                text = f"a replay of what {connector} has written is in progress, as source {order.replay.source}; wait for it"
+        order = Order(connector, replay, lines, by, asyncio.get_running_loop().create_future())
+        same = [other for other in deployment.orders.values() if other.action == order.action]
+        for other in same:
+            if other.connector == connector and (other.replay, other.lines) == (replay, lines):
+                return other
+            if other.connector == connector and other.replay is not None:
+                text = f"a replay of what {connector} has written is in progress, as source {other.replay.source}; wait for it"
                 raise ChangeRefused(text)
-        what, most = ("restarts", MOST_RESTARTS) if replay is None else ("replays", MOST_REPLAYS)
+        most = {"restart": MOST_RESTARTS, "replay": MOST_REPLAYS, "log": MOST_LOGS}[order.action]
         if len(same) >= most:
+            what = f"{order.action}s"
             text = f"deployment {deployment.name} has {most} {what} in progress already; try again when they have ended"
             raise LimitExceeded(text, limit=what, maximum=most)
-        order = Order(connector, replay, by, asyncio.get_running_loop().create_future())
         # Whoever has requested it may have left.
         order.outcome.add_done_callback(lambda done: done.cancelled() or done.exception())
         number = next(self._ids)
@@ -140,6 +157,9 @@ class Deployments:
 
 
 def _message(number: int, order: Order) -> pb.SuperviseResponse:
+    if order.lines is not None:
+        log = pb.LogOrder(id=number, process=order.connector, lines=order.lines, by=order.by)
+        return pb.SuperviseResponse(log=log)
     if order.replay is None:
         return pb.SuperviseResponse(restart=pb.RestartOrder(id=number, connector=order.connector, by=order.by))
     replay = pb.ReplayOrder(

@@ -10,6 +10,7 @@ from headrace.contract.names import covers, source_of
 from headrace.gateway.core.failing import failing
 from headrace.gateway.core.heartbeat import SILENT_AFTER_S
 from headrace.gateway.core.pauses import CONFIGURATION
+from headrace.gateway.core.pipeline_processes import PipelineProcesses, pipeline_processes
 from headrace.gateway.core.problem import Kind, Problem
 from headrace.gateway.core.unresolved import errors_of_sink, errors_of_source
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -66,13 +67,15 @@ def problems(status: pb.GetStatusResponse, stuck_after_ms: int, slow_after_ms: i
     ages = {(session.sink, session.instance): session.age_ms for session in status.sink_sessions}
     for sink in status.sinks:
         _add(found, _sink(sink, ages, slow_after_ms, found, processes.by_sink.get(sink.sink)))
-    holders = _holders(status.streams)
+    holders, runs = _holders(status.streams), pipeline_processes(status)
     suspects = [stream.stream for stream in status.streams if f"stream {stream.stream}" in found]
     for pipeline in status.pipelines:
-        _add(found, _pipeline(pipeline, status, holders.get(pipeline.pipeline), stuck_after_ms, slow_after_ms, suspects, found))
+        held_ms = holders.get(pipeline.pipeline)
+        _add(found, _pipeline(pipeline, status, held_ms, runs, stuck_after_ms, slow_after_ms, suspects, found))
+    _add(found, runs.down)
     for stream in status.streams:
         if stream.state == pb.STREAM_STATE_PARKED:
-            _add(found, _parked(stream, status.pipelines, found))
+            _add(found, _parked(stream, status.pipelines, runs, found))
     return list(found.values())
 
 
@@ -250,6 +253,7 @@ def _pipeline(
     pipeline: pb.PipelineStatus,
     status: pb.GetStatusResponse,
     held_ms: int | None,
+    runs: PipelineProcesses,
     stuck_after_ms: int,
     slow_after_ms: int,
     suspects: list[str],
@@ -270,6 +274,8 @@ def _pipeline(
         kind, remedy = _RUN_FAULTS[pipeline.fault.kind]
         batch = f"batch {pipeline.fault.batch}: " if pipeline.fault.HasField("batch") else ""
         yield Problem(part, kind, f"{batch}{pipeline.fault.message}", pipeline.fault.age_ms, remedy)
+    elif (pipeline.state == pb.PIPELINE_STATE_AWAY or held_ms is not None) and (process := runs.of_pipeline(name)):
+        yield process
     elif pipeline.state == pb.PIPELINE_STATE_AWAY:
         cause = f"its lease has ended: it has not called for {pipeline.idle_ms // 1000} s"
         remedy = f"restart the query if its machine has failed, or run: headrace forget {name}"
@@ -305,13 +311,18 @@ def _pipeline(
         yield Problem(part, Kind.BATCH_STUCK, cause, stuck_ms, remedy)
 
 
-def _parked(stream: pb.StreamStatus, pipelines: Iterable[pb.PipelineStatus], found: Mapping[str, Problem]) -> Iterator[Problem]:
+def _parked(
+    stream: pb.StreamStatus, pipelines: Iterable[pb.PipelineStatus], runs: PipelineProcesses, found: Mapping[str, Problem]
+) -> Iterator[Problem]:
     """Yields the problem of a stream that a connector offers and no query reads."""
     part = f"stream {stream.stream}"
     readers = [p for p in pipelines if any(covers(pattern, stream.stream) for pattern in p.patterns)]
     for reader in readers:
         if root := found.get(f"pipeline {reader.pipeline}"):
             yield root.within(part)
+    if process := runs.of_stream(stream.stream):
+        yield process
+        yield process.within(part)
     names = ", ".join(reader.pipeline for reader in readers)
     cause = f"pipeline {names} reads it, and has not said where it resumes" if names else "no query reads it"
     remedy = "start the query; compare its option stream with the stream's name"

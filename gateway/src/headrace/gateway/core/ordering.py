@@ -1,4 +1,4 @@
-"""Requests restarts and replays of the deployments that are registered, and waits for their answers."""
+"""Requests restarts, replays and logs of the deployments that are registered, and waits for their answers."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -16,6 +16,7 @@ from headrace.gateway.core.errors import (
     OrderPending,
 )
 from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.process_states import LOG_LINES, MAX_LOG_LINES
 from headrace.gateway.core.reconnecting import has_session_since
 from headrace.protocol.v1 import admin_pb2 as pb
 
@@ -117,6 +118,46 @@ async def replay_dead_letters(
     return pb.ReplayDeadLettersResponse(deployment=found.name, connector=connector, replayed=outcome.replayed)
 
 
+async def read_log(
+    gateway: Gateway, caller: Caller, process: str, deployment: str = "", lines: int = 0, timeout_ms: int | None = None
+) -> pb.ReadLogResponse:
+    """Reads the last lines of the log of a process of a deployment.
+
+    Args:
+        gateway: The gateway.
+        caller: Who requests it.
+        process: The name of the process in its deployment.
+        deployment: The deployment; empty if only one has such a process.
+        lines: How many lines; 0 for 100.
+        timeout_ms: How long to wait, in milliseconds; None for 60,000.
+
+    Raises:
+        MalformedMessage: a name, the number of lines or the time is not valid.
+        UnknownPart: no registered deployment reports the process.
+        ChangeRefused: several do.
+        LimitExceeded: too many logs are being read.
+        OrderFailed: the log cannot be read.
+        SupervisorAway: the deployment has left before it answered.
+        OrderPending: there was no answer in time.
+    """
+    with audited(caller, "read log", f"process {process}"[: 2 * MAX_NAME_BYTES]):
+        wait_ms = _wait_ms(timeout_ms)
+        if lines > MAX_LOG_LINES or lines < 0:
+            raise MalformedMessage(f"lines is {lines}; read 1 to {MAX_LOG_LINES} lines")
+        among = _registered(gateway, caller, deployment)
+        checked(process)
+        having = [one for one in among if process in (one.processes or {})]
+        if not having:
+            every = {name for one in among for name in one.processes or {}}
+            raise unknown(f"process of {_of(deployment)}", process, caller.named(sorted(every)))
+        found = _only(caller, having, f"process {process} runs in")
+        _check_waiting(gateway)
+        by = f"{caller.name} ({caller.peer})"
+        order = gateway.deployments.order(found, process, by, lines=lines or LOG_LINES)
+    outcome = await _outcome(gateway, found, order, wait_ms)
+    return pb.ReadLogResponse(deployment=found.name, log=outcome.log)
+
+
 def _wait_ms(timeout_ms: int | None) -> int:
     """Returns how long a caller waits."""
     if timeout_ms is not None and not 0 < timeout_ms <= LONGEST_WAIT_MS:
@@ -131,7 +172,7 @@ def _check_serving(gateway: Gateway, otherwise: str) -> None:
 
 def _check_waiting(gateway: Gateway) -> None:
     if gateway.deployments.waiting >= MOST_WAITING:
-        raise LimitExceeded(f"{MOST_WAITING} callers wait for restarts and replays already; try again when they have ended")
+        raise LimitExceeded(f"{MOST_WAITING} callers wait for restarts, replays and logs already; try again when they have ended")
 
 
 def _check_read(gateway: Gateway, caller: Caller, source: str) -> None:

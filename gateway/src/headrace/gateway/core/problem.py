@@ -25,8 +25,11 @@ class Kind(StrEnum):
     EXECUTOR_LOST = "executor-lost"
     COMMIT_SLOW = "commit-slow"
     PIPELINE_AWAITED = "pipeline-awaited"
+    PIPELINE_ENDED = "pipeline-ended"
     PIPELINE_DETACHED = "pipeline-detached"
     PIPELINE_AWAY = "pipeline-away"
+    PROCESS_STARTS = "process-starts"
+    NOT_CONNECTED = "not-connected"
     BATCH_STUCK = "batch-stuck"
     PAUSED = "paused"
 
@@ -48,8 +51,8 @@ class Problem:
 
     @property
     def is_fault(self) -> bool:
-        """Whether something is wrong; what somebody has paused, and what waits for it, is not."""
-        return self.kind is not Kind.PAUSED
+        """Whether something is wrong; what somebody has paused or what starts, and what waits for it, is not."""
+        return self.kind not in (Kind.PAUSED, Kind.PROCESS_STARTS)
 
     def within(self, part: str) -> "Problem":
         """Returns the problem of a part that is degraded because of this one."""

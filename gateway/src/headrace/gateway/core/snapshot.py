@@ -67,7 +67,7 @@ def _fill(status: pb.GetStatusResponse, gateway: Gateway) -> Iterator[int]:
         yield 1
     for _, deployment in sorted(gateway.deployments.by_name.items()):
         status.deployments.append(_deployment(deployment))
-        yield 1 + len(deployment.connectors)
+        yield 1 + len(deployment.connectors) + len(deployment.processes or ())
 
 
 @dataclass(slots=True)
@@ -109,8 +109,9 @@ def _deployment(deployment: Deployment) -> pb.DeploymentStatus:
         peer=deployment.peer,
         age_ms=ms_since(deployment.since),
         connectors=[_supervised(name, one) for name, one in connectors],
-        restarting=sorted(order.connector for order in deployment.orders.values() if order.replay is None),
+        restarting=sorted(order.connector for order in deployment.orders.values() if order.action == "restart"),
         replaying=sorted(order.connector for order in deployment.orders.values() if order.replay is not None),
+        processes=[process.now() for _, process in sorted((deployment.processes or {}).items())],
     )
 
 

@@ -23,6 +23,7 @@ from headrace.gateway.core.errors import (
 )
 from headrace.gateway.core.event_log import EventKind
 from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.process_states import MAX_PROCESSES_IN_ALL, Processes, checked_processes, kept_log, line_of
 from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import admin_pb2 as pb
 
@@ -61,6 +62,8 @@ def register(gateway: Gateway, hello: pb.SuperviseHello, peer: str, identity: Id
     older = known.get(name)
     connectors = _checked(hello.connectors.connectors, {} if older is None else older.connectors)
     _check_in_all(gateway, connectors, name)
+    processes = checked_processes(hello.processes) if hello.HasField("processes") else None
+    _check_processes_in_all(gateway, processes, name)
     if older is None:
         check_room("deployments", known, MAX_DEPLOYMENTS)
     elif older.identity.name != identity.name:
@@ -69,7 +72,7 @@ def register(gateway: Gateway, hello: pb.SuperviseHello, peer: str, identity: Id
     else:
         leave(gateway, older)
         older.end(Superseded(f"deployment {name}: run {hello.run} has registered in place of run {older.run}"))
-    deployment = known[name] = Deployment(name, hello.run, peer, identity, connectors)
+    deployment = known[name] = Deployment(name, hello.run, peer, identity, connectors, processes)
     gateway.event_log.add(EventKind.ATTACHED, f"deployment {name}", f"run {hello.run} from {peer}")
     log.info("deployment registered", deployment=name, run=hello.run, by=identity.name, peer=peer)
     return deployment
@@ -85,6 +88,29 @@ def replace_connectors(gateway: Gateway, deployment: Deployment, connectors: pb.
     replaced = _checked(connectors.connectors, deployment.connectors)
     _check_in_all(gateway, replaced, deployment.name)
     deployment.connectors = replaced
+
+
+def replace_processes(gateway: Gateway, deployment: Deployment, processes: pb.SupervisedProcesses) -> None:
+    """Takes over what a supervisor tells of its processes. That of one whose call is over has no effect on its successor's.
+
+    Raises:
+        MalformedMessage: a name, kind or state is not valid.
+        LimitExceeded: there are too many.
+    """
+    replaced = checked_processes(processes)
+    _check_processes_in_all(gateway, replaced, deployment.name)
+    deployment.processes = replaced
+
+
+def _check_processes_in_all(gateway: Gateway, processes: Processes | None, name: str) -> None:
+    """Checks that a deployment may have so many processes beside those of the others."""
+    others = sum(len(other.processes or ()) for other in gateway.deployments.by_name.values() if other.name != name)
+    if others + len(processes or ()) > MAX_PROCESSES_IN_ALL:
+        text = (
+            f"deployment {name} with {len(processes or ())} processes: the other deployments have {others}, and all together at "
+            f"most {MAX_PROCESSES_IN_ALL}"
+        )
+        raise LimitExceeded(text, limit="processes of all deployments", maximum=MAX_PROCESSES_IN_ALL)
 
 
 def _check_in_all(gateway: Gateway, connectors: Sized, name: str) -> None:
@@ -117,7 +143,7 @@ def _checked(connectors: Sequence[pb.SupervisedConnector], before: Mapping[str, 
             replays=one.replays,
             source=one.source,
             sink=one.sink,
-            failure=_line(one.failure, _LONGEST_FAILURE),
+            failure=line_of(one.failure, _LONGEST_FAILURE),
             failing_since=(since or clock.monotonic()) if one.failure else None,
         )
     return found
@@ -129,13 +155,14 @@ def leave(gateway: Gateway, deployment: Deployment) -> None:
         del gateway.deployments.by_name[deployment.name]
         gateway.event_log.add(EventKind.DETACHED, f"deployment {deployment.name}", f"run {deployment.run} has left")
     for order in deployment.orders.values():
-        not_known = "is restarted" if order.replay is None else "has replayed its dead letters"
-        text = (
-            f"deployment {deployment.name} has left before it answered, so that it is not known whether {order.connector} "
-            f"{not_known}; headrace status shows its sessions"
-        )
-        _fail(order, SupervisorAway(text))
-        event, part = f"{order.action} not answered", f"connector {order.connector}"
+        not_known = {
+            "restart": f", so that it is not known whether {order.connector} is restarted; headrace status shows its sessions",
+            "replay": f", so that it is not known whether {order.connector} has replayed its dead letters; headrace status shows "
+            "its sessions",
+            "log": f", and without it nobody can read the log of {order.connector}",
+        }[order.action]
+        _fail(order, SupervisorAway(f"deployment {deployment.name} has left before it answered{not_known}"))
+        event, part = f"{order.action} not answered", _part_of(order)
         log.warning(event, part=part, deployment=deployment.name, by=order.by)
     deployment.orders.clear()
 
@@ -144,29 +171,31 @@ def take_outcome(gateway: Gateway, deployment: Deployment, outcome: pb.OrderOutc
     """Takes the answer to an order. One to an order that is not known, or was answered already, has no effect.
 
     Raises:
-        MalformedMessage: it does not say what has happened, or is the answer to another kind of order.
+        MalformedMessage: it does not say what has happened, has too many lines, or is the answer to another kind of order.
     """
     kind = outcome.WhichOneof("outcome")
     if kind is None:
-        raise MalformedMessage(f"OrderOutcome of order {outcome.id} without an outcome; set restarted, replayed or failure")
+        raise MalformedMessage(f"OrderOutcome of order {outcome.id} without an outcome; set restarted, replayed, log or failure")
     order = deployment.orders.get(outcome.id)
     if order is None:
         return
-    if kind not in ("failure", "restarted" if order.replay is None else "replayed"):
+    if kind not in ("failure", order.answered_by):
         raise MalformedMessage(f"OrderOutcome of order {outcome.id} is {kind}, and the order was a {order.action}")
+    if kind == "log":
+        outcome.log.CopyFrom(kept_log(outcome.log))
     del deployment.orders[outcome.id]
-    facts = {"part": f"connector {order.connector}", "deployment": deployment.name, "by": order.by}
+    facts = {"part": _part_of(order), "deployment": deployment.name, "by": order.by}
     if kind != "failure":
-        pid = outcome.restarted.pid if order.replay is None else outcome.replayed.pid
         event = f"{order.action} ended"
-        log.info(event, **facts, pid=pid)
-        if order.replay is None:
+        pid = {"restarted": outcome.restarted.pid, "replayed": outcome.replayed.pid}.get(kind)
+        log.info(event, **facts, **({} if pid is None else {"pid": pid}))
+        if kind == "restarted":
             text = f"process {pid} of deployment {deployment.name}, by {order.by}"
             gateway.event_log.add(EventKind.RESTARTED, facts["part"], text)
         if not order.outcome.done():
             order.outcome.set_result(outcome)
         return
-    text = _line(outcome.failure.error, _LONGEST_ERROR)
+    text = line_of(outcome.failure.error, _LONGEST_ERROR)
     event = f"{order.action} failed"
     log.warning(event, **facts, error=text)
     error = _FAILURES.get(outcome.failure.kind, OrderFailed)
@@ -179,9 +208,8 @@ _FAILURES: dict[int, type[ProtocolError]] = {
 }
 
 
-def _line(text: str, longest: int) -> str:
-    """Returns the beginning of a text of a supervisor, as one line."""
-    return "".join(c if c.isprintable() else " " for c in text[:longest])
+def _part_of(order: Order) -> str:
+    return f"{'connector' if order.lines is None else 'process'} {order.connector}"
 
 
 def _fail(order: Order, error: ProtocolError) -> None:

@@ -22,11 +22,11 @@ from headrace.gateway.core.control import (
     resume,
 )
 from headrace.gateway.core.deployments import Replay
-from headrace.gateway.core.ordering import replay_dead_letters, restart_connector
+from headrace.gateway.core.ordering import read_log, replay_dead_letters, restart_connector
 from headrace.gateway.core.pauses import PartKind
 from headrace.gateway.http.callers import Callers
 from headrace.gateway.http.guard import guarded_change
-from headrace.gateway.rules import REPLAY, RESTART
+from headrace.gateway.rules import PROCESS_LOG, REPLAY, RESTART
 from headrace.gateway_status.document import PauseDocument
 
 _API = "/api/v1"
@@ -91,6 +91,24 @@ class RestartDocument(TypedDict):
     stopped_pid: int | None
     stopped_exit_code: int | None
     seconds: float
+
+
+class LogRequest(Request):
+    """Names a process of a deployment; the deployment may be null if only one has such a process."""
+
+    name: str
+    deployment: str | None = None
+    lines: int = 100
+    timeout_ms: int | None = None
+
+
+class LogDocument(TypedDict):
+    """The last lines of the log of a process, the newest last, and where the log is on the supervisor's machine."""
+
+    name: str
+    deployment: str
+    path: str
+    lines: list[str]
 
 
 class ReplayRequest(Request):
@@ -194,6 +212,11 @@ async def _restart(gateway: Gateway, caller: Caller, request: RestartRequest) ->
     }
 
 
+async def _log(gateway: Gateway, caller: Caller, request: LogRequest) -> LogDocument:
+    answer = await read_log(gateway, caller, request.name, request.deployment or "", request.lines, request.timeout_ms)
+    return {"name": request.name, "deployment": answer.deployment, "path": answer.log.path, "lines": list(answer.log.lines)}
+
+
 async def _replay(gateway: Gateway, caller: Caller, request: ReplayRequest) -> ReplayDocument:
     replay = Replay(request.source, request.refused_by or "")
     answer = await replay_dead_letters(gateway, caller, request.sink, replay, request.deployment or "", request.timeout_ms)
@@ -240,6 +263,7 @@ CHANGES_MADE: Mapping[str, Change] = {
         _replay,
         takes_long=True,
     ),
+    PROCESS_LOG: Change("Reads the last lines of the log of a process.", LogRequest, LogDocument, _log, takes_long=True),
     f"{_API}/gateway/drain": Change("Begins to drain, and says what is left.", DrainRequest, DrainDocument, _drain),
     f"{_API}/gateway/reload": Change("Reads the configuration again.", ReloadRequest, ReloadDocument, _reload),
     f"{_API}/streams/forget": Change("Forgets a stream that has ended for good.", NameRequest, ForgottenDocument, _forget_stream),

@@ -26,7 +26,7 @@ from headrace.gateway.core.errors import MalformedMessage, NotPermitted
 from headrace.gateway.core.listing_events import list_events
 from headrace.gateway.core.listing_letters import list_dead_letters
 from headrace.gateway.core.locating import locate
-from headrace.gateway.core.ordering import replay_dead_letters, restart_connector
+from headrace.gateway.core.ordering import read_log, replay_dead_letters, restart_connector
 from headrace.gateway.core.pauses import PartKind
 from headrace.gateway.core.peeking import begin_peek, peek
 from headrace.gateway.core.stream_status import pause_status
@@ -208,6 +208,18 @@ class AdminService(AdminServiceServicer):
         except ProtocolError as error:
             await end_call(context, error)
         return pb.ReplayDeadLettersResponse()
+
+    async def ReadLog(
+        self, request: pb.ReadLogRequest, context: grpc.aio.ServicerContext[pb.ReadLogRequest, pb.ReadLogResponse]
+    ) -> pb.ReadLogResponse:
+        """Returns the last lines of the log of a process of a registered deployment."""
+        caller = await _controlling(context)
+        timeout_ms = request.timeout_ms if request.HasField("timeout_ms") else None
+        try:
+            return await read_log(self._gateway, caller, request.process, request.deployment, request.lines, timeout_ms)
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.ReadLogResponse()
 
     async def Supervise(  # type: ignore[override]
         self,

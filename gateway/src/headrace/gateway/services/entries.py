@@ -20,6 +20,7 @@ from headrace.gateway.core.bounds import (
     MAX_WRITTEN,
 )
 from headrace.gateway.core.errors import ListTooLong, MalformedMessage
+from headrace.gateway.core.process_states import MAX_LOG_LINES, MAX_NAMES, MAX_PROCESSES
 from headrace.gateway.core.reported import MAX_ERRORS
 from headrace.gateway.core.supervising import MAX_CONNECTORS
 from headrace.gateway.services.delivery import MOST_VOTES
@@ -64,6 +65,10 @@ MOST_ENTRIES: Mapping[str, int] = {
     "RunMetrics.stages": MAX_STAGES,
     "RunMetrics.steps": MAX_STEPS,
     "SupervisedConnectors.connectors": MAX_CONNECTORS,
+    "SupervisedProcesses.processes": MAX_PROCESSES,
+    "ProcessState.pipelines": MAX_NAMES,
+    "ProcessState.reads": MAX_NAMES,
+    "ProcessLog.lines": MAX_LOG_LINES,
 }
 """How many entries each list of a request may have, in the whole message. A list that is not named here may have none."""
 _DEEP_BYTES = 1024

@@ -8,7 +8,7 @@ import structlog
 from headrace.gateway.core import VERSION, Gateway
 from headrace.gateway.core.deployments import Deployment
 from headrace.gateway.core.errors import OutOfTurn, UnknownMessage
-from headrace.gateway.core.supervising import leave, register, replace_connectors, take_outcome
+from headrace.gateway.core.supervising import leave, register, replace_connectors, replace_processes, take_outcome
 from headrace.gateway.identity import Identity
 from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, first_of, first_to_end, write_in_time
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -43,6 +43,8 @@ async def _read(gateway: Gateway, deployment: Deployment, requests: AsyncIterato
                 take_outcome(gateway, deployment, request.outcome)
             case "connectors":
                 replace_connectors(gateway, deployment, request.connectors)
+            case "processes":
+                replace_processes(gateway, deployment, request.processes)
             case "hello":
                 raise OutOfTurn("a second SuperviseHello: send it only once in each call")
             case _:

@@ -23,6 +23,74 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _ProcessKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ProcessKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ProcessKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PROCESS_KIND_UNSPECIFIED: _ProcessKind.ValueType  # 0
+    """Not used."""
+    PROCESS_KIND_GATEWAY: _ProcessKind.ValueType  # 1
+    """The gateway."""
+    PROCESS_KIND_CONNECTOR: _ProcessKind.ValueType  # 2
+    """A connector."""
+    PROCESS_KIND_APPLICATION: _ProcessKind.ValueType  # 3
+    """An application."""
+    PROCESS_KIND_QUERY: _ProcessKind.ValueType  # 4
+    """A Spark program of the user."""
+
+class ProcessKind(_ProcessKind, metaclass=_ProcessKindEnumTypeWrapper):
+    """What a process is."""
+
+PROCESS_KIND_UNSPECIFIED: ProcessKind.ValueType  # 0
+"""Not used."""
+PROCESS_KIND_GATEWAY: ProcessKind.ValueType  # 1
+"""The gateway."""
+PROCESS_KIND_CONNECTOR: ProcessKind.ValueType  # 2
+"""A connector."""
+PROCESS_KIND_APPLICATION: ProcessKind.ValueType  # 3
+"""An application."""
+PROCESS_KIND_QUERY: ProcessKind.ValueType  # 4
+"""A Spark program of the user."""
+Global___ProcessKind: _TypeAlias = ProcessKind  # noqa: Y015
+
+class _ProcessStateKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ProcessStateKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ProcessStateKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PROCESS_STATE_KIND_UNSPECIFIED: _ProcessStateKind.ValueType  # 0
+    """Not used."""
+    PROCESS_STATE_KIND_STARTS: _ProcessStateKind.ValueType  # 1
+    """It runs, and is not connected to its gateway yet, or no longer."""
+    PROCESS_STATE_KIND_RUNS: _ProcessStateKind.ValueType  # 2
+    """It runs and is connected."""
+    PROCESS_STATE_KIND_WAITS: _ProcessStateKind.ValueType  # 3
+    """It does not run, and the supervisor will start it."""
+    PROCESS_STATE_KIND_ENDED: _ProcessStateKind.ValueType  # 4
+    """It has ended as expected, and is not started again."""
+    PROCESS_STATE_KIND_STOPPED: _ProcessStateKind.ValueType  # 5
+    """It was told to stop, and is not started again."""
+
+class ProcessStateKind(_ProcessStateKind, metaclass=_ProcessStateKindEnumTypeWrapper):
+    """The state of a process."""
+
+PROCESS_STATE_KIND_UNSPECIFIED: ProcessStateKind.ValueType  # 0
+"""Not used."""
+PROCESS_STATE_KIND_STARTS: ProcessStateKind.ValueType  # 1
+"""It runs, and is not connected to its gateway yet, or no longer."""
+PROCESS_STATE_KIND_RUNS: ProcessStateKind.ValueType  # 2
+"""It runs and is connected."""
+PROCESS_STATE_KIND_WAITS: ProcessStateKind.ValueType  # 3
+"""It does not run, and the supervisor will start it."""
+PROCESS_STATE_KIND_ENDED: ProcessStateKind.ValueType  # 4
+"""It has ended as expected, and is not started again."""
+PROCESS_STATE_KIND_STOPPED: ProcessStateKind.ValueType  # 5
+"""It was told to stop, and is not started again."""
+Global___ProcessStateKind: _TypeAlias = ProcessStateKind  # noqa: Y015
+
 class _OrderFailureKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -248,6 +316,7 @@ class SuperviseRequest(_message.Message):
     HELLO_FIELD_NUMBER: _builtins.int
     CONNECTORS_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
+    PROCESSES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___SuperviseHello:
         """Registers the deployment; the first message, and sent once."""
@@ -260,18 +329,23 @@ class SuperviseRequest(_message.Message):
     def outcome(self) -> Global___OrderOutcome:
         """Answers an order. An answer to an order that the gateway does not know, or no longer, has no effect."""
 
+    @_builtins.property
+    def processes(self) -> Global___SupervisedProcesses:
+        """Replaces what is known of its processes, after a change of one, and every few seconds."""
+
     def __init__(
         self,
         *,
         hello: Global___SuperviseHello | None = ...,
         connectors: Global___SupervisedConnectors | None = ...,
         outcome: Global___OrderOutcome | None = ...,
+        processes: Global___SupervisedProcesses | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "hello", b"hello", "message", b"message", "outcome", b"outcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "hello", b"hello", "message", b"message", "outcome", b"outcome", "processes", b"processes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "hello", b"hello", "message", b"message", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "hello", b"hello", "message", b"message", "outcome", b"outcome", "processes", b"processes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "connectors", "outcome"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "connectors", "outcome", "processes"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -286,6 +360,7 @@ class SuperviseHello(_message.Message):
     DEPLOYMENT_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
     CONNECTORS_FIELD_NUMBER: _builtins.int
+    PROCESSES_FIELD_NUMBER: _builtins.int
     deployment: _builtins.str
     """The deployment's name, which is the name of its file: 1 to 255 bytes of printable characters."""
     run: _builtins.str
@@ -294,20 +369,224 @@ class SuperviseHello(_message.Message):
     def connectors(self) -> Global___SupervisedConnectors:
         """The connectors that it runs."""
 
+    @_builtins.property
+    def processes(self) -> Global___SupervisedProcesses:
+        """Its processes; absent if the supervisor does not report them."""
+
     def __init__(
         self,
         *,
         deployment: _builtins.str = ...,
         run: _builtins.str = ...,
         connectors: Global___SupervisedConnectors | None = ...,
+        processes: Global___SupervisedProcesses | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "processes", b"processes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "deployment", b"deployment", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "deployment", b"deployment", "processes", b"processes", "run", b"run"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SuperviseHello: _TypeAlias = SuperviseHello  # noqa: Y015
+
+@_typing.final
+class SupervisedProcesses(_message.Message):
+    """All processes of a deployment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROCESSES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def processes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProcessState]:
+        """At most 1,200, and 2,400 of all deployments, each with another name."""
+
+    def __init__(
+        self,
+        *,
+        processes: _abc.Iterable[Global___ProcessState] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["processes", b"processes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SupervisedProcesses: _TypeAlias = SupervisedProcesses  # noqa: Y015
+
+@_typing.final
+class ProcessState(_message.Message):
+    """A process of a deployment, and its state."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    PIPELINES_FIELD_NUMBER: _builtins.int
+    READS_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    STATE_AGE_MS_FIELD_NUMBER: _builtins.int
+    RESTARTS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    PID_FIELD_NUMBER: _builtins.int
+    NEXT_START_MS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name in the deployment: letters, digits and `._-`."""
+    kind: Global___ProcessKind.ValueType
+    """What it is."""
+    state: Global___ProcessStateKind.ValueType
+    """Its state."""
+    state_age_ms: _builtins.int
+    """For how long it has been in this state, in milliseconds, when this is sent."""
+    restarts: _builtins.int
+    """How often it was started again."""
+    reason: _builtins.str
+    """Why it last ended, with the error that it has logged last; empty once it is stable again. The gateway shows the first 300
+    characters.
+    """
+    version: _builtins.str
+    """The version of Headrace with which it was started; empty if it was not. The gateway shows the first 100 characters."""
+    memory_bytes: _builtins.int
+    """The resident memory of the process and of all that it has started, in bytes; absent if it does not run or is not measured."""
+    pid: _builtins.int
+    """Its process id; absent if it does not run."""
+    next_start_ms: _builtins.int
+    """Until it is started again, in milliseconds; absent if it is not waiting for that."""
+    @_builtins.property
+    def pipelines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The pipelines that it runs at this gateway, at most 100, and 5,000 of all processes."""
+
+    @_builtins.property
+    def reads(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The patterns of the streams that these read, at most 100, and 5,000 of all processes; empty if that is not known."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        kind: Global___ProcessKind.ValueType = ...,
+        pipelines: _abc.Iterable[_builtins.str] | None = ...,
+        reads: _abc.Iterable[_builtins.str] | None = ...,
+        state: Global___ProcessStateKind.ValueType = ...,
+        state_age_ms: _builtins.int = ...,
+        restarts: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        version: _builtins.str = ...,
+        memory_bytes: _builtins.int | None = ...,
+        pid: _builtins.int | None = ...,
+        next_start_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes", "_next_start_ms", b"_next_start_ms", "_pid", b"_pid", "memory_bytes", b"memory_bytes", "next_start_ms", b"next_start_ms", "pid", b"pid"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes", "_next_start_ms", b"_next_start_ms", "_pid", b"_pid", "kind", b"kind", "memory_bytes", b"memory_bytes", "name", b"name", "next_start_ms", b"next_start_ms", "pid", b"pid", "pipelines", b"pipelines", "reads", b"reads", "reason", b"reason", "restarts", b"restarts", "state", b"state", "state_age_ms", b"state_age_ms", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__memory_bytes: _TypeAlias = _typing.Literal["memory_bytes"]  # noqa: Y015
+    _WhichOneofArgType__memory_bytes: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__next_start_ms: _TypeAlias = _typing.Literal["next_start_ms"]  # noqa: Y015
+    _WhichOneofArgType__next_start_ms: _TypeAlias = _typing.Literal["_next_start_ms", b"_next_start_ms"]  # noqa: Y015
+    _WhichOneofReturnType__pid: _TypeAlias = _typing.Literal["pid"]  # noqa: Y015
+    _WhichOneofArgType__pid: _TypeAlias = _typing.Literal["_pid", b"_pid"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__memory_bytes) -> _WhichOneofReturnType__memory_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__next_start_ms) -> _WhichOneofReturnType__next_start_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pid) -> _WhichOneofReturnType__pid | None: ...
+
+Global___ProcessState: _TypeAlias = ProcessState  # noqa: Y015
+
+@_typing.final
+class ProcessLog(_message.Message):
+    """The last lines of a log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINES_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """The path of the log on the supervisor's machine."""
+    @_builtins.property
+    def lines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The lines, the newest last, at most 1,000, each with at most 2,000 characters, and at most 256 KiB in all."""
+
+    def __init__(
+        self,
+        *,
+        lines: _abc.Iterable[_builtins.str] | None = ...,
+        path: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lines", b"lines", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProcessLog: _TypeAlias = ProcessLog  # noqa: Y015
+
+@_typing.final
+class ReadLogRequest(_message.Message):
+    """Names a log to read."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROCESS_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_FIELD_NUMBER: _builtins.int
+    LINES_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    process: _builtins.str
+    """The name of the process in its deployment."""
+    deployment: _builtins.str
+    """The deployment; empty if only one has a process of that name."""
+    lines: _builtins.int
+    """How many lines, at most 1,000; 0 means 100."""
+    timeout_ms: _builtins.int
+    """How long to wait, in milliseconds, at most 300,000; 60,000 if absent."""
+    def __init__(
+        self,
+        *,
+        process: _builtins.str = ...,
+        deployment: _builtins.str = ...,
+        lines: _builtins.int = ...,
+        timeout_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_timeout_ms", b"_timeout_ms", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_timeout_ms", b"_timeout_ms", "deployment", b"deployment", "lines", b"lines", "process", b"process", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__timeout_ms: _TypeAlias = _typing.Literal["timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__timeout_ms: _TypeAlias = _typing.Literal["_timeout_ms", b"_timeout_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__timeout_ms) -> _WhichOneofReturnType__timeout_ms | None: ...
+
+Global___ReadLogRequest: _TypeAlias = ReadLogRequest  # noqa: Y015
+
+@_typing.final
+class ReadLogResponse(_message.Message):
+    """The last lines of the log of a process."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEPLOYMENT_FIELD_NUMBER: _builtins.int
+    LOG_FIELD_NUMBER: _builtins.int
+    deployment: _builtins.str
+    """The deployment that runs the process."""
+    @_builtins.property
+    def log(self) -> Global___ProcessLog:
+        """The lines."""
+
+    def __init__(
+        self,
+        *,
+        deployment: _builtins.str = ...,
+        log: Global___ProcessLog | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["log", b"log"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment", b"deployment", "log", b"log"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadLogResponse: _TypeAlias = ReadLogResponse  # noqa: Y015
 
 @_typing.final
 class SupervisedConnectors(_message.Message):
@@ -402,6 +681,7 @@ class OrderOutcome(_message.Message):
     RESTARTED_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     REPLAYED_FIELD_NUMBER: _builtins.int
+    LOG_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The id of the order."""
     @_builtins.property
@@ -416,6 +696,10 @@ class OrderOutcome(_message.Message):
     def replayed(self) -> Global___ReplayedDeadLetters:
         """All dead letters are sent and acknowledged."""
 
+    @_builtins.property
+    def log(self) -> Global___ProcessLog:
+        """The end of a log."""
+
     def __init__(
         self,
         *,
@@ -423,12 +707,13 @@ class OrderOutcome(_message.Message):
         restarted: Global___RestartedConnector | None = ...,
         failure: Global___OrderFailure | None = ...,
         replayed: Global___ReplayedDeadLetters | None = ...,
+        log: Global___ProcessLog | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "outcome", b"outcome", "replayed", b"replayed", "restarted", b"restarted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "log", b"log", "outcome", b"outcome", "replayed", b"replayed", "restarted", b"restarted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "id", b"id", "outcome", b"outcome", "replayed", b"replayed", "restarted", b"restarted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "id", b"id", "log", b"log", "outcome", b"outcome", "replayed", b"replayed", "restarted", b"restarted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["restarted", "failure", "replayed"]  # noqa: Y015
+    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["restarted", "failure", "replayed", "log"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
 
@@ -540,6 +825,7 @@ class SuperviseResponse(_message.Message):
     WELCOME_FIELD_NUMBER: _builtins.int
     RESTART_FIELD_NUMBER: _builtins.int
     REPLAY_FIELD_NUMBER: _builtins.int
+    LOG_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___SuperviseWelcome:
         """The deployment is registered; the first message."""
@@ -554,18 +840,25 @@ class SuperviseResponse(_message.Message):
         that has named a connector that replays.
         """
 
+    @_builtins.property
+    def log(self) -> Global___LogOrder:
+        """A log that is to be read. The supervisor answers each with an OrderOutcome. Sent only to a supervisor that reports its
+        processes.
+        """
+
     def __init__(
         self,
         *,
         welcome: Global___SuperviseWelcome | None = ...,
         restart: Global___RestartOrder | None = ...,
         replay: Global___ReplayOrder | None = ...,
+        log: Global___LogOrder | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "replay", b"replay", "restart", b"restart", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["log", b"log", "message", b"message", "replay", b"replay", "restart", b"restart", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "replay", b"replay", "restart", b"restart", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log", b"log", "message", b"message", "replay", b"replay", "restart", b"restart", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "restart", "replay"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "restart", "replay", "log"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -660,6 +953,40 @@ class ReplayOrder(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplayOrder: _TypeAlias = ReplayOrder  # noqa: Y015
+
+@_typing.final
+class LogOrder(_message.Message):
+    """Requests the last lines of a log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    PROCESS_FIELD_NUMBER: _builtins.int
+    LINES_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """Its id, unique in this call among all orders."""
+    process: _builtins.str
+    """The name of the process."""
+    lines: _builtins.int
+    """How many lines."""
+    by: _builtins.str
+    """Who requests them, as in RestartOrder."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        process: _builtins.str = ...,
+        lines: _builtins.int = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "id", b"id", "lines", b"lines", "process", b"process"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogOrder: _TypeAlias = LogOrder  # noqa: Y015
 
 @_typing.final
 class ReplayDeadLettersRequest(_message.Message):
@@ -806,6 +1133,7 @@ class DeploymentStatus(_message.Message):
     CONNECTORS_FIELD_NUMBER: _builtins.int
     RESTARTING_FIELD_NUMBER: _builtins.int
     REPLAYING_FIELD_NUMBER: _builtins.int
+    PROCESSES_FIELD_NUMBER: _builtins.int
     deployment: _builtins.str
     """Its name."""
     run: _builtins.str
@@ -826,6 +1154,10 @@ class DeploymentStatus(_message.Message):
     def replaying(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The connectors whose dead letters are being replayed, by name."""
 
+    @_builtins.property
+    def processes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProcessState]:
+        """Its processes, by name; none if its supervisor does not report them."""
+
     def __init__(
         self,
         *,
@@ -836,10 +1168,11 @@ class DeploymentStatus(_message.Message):
         connectors: _abc.Iterable[Global___SupervisedConnector] | None = ...,
         restarting: _abc.Iterable[_builtins.str] | None = ...,
         replaying: _abc.Iterable[_builtins.str] | None = ...,
+        processes: _abc.Iterable[Global___ProcessState] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "connectors", b"connectors", "deployment", b"deployment", "peer", b"peer", "replaying", b"replaying", "restarting", b"restarting", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "connectors", b"connectors", "deployment", b"deployment", "peer", b"peer", "processes", b"processes", "replaying", b"replaying", "restarting", b"restarting", "run", b"run"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

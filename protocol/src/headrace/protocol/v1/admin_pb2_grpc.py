@@ -110,6 +110,11 @@ class AdminServiceStub:
                 request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReplayDeadLettersRequest.SerializeToString,
                 response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReplayDeadLettersResponse.FromString,
                 _registered_method=True)
+        self.ReadLog = channel.unary_unary(
+                '/headrace.protocol.v1.AdminService/ReadLog',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReadLogRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReadLogResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -250,6 +255,17 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadLog(self, request, context):
+        """The last lines of the log of a process of a registered deployment. Needs the right `control`, since a log may contain what
+        messages contain. NOT_FOUND if no registered deployment has the process, FAILED_PRECONDITION if several have it and the
+        request names none, ABORTED if the log cannot be read, UNAVAILABLE if the deployment leaves before it answers,
+        DEADLINE_EXCEEDED if there is no answer in time, INVALID_ARGUMENT if `lines` is above 1,000, RESOURCE_EXHAUSTED if too many
+        logs are being read.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -327,6 +343,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ReplayDeadLetters,
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReplayDeadLettersRequest.FromString,
                     response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReplayDeadLettersResponse.SerializeToString,
+            ),
+            'ReadLog': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadLog,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReadLogRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReadLogResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -735,6 +756,33 @@ class AdminService:
             '/headrace.protocol.v1.AdminService/ReplayDeadLetters',
             headrace_dot_protocol_dot_v1_dot_admin__pb2.ReplayDeadLettersRequest.SerializeToString,
             headrace_dot_protocol_dot_v1_dot_admin__pb2.ReplayDeadLettersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.AdminService/ReadLog',
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ReadLogRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ReadLogResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -105,6 +105,13 @@ class AdminServiceStub:
     deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then goes on.
     RESOURCE_EXHAUSTED if too many replays are in progress.
     """
+    ReadLog: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReadLogRequest, _admin_pb2.ReadLogResponse]
+    """The last lines of the log of a process of a registered deployment. Needs the right `control`, since a log may contain what
+    messages contain. NOT_FOUND if no registered deployment has the process, FAILED_PRECONDITION if several have it and the
+    request names none, ABORTED if the log cannot be read, UNAVAILABLE if the deployment leaves before it answers,
+    DEADLINE_EXCEEDED if there is no answer in time, INVALID_ARGUMENT if `lines` is above 1,000, RESOURCE_EXHAUSTED if too many
+    logs are being read.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -182,6 +189,13 @@ class AdminServiceAsyncStub(AdminServiceStub):
     replay of this sink is in progress, or if the deployment refuses, ABORTED if the replay has failed, UNAVAILABLE if the
     deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then goes on.
     RESOURCE_EXHAUSTED if too many replays are in progress.
+    """
+    ReadLog: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReadLogRequest, _admin_pb2.ReadLogResponse]  # type: ignore[assignment]
+    """The last lines of the log of a process of a registered deployment. Needs the right `control`, since a log may contain what
+    messages contain. NOT_FOUND if no registered deployment has the process, FAILED_PRECONDITION if several have it and the
+    request names none, ABORTED if the log cannot be read, UNAVAILABLE if the deployment leaves before it answers,
+    DEADLINE_EXCEEDED if there is no answer in time, INVALID_ARGUMENT if `lines` is above 1,000, RESOURCE_EXHAUSTED if too many
+    logs are being read.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -347,6 +361,19 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         replay of this sink is in progress, or if the deployment refuses, ABORTED if the replay has failed, UNAVAILABLE if the
         deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then goes on.
         RESOURCE_EXHAUSTED if too many replays are in progress.
+        """
+
+    @_abc_1.abstractmethod
+    def ReadLog(
+        self,
+        request: _admin_pb2.ReadLogRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ReadLogResponse, _abc.Awaitable[_admin_pb2.ReadLogResponse]]:
+        """The last lines of the log of a process of a registered deployment. Needs the right `control`, since a log may contain what
+        messages contain. NOT_FOUND if no registered deployment has the process, FAILED_PRECONDITION if several have it and the
+        request names none, ABORTED if the log cannot be read, UNAVAILABLE if the deployment leaves before it answers,
+        DEADLINE_EXCEEDED if there is no answer in time, INVALID_ARGUMENT if `lines` is above 1,000, RESOURCE_EXHAUSTED if too many
+        logs are being read.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
