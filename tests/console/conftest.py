@@ -64,9 +64,12 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-async def page(browser: Browser) -> AsyncIterator[Page]:
-    """A page of 1280 pixels that reports no error of a script and no violation of the content security policy."""
-    context = await browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="light")
+async def page(browser: Browser, package: Package) -> AsyncIterator[Page]:
+    """A page of 1440 pixels that reports no error of a script and no violation of the content security policy.
+
+    The package has the check of accessibility, which each test of a page may need: it is installed for each of them.
+    """
+    context = await browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme="light")
     context.set_default_timeout(DEADLINE_MS)
     opened = await context.new_page()
     errors: list[str] = []

@@ -22,10 +22,10 @@ expect.set_options(timeout=DEADLINE_MS)
 BROWSERS_CONNECTIONS = 6
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 400)])
 async def test_every_view_is_accessible(page: Page, package: Package, troubled: str, width: int, scheme: Any) -> None:
     await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-    await page.set_viewport_size({"width": width, "height": 800})
+    await page.set_viewport_size({"width": width, "height": 900})
     texts = {"health": "no connector serves it", "graph": "micro-batch for", "timeline": "read, ", "streams": "orders/0"}
     for view, text in {**texts, "connectors": "test-0", "letters": "No dead letters"}.items():
         await page.goto(f"http://{troubled}/?view={view}")
@@ -39,7 +39,7 @@ async def test_every_view_is_accessible(page: Page, package: Package, troubled: 
 
 
 async def test_health_names_the_first_cause_and_its_remedy(page: Page, troubled: str) -> None:
-    await page.goto(f"http://{troubled}/")
+    await page.goto(f"http://{troubled}/?view=health")
     sink = page.get_by_role("listitem").filter(has=page.get_by_role("heading", name="sink out"))
     await expect(sink).to_contain_text("no connector serves it")
     await expect(sink).to_contain_text("start its connector")
@@ -272,7 +272,7 @@ async def test_why_a_connector_of_a_deployment_does_not_start_is_two_clicks_from
             name="ledger", instance="ledger-0", sink="totals", failure="ended with exit code 1: wrong password"
         )
         await supervisor.send(connectors=admin_pb2.SupervisedConnectors(connectors=[failing]))
-        await page.goto(f"http://{http}/")
+        await page.goto(f"http://{http}/?view=health")
         await expect(page.get_by_role("main")).to_contain_text("its process fails: ended with exit code 1: wrong password")
         await page.get_by_role("link", name="connector ledger-0 of sink totals").click()
         row = page.get_by_role("table").get_by_role("row").filter(has_text="ledger-0")

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from tests.gateway.certificates import Authority, locked
 
 from headrace.configuration import ConfigurationError, Flag, key_lines
-from headrace.gateway import Config, Limits, load_config, redacted_toml
+from headrace.gateway import Config, Http, Limits, load_config, redacted_toml
 
 DIGEST = hashlib.sha256(b"s3cret").hexdigest()
 
@@ -320,3 +321,13 @@ def test_every_key_is_found_on_its_line(values: list[tuple[str, str]]) -> None:
 
     for index in range(len(values)):
         assert document.splitlines()[lines[(f"key{index}",)] - 1].startswith(f"key{index} =")
+
+
+@pytest.mark.parametrize("key", ["prometheus_url", "spark_url"])
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "data:text/html,x", "prometheus:9090", "https://", "https://a b/", "//host/"]
+)
+def test_the_console_leads_only_to_pages(key: str, url: str) -> None:
+    with pytest.raises(ValidationError, match="not the address of a page"):
+        Http(**{key: url})  # type: ignore[arg-type]
+    assert getattr(Http(**{key: "https://prometheus.example:9090/graph?g0=1"}), key)  # type: ignore[arg-type]

@@ -23,6 +23,8 @@ from headrace.gateway.identity import TokenRegistry, Unauthenticated
 TOKENS = (token("seer", admin=True), token("operator", admin=True, control=True))
 PAUSE = "/api/v1/pipelines/pause"
 
+LINKS = {"links": {"prometheus": None, "spark": None}}
+
 
 @asynccontextmanager
 async def browser(address: str) -> AsyncIterator["Browser"]:
@@ -55,7 +57,7 @@ async def test_who_signs_in_has_the_rights_of_the_token_until_signing_out() -> N
         assert (await page.post("/api/v1/sign-in", {"token": "seer"}))[0] == 204
         assert all(part in page.set_cookie for part in ("HttpOnly", "SameSite=strict", "Path=/", "Max-Age=43200"))
         assert "seer" not in page.set_cookie
-        assert await page.get("/api/v1/me") == (200, {"name": "seer", "rights": ["admin"], "tokens_needed": True})
+        assert await page.get("/api/v1/me") == (200, {"name": "seer", "rights": ["admin"], "tokens_needed": True, **LINKS})
         assert (await page.get("/api/v1/status"))[0] == 200
         assert (await page.post(PAUSE, {"name": "p"}))[0] == 403, "it has no right to change anything"
         assert (await page.post("/api/v1/sign-out", {}))[0] == 204
@@ -126,7 +128,7 @@ async def test_what_is_no_token_signs_nobody_in(body: Any, code: int) -> None:
 
 async def test_without_tokens_everybody_has_all_rights_and_gets_no_cookie() -> None:
     async with serve_http(Gateway(Limits())) as address, browser(address) as page:
-        everything = {"name": "anybody", "rights": ["admin", "control", "peek"], "tokens_needed": False}
+        everything = {"name": "anybody", "rights": ["admin", "control", "peek"], "tokens_needed": False, **LINKS}
         assert await page.get("/api/v1/me") == (200, everything)
         assert (await page.post("/api/v1/sign-in", {"token": "any"}))[0] == 204
         assert page.set_cookie == ""

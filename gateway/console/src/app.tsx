@@ -9,11 +9,13 @@ import { Connectors } from "./views/connectors";
 import { Letters } from "./views/dead_letters";
 import { Graph } from "./views/graph";
 import { Health } from "./views/health";
+import { Overview } from "./views/overview";
 import { SignIn } from "./views/sign_in";
 import { Streams } from "./views/streams";
 import { Timeline } from "./views/timeline";
 
 const TITLES: Record<View, string> = {
+  overview: "Overview",
   health: "Health",
   graph: "Graph",
   timeline: "Commit timeline",
@@ -89,6 +91,8 @@ export function App({ feed }: { feed: Feed }) {
 function shown(view: View, feed: Feed, snapshot: Snapshot, status: NonNullable<Snapshot["status"]>): ReactNode {
   const { mayControl, mayPeek } = snapshot;
   switch (view) {
+    case "overview":
+      return <Overview status={status} links={snapshot.me?.links} />;
     case "health":
       return <Health status={status} mayControl={mayControl} />;
     case "graph":

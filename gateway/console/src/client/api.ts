@@ -15,6 +15,7 @@ export interface Me {
   name: string | null;
   rights: string[];
   tokens_needed: boolean;
+  links?: { prometheus: string | null; spark: string | null };
 }
 
 const TIMEOUT_MS = 10_000;

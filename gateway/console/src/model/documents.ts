@@ -237,3 +237,21 @@ export interface Located {
   }[];
   problem: Problem | null;
 }
+
+/** The values of a part in the last hour. */
+export interface PartHistory {
+  kind: "gateway" | "stream" | "pipeline" | "sink";
+  name: string;
+  interval_ms: number;
+  times_ms: number[];
+  values: Record<string, (number | null)[]>;
+}
+
+/** Something that happened. */
+export interface HappenedEvent {
+  number: number;
+  at: string;
+  kind: string;
+  part: string;
+  text: string;
+}

@@ -2,13 +2,13 @@
 
 import { useSyncExternalStore } from "react";
 
-export const VIEWS = ["health", "graph", "timeline", "streams", "connectors", "letters"] as const;
+export const VIEWS = ["overview", "health", "graph", "timeline", "streams", "connectors", "letters"] as const;
 export type View = (typeof VIEWS)[number];
 export type Route = { view: View } & Partial<Record<string, string>>;
 
 export function parseRoute(search: string): Route {
   const found: Record<string, string> = Object.fromEntries(new URLSearchParams(search));
-  const view = VIEWS.find((name) => name === found["view"]) ?? "health";
+  const view = VIEWS.find((name) => name === found["view"]) ?? "overview";
   return { ...found, view };
 }
 

@@ -26,6 +26,7 @@ from headrace.terminal import as_typed
 _FRAME_OVERHEAD = 512
 """The bytes of buffer that `core` charges for a frame besides its size."""
 _DEFAULT_PORT = int(DEFAULT_GATEWAY.rpartition(":")[2])
+_PAGE_URL = re.compile(r"https?://[^/?#\s@]+(/[^\s]*)?")
 _OTLP_URL = re.compile(r"https?://[^/?#\s@]+/?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -226,6 +227,18 @@ class Http(_Model):
 
     slow_after_ms: int = Field(default=5_000, ge=1)
     """After how long without an answer health reports a sink, or the storage of a checkpoint, as slow."""
+
+    prometheus_url: str = ""
+    """The page of the Prometheus or Grafana that has the gateway's metrics, to which the console leads."""
+    spark_url: str = ""
+    """The page of Spark, or of its history server, to which the console leads."""
+
+    @field_validator("prometheus_url", "spark_url")
+    @classmethod
+    def _page(cls, value: str) -> str:
+        if value and not _PAGE_URL.fullmatch(value):
+            raise _problem(f"{value!r} is not the address of a page; write for instance http://prometheus.example:9090")
+        return value
 
     @field_validator("listen")
     @classmethod

@@ -85,7 +85,7 @@ def new_app(
     app = Starlette(
         routes=[
             *change_routes(gateway, callers),
-            *signing_routes(callers),
+            *signing_routes(callers, config),
             *console_routes(),
             *(Route(path, guarded(path, endpoint, callers)) for path, endpoint in endpoints.items()),
         ],

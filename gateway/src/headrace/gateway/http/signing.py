@@ -1,11 +1,14 @@
 """Signing in and out in a browser, and who is signed in."""
 
+from typing import NotRequired
+
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from typing_extensions import TypedDict
 
+from headrace.gateway.config import Http
 from headrace.gateway.http.callers import COOKIE, SIGNED_IN_S, Callers
 from headrace.gateway.http.guard import peer_of, problem, read_body, refuse_cross_site
 from headrace.gateway.identity import Unauthenticated
@@ -22,16 +25,32 @@ class SignInRequest(BaseModel):
     token: str = Field(min_length=1, max_length=MAX_TOKEN_CHARACTERS)
 
 
+class LinksDocument(TypedDict):
+    """The pages that the configuration names; null if it does not."""
+
+    prometheus: str | None
+    spark: str | None
+
+
 class MeDocument(TypedDict):
-    """Who calls: the name of the token, null if nobody is signed in, and which rights it has of those for people."""
+    """Who calls: the name of the token, null if nobody is signed in, and which rights it has of those for people.
+
+    The links are there for callers that may read the status.
+    """
 
     name: str | None
     rights: list[str]
     tokens_needed: bool
+    links: NotRequired[LinksDocument]
 
 
-def signing_routes(callers: Callers) -> list[Route]:
-    """Returns the routes by which browsers sign in and out."""
+def signing_routes(callers: Callers, config: Http) -> list[Route]:
+    """Returns the routes by which browsers sign in and out.
+
+    Args:
+        callers: Knows the tokens.
+        config: Names the pages to which the console leads.
+    """
 
     async def sign_in(request: Request) -> Response:
         if refusal := refuse_cross_site(request, SIGN_IN):
@@ -66,6 +85,8 @@ def signing_routes(callers: Callers) -> list[Route]:
             return JSONResponse(document)
         document["name"] = identity.name
         document["rights"] = [right.value for right in (Right.ADMINISTER, Right.CONTROL, Right.PEEK) if identity.has(right)]
+        if identity.has(Right.ADMINISTER):
+            document["links"] = {"prometheus": config.prometheus_url or None, "spark": config.spark_url or None}
         return JSONResponse(document)
 
     return [

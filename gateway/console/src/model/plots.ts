@@ -1,0 +1,89 @@
+/** Which plots show the history of a part, and what each is measured in. */
+
+import type { PartHistory } from "./documents";
+import { bytes, count, duration, rate } from "./format";
+
+export interface PlotLine {
+  name: string;
+  values: (number | null)[];
+}
+
+export interface PlotOf {
+  title: string;
+  format: (value: number) => string;
+  lines: PlotLine[];
+}
+
+interface Kind {
+  title: string;
+  format: (value: number) => string;
+  /** The fields of the document, and what they are called. */
+  fields: Record<string, string>;
+}
+
+const MESSAGES = (value: number): string => count(Math.round(value));
+
+const FLOW: Kind = {
+  title: "Messages in a second",
+  format: rate,
+  fields: { received_messages_per_s: "received", acknowledged_messages_per_s: "acknowledged" },
+};
+const LAG: Kind = { title: "Lag in messages", format: MESSAGES, fields: { lag_messages: "lag" } };
+const BUFFERED: Kind = { title: "Buffered", format: bytes, fields: { buffered_bytes: "bytes" } };
+
+const PLOTS: Record<PartHistory["kind"], Kind[]> = {
+  gateway: [
+    FLOW,
+    { title: "How late", format: duration, fields: { oldest_unacknowledged_ms: "oldest unacknowledged" } },
+    LAG,
+    BUFFERED,
+  ],
+  stream: [
+    FLOW,
+    {
+      title: "How late",
+      format: duration,
+      fields: { oldest_unacknowledged_ms: "oldest unacknowledged", commit_latency_ms: "arrival to commit" },
+    },
+    LAG,
+    BUFFERED,
+  ],
+  pipeline: [
+    {
+      title: "Micro-batches",
+      format: duration,
+      fields: { batch_duration_ms: "committed", batch_running_ms: "running" },
+    },
+    {
+      title: "Latency",
+      format: duration,
+      fields: { commit_latency_ms: "arrival to commit", acknowledgement_latency_ms: "commit to acknowledgement" },
+    },
+    LAG,
+    { title: "Micro-batches in a second", format: rate, fields: { batches_per_s: "planned" } },
+  ],
+  sink: [
+    { title: "Messages in a second", format: rate, fields: { staged_messages_per_s: "staged" } },
+    { title: "Waits for an answer", format: duration, fields: { outstanding_ms: "longest" } },
+    {
+      title: "Transactions in a second",
+      format: rate,
+      fields: { committed_transactions_per_s: "committed", failures_per_s: "failed" },
+    },
+    { title: "Pending transactions", format: MESSAGES, fields: { pending_transactions: "pending" } },
+  ],
+};
+
+/** Returns the plots of a part. */
+export function plotsOf(history: PartHistory): PlotOf[] {
+  return PLOTS[history.kind].map(({ title, format, fields }) => ({
+    title,
+    format,
+    lines: Object.entries(fields).map(([field, name]) => ({ name, values: history.values[field] ?? [] })),
+  }));
+}
+
+/** The last value of a field that there is; null if there is none. */
+export function lastOf(history: PartHistory | null, field: string): number | null {
+  return history?.values[field]?.findLast((value) => value !== null) ?? null;
+}
