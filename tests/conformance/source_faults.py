@@ -273,6 +273,12 @@ class CountsOn(Source):
         super().settle(stream, upto % 100)
 
 
+class SkipsToTheEarlierPosition(Source):
+    def opened(self, stream: Stream, opened: pb.StreamOpened) -> None:
+        super().opened(stream, opened)
+        stream.at += opened.earlier.sequence
+
+
 class SendsAfterDrain(Source):
     def drained(self, drain: pb.Drain) -> None:
         self.drain_at = time.monotonic() + drain.deadline_ms / 1000 * 0.5
@@ -345,6 +351,7 @@ FAULTS: dict[str, type[Source]] = {
     "crash": NotesWhatItHasSent,
     "redelivery": SettlesNothing,
     "epochs": CountsOn,
+    "earlier-epoch": SkipsToTheEarlierPosition,
     "drain": SendsAfterDrain,
     "end-of-stream": EndsWithoutClosing,
     "gone": OffersAgainWhatIsGone,

@@ -50,13 +50,26 @@ ONLY_THERE = {
     "gone": "gone",
     "redelivery": "redelivering",
     "epochs": "redelivering",
+    "earlier-epoch": "redelivering",
     "starts": "starts",
 }
 """Checks that other kinds of sources do not have, or whose fault shows only there."""
 THERE = {
     "ends": ["acks", "lost-acks", "drain", "slow-gateway", "end-of-stream", "last-acks", "reopen-after-end"],
     "gone": ["end-of-stream", "gone"],
-    "redelivering": ["kind", "sequences", "acks", "reopen", "gateway-restart", "crash", "redelivery", "epochs", "drain", "pace"],
+    "redelivering": [
+        "kind",
+        "sequences",
+        "acks",
+        "reopen",
+        "gateway-restart",
+        "crash",
+        "redelivery",
+        "epochs",
+        "earlier-epoch",
+        "drain",
+        "pace",
+    ],
     "starts": ["kind", "starts"],
     "needs-all": ["max-streams"],
 }

@@ -1,6 +1,7 @@
 """What a connector and a pipeline see of a stream: parking, resume, deduplication, acknowledgement, ownership, replays."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from tests.gateway.wire import REDELIVERING, REPLAYABLE, Connector, Engine, frame, numbered, serve, values_of
 
 from headrace.gateway.config import Limits, StreamRule
-from headrace.protocol.v1 import admin_pb2, engine_pb2, source_pb2
+from headrace.protocol.v1 import admin_pb2, engine_pb2, frame_pb2, source_pb2
 
 MakeConnector = Callable[[], Connector]
 MakeEngine = Callable[..., Engine]
@@ -472,6 +473,74 @@ async def test_acknowledgements_of_a_stream_that_was_closed_come_though_another_
     assert [(a.stream_id, a.position.sequence) for a in (await first.expect("ack")).streams] == [(3, 9)]
     assert (await second.expect("ack")).streams[0].position.sequence == 4
     assert (await second.expect("ack")).streams[0].position.sequence == 19
+
+
+async def test_a_redelivering_source_learns_the_last_position_of_a_checkpoint(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    first, second, third = connector(), connector(), connector()
+    behind, ahead = engine("behind"), engine("ahead")
+    await behind.attach()
+    await ahead.attach()
+    await first.hello()
+    await first.open(kind=REDELIVERING)
+    opened = await first.expect("stream_opened")
+    assert not opened.HasField("earlier")
+    for start, cursor in ((1, b"here"), (11, b"there")):
+        sent = numbered(1, start, 10)
+        sent.cursor = cursor
+        await first.send(frame=sent)
+    await behind.plan_until("orders/0", 20)
+    # A range that ends within a frame has its cursor: it is not a place to seek to.
+    planned = await behind.plan_until("orders/0", 4, max_messages=4)
+    assert (planned.end.sequence, planned.end.cursor) == (4, b"here")
+    await behind.plan({"orders/0": planned.end}, wait_ms=0)
+    planned = await ahead.plan_until("orders/0", 13, max_messages=13)
+    assert (planned.end.sequence, planned.end.cursor) == (13, b"there")
+    await ahead.plan({"orders/0": planned.end}, wait_ms=0)
+    await first.close()
+
+    await second.hello()
+    await second.open(kind=REDELIVERING)
+    opened = await second.expect("stream_opened")
+    assert opened.earlier == planned.end
+    assert opened.epoch > planned.end.epoch
+    assert not opened.HasField("resume")
+    sent = numbered(1, 1, 10)
+    sent.cursor = b"elsewhere"
+    await second.send(frame=sent)
+    within = (await ahead.plan_until("orders/0", 2, max_messages=2)).end
+    assert (within.epoch, within.cursor) == (opened.epoch, b"elsewhere")
+    await ahead.plan({"orders/0": within}, wait_ms=0)
+    await second.close()
+
+    await third.hello()
+    await third.open(kind=REDELIVERING)
+    assert (await third.expect("stream_opened")).earlier == within
+
+
+async def test_a_fresh_gateway_learns_the_position_that_a_redelivering_source_had_from_the_checkpoint(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    queue, pipeline = connector(), engine()
+    committed = frame_pb2.Position(epoch=7, sequence=9, cursor=b"here")
+    await pipeline.attach({"orders/0": committed})
+    await queue.hello()
+    await queue.open(kind=REDELIVERING)
+    opened = await queue.expect("stream_opened")
+    assert (opened.earlier, opened.epoch > 7) == (committed, True)
+
+
+async def test_a_fresh_gateway_learns_it_from_a_fetch_too(connector: MakeConnector, engine: MakeEngine) -> None:
+    queue, pipeline = connector(), engine()
+    committed = frame_pb2.Position(epoch=7, sequence=9, cursor=b"here")
+    fetching = asyncio.ensure_future(pipeline.fetch("orders/0", committed, (7, 20)))
+    await queue.hello()
+    await queue.open(kind=REDELIVERING)
+    assert (await queue.expect("stream_opened")).earlier == committed
+    fetching.cancel()
+    with contextlib.suppress(asyncio.CancelledError, grpc.RpcError):
+        await fetching
 
 
 async def test_a_queue_that_was_closed_and_waits_for_acknowledgements_goes_to_nobody_else(

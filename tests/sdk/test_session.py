@@ -923,6 +923,42 @@ async def test_a_redelivering_source_begins_anew_after_a_lost_session(gateway, c
     await until(lambda: source.settled == [(1, b"a"), (2, b"b")])
 
 
+@pytest.mark.parametrize("base", [Source, AsyncSource])
+async def test_a_redelivering_source_learns_the_last_position_of_a_checkpoint(gateway, connect, base):
+    read_after: list[Position | None] = []
+
+    class Blocking(Source):
+        name = "log"
+        kind = SourceKind.REDELIVERING
+
+        def read(self, partition, position):
+            read_after.append(position)
+            yield Message(b"a", token=1, cursor=b"this queue")
+            while True:
+                yield None
+
+    class Coroutines(AsyncSource):
+        name = "log"
+        kind = SourceKind.REDELIVERING
+
+        async def read(self, partition, position):
+            read_after.append(position)
+            yield Message(b"a", token=1, cursor=b"this queue")
+            while True:
+                yield None
+
+    connect(Blocking() if base is Source else Coroutines())
+    session = await gateway.session()
+    await session.open(epoch=100)
+    await session.messages(1)
+    session.close(grpc.StatusCode.UNAVAILABLE)
+    session = await gateway.session()
+    earlier = frame_pb2.Position(epoch=100, sequence=1, cursor=b"this queue")
+    await session.open(epoch=200, earlier=earlier)
+    assert [message.sequence for message in await session.messages(1)] == [1]
+    assert read_after == [None, Position(1, b"this queue", 100)]
+
+
 async def test_a_prefetch_of_one_is_acknowledged_promptly(gateway, connect):
     class One(Queue):
         def read(self, partition, position):

@@ -85,7 +85,9 @@ var (
 type Partition struct {
 	// Name is one of those that Source.Partitions lists.
 	Name string
-	// Position is where to go on: after it. Nil is from the first message that exists.
+	// Position is where to go on: after it. Nil is from the first message that exists. A redelivering source sends what is not
+	// acknowledged, whatever the position: it is the last one in a checkpoint, of an earlier epoch, and nil if no checkpoint
+	// has one. Its cursor can tell whether the system behind the source is still the same.
 	Position *Position
 
 	skipped *uint64 // the sequence of the position that was lost, if that is accepted

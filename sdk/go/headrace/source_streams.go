@@ -79,10 +79,15 @@ func (s *sourceSession) opened(answer *pb.StreamOpened) {
 			r.partition.Position = toPosition(answer.GetResume())
 		}
 	}
+	if source.Redelivering {
+		r.partition.Position = toPosition(answer.GetEarlier())
+	}
 	if r.partition.Position == nil || r.partition.Position.Cursor == nil {
 		st.gather.beginWithoutCursor()
 	}
-	if r.partition.Position == nil {
+	if source.Redelivering {
+		s.c.log.Info("stream opened", "stream", st.name)
+	} else if r.partition.Position == nil {
 		s.c.log.Info("stream opened, from the start", "stream", st.name)
 	} else {
 		s.c.log.Info("stream opened", "stream", st.name, "resume", r.partition.Position.Sequence)

@@ -533,10 +533,15 @@ func TestARedeliveringSourceSettlesByToken(t *testing.T) {
 	settled := make(chan []any, 10)
 	feed := make(chan headrace.Message, 4)
 	for _, token := range []string{"a", "b", "c"} {
-		feed <- headrace.Message{Value: []byte(token), Token: token}
+		feed <- headrace.Message{Value: []byte(token), Token: token, Cursor: []byte("this queue")}
 	}
+	read, positions := endless(feed), make(chan *headrace.Position, 2)
 	g.start(&headrace.Source{
-		Name: "jobs", Redelivering: true, Read: endless(feed),
+		Name: "jobs", Redelivering: true,
+		Read: func(ctx context.Context, p *headrace.Partition) iter.Seq2[headrace.Message, error] {
+			positions <- p.Position
+			return read(ctx, p)
+		},
 		Settle: func(_ context.Context, partition string, tokens []any) error {
 			if partition != "0" {
 				t.Errorf("partition is %q", partition)
@@ -563,7 +568,11 @@ func TestARedeliveringSourceSettlesByToken(t *testing.T) {
 
 	s, _ = g.connected()
 	open = wait(s, (*pb.IngestRequest).GetOpenStream)
-	answer(s, &pb.StreamOpened{StreamId: open.GetStreamId(), Epoch: 10})
+	earlier := &pb.Position{Epoch: 9, Sequence: 2, Cursor: []byte("this queue")}
+	answer(s, &pb.StreamOpened{StreamId: open.GetStreamId(), Epoch: 10, Earlier: earlier})
+	if first, second := <-positions, <-positions; first != nil || second.Epoch != 9 || string(second.Cursor) != "this queue" {
+		t.Errorf("read after %v, then after %v", first, second)
+	}
 	feed <- headrace.Message{Value: []byte("c"), Token: "c again"}
 	if got := sequences(s, 1); !slices.Equal(got, upTo(1, 1)) {
 		t.Errorf("sent %v", got)

@@ -4,8 +4,10 @@ import type { Backlog, DeliveredItem, Item, Message, Position } from "./message.
 /** What `read` receives besides the partition. */
 export interface ReadContext {
   /**
-   * Where to resume: after this sequence. Undefined means from the first message that exists, and always is for a
-   * redelivering source. A source may go back to `position.cursor` and yield some messages again.
+   * Where to resume: after this sequence. Undefined means from the first message that exists. A source may go back to
+   * `position.cursor` and yield some messages again. A redelivering source yields what is not acknowledged, whatever the
+   * position: it is the last one in a checkpoint, of an earlier epoch, and undefined if no checkpoint has one. Its cursor can
+   * tell whether the system behind the source is still the same.
    */
   readonly position: Position | undefined;
   /**

@@ -444,11 +444,12 @@ describe("a source and a gateway that the test speaks for", () => {
 
   it("tokens are settled once each, in order, and only in their session", async () => {
     const settled: number[][] = [];
+    const positions: unknown[] = [];
     const source: RedeliveringSource<number> = {
       name: "jobs",
       kind: "redelivering",
       async *read(_partition, context) {
-        assert.equal(context.position, undefined);
+        positions.push(context.position);
         for (let token = 1; token <= 3; token++) yield { value: `job ${token}`, token };
         yield { values: ["job 4", "job 5"], tokens: [4, 5] };
         await forever(context);
@@ -480,8 +481,10 @@ describe("a source and a gateway that the test speaks for", () => {
     await again.next("hello");
     welcome(again);
     await again.next("openStream");
-    again.send({ case: "streamOpened", value: { streamId: 1, epoch: 8n } });
-    await again.next("frame");
+    const earlier = { epoch: 7n, sequence: 4n, cursor: Buffer.from("this queue") };
+    again.send({ case: "streamOpened", value: { streamId: 1, epoch: 8n, earlier } });
+    assert.equal((await again.next("frame")).firstSequence, 1n);
+    assert.deepEqual(positions, [undefined, earlier]);
     again.send({ case: "ack", value: { streams: [{ streamId: 1, position: { epoch: 8n, sequence: 1n } }] } });
     await until("the first token again", () => settled.length === 3);
     assert.deepEqual(settled[2], [1]);

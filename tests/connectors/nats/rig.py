@@ -173,22 +173,23 @@ class Query:
                 if self.exhausted:
                     return messages
 
-    async def poll(self, wait_ms: int = 50) -> list[Message]:
-        """Commits what was read, and runs a micro-batch of what there is then."""
+    async def poll(self, wait_ms: int = 50, **limits: int) -> list[Message]:
+        """Commits what was read, and runs a micro-batch of what there is then, within limits such as `max_messages`."""
         messages: list[Message] = []
         self.committed |= self._read
-        for planned in (await self._plan(wait_ms)).ranges:
+        for planned in (await self._plan(wait_ms, **limits)).ranges:
             start = self.committed.get(planned.stream)
             frames = await self.engine.fetch(planned.stream, start, planned.end)
             new = start is None or start.epoch < planned.end.epoch
             read = [message for frame in frames for message in decode_frame(frame)]
+            read = [message for message in read if (message.sequence or 0) <= planned.end.sequence]
             messages += [message for message in read if new or (message.sequence or 0) > start.sequence]
             self._read[planned.stream] = planned.end
         return messages
 
-    async def _plan(self, wait_ms: int) -> PlanResponse:
+    async def _plan(self, wait_ms: int, **limits: int) -> PlanResponse:
         """What a micro-batch would have."""
-        response = await self.engine.plan(self.committed, wait_ms=wait_ms)
+        response = await self.engine.plan(self.committed, wait_ms=wait_ms, **limits)
         self.exhausted = response.exhausted
         return response
 

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 from nats.js import api
+from nats.js.errors import NotFoundError
 from tests.connectors.nats.rig import numbers, special, until, unused
 from tests.connectors.nats.rig import server as connected
 from tests.gateway.wire import until_gone
@@ -234,6 +235,73 @@ async def test_a_consumer_that_is_deleted_ends_it(server, consumer, query, run):
     await until(lambda: _has_readers(server, stream, 1))
     await server.js.delete_consumer(stream, "c")
     assert f"consumer c of stream {stream} was deleted while it was read" in str(await running.broken())
+
+
+@pytest.mark.behaviour(
+    "nats",
+    "a durable consumer that is deleted, or made anew, while nobody reads it",
+    "`nats-consumer` refuses to read, and creates none, once a checkpoint has a message of the former one; "
+    '`new_consumer = "accept"` reads the new one',
+)
+@pytest.mark.parametrize("made_anew", [False, True])
+async def test_a_consumer_that_was_deleted_while_away_is_refused_or_accepted(
+    server, consumer, query, run, address, caplog, made_anew
+):
+    stream = await server.stream()
+    await server.numbers(f"{stream}.x", 10)
+    running = run(consumer(stream))
+    reading = await query()
+    # Micro-batches of fewer messages than a frame has, in two sessions.
+    found = []
+    for _ in range(2):
+        found += numbers(await reading.poll(wait_ms=60_000, max_messages=1))
+        await reading.commit()
+        await running.close()
+        await until_gone(address, "s")
+        running = run(consumer(stream))
+    assert len(found) == 2
+    await running.close()
+    await until_gone(address, "s")
+    await server.js.delete_consumer(stream, "c")
+    if made_anew:
+        await server.js.add_consumer(stream, durable_name="c", ack_policy="explicit")
+    refused = str(await run(consumer(stream)).broken())
+    assert f"consumer c of stream {stream} {'is not the one whose' if made_anew else 'no longer exists'}" in refused
+    assert 'set new_consumer = "accept"' in refused
+    assert len(await server.js.consumers_info(stream)) == made_anew
+    with caplog.at_level(logging.WARNING):
+        running = run(consumer(stream, new_consumer="accept"))
+        found = await reading.read(10)
+    assert sorted(numbers(found)) == list(range(10))
+    assert 'new_consumer is "accept"' in caplog.text
+    await reading.commit()
+    await running.close()
+    await until_gone(address, "s")
+    # From then on, that consumer is the one of the checkpoint.
+    run(consumer(stream))
+    await server.numbers(f"{stream}.x", 1, first=10)
+    found = await reading.read(1)
+    assert 10 in numbers(found)
+
+
+async def test_a_consumer_that_was_deleted_before_anything_was_committed_is_created_again(server, consumer, query, run, address):
+    stream = await server.stream()
+    await server.numbers(f"{stream}.x", 10)
+    running = run(consumer(stream))
+    reading = await query()
+    await until(lambda: _has_delivered(server, stream, 10))
+    await running.close()
+    await until_gone(address, "s")
+    await server.js.delete_consumer(stream, "c")
+    run(consumer(stream))
+    assert sorted(numbers(await reading.read(10))) == list(range(10))
+
+
+async def _has_delivered(server, stream: str, count: int) -> bool:
+    try:
+        return (await server.js.consumer_info(stream, "c")).num_ack_pending == count
+    except NotFoundError:
+        return False
 
 
 # What it cannot read

@@ -142,8 +142,10 @@ pub trait Source: Send + Sync + 'static {
     /// [`Item::CaughtUp`] whenever there is nothing more at the moment.
     ///
     /// Sequences must increase strictly; gaps are allowed. A source may omit them: the SDK then counts from the position.
-    /// `position` is `None` for the first message that exists, and always for a redelivering source. A source may instead
-    /// continue from `position.cursor` and yield some messages again, provided that it sets their sequences.
+    /// `position` is `None` for the first message that exists. A source may instead continue from `position.cursor` and yield
+    /// some messages again, provided that it sets their sequences. A redelivering source yields what is not acknowledged,
+    /// whatever the position: it is the last one in a checkpoint, of an earlier epoch, and `None` if no checkpoint has one. Its
+    /// cursor can tell whether the system behind the source is still the same.
     fn read(
         &self,
         partition: &str,

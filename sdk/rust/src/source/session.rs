@@ -242,7 +242,7 @@ impl<S: Source> Session<'_, S> {
         if stream.retired || stream.reader.is_some() || self.leaving.is_some() {
             return;
         }
-        let (resume, acknowledged) = stream.opened(answer);
+        let (resume, acknowledged) = stream.opened(&answer);
         if let Some(position) = &acknowledged {
             self.known.acknowledged(&stream.partition, position);
         }
@@ -250,6 +250,7 @@ impl<S: Source> Session<'_, S> {
         let replayable = self.source.kind() == SourceKind::Replayable;
         let position = resume.filter(|_| replayable && !skip_lost);
         tracing::info!(stream = stream.name, after = position.as_ref().map(|position| position.sequence), "reading");
+        let position = if replayable { position } else { answer.earlier.map(Position::from) };
         let (commands, receiver) = watch::channel(Command::Read);
         stream.reader = Some(commands);
         let reader = Reader {

@@ -74,11 +74,12 @@ impl<T> Stream<T> {
     }
 
     /// Takes the gateway's answer; returns the resume and the acknowledged position, each only if of the current epoch.
-    pub(super) fn opened(&mut self, answer: pb::StreamOpened) -> (Option<Position>, Option<Position>) {
+    pub(super) fn opened(&mut self, answer: &pb::StreamOpened) -> (Option<Position>, Option<Position>) {
         self.epoch = answer.epoch;
-        let current =
-            |position: Option<pb::Position>| position.filter(|position| position.epoch == answer.epoch).map(Position::from);
-        let (resume, acknowledged) = (current(answer.resume), current(answer.acknowledged));
+        let current = |position: &Option<pb::Position>| {
+            position.clone().filter(|position| position.epoch == answer.epoch).map(Position::from)
+        };
+        let (resume, acknowledged) = (current(&answer.resume), current(&answer.acknowledged));
         self.resume = resume.as_ref().map(|position| position.sequence);
         self.acknowledged = acknowledged.as_ref().map(|position| position.sequence);
         (resume, acknowledged)

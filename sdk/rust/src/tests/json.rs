@@ -123,6 +123,7 @@ pub(super) fn to_source(kind: &str, value: &Value, stream_id: impl Fn(&Value) ->
             epoch: number(&value["epoch"]),
             resume: position(&value["resume"]),
             acknowledged: position(&value["acknowledged"]),
+            earlier: position(&value["earlier"]),
             skip_lost: value["skip_lost"].as_bool().unwrap_or_default(),
         }),
         "ack" => Answer::Ack(pb::Ack {

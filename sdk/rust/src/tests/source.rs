@@ -69,7 +69,11 @@ impl Source for Shared {
         try_stream! {
             let messages = declared.messages(&partition);
             let first = messages.first().map_or(0, |message| number(&message["sequence"]));
-            let resume = position.map(|position| position.sequence);
+            if declared.is_redelivering() {
+                // The last position in a checkpoint is known once something was settled, and is no place to continue from.
+                assert_eq!(position.as_ref().is_some_and(|earlier| earlier.epoch > 0), !declared.settled.lock().expect("no panic").is_empty());
+            }
+            let resume = position.filter(|_| !declared.is_redelivering()).map(|position| position.sequence);
             if declared.script["partitions"][&partition]["pruned"] == true && resume.is_some_and(|resume| resume + 1 < first) {
                 Err(ReadError::PositionLost { earliest: Some(first), reason: "pruned".to_owned() })?;
             }

@@ -22,7 +22,7 @@ import { Credit } from "./credit.js";
 import type { Driver } from "./driver.js";
 import { Reader } from "./reader.js";
 import { Sender, type Write } from "./sender.js";
-import { Stream, type StreamLimits } from "./stream.js";
+import { fromWire, Stream, type StreamLimits } from "./stream.js";
 
 const OWNED_RETRY_MS = 1000;
 const FIRST_LOST_RETRY_MS = 500;
@@ -194,8 +194,10 @@ export class SourceSession {
     const { resume, acknowledged } = stream.opened(answer);
     if (acknowledged) this.driver.starts.acknowledged(stream.partition, acknowledged.sequence);
     const { source } = this.driver;
-    const position = source.kind === "redelivering" || answer.skipLost ? undefined : resume;
-    this.settings.logger.info("reading a stream", { stream: stream.name, after: position?.sequence });
+    const earlier = answer.earlier && fromWire(answer.earlier);
+    const position = source.kind === "redelivering" ? earlier : answer.skipLost ? undefined : resume;
+    const after = source.kind === "redelivering" ? undefined : position?.sequence;
+    this.settings.logger.info("reading a stream", { stream: stream.name, after });
     stream.reader = new Reader({
       source,
       partition: stream.partition,

@@ -239,6 +239,7 @@ export class Stream {
   }
 }
 
-function fromWire(position: WirePosition): Position {
+/** Converts a position from the protocol. */
+export function fromWire(position: WirePosition): Position {
   return { epoch: position.epoch, sequence: position.sequence, cursor: position.cursor };
 }

@@ -52,6 +52,8 @@ class SourceGateway(SessionGateway[SourceSession], SourceServiceServicer):
         """Where streams resume."""
         self.committed: dict[str, Position] = {}
         """What is acknowledged."""
+        self.earlier: dict[str, Position] = {}
+        """The last position of redelivering streams in a checkpoint, of an earlier epoch."""
         self.received: dict[str, dict[int, Message]] = {}
         """The messages of each stream by sequence, over all sessions; of a replayable source."""
         self.epochs = 0
@@ -71,8 +73,12 @@ class SourceGateway(SessionGateway[SourceSession], SourceServiceServicer):
 
     def position(self, name: str, sequence: int) -> Position:
         """A position of a replayable stream, with the cursor of the last frame that ended at or before it."""
+        return at(sequence, self.cursor(name, sequence))
+
+    def cursor(self, name: str, sequence: int) -> bytes | None:
+        """The cursor of the last frame of a stream that ended at or before a sequence."""
         cursors = [cursor for last, cursor in self._cursors.get(name, []) if last <= sequence]
-        return at(sequence, cursors[-1] if cursors else None)
+        return cursors[-1] if cursors else None
 
     def resume_at(self, name: str, sequence: int | None) -> None:
         """Sets where a stream resumes, and what is acknowledged; None is its beginning."""

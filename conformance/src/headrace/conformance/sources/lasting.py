@@ -5,6 +5,7 @@ from headrace.conformance.core.frames import Message
 from headrace.conformance.sources.session import SourceSession
 from headrace.conformance.sources.trial import SourceTrial
 from headrace.protocol.v1 import source_pb2 as pb
+from headrace.protocol.v1.frame_pb2 import Position
 
 _SLOW_S = 1.5
 _DRAIN_MS = 5000
@@ -156,6 +157,33 @@ async def epochs(trial: SourceTrial) -> None:
         session.reject(stream, pb.REJECT_REASON_REOPEN)
     await trial.arrived(session, 2 * trial.spec.messages)
     for stream in session.streams.values():
+        if stream.messages:
+            first = stream.messages[0].sequence
+            trial.require(first == 1, f"{stream.name}, id {stream.id}: begins with sequence {first}")
+
+
+@checks.check("earlier-epoch", "SRC-48", needs=("redelivering", "messages"))
+async def earlier_epoch(trial: SourceTrial) -> None:
+    """It leaves messages out because a checkpoint has a position of an earlier epoch, or counts on from there."""
+    trial.gateway.acks = False
+    await trial.start()
+    session = await trial.session()
+    await trial.arrived(session)
+    left: list[Message] = []
+    for stream in list(session.streams.values()):
+        half = len(stream.messages) // 2
+        if half:
+            session.acknowledge((stream, half))
+            last = stream.messages[half - 1].sequence
+            cursor = trial.gateway.cursor(stream.name, last)
+            trial.gateway.earlier[stream.name] = Position(epoch=stream.epoch, sequence=last, cursor=cursor)
+        left += stream.messages[half:]
+    await trial.silence()
+    await trial.kill()
+    await trial.start()
+    second = await trial.session()
+    await trial.until(lambda: not _missing(left, second), "the messages again that were not acknowledged")
+    for stream in second.streams.values():
         if stream.messages:
             first = stream.messages[0].sequence
             trial.require(first == 1, f"{stream.name}, id {stream.id}: begins with sequence {first}")

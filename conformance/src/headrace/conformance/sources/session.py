@@ -76,6 +76,9 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
         if stream.kind == pb.SOURCE_KIND_REDELIVERING:
             self.gateway.epochs += 1
             stream.epoch = opened.epoch = self.gateway.epochs
+            earlier = self.gateway.earlier.get(stream.name)
+            if earlier is not None:
+                opened.earlier.CopyFrom(earlier)
         else:
             stream.resume = self.gateway.resumes.get(stream.name)
             acknowledged = self.gateway.committed.get(stream.name)

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import cast
 
 import nats.errors
@@ -49,6 +49,8 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
         self._settled: dict[int, None] = {}
         self._unsettled = Unsettled(self._settled)
         self._created: datetime | None = None
+        self._earlier: Position | None = None
+        self._cursor = b""
         self._pending = 0
 
     async def partitions(self) -> Sequence[str]:
@@ -58,6 +60,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
     async def read(self, partition: str, position: Position | None) -> AsyncGenerator[Batch | None, None]:
         """Yields the messages that have arrived, as batches."""
         self._unsettled = unsettled = Unsettled(self._settled)
+        self._earlier = position
         try:
             async with aclosing(self._reconnecting(partition, unsettled)) as batches:
                 async for batch in batches:
@@ -130,6 +133,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
             messages,
             self._parameters,
             times=told.times,
+            cursor=self._cursor,
             ids=[f"{self._parameters.stream}/{sequence}" for sequence in told.sequences],
             deliveries=told.deliveries,
             tokens=told.sequences,
@@ -146,22 +150,44 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
         try:
             info: ConsumerInfo = await manager.consumer_info(self._parameters.stream, self._parameters.consumer)
         except NotFoundError:
+            self._check_earlier(client, None)
             info = await manager.add_consumer(self._parameters.stream, self._config(client, stream))
             self._tell_created(stream)
         check_consumer(info, self._parameters)
+        cursor = _identity(info)
         if self._created is None:
+            self._check_earlier(client, cursor)
             self._tell(info, stream)
         elif self._created != info.created:
             # Sequences may have started over: continuing could mistake new messages for old ones.
             raise self._deleted(client)
-        self._created = info.created
+        self._created, self._cursor = info.created, cursor
         return info
+
+    def _check_earlier(self, client: Client, cursor: bytes | None) -> None:
+        """Checks that the consumer is the one whose messages are in a checkpoint; `cursor` is None if there is no consumer.
+
+        Raises:
+            NatsRefused: It is another one, and `new_consumer` does not accept it.
+        """
+        earlier = self._earlier
+        if earlier is None or (cursor is not None and earlier.cursor in (None, cursor)):
+            return
+        what = "no longer exists" if cursor is None else "is not the one whose messages are in a checkpoint"
+        begins = "a new one begins" if cursor is None else "one that is created begins"
+        text = (
+            f"{client.where}: {self._what} {what}: it was deleted while nobody read it; {begins} with the first message that the "
+            "stream still has, so messages come again, and with interest retention those stored meanwhile are gone"
+        )
+        if self._parameters.new_consumer == "refuse":
+            raise NatsRefused(f'{text}; set new_consumer = "accept" to read it all the same')
+        log.warning('%s; new_consumer is "accept", it is read', text)
 
     def _deleted(self, client: Client) -> NatsRefused:
         """Returns the error if the consumer no longer exists, or is a different one."""
         return NatsRefused(
-            f"{client.where}: {self._what} was deleted while it was read; restart the connector: "
-            "a recreated consumer begins with the first message that the stream still has"
+            f'{client.where}: {self._what} was deleted while it was read; restart the connector, with new_consumer = "accept" if '
+            "messages of it are in a checkpoint: a recreated consumer begins with the first message that the stream still has"
         )
 
     def _tell_created(self, stream: StreamInfo) -> None:
@@ -234,6 +260,12 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
 def _forgets(stream: StreamInfo) -> bool:
     """Returns whether a stream keeps no messages for a consumer that is not there."""
     return stream.config.retention == RetentionPolicy.INTEREST
+
+
+def _identity(info: ConsumerInfo) -> bytes:
+    """Returns what tells a consumer from one that is created under the same name later."""
+    created = info.created
+    return b"" if created is None else created.astimezone(UTC).isoformat(timespec="microseconds").encode()
 
 
 def check_consumer(info: ConsumerInfo, parameters: NatsConsumerParameters) -> None:

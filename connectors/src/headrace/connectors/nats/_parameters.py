@@ -156,6 +156,12 @@ class NatsConsumerParameters(NatsConnection, ShapeParameters, JetStreamParameter
     consumer: str = Field(pattern=_NAME, description="The name of the durable pull consumer.", examples=["headrace"])
     subjects: tuple[Subject, ...] = Field((), description="Read only these subjects; wildcards are allowed.", examples=["jobs.>"])
     create: bool = Field(True, description="Create the consumer if it does not exist.")
+    new_consumer: Literal["refuse", "accept"] = Field(
+        "refuse",
+        description="What to do if the consumer is not the one whose messages a checkpoint has, because it was deleted while "
+        "nobody read it: refuse to read, or accept, which reads what the present one delivers: a created one begins with the "
+        "first message that the stream still has.",
+    )
     ack_wait_seconds: float = Field(
         30.0,
         ge=1,

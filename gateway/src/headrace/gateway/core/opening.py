@@ -45,6 +45,7 @@ def _open(stream: Stream, attachment: Attachment) -> None:
     if all(stream.is_lost_for(p) for p in served):
         return
     floor = _floor(stream)
+    earlier = BEGINNING if stream.replayable else _earlier(stream)
     if not stream.replayable:
         newest = max(floor.epoch, stream.newest_epoch, *(p.epoch for r in stream.readers for p in _positions(r, stream)))
         stream.newest_epoch = max(clock.now_ns() // 1000, newest + 1)
@@ -60,7 +61,14 @@ def _open(stream: Stream, attachment: Attachment) -> None:
     if stream.replayable and acknowledged is not None and BEGINNING < acknowledged <= stream.received:
         attachment.told = acknowledged
         opened.acknowledged.CopyFrom(to_proto(acknowledged))
+    if earlier.epoch:
+        opened.earlier.CopyFrom(to_proto(earlier))
     attachment.session.send(source_pb2.IngestResponse(stream_opened=opened))
+
+
+def _earlier(stream: Stream) -> Position:
+    """Returns the last position that a checkpoint has of a redelivering stream; the beginning if none has one."""
+    return max((p.position(stream.name) for p in stream.readers), default=BEGINNING)
 
 
 def _is_loss_accepted(stream: Stream) -> bool:

@@ -170,7 +170,9 @@ def _take(supply: _Supply, wanted: int, whole_frames: bool) -> PlannedRange:
         if taken + there > wanted and not whole_frames:
             part = wanted - taken
             sequence = int(frame.sequences()[seen + part - 1])
-            end = Position(stream.live_epoch, sequence, end.cursor)
+            # Nobody seeks to the cursor of a redelivering stream: it says whose messages these are, the frame's first ones too.
+            cursor = end.cursor if stream.replayable else frame.cursor
+            end = Position(stream.live_epoch, sequence, cursor)
             return PlannedRange(stream, end, wanted, size + frame.size * part // frame.count)
         end = Position(stream.live_epoch, frame.last, frame.cursor)
         taken += there

@@ -696,6 +696,7 @@ class StreamOpened(_message.Message):
     RESUME_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
     SKIP_LOST_FIELD_NUMBER: _builtins.int
+    EARLIER_FIELD_NUMBER: _builtins.int
     stream_id: _builtins.int
     """The stream."""
     epoch: _builtins.int
@@ -716,6 +717,13 @@ class StreamOpened(_message.Message):
         further Ack comes for what is before (SRC-15).
         """
 
+    @_builtins.property
+    def earlier(self) -> _frame_pb2.Position:
+        """Only for a redelivering stream: the last position, of an earlier epoch, in the checkpoint of a pipeline that reads it; absent
+        if none has one. The connector can tell by its cursor whether the system behind it is still the same. It is not a place to
+        continue from: what is not acknowledged there is sent (SRC-48).
+        """
+
     def __init__(
         self,
         *,
@@ -724,17 +732,22 @@ class StreamOpened(_message.Message):
         resume: _frame_pb2.Position | None = ...,
         acknowledged: _frame_pb2.Position | None = ...,
         skip_lost: _builtins.bool = ...,
+        earlier: _frame_pb2.Position | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_resume", b"_resume", "acknowledged", b"acknowledged", "resume", b"resume"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_earlier", b"_earlier", "_resume", b"_resume", "acknowledged", b"acknowledged", "earlier", b"earlier", "resume", b"resume"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_resume", b"_resume", "acknowledged", b"acknowledged", "epoch", b"epoch", "resume", b"resume", "skip_lost", b"skip_lost", "stream_id", b"stream_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_earlier", b"_earlier", "_resume", b"_resume", "acknowledged", b"acknowledged", "earlier", b"earlier", "epoch", b"epoch", "resume", b"resume", "skip_lost", b"skip_lost", "stream_id", b"stream_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__acknowledged: _TypeAlias = _typing.Literal["acknowledged"]  # noqa: Y015
     _WhichOneofArgType__acknowledged: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged"]  # noqa: Y015
+    _WhichOneofReturnType__earlier: _TypeAlias = _typing.Literal["earlier"]  # noqa: Y015
+    _WhichOneofArgType__earlier: _TypeAlias = _typing.Literal["_earlier", b"_earlier"]  # noqa: Y015
     _WhichOneofReturnType__resume: _TypeAlias = _typing.Literal["resume"]  # noqa: Y015
     _WhichOneofArgType__resume: _TypeAlias = _typing.Literal["_resume", b"_resume"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__acknowledged) -> _WhichOneofReturnType__acknowledged | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__earlier) -> _WhichOneofReturnType__earlier | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__resume) -> _WhichOneofReturnType__resume | None: ...
 

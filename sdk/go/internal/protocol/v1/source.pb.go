@@ -1323,7 +1323,11 @@ type StreamOpened struct {
 	Acknowledged *Position `protobuf:"bytes,4,opt,name=acknowledged,proto3,oneof" json:"acknowledged,omitempty"`
 	// Messages after the resume position were lost and the pipelines accept the loss: continue with the first message after it
 	// that still exists (SRC-16).
-	SkipLost      bool `protobuf:"varint,5,opt,name=skip_lost,json=skipLost,proto3" json:"skip_lost,omitempty"`
+	SkipLost bool `protobuf:"varint,5,opt,name=skip_lost,json=skipLost,proto3" json:"skip_lost,omitempty"`
+	// Only for a redelivering stream: the last position, of an earlier epoch, in the checkpoint of a pipeline that reads it; absent
+	// if none has one. The connector can tell by its cursor whether the system behind it is still the same. It is not a place to
+	// continue from: what is not acknowledged there is sent (SRC-48).
+	Earlier       *Position `protobuf:"bytes,6,opt,name=earlier,proto3,oneof" json:"earlier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1391,6 +1395,13 @@ func (x *StreamOpened) GetSkipLost() bool {
 		return x.SkipLost
 	}
 	return false
+}
+
+func (x *StreamOpened) GetEarlier() *Position {
+	if x != nil {
+		return x.Earlier
+	}
+	return nil
 }
 
 // A pipeline that is new to the source needs to know where a stream begins. Answer with Starts. Sent only for streams that
@@ -1940,15 +1951,18 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\x04pace\x18\b \x01(\v2\x1a.headrace.protocol.v1.PaceR\x04pace\x120\n" +
 	"\x14frame_overhead_bytes\x18\t \x01(\rR\x12frameOverheadBytes\x12D\n" +
 	"\fcapabilities\x18\n" +
-	" \x03(\x0e2 .headrace.protocol.v1.CapabilityR\fcapabilities\"\x80\x02\n" +
+	" \x03(\x0e2 .headrace.protocol.v1.CapabilityR\fcapabilities\"\xcb\x02\n" +
 	"\fStreamOpened\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12;\n" +
 	"\x06resume\x18\x03 \x01(\v2\x1e.headrace.protocol.v1.PositionH\x00R\x06resume\x88\x01\x01\x12G\n" +
 	"\facknowledged\x18\x04 \x01(\v2\x1e.headrace.protocol.v1.PositionH\x01R\facknowledged\x88\x01\x01\x12\x1b\n" +
-	"\tskip_lost\x18\x05 \x01(\bR\bskipLostB\t\n" +
+	"\tskip_lost\x18\x05 \x01(\bR\bskipLost\x12=\n" +
+	"\aearlier\x18\x06 \x01(\v2\x1e.headrace.protocol.v1.PositionH\x02R\aearlier\x88\x01\x01B\t\n" +
 	"\a_resumeB\x0f\n" +
-	"\r_acknowledged\"+\n" +
+	"\r_acknowledgedB\n" +
+	"\n" +
+	"\b_earlier\"+\n" +
 	"\fStartsWanted\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\"\xda\x01\n" +
 	"\x03Ack\x12:\n" +
@@ -2065,18 +2079,19 @@ var file_headrace_protocol_v1_source_proto_depIdxs = []int32{
 	0,  // 24: headrace.protocol.v1.Welcome.capabilities:type_name -> headrace.protocol.v1.Capability
 	26, // 25: headrace.protocol.v1.StreamOpened.resume:type_name -> headrace.protocol.v1.Position
 	26, // 26: headrace.protocol.v1.StreamOpened.acknowledged:type_name -> headrace.protocol.v1.Position
-	22, // 27: headrace.protocol.v1.Ack.streams:type_name -> headrace.protocol.v1.Ack.Stream
-	17, // 28: headrace.protocol.v1.Ack.credit:type_name -> headrace.protocol.v1.Credit
-	2,  // 29: headrace.protocol.v1.Reject.reason:type_name -> headrace.protocol.v1.RejectReason
-	26, // 30: headrace.protocol.v1.Starts.Stream.position:type_name -> headrace.protocol.v1.Position
-	26, // 31: headrace.protocol.v1.Ack.Stream.position:type_name -> headrace.protocol.v1.Position
-	3,  // 32: headrace.protocol.v1.SourceService.Ingest:input_type -> headrace.protocol.v1.IngestRequest
-	4,  // 33: headrace.protocol.v1.SourceService.Ingest:output_type -> headrace.protocol.v1.IngestResponse
-	33, // [33:34] is the sub-list for method output_type
-	32, // [32:33] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	26, // 27: headrace.protocol.v1.StreamOpened.earlier:type_name -> headrace.protocol.v1.Position
+	22, // 28: headrace.protocol.v1.Ack.streams:type_name -> headrace.protocol.v1.Ack.Stream
+	17, // 29: headrace.protocol.v1.Ack.credit:type_name -> headrace.protocol.v1.Credit
+	2,  // 30: headrace.protocol.v1.Reject.reason:type_name -> headrace.protocol.v1.RejectReason
+	26, // 31: headrace.protocol.v1.Starts.Stream.position:type_name -> headrace.protocol.v1.Position
+	26, // 32: headrace.protocol.v1.Ack.Stream.position:type_name -> headrace.protocol.v1.Position
+	3,  // 33: headrace.protocol.v1.SourceService.Ingest:input_type -> headrace.protocol.v1.IngestRequest
+	4,  // 34: headrace.protocol.v1.SourceService.Ingest:output_type -> headrace.protocol.v1.IngestResponse
+	34, // [34:35] is the sub-list for method output_type
+	33, // [33:34] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_headrace_protocol_v1_source_proto_init() }

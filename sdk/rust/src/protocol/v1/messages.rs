@@ -614,6 +614,11 @@ pub struct StreamOpened {
     /// that still exists (SRC-16).
     #[prost(bool, tag = "5")]
     pub skip_lost: bool,
+    /// Only for a redelivering stream: the last position, of an earlier epoch, in the checkpoint of a pipeline that reads it; absent
+    /// if none has one. The connector can tell by its cursor whether the system behind it is still the same. It is not a place to
+    /// continue from: what is not acknowledged there is sent (SRC-48).
+    #[prost(message, optional, tag = "6")]
+    pub earlier: ::core::option::Option<Position>,
 }
 /// A pipeline that is new to the source needs to know where a stream begins. Answer with Starts. Sent only for streams that
 /// were opened with chooses_start: not again before the answer, and before StreamOpened if no other pipeline reads the stream

@@ -16,7 +16,7 @@ from headrace.sdk.sources._gather import Gather
 from headrace.sdk.sources._reader import Reader, ReaderTask
 from headrace.sdk.sources._sender import Sender
 from headrace.sdk.sources._source import SourceKind
-from headrace.sdk.sources._stream import Stream
+from headrace.sdk.sources._stream import Stream, position_of
 from headrace.sdk.wire import Ending, Position, Tasks
 
 log = logging.getLogger("headrace.sdk")
@@ -149,12 +149,15 @@ class Session:
         self._acknowledged(stream, acknowledged)
         replayable = self._driver.kind is SourceKind.REPLAYABLE
         position = resume if replayable and not answer.skip_lost else None
+        reads = "from the start" if position is None else f"after {position.sequence}"
         log.info(
             "stream %s: reading %s",
             stream.name,
-            "from the start" if position is None else f"after {position.sequence}",
+            reads if replayable else "what is not acknowledged",
             extra={"stream": stream.name},
         )
+        if not replayable and answer.HasField("earlier"):
+            position = position_of(answer.earlier)
         stream.reader = self._driver.reader(
             ReaderTask(
                 stream=stream.name,

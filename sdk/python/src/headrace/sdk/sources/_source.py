@@ -98,8 +98,9 @@ class Source(_SourceBase, ABC):
         Args:
             partition: One of `partitions`.
             position: Resume after this sequence; None means from the first message that exists. A source may instead resume from
-                `position.cursor` and yield some messages again, provided that it sets their sequences. Always None for a
-                redelivering source.
+                `position.cursor` and yield some messages again, provided that it sets their sequences. A redelivering source
+                yields what is not acknowledged, whatever the position: it is the last one in a checkpoint, of an earlier epoch,
+                and None if no checkpoint has one. Its cursor can tell whether the system behind the source is still the same.
 
         Raises:
             PositionLost: The source no longer has the messages after `position`.

@@ -203,7 +203,7 @@ class Stream:
         tokens: list[object] = []
         while self._tokens and self._tokens[0][0] <= sequence:
             tokens.append(self._tokens.popleft()[1])
-        acknowledged = _position(position.position)
+        acknowledged = position_of(position.position)
         if self.reader is not None:
             self.reader.acknowledge(acknowledged, tokens)
         return acknowledged
@@ -254,9 +254,9 @@ class Stream:
 
     def _position(self, position: frame_pb2.Position) -> Position | None:
         """Returns the position, if it is of this stream's epoch; otherwise None."""
-        return _position(position) if position.epoch == self._epoch else None
+        return position_of(position) if position.epoch == self._epoch else None
 
 
-def _position(position: frame_pb2.Position) -> Position:
+def position_of(position: frame_pb2.Position) -> Position:
     """Converts a position from the protocol."""
     return Position(position.sequence, position.cursor if position.HasField("cursor") else None, position.epoch)

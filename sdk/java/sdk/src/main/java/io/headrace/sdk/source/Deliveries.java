@@ -29,6 +29,14 @@ public interface Deliveries<T> {
   Attributes add(T token, byte[] key, byte[] value);
 
   /**
+   * Names the system behind the source, as of the message that was added last. It comes back with
+   * {@link RedeliveringSource#open(String, java.util.Optional)} once that message is in a checkpoint.
+   *
+   * @param cursor at most 4 KiB that only this source interprets
+   */
+  void cursor(byte[] cursor);
+
+  /**
    * Whether enough is gathered for a frame. Return from {@link QueueReader#read} then.
    *
    * @return true if it should take no more

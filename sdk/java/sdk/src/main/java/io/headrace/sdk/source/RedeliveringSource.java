@@ -1,5 +1,8 @@
 package io.headrace.sdk.source;
 
+import io.headrace.sdk.Position;
+import java.util.Optional;
+
 /**
  * A source that delivers a message again until it is acknowledged, in no guaranteed order: a
  * classic queue. The SDK counts its messages.
@@ -20,4 +23,20 @@ public non-sealed interface RedeliveringSource<T> extends Source {
    * @throws Exception if the partition cannot be opened; this ends the connector
    */
   QueueReader<T> open(String partition) throws Exception;
+
+  /**
+   * Opens a partition as {@link #open(String)} does, for a source that has to know whether the
+   * system behind it is still the one whose messages are in a checkpoint. The reader delivers what
+   * is not acknowledged, whatever the position.
+   *
+   * @param partition one of {@link #partitions()}
+   * @param earlier the last position in a checkpoint, of an earlier epoch, with the cursor that this
+   *     source gave before it ({@link Deliveries#cursor}); empty if no checkpoint has one
+   * @return a reader, which the SDK closes
+   * @throws Exception if the partition cannot be opened, or the messages of another system would be
+   *     taken for those of this one; this ends the connector
+   */
+  default QueueReader<T> open(String partition, Optional<Position> earlier) throws Exception {
+    return open(partition);
+  }
 }

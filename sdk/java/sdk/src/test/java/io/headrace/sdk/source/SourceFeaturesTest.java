@@ -333,7 +333,8 @@ class SourceFeaturesTest {
   void aQueueIsCountedAndItsTokensComeBackOnce() throws Exception {
     BlockingQueue<List<String>> acknowledged = new LinkedBlockingQueue<>();
     AtomicInteger readers = new AtomicInteger();
-    RedeliveringSource<String> jobs = jobs(acknowledged, readers);
+    BlockingQueue<Optional<Position>> positions = new LinkedBlockingQueue<>();
+    RedeliveringSource<String> jobs = jobs(acknowledged, readers, positions);
     try (Connector connector = Connector.start(jobs, gateway.settings())) {
       SourceGateway session = SourceGateway.welcome(gateway);
       OpenStream open = session.awaitOpen();
@@ -347,9 +348,19 @@ class SourceFeaturesTest {
       assertEquals(List.of("t1", "t2"), acknowledged.take());
       session.reject(1, RejectReason.REJECT_REASON_REOPEN);
       OpenStream again = session.awaitOpen();
-      session.opened(StreamOpened.newBuilder().setStreamId(again.getStreamId()).setEpoch(4));
+      position.setCursor(com.google.protobuf.ByteString.copyFromUtf8("this queue"));
+      session.opened(
+          StreamOpened.newBuilder()
+              .setStreamId(again.getStreamId())
+              .setEpoch(4)
+              .setEarlier(position.build()));
+      position.clearCursor();
       assertEquals(List.of(1L, 2L, 3L), session.sequences(3));
       assertEquals(2, readers.get());
+      assertEquals(Optional.empty(), positions.take());
+      Position earlier = positions.take().orElseThrow();
+      assertEquals(3, earlier.epoch());
+      assertEquals("this queue", new String(earlier.cursor().orElseThrow(), UTF_8));
       connector.stop();
       session.acknowledge(again.getStreamId(), position.setEpoch(4).setSequence(3).build());
       session.goodbye();
@@ -358,11 +369,19 @@ class SourceFeaturesTest {
   }
 
   private static RedeliveringSource<String> jobs(
-      BlockingQueue<List<String>> acknowledged, AtomicInteger readers) {
+      BlockingQueue<List<String>> acknowledged,
+      AtomicInteger readers,
+      BlockingQueue<Optional<Position>> positions) {
     return new RedeliveringSource<>() {
       @Override
       public String name() {
         return "jobs";
+      }
+
+      @Override
+      public QueueReader<String> open(String partition, Optional<Position> earlier) {
+        positions.add(earlier);
+        return open(partition);
       }
 
       @Override
@@ -378,6 +397,7 @@ class SourceFeaturesTest {
             }
             count++;
             deliveries.add("t" + count, new byte[1]).id("m" + count);
+            deliveries.cursor("this queue".getBytes(UTF_8));
             return Progress.MORE;
           }
 

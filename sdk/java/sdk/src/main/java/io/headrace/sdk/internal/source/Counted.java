@@ -23,6 +23,11 @@ final class Counted<T> implements Deliveries<T> {
   }
 
   @Override
+  public void cursor(byte[] cursor) {
+    gatherer.cursor(cursor);
+  }
+
+  @Override
   public boolean isFull() {
     return gatherer.isFull();
   }

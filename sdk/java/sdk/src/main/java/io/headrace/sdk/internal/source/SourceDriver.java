@@ -76,7 +76,7 @@ public final class SourceDriver implements AutoCloseable {
   }
 
   private static <T> Reading.Opener opener(RedeliveringSource<T> source) {
-    return (partition, position) -> new Reading.Redelivering<>(source.open(partition));
+    return (partition, position) -> new Reading.Redelivering<>(source.open(partition, position));
   }
 
   /** Asks for the partitions; `done` is run once there is an answer. */

@@ -211,7 +211,9 @@ public final class SourceSession {
         Level.INFO,
         "stream {0}: reading {1}",
         stream.name,
-        from.map(position -> "after " + position.sequence()).orElse("from the start"));
+        answer.hasEarlier()
+            ? "what is not acknowledged"
+            : from.map(position -> "after " + position.sequence()).orElse("from the start"));
     reports.recovered(stream.name);
     StreamLimits limits =
         new StreamLimits(

@@ -62,7 +62,7 @@ final class Stream {
     this.handoff = handoff;
   }
 
-  /** Takes the gateway's answer; returns where to resume. */
+  /** Takes the gateway's answer; returns where to resume, or the earlier position of a queue. */
   Optional<Position> opened(StreamOpened answer) {
     reading = true;
     epoch = answer.getEpoch();
@@ -75,6 +75,9 @@ final class Stream {
       Position known = position(answer.getAcknowledged());
       acknowledged = known.sequence();
       handoff.acknowledge(known, List.of());
+    }
+    if (answer.hasEarlier()) {
+      return Optional.of(position(answer.getEarlier()));
     }
     return from;
   }
