@@ -17,6 +17,7 @@ from headrace.gateway.core.checkpoints import declare
 from headrace.gateway.core.errors import ChangeRefused
 from headrace.gateway.core.pausing import apply_pauses
 from headrace.gateway.identity import TokenRegistry
+from headrace.gateway.own_faults import OwnFaultKind
 
 INTERVAL_S = 1.0
 RELOADABLE = frozenset(
@@ -43,6 +44,9 @@ RELOADABLE = frozenset(
 )
 """The keys that take effect without a restart."""
 
+_LONGEST_CAUSE = 500
+_REMEDY = "correct the file; until then, what was valid before stays in effect, and a restart of the gateway would fail"
+
 log = structlog.get_logger("headrace.gateway")
 
 
@@ -67,16 +71,32 @@ class Reloading:
         self._in_force = config
         self._registry = registry
         self._gateway = gateway
+        self._seen = stamp_of(source.path)
 
     async def follow(self) -> None:
         """Checks the file for changes once a second, and applies those of its tokens. Runs until cancelled."""
-        seen = stamp_of(self._source.path)
         while True:
             await asyncio.sleep(INTERVAL_S)
             stamp = stamp_of(self._source.path)
-            if stamp is not None and stamp != seen:
-                seen = stamp
+            if stamp != self._seen:
+                self._seen = stamp
                 self.reload_tokens()
+
+    def _load(self) -> Config:
+        """Reads and validates the file; an invalid one is a fault of the gateway until it is valid again.
+
+        Raises:
+            ConfigurationError: it is invalid.
+        """
+        part = f"file {self._source.path}"
+        try:
+            config = self._source.load()
+        except ConfigurationError as error:
+            cause = " ".join(str(error).split())[:_LONGEST_CAUSE]
+            self._gateway.own_faults.note(part, OwnFaultKind.CONFIGURATION_INVALID, cause, _REMEDY)
+            raise
+        self._gateway.own_faults.end(part, OwnFaultKind.CONFIGURATION_INVALID)
+        return config
 
     def reload_tokens(self) -> None:
         """Applies the file's tokens, and ends the sessions of removed ones.
@@ -84,7 +104,7 @@ class Reloading:
         An invalid file changes nothing: the old tokens remain valid, and the problems are logged.
         """
         try:
-            config = self._source.load()
+            config = self._load()
         except ConfigurationError as error:
             log.error("the configuration changed and is invalid; the old tokens stay in force", problems=str(error).splitlines())
             return
@@ -106,7 +126,7 @@ class Reloading:
             ChangeRefused: the file is invalid, or a change needs a restart; the previous configuration stays in effect.
         """
         try:
-            config = self._source.load()
+            config = self._load()
         except ConfigurationError as error:
             raise ChangeRefused(f"the configuration is invalid, and the previous one stays in effect:\n{error}") from None
         changes = differences(self._in_force, config)

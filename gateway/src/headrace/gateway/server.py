@@ -65,6 +65,12 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     tasks = [asyncio.create_task(lasting("housekeeping", lambda: run_housekeeping(gateway), faults))]
     recording = Recording(gateway, observer)
     tasks.append(asyncio.create_task(lasting("recording the history", recording.run, faults)))
+    if config.tls is not None:
+        # Imported here: a gateway without TLS does not pay for it.
+        from headrace.gateway.certificate_watch import CertificateWatch
+
+        watch = CertificateWatch(config.tls, gateway)
+        tasks.append(asyncio.create_task(lasting("watching certificates", watch.watch, faults)))
     if source is not None:
         reloading = Reloading(source, config, registry, gateway)
         gateway.reload = reloading.reload

@@ -42,6 +42,7 @@ class Supervised:
         sink: The sink that it serves.
         failure: Why its process does not run.
         failing_since: Since when it does not, on the monotonic clock; None if it runs.
+        unconnected_since: Since when it has had no session, on the monotonic clock; None if it has one, or it is not known which.
     """
 
     instance: str
@@ -50,6 +51,12 @@ class Supervised:
     sink: str = ""
     failure: str = ""
     failing_since: float | None = None
+    unconnected_since: float | None = None
+
+    @property
+    def session(self) -> tuple[str, str]:
+        """What its session serves, and the instance: the key of it among those that are connected."""
+        return self.sink, self.instance
 
 
 @dataclass(slots=True, eq=False)

@@ -15,6 +15,7 @@ from headrace.gateway.core.clock_jumps import ClockJumps
 from headrace.gateway.core.connectors import Connectors
 from headrace.gateway.core.credit import CreditPool
 from headrace.gateway.core.deployments import Deployments
+from headrace.gateway.core.drivers import Drivers
 from headrace.gateway.core.errors import AtCapacity, ChangeRefused, Draining, ProtocolError, TokenRevoked
 from headrace.gateway.core.event_log import EventKind, EventLog
 from headrace.gateway.core.open_calls import OpenCalls
@@ -90,6 +91,10 @@ class Gateway:
         self.tracing: Tracing | None = None
         """Creates spans; None if they are not exported."""
         self.clock_jumps = ClockJumps()
+        self.certificates: dict[str, int] = {}
+        """When the certificates in its TLS files expire, in seconds since 1970, by file."""
+        self.unconnected_since: float | None = self.started_at
+        """Since when nothing has been connected, on the monotonic clock; None if something is."""
         self.own_faults = OwnFaults()
         """What is wrong with its own files and its own work."""
         self.draining = False
@@ -100,6 +105,7 @@ class Gateway:
         """Reads the configuration file again; returns what has changed."""
         self.deployments = Deployments()
         """The deployments whose supervisors are registered."""
+        self.drivers = Drivers()
         self.open_calls = OpenCalls()
         """The calls in progress, those of sessions among them."""
         self.sessions_changed = Signal()

@@ -12,6 +12,7 @@ from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.leases import end_leases, forgettable
 from headrace.gateway.core.pausing import close_paused
 from headrace.gateway.core.stall_rounds import pass_round_of_streams
+from headrace.gateway.core.supervising import look_for_sessions
 from headrace.gateway.lasting import lasting_step
 
 INTERVAL_S = 1.0
@@ -33,6 +34,8 @@ async def run_housekeeping(gateway: Gateway) -> None:
     steps: dict[str, Callable[[], None]] = {
         "checking the clock": gateway.clock_jumps.check,
         "looking for silence and stalls": lambda: pass_round(gateway, interval_s),
+        "looking for sessions of deployments": lambda: look_for_sessions(gateway),
+        "looking whether anything is connected": lambda: look_for_connections(gateway),
         "pacing connectors": lambda: pace(gateway),
         "ending leases": lambda: end_leases(gateway),
         "closing what is paused": lambda: close_paused(gateway),
@@ -55,12 +58,22 @@ def forget_silent(gateway: Gateway) -> None:
 
 
 def pass_round(gateway: Gateway, seconds: float) -> None:
-    """Lets a round of so many seconds count towards the silence of connectors, and towards stalls of streams."""
+    """Lets a round of so many seconds count towards the silence of connectors and drivers, and towards stalls of streams."""
     for session in gateway.sessions.values():
         session.heartbeat.pass_round(seconds)
         pass_round_of_streams(session, seconds)
     for sink_session in gateway.sink_sessions.values():
         sink_session.heartbeat.pass_round(seconds)
+    gateway.drivers.pass_round(seconds)
+
+
+def look_for_connections(gateway: Gateway) -> None:
+    """Notes since when nothing at all is connected."""
+    is_anything = gateway.sessions or gateway.sink_sessions or gateway.deployments.by_name
+    if is_anything or any(pipeline.attached for pipeline in gateway.pipelines.values()):
+        gateway.unconnected_since = None
+    elif gateway.unconnected_since is None:
+        gateway.unconnected_since = clock.monotonic()
 
 
 def pace(gateway: Gateway) -> None:
@@ -97,3 +110,4 @@ def forget_unused(gateway: Gateway) -> None:
             gateway.commit_logs.pop(pipeline, None)
             gateway.voted_batches.pop(pipeline, None)
             gateway.votes.forget(pipeline)
+            gateway.drivers.by_query.pop(pipeline, None)

@@ -3,12 +3,18 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from headrace.gateway.own_faults import OwnFaultKind
+
 
 class Kind(StrEnum):
     """The kinds of problems."""
 
     STOPPING = "stopping"
     CLOCK_JUMPED = "clock-jumped"
+    CONFIGURATION_INVALID = OwnFaultKind.CONFIGURATION_INVALID.value
+    CERTIFICATE_INVALID = OwnFaultKind.CERTIFICATE_INVALID.value
+    CERTIFICATE_EXPIRES = OwnFaultKind.CERTIFICATE_EXPIRES.value
+    GATEWAY_FAILS = OwnFaultKind.GATEWAY_FAILS.value
     CONNECTOR_AWAY = "connector-away"
     CONNECTOR_FAILS = "connector-fails"
     CONNECTOR_SILENT = "connector-silent"
@@ -21,7 +27,9 @@ class Kind(StrEnum):
     SINK_FAILS = "sink-fails"
     SINK_SLOW = "sink-slow"
     SINK_LOST = "sink-lost"
+    SECOND_DRIVER = "second-driver"
     PIPELINE_FAILS = "pipeline-fails"
+    PIPELINE_SILENT = "pipeline-silent"
     EXECUTOR_LOST = "executor-lost"
     COMMIT_SLOW = "commit-slow"
     PIPELINE_AWAITED = "pipeline-awaited"

@@ -16,12 +16,14 @@ class Fault:
     """A fault of a run."""
 
     told: pb.RunFault
+    run: str
+    """The run whose driver has reported it."""
     began_at: float
     """On the monotonic clock."""
 
     @staticmethod
-    def of(told: pb.RunFault) -> "Fault":
-        """Checks what a driver has reported.
+    def of(told: pb.RunFault, run: str) -> "Fault":
+        """Checks what the driver of a run has reported.
 
         Raises:
             MalformedMessage: its kind is unknown, or its text is too long.
@@ -35,7 +37,7 @@ class Fault:
             raise MalformedMessage(f"RunFault of origin {told.origin}: it is not one of the RunFaultOrigins")
         kept = pb.RunFault()
         kept.CopyFrom(told)
-        return Fault(kept, clock.monotonic() - min(told.age_ms, 2**53) / 1000)
+        return Fault(kept, run, clock.monotonic() - min(told.age_ms, 2**53) / 1000)
 
     def status(self) -> pb.RunFault:
         """Returns it as of now."""
@@ -48,10 +50,14 @@ class Fault:
 def after_report(known: Fault | None, told: Fault | None, committed: int) -> Fault | None:
     """Returns the fault of a pipeline after a report of its driver, whose commit log ends with batch `committed`, or -1.
 
-    A micro-batch that has failed is tried again, and may fail again: the first failure counts until the batch is committed.
+    A micro-batch that has failed is run again, and may fail again: the first failure of a run counts, until the batch is
+    committed, since others may follow from it. A later run that fails for another reason tells why the batch fails now.
     """
-    if known is not None and known.told.kind == pb.RUN_FAULT_KIND_BATCH_FAILED:
-        over = known.told.batch <= committed if known.told.HasField("batch") else told is None
-        if not over:
-            return known
-    return told
+    if known is None or known.told.kind != pb.RUN_FAULT_KIND_BATCH_FAILED:
+        return told
+    if known.told.HasField("batch") and known.told.batch <= committed:
+        return told
+    if told is None:
+        return known if known.told.HasField("batch") else None
+    is_other = told.run != known.run and (told.told.kind, told.told.message) != (known.told.kind, known.told.message)
+    return told if is_other else known

@@ -116,7 +116,7 @@ def _deployment(deployment: Deployment) -> pb.DeploymentStatus:
 
 
 def _supervised(name: str, connector: Supervised) -> pb.SupervisedConnector:
-    since = connector.failing_since
+    since, unconnected = connector.failing_since, connector.unconnected_since
     return pb.SupervisedConnector(
         name=name,
         instance=connector.instance,
@@ -125,6 +125,7 @@ def _supervised(name: str, connector: Supervised) -> pb.SupervisedConnector:
         sink=connector.sink,
         failure=connector.failure,
         failing_ms=None if since is None else ms_since(since),
+        unconnected_ms=None if unconnected is None else ms_since(unconnected),
     )
 
 
@@ -147,6 +148,15 @@ def _fill_gateway(status: pb.GatewayStatus, gateway: Gateway, reading: _Reading)
         buffered_messages=reading.buffered_messages,
         clock_jump_ms=jump_ms,
         clock_jump_age_ms=jump_age_ms,
+        unconnected_ms=None if gateway.unconnected_since is None else ms_since(gateway.unconnected_since),
+        own_faults=[
+            pb.GatewayFault(part=one.part, kind=one.kind, cause=one.cause, remedy=one.remedy, age_ms=one.age_ms)
+            for one in gateway.own_faults
+        ],
+        certificates=[
+            pb.CertificateStatus(file=file, expires_at_s=expires_at_s)
+            for file, expires_at_s in sorted(gateway.certificates.items())
+        ],
     )
     status.CopyFrom(found)
 
@@ -213,7 +223,19 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: tuple[int, int]) -> pb.
         voted_ms=None if voted_s is None else max(0, int(voted_s * 1000)),
         fault=None if pipeline.fault is None else pipeline.fault.status(),
         paused=pause_status(gateway.pauses.of(PartKind.PIPELINE, pipeline.name)),
+        silent_ms=_silent_ms(pipeline, gateway),
+        rival=gateway.drivers.rival(pipeline.name),
     )
+
+
+def _silent_ms(pipeline: Pipeline, gateway: Gateway) -> int | None:
+    """Returns for how long the driver of an attached pipeline has not reported, in milliseconds; None if it does or never did."""
+    if not pipeline.attached:
+        return None
+    logs = [log for log in gateway.commit_logs.values() if pipeline.name in log.readers and not (log.closed or log.stopped)]
+    silent = [driver.silent_ms for log in logs if (driver := gateway.drivers.by_query.get(log.pipeline)) is not None]
+    # An application that has replaced another query in its checkpoint reports for both.
+    return min((ms for ms in silent if ms is not None), default=None) if None not in silent else None
 
 
 def _sink(sink: Sink, gateway: Gateway, lost: list[pb.LostVote]) -> pb.SinkStatus:

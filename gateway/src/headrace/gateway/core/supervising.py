@@ -1,6 +1,7 @@
 """Registers the supervisors of deployments, and takes their answers to what was requested of them."""
 
 from collections.abc import Mapping, Sequence, Sized
+from dataclasses import replace
 
 import structlog
 
@@ -145,8 +146,30 @@ def _checked(connectors: Sequence[pb.SupervisedConnector], before: Mapping[str, 
             sink=one.sink,
             failure=line_of(one.failure, _LONGEST_FAILURE),
             failing_since=(since or clock.monotonic()) if one.failure else None,
+            unconnected_since=_unconnected_since(one, known),
         )
     return found
+
+
+def _unconnected_since(one: pb.SupervisedConnector, known: Supervised | None) -> float | None:
+    if not (one.instance and (one.source or one.sink)):
+        return None
+    same = known is not None and (known.sink, known.instance) == (one.sink, one.instance)
+    return known.unconnected_since if known is not None and same else clock.monotonic()
+
+
+def look_for_sessions(gateway: Gateway) -> None:
+    """Notes which connectors of deployments have a session, and since when the others have none."""
+    connected = {("", session.instance) for session in gateway.sessions.values()}
+    connected |= {(session.hello.sink, session.instance) for session in gateway.sink_sessions.values()}
+    for deployment in gateway.deployments.by_name.values():
+        for name, one in deployment.connectors.items():
+            if not (one.instance and (one.source or one.sink)):
+                continue
+            if one.session in connected:
+                deployment.connectors[name] = replace(one, unconnected_since=None)
+            elif one.unconnected_since is None:
+                deployment.connectors[name] = replace(one, unconnected_since=clock.monotonic())
 
 
 def leave(gateway: Gateway, deployment: Deployment) -> None:

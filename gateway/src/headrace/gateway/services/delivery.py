@@ -9,7 +9,8 @@ import structlog
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.gateway.core import Gateway, frames
 from headrace.gateway.core.bounds import MAX_PARTS, MAX_SEGMENTS, MAX_STAGES, MAX_STEPS, MAX_WRITTEN, check_count, check_length
-from headrace.gateway.core.errors import MalformedMessage, NotAtOnce, NotPermitted, OutOfTurn, ProtocolError
+from headrace.gateway.core.drivers import Driver
+from headrace.gateway.core.errors import MalformedMessage, NotAtOnce, NotPermitted, OutOfTurn, ProtocolError, Superseded
 from headrace.gateway.core.leases import renew
 from headrace.gateway.core.run_faults import Fault, after_report
 from headrace.gateway.core.sinks import delivering
@@ -172,7 +173,7 @@ async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteReq
     return pb.VoteResponse()
 
 
-def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleRequest) -> pb.SettleResponse:
+def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleRequest, peer: str) -> pb.SettleResponse:
     """Applies a run's report of its query's commit log.
 
     Raises:
@@ -182,7 +183,7 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
     check_count("sinks", request.sinks, MAX_WRITTEN)
     check_count("readers", request.readers, MAX_WRITTEN)
     _check_metrics(request.metrics)
-    fault = Fault.of(request.fault) if request.HasField("fault") else None
+    fault = Fault.of(request.fault, request.run) if request.HasField("fault") else None
     check_length("run", request.run)
     if not request.run or "/" in request.run or not request.run_number:
         raise MalformedMessage(
@@ -216,7 +217,17 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
         stopped=request.stopped,
     )
     votes = _votes(request, commit_log, sinks)
-    pending = delivering.report_commits(gateway, commit_log, votes, accept_older=request.accept_older)
+    driver = gateway.drivers.by_query.get(commit_log.pipeline)
+    try:
+        pending = delivering.report_commits(gateway, commit_log, votes, accept_older=request.accept_older)
+    except Superseded:
+        if not (request.stopped or request.closed):
+            run = f"run {request.run_number} ({request.run})"
+            current = driver.peer if driver is not None else ""
+            gateway.drivers.note_rival(request.readers or [commit_log.pipeline], run, peer, current)
+        raise
+    driver = gateway.drivers.by_query.setdefault(commit_log.pipeline, Driver())
+    driver.heard(peer)
     renew(gateway, request.readers)
     for reader in request.readers:
         if (read := gateway.pipelines.get(reader)) is not None:

@@ -81,7 +81,7 @@ class EngineService(EngineServiceServicer):
     ) -> pb.PlanResponse:
         """Commits the checkpoint's positions, then plans the next batch; waits up to `wait_ms` if there is nothing to plan."""
         try:
-            pipeline = self._attached(request.pipeline, identity_of(context))
+            pipeline = self._planning(request.pipeline, identity_of(context), context.peer())
             committed, forgotten = _positions(pipeline, request.committed), _positions(pipeline, request.forgotten)
             commit(self._gateway, pipeline, committed, request.ended)
             leave_out(self._gateway, pipeline, forgotten)
@@ -262,7 +262,7 @@ class EngineService(EngineServiceServicer):
     ) -> pb.SettleResponse:
         """Applies a driver's report of its query's commit log."""
         try:
-            return report_commits(self._gateway, identity_of(context), request)
+            return report_commits(self._gateway, identity_of(context), request, context.peer())
         except ProtocolError as error:
             await end_call(context, error)
         return pb.SettleResponse()
@@ -293,6 +293,18 @@ class EngineService(EngineServiceServicer):
         if not pipeline.attached:
             raise UnknownPipeline(f"pipeline {pipeline.name}: {pipeline.run} is not attached to this gateway; attach it")
         return pipeline
+
+    def _planning(self, who: pb.Pipeline, identity: Identity, peer: str) -> Pipeline:
+        """Returns the attached pipeline that plans. Only a query that runs does so: a replaced run that does is a rival.
+
+        Raises:
+            ProtocolError: as `_attached`.
+        """
+        try:
+            return self._attached(who, identity)
+        except Superseded:
+            self._gateway.drivers.note_rival([who.name], str(_run(who)), peer, "")
+            raise
 
     def _check_losses(self, pipeline: Pipeline) -> None:
         if pipeline.skip_lost:

@@ -1944,6 +1944,7 @@ class GatewayStatus(_message.Message):
     CLOCK_JUMP_AGE_MS_FIELD_NUMBER: _builtins.int
     OWN_FAULTS_FIELD_NUMBER: _builtins.int
     CERTIFICATES_FIELD_NUMBER: _builtins.int
+    UNCONNECTED_MS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Its version."""
     uptime_ms: _builtins.int
@@ -1974,6 +1975,8 @@ class GatewayStatus(_message.Message):
     """
     clock_jump_age_ms: _builtins.int
     """How long ago that was, in milliseconds; absent like clock_jump_ms."""
+    unconnected_ms: _builtins.int
+    """For how long nothing at all has been connected, in milliseconds; absent if something is."""
     @_builtins.property
     def rejected_sessions(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Sessions that it ended because they broke a rule, by gRPC status name."""
@@ -2006,19 +2009,24 @@ class GatewayStatus(_message.Message):
         clock_jump_age_ms: _builtins.int | None = ...,
         own_faults: _abc.Iterable[Global___GatewayFault] | None = ...,
         certificates: _abc.Iterable[Global___CertificateStatus] | None = ...,
+        unconnected_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "_unconnected_ms", b"_unconnected_ms", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms", "unconnected_ms", b"unconnected_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "acknowledged_messages", b"acknowledged_messages", "buffer_limit_bytes", b"buffer_limit_bytes", "buffered_bytes", b"buffered_bytes", "buffered_messages", b"buffered_messages", "certificates", b"certificates", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms", "draining", b"draining", "duplicate_messages", b"duplicate_messages", "losses", b"losses", "own_faults", b"own_faults", "received_bytes", b"received_bytes", "received_frames", b"received_frames", "received_messages", b"received_messages", "rejected_sessions", b"rejected_sessions", "uptime_ms", b"uptime_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "_unconnected_ms", b"_unconnected_ms", "acknowledged_messages", b"acknowledged_messages", "buffer_limit_bytes", b"buffer_limit_bytes", "buffered_bytes", b"buffered_bytes", "buffered_messages", b"buffered_messages", "certificates", b"certificates", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms", "draining", b"draining", "duplicate_messages", b"duplicate_messages", "losses", b"losses", "own_faults", b"own_faults", "received_bytes", b"received_bytes", "received_frames", b"received_frames", "received_messages", b"received_messages", "rejected_sessions", b"rejected_sessions", "unconnected_ms", b"unconnected_ms", "uptime_ms", b"uptime_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_jump_age_ms: _TypeAlias = _typing.Literal["clock_jump_age_ms"]  # noqa: Y015
     _WhichOneofArgType__clock_jump_age_ms: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms"]  # noqa: Y015
     _WhichOneofReturnType__clock_jump_ms: _TypeAlias = _typing.Literal["clock_jump_ms"]  # noqa: Y015
     _WhichOneofArgType__clock_jump_ms: _TypeAlias = _typing.Literal["_clock_jump_ms", b"_clock_jump_ms"]  # noqa: Y015
+    _WhichOneofReturnType__unconnected_ms: _TypeAlias = _typing.Literal["unconnected_ms"]  # noqa: Y015
+    _WhichOneofArgType__unconnected_ms: _TypeAlias = _typing.Literal["_unconnected_ms", b"_unconnected_ms"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_jump_age_ms) -> _WhichOneofReturnType__clock_jump_age_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_jump_ms) -> _WhichOneofReturnType__clock_jump_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__unconnected_ms) -> _WhichOneofReturnType__unconnected_ms | None: ...
 
 Global___GatewayStatus: _TypeAlias = GatewayStatus  # noqa: Y015
 
@@ -2069,7 +2077,7 @@ class CertificateStatus(_message.Message):
     FILE_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_S_FIELD_NUMBER: _builtins.int
     file: _builtins.str
-    """The file that contains it; of several in one file, the one that expires first counts."""
+    """The file that contains it; of a chain, the one that expires first counts, of authorities, the one that expires last."""
     expires_at_s: _builtins.int
     """When it expires, in seconds since 1970."""
     def __init__(

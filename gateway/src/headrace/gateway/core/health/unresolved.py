@@ -22,7 +22,7 @@ def errors_of_source(session: pb.SessionStatus, live_ms: Mapping[str, int]) -> l
     return [error for error in session.reported.errors if error.age_ms <= min(since, live_ms.get(error.stream, since))]
 
 
-def errors_of_sink(session: pb.SinkSessionStatus, *, fails: bool) -> list[ConnectorError]:
+def errors_of_sink(session: pb.SinkSessionStatus, *, fails: bool, outstanding_ms: int) -> list[ConnectorError]:
     """Returns the errors of a sink's connector that count, the first one first.
 
     Those from before its session, its state, or the last thing that it has done are over.
@@ -30,10 +30,11 @@ def errors_of_sink(session: pb.SinkSessionStatus, *, fails: bool) -> list[Connec
     Args:
         session: Its session.
         fails: Whether the sink has failed something and nothing has succeeded since: then that is what is wrong.
+        outstanding_ms: For how long it has not answered: an error since then counts as long as that lasts.
     """
     if fails:
         return []
-    since = min(RECENT_ERROR_MS, session.age_ms, session.reported.state_age_ms)
+    since = min(max(RECENT_ERROR_MS, outstanding_ms), session.age_ms, session.reported.state_age_ms)
     if session.HasField("success_age_ms"):
         since = min(since, session.success_age_ms)
     return [error for error in session.reported.errors if error.age_ms <= since]

@@ -1,4 +1,4 @@
-"""The connectors of deployments whose processes fail, as their supervisors report: why a connector has no session."""
+"""The connectors of deployments that have no session although they should, and why, as far as their supervisors know."""
 
 from dataclasses import dataclass, field
 
@@ -6,10 +6,13 @@ from headrace.contract.names import source_of
 from headrace.gateway.core.problem import Kind, Problem
 from headrace.protocol.v1 import admin_pb2 as pb
 
+CONNECTS_WITHIN_MS = 15_000
+"""For how long the process of a connector may run without a session, in milliseconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """The problem of each connector whose process fails, by what the connector serves.
+    """The problem of each connector that should have a session, by what the connector serves.
 
     Attributes:
         all: All of them.
@@ -27,15 +30,17 @@ class Failing:
 
 
 def failing(status: pb.GetStatusResponse) -> Failing:
-    """Returns the connectors whose processes fail. One that has a session works, whatever its supervisor has reported before."""
+    """Returns the connectors that should have a session. One that has one works, whatever its supervisor has reported before."""
     connected = {("source", session.instance) for session in status.sessions}
     connected |= {(session.sink, session.instance) for session in status.sink_sessions}
     found = Failing()
     for deployment in status.deployments:
         for connector in deployment.connectors:
-            if not connector.failure or (connector.sink or "source", connector.instance) in connected:
+            if (connector.sink or "source", connector.instance) in connected:
                 continue
             problem = _problem(deployment, connector)
+            if problem is None:
+                continue
             found.all.append(problem)
             if connector.source:
                 found.by_source.setdefault(connector.source, problem)
@@ -44,8 +49,15 @@ def failing(status: pb.GetStatusResponse) -> Failing:
     return found
 
 
-def _problem(deployment: pb.DeploymentStatus, connector: pb.SupervisedConnector) -> Problem:
+def _problem(deployment: pb.DeploymentStatus, connector: pb.SupervisedConnector) -> Problem | None:
+    """Returns why a connector has no session; None if it may still be connecting."""
     part = f"connector {connector.instance}" + (f" of sink {connector.sink}" if connector.sink else "")
+    if not connector.failure:
+        if connector.unconnected_ms < CONNECTS_WITHIN_MS or connector.name in deployment.restarting:
+            return None
+        cause = f"the process of {connector.name} in {deployment.deployment} runs, and has not connected"
+        remedy = f"the log of {connector.name} says why; headrace restart {connector.name} starts its process again"
+        return Problem(part, Kind.NOT_CONNECTED, cause, connector.unconnected_ms, remedy)
     remedy = (
         "correct what the error names; the supervisor starts it again, and "
         f"headrace restart {connector.name} does so at once: {deployment.deployment} has its log"

@@ -1,0 +1,99 @@
+"""The drivers of queries: whether they still report, and whether two of them use one checkpoint.
+
+Other processes of a query may call on while its driver is frozen: its planner renews the lease by itself.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.contract import clock
+from headrace.protocol.v1 import admin_pb2 as pb
+
+SILENT_AFTER_S = 8.0
+"""After how many seconds without a report a driver is silent. It reports once a second."""
+RIVAL_S = 60.0
+"""For how many seconds a call of a replaced run counts. Two drivers that replace each other in turns call more often."""
+MOST_RIVALS = 1_000
+
+
+class Driver:
+    """What the gateway hears of the driver of one query.
+
+    The gateway's own rounds decide whether it is silent, not a clock: a gateway that was held up itself blames no driver.
+    """
+
+    def __init__(self) -> None:
+        """Begins with its first report."""
+        self.peer = ""
+        """The address that its last report has come from."""
+        self._heard_at = clock.monotonic()
+        self._rounds_s = 0.0
+
+    def heard(self, peer: str) -> None:
+        """Notes that it has reported."""
+        self.peer = peer
+        self._heard_at = clock.monotonic()
+        self._rounds_s = 0.0
+
+    def pass_round(self, seconds: float) -> None:
+        """Notes that a round of so many seconds has passed, in which the gateway was able to receive."""
+        self._rounds_s += seconds
+
+    @property
+    def silent_ms(self) -> int | None:
+        """For how long it has been silent, in milliseconds; None if it is not."""
+        return int((clock.monotonic() - self._heard_at) * 1000) if self._rounds_s >= SILENT_AFTER_S else None
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A run that has called although another one has replaced it.
+
+    Attributes:
+        run: The run, for people.
+        peer: The address that it has called from.
+        current_peer: The address that the current run has called from; empty if that is not known.
+        first_at: When the first of its calls came, on the monotonic clock.
+        last_at: When the last of them came.
+    """
+
+    run: str
+    peer: str
+    current_peer: str
+    first_at: float
+    last_at: float
+
+
+class Drivers:
+    """The drivers of all queries, and the rivals of pipelines."""
+
+    def __init__(self) -> None:
+        self.by_query: dict[str, Driver] = {}
+        """By the id of the query; at most as many as there are commit logs."""
+        self._rivals: OrderedDict[str, Rival] = OrderedDict()
+
+    def pass_round(self, seconds: float) -> None:
+        """Lets a round of so many seconds count towards the silence of all drivers."""
+        for driver in self.by_query.values():
+            driver.pass_round(seconds)
+
+    def note_rival(self, pipelines: Iterable[str], run: str, peer: str, current_peer: str) -> None:
+        """Notes that a run of pipelines has called which another one has replaced."""
+        now = clock.monotonic()
+        for name in pipelines:
+            known = self._rivals.pop(name, None)
+            lasts = known is not None and now - known.last_at < RIVAL_S
+            self._rivals[name] = Rival(run, peer, current_peer, known.first_at if known is not None and lasts else now, now)
+            if len(self._rivals) > MOST_RIVALS:
+                self._rivals.popitem(last=False)
+
+    def rival(self, pipeline: str) -> pb.RivalRun | None:
+        """Returns the rival of a pipeline's run; None if none has called lately."""
+        known = self._rivals.get(pipeline)
+        now = clock.monotonic()
+        if known is None or now - known.last_at >= RIVAL_S:
+            return None
+        return pb.RivalRun(
+            run=known.run, peer=known.peer, current_peer=known.current_peer, age_ms=max(0, int((now - known.first_at) * 1000))
+        )
