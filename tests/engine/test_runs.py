@@ -310,7 +310,7 @@ def test_batches_that_the_gateway_cannot_decide_are_explained(gateway: FakeSinkG
     assert segments == [last, asked + last, asked + last, last]
 
 
-def test_a_run_that_was_replaced_ends_its_query_and_tells_nothing_more(gateway: FakeSinkGateway) -> None:
+def test_a_run_that_was_replaced_ends_its_query_and_tells_nothing_else(gateway: FakeSinkGateway) -> None:
     log, query = RunLog(Store()), Query()
     reported = begun(gateway, query, log)
     reported.announce()
@@ -320,7 +320,9 @@ def test_a_run_that_was_replaced_ends_its_query_and_tells_nothing_more(gateway: 
     assert reported.replaced
     assert "another driver has started this query on the same checkpoint, as run 2 (c)" in query.failures[0]
     reported.report()
-    assert len(gateway.settles) == before
+    (last,) = gateway.settles[before:]
+    assert (last.replaced, last.run, last.run_number) == (True, "b", 1)
+    assert not (last.HasField("committed") or last.segments or last.votes)
     assert len(query.failures) == 1
 
 

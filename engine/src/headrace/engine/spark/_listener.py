@@ -32,7 +32,7 @@ from headrace.engine.spark._execution import Execution
 from headrace.engine.spark._jvm_classes import CHECKPOINTS, NAMED_CHECKPOINTS
 from headrace.engine.spark._reporter import CommitReporter
 from headrace.engine.spark._reporting import CommitLog, ReportedRun
-from headrace.engine.spark._run_faults import Executors, failed
+from headrace.engine.spark._run_faults import Executors, failed, local_folders
 from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
 from headrace.engine.wire._connection import Connection, to_error
 from headrace.engine.wire._gateway_options import Defaults
@@ -151,7 +151,8 @@ class QueryListener:
             end_run(self._spark, watched.execution.checkpoint, watched.reported.run.id)
             if event.exception().isDefined():
                 committed = watched.execution.last_committed()
-                watched.reported.failure = failed(0 if committed is None else committed + 1, event.exception().get())
+                batch, error = 0 if committed is None else committed + 1, event.exception().get()
+                watched.reported.failure = failed(batch, error, watched.execution.checkpoint, local_folders(self._spark))
             for reported in (watched.reported, *watched.followed):
                 self._reporter.end(reported)
             if watched.sources:

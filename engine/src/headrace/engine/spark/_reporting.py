@@ -297,12 +297,33 @@ class ReportedRun:
         except Exception:
             log.warning("cannot record a run of query %s", self.query_id, exc_info=True, extra=self._fields)
 
+    def _tell_replaced(self) -> None:
+        """Tells the gateway that two drivers use one checkpoint, and nothing else. A query that was stopped has no rival."""
+        if self._connection is None or self.options is None or self.log is None:
+            return
+        try:
+            if self.log.is_stopped():
+                return
+            request = pb.SettleRequest(
+                pipeline=self.query_id,
+                readers=sorted(self.readers),
+                sinks=self.options.sinks,
+                run=self.run.id,
+                run_number=self.run.number,
+                replaced=True,
+            )
+            self._connection.stub().Settle(request, timeout=CALL_TIMEOUT_S, metadata=self._connection.metadata)
+        except Exception:
+            log.info("cannot report that another driver has taken over", exc_info=True, extra=self._fields)
+
     @property
     def _fields(self) -> dict[str, object]:
         """The fields of a log line about the query."""
         return {"query": self.query_id, "run": self.run.id}
 
     def _end(self, error: Exception) -> None:
+        if isinstance(error, Replaced):
+            self._tell_replaced()
         self.replaced = True
         log.error("query %s: %s", self.query_id, error, extra=self._fields)
         if self.log is not None and self.ends is None:

@@ -1,37 +1,55 @@
 """Why a run makes no progress, as its driver sees it: a micro-batch that has failed, and executors that were lost."""
 
 import logging
-import re
+import os
+import tempfile
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from headrace.engine._master import is_one_jvm
-from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_BATCH_FAILED, RUN_FAULT_KIND_EXECUTORS_LOST, RunFault
+from headrace.engine.spark._causes import cause_of, with_place
+from headrace.protocol.v1.metrics_pb2 import (
+    RUN_FAULT_KIND_BATCH_FAILED,
+    RUN_FAULT_KIND_EXECUTORS_LOST,
+    RUN_FAULT_ORIGIN_SPARK,
+    RUN_FAULT_ORIGIN_STORAGE,
+    RunFault,
+)
 
-_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n((?:[ \t].*\n)*)(\S.*)")
-_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
-_CAUSE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Refused|Failed|Away|Lost)\b: \S.*$", re.MULTILINE)
 _MAX_TEXT = 1_000
+_MAX_ABOUT = 255
 
 log = logging.getLogger("headrace.engine")
 
 
-def failed(batch: int, error: str) -> RunFault:
-    """Returns the fault of a micro-batch that has failed with an error of Spark."""
-    return RunFault(kind=RUN_FAULT_KIND_BATCH_FAILED, batch=batch, message=cause_of(error))
+def failed(batch: int, error: str, checkpoint: str, local_folders: Iterable[str] = ()) -> RunFault:
+    """Returns the fault of a micro-batch that has failed with an error of Spark.
+
+    Args:
+        batch: The number of the micro-batch.
+        error: The error, with its causes.
+        checkpoint: The checkpoint, as a path or a URL.
+        local_folders: The folders of Spark's temporary files.
+    """
+    cause = cause_of(error)
+    if cause.origin == RUN_FAULT_ORIGIN_STORAGE and not cause.about:
+        cause = with_place(cause, (checkpoint, *local_folders))
+    return RunFault(
+        kind=RUN_FAULT_KIND_BATCH_FAILED, batch=batch, message=cause.text, origin=cause.origin, about=cause.about[:_MAX_ABOUT]
+    )
 
 
-def cause_of(error: str) -> str:
-    """Returns the line of an error of Spark that says why, and where in the user's code it was raised, if it was."""
-    traceback = _TRACEBACK.search(error)
-    if traceback is None:
-        causes = _CAUSE.findall(error)
-        return (causes[-1] if causes else error.partition("\n")[0])[:_MAX_TEXT]
-    frames = _FRAME.findall(traceback[1])
-    where = f" ({frames[-1][0].rpartition('/')[2]}, line {frames[-1][1]}, in {frames[-1][2]})" if frames else ""
-    return f"{traceback[2][:_MAX_TEXT]}{where}"
+def local_folders(spark: SparkSession) -> list[str]:
+    """Returns the folders of a session's temporary files; none if the JVM does not tell any more."""
+    try:
+        configured = str(spark.sparkContext.getConf().get("spark.local.dir", "") or os.environ.get("SPARK_LOCAL_DIRS", ""))
+    except Exception:
+        log.info("cannot read the configuration of the session", exc_info=True)
+        configured = ""
+    return [*filter(None, configured.split(",")), tempfile.gettempdir()]
 
 
 class Executors:
@@ -61,7 +79,7 @@ class Executors:
             log.info("cannot count the executors", exc_info=True)
             return None
         age_ms = round((time.monotonic() - self._lost_at) * 1000)
-        return RunFault(kind=RUN_FAULT_KIND_EXECUTORS_LOST, message=message, age_ms=age_ms)
+        return RunFault(kind=RUN_FAULT_KIND_EXECUTORS_LOST, message=message, age_ms=age_ms, origin=RUN_FAULT_ORIGIN_SPARK)
 
     def _last_reason(self) -> str:
         """Returns which executor was lost last, and why, as Spark tells it."""

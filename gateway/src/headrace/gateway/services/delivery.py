@@ -217,17 +217,16 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
         stopped=request.stopped,
     )
     votes = _votes(request, commit_log, sinks)
-    driver = gateway.drivers.by_query.get(commit_log.pipeline)
+    if request.replaced:
+        _note_rival(gateway, request, peer)
+        return pb.SettleResponse()
     try:
         pending = delivering.report_commits(gateway, commit_log, votes, accept_older=request.accept_older)
     except Superseded:
         if not (request.stopped or request.closed):
-            run = f"run {request.run_number} ({request.run})"
-            current = driver.peer if driver is not None else ""
-            gateway.drivers.note_rival(request.readers or [commit_log.pipeline], run, peer, current)
+            _note_rival(gateway, request, peer)
         raise
-    driver = gateway.drivers.by_query.setdefault(commit_log.pipeline, Driver())
-    driver.heard(peer)
+    gateway.drivers.by_query.setdefault(commit_log.pipeline, Driver()).heard(peer)
     renew(gateway, request.readers)
     for reader in request.readers:
         if (read := gateway.pipelines.get(reader)) is not None:
@@ -245,6 +244,15 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
         votes=[_vote(voter, batch) for voter, batch in gateway.votes.logged(commit_log.pipeline)],
         lost=[_vote(voter, batch) for voter, batch in gateway.votes.lost() if voter.pipeline == commit_log.pipeline],
     )
+
+
+def _note_rival(gateway: Gateway, request: pb.SettleRequest, peer: str) -> None:
+    """Notes that the driver of a run reports although another run has replaced it."""
+    current = gateway.drivers.by_query.get(request.pipeline)
+    run = f"run {request.run_number} ({request.run})"
+    # The current run may not have reported yet.
+    taken_over = current.peer if current is not None and current.peer != peer else ""
+    gateway.drivers.note_rival(request.readers or [request.pipeline], run, peer, taken_over)
 
 
 @contextmanager

@@ -1165,6 +1165,7 @@ class SettleRequest(_message.Message):
     AWAITED_FIELD_NUMBER: _builtins.int
     FORMER_SINKS_FIELD_NUMBER: _builtins.int
     STOPPED_FIELD_NUMBER: _builtins.int
+    REPLACED_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     FAULT_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
@@ -1194,6 +1195,10 @@ class SettleRequest(_message.Message):
     stopped: _builtins.bool
     """True once the query was stopped, so that nobody waits for its deliveries and votes any more: they end with ABORTED. What
     the sinks have prepared waits for the commit log as before.
+    """
+    replaced: _builtins.bool
+    """True if the run has found in its checkpoint that another one has replaced it, although it was running: two drivers use one
+    checkpoint. The gateway shows that, and takes nothing else from the request.
     """
     @_builtins.property
     def readers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1257,12 +1262,13 @@ class SettleRequest(_message.Message):
         awaited: _abc.Iterable[_builtins.str] | None = ...,
         former_sinks: _abc.Iterable[_builtins.str] | None = ...,
         stopped: _builtins.bool = ...,
+        replaced: _builtins.bool = ...,
         metrics: _metrics_pb2.RunMetrics | None = ...,
         fault: _metrics_pb2.RunFault | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_fault", b"_fault", "_metrics", b"_metrics", "committed", b"committed", "fault", b"fault", "metrics", b"metrics"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_fault", b"_fault", "_metrics", b"_metrics", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "awaited", b"awaited", "closed", b"closed", "committed", b"committed", "fault", b"fault", "first_batch", b"first_batch", "former_sinks", b"former_sinks", "metrics", b"metrics", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "stopped", b"stopped", "votes", b"votes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_fault", b"_fault", "_metrics", b"_metrics", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "awaited", b"awaited", "closed", b"closed", "committed", b"committed", "fault", b"fault", "first_batch", b"first_batch", "former_sinks", b"former_sinks", "metrics", b"metrics", "pipeline", b"pipeline", "readers", b"readers", "replaced", b"replaced", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "stopped", b"stopped", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__committed: _TypeAlias = _typing.Literal["committed"]  # noqa: Y015
     _WhichOneofArgType__committed: _TypeAlias = _typing.Literal["_committed", b"_committed"]  # noqa: Y015
