@@ -19,6 +19,7 @@ from tests.gateway.wire import DEADLINE_S, REPLAYABLE, Connector, Engine, number
 from headrace.gateway import Limits, observer
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.connectors import MAX_CONNECTORS, OTHERS
+from headrace.gateway.own_faults import OwnFaultKind
 from headrace.gateway.telemetry import prometheus
 from headrace.gateway.telemetry.instruments import STREAM_INSTRUMENTS
 from headrace.gateway.telemetry.readings import MAX_STREAMS
@@ -122,6 +123,8 @@ async def test_every_metric_is_in_the_reference_with_its_type_and_labels() -> No
         sink_and_source(address) as (_, writer, source, reader),
     ):
         gateway.rejected_sessions["INVALID_ARGUMENT"] = 1
+        gateway.certificates["cert.pem"] = 1_900_000_000
+        gateway.own_faults.note("file gateway.toml", OwnFaultKind.CONFIGURATION_INVALID, "no key of this name", "correct it")
         await source.send(frame=numbered(1, 1, 3))
         await reader.plan_until("orders/0", 3)
         await reader.plan({"orders/0": 3}, wait_ms=0)

@@ -5,13 +5,14 @@ so that sessions do not wait.
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
 from headrace.contract import clock
 from headrace.gateway.core import ConnectorCounts, Gateway, Problem, problems, snapshot
+from headrace.gateway.degraded import Degraded
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 from headrace.protocol.v1.admin_pb2 import Problem as ProblemMessage
 
@@ -46,6 +47,8 @@ class Observation:
     problems: list[Problem]
     taken_at: datetime
     connectors: Sequence[ConnectorCounts] = ()
+    degraded_s: Mapping[str, float] = field(default_factory=dict)
+    """For how long each part has been degraded, in seconds, whatever the causes were."""
 
     @property
     def is_large(self) -> bool:
@@ -69,6 +72,7 @@ class Observer:
         self._taken = 0.0
         self._took = 0.0
         self._lock = asyncio.Lock()
+        self._degraded = Degraded()
 
     async def observe(self) -> Observation:
         """Returns the last observation if it is younger than a second, or else a new one."""
@@ -83,15 +87,19 @@ class Observer:
         if _is_large(self._gateway):
             return await self.observe()
         taken_at = datetime.fromtimestamp(clock.now(), UTC)
-        return _observation(await snapshot(self._gateway), self._config, taken_at, tuple(self._gateway.connectors.copied()))
+        status, connectors = await snapshot(self._gateway), tuple(self._gateway.connectors.copied())
+        return self._aged(_observation(status, self._config, taken_at, connectors))
 
     async def _observe(self) -> Observation:
         self._taken, taken_at = clock.monotonic(), datetime.fromtimestamp(clock.now(), UTC)
         status, connectors = await snapshot(self._gateway), tuple(self._gateway.connectors.copied())
         self._took = clock.monotonic() - self._taken
         if _is_large(status):
-            return await asyncio.to_thread(_observation, status, self._config, taken_at, connectors)
-        return _observation(status, self._config, taken_at, connectors)
+            return self._aged(await asyncio.to_thread(_observation, status, self._config, taken_at, connectors))
+        return self._aged(_observation(status, self._config, taken_at, connectors))
+
+    def _aged(self, observation: Observation) -> Observation:
+        return replace(observation, degraded_s=self._degraded.update(observation.problems, clock.monotonic()))
 
 
 def _is_large(parts: Gateway | GetStatusResponse) -> bool:

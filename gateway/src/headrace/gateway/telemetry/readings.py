@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from headrace.gateway.core import ConnectorCounts
+from headrace.gateway.degraded import flow_s
 from headrace.gateway.observer import Observation
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.connector_pb2 import ConnectorState
@@ -12,6 +13,8 @@ from headrace.protocol.v1.metrics_pb2 import RunMetrics, StepMetrics
 
 MAX_STREAMS = 2_000
 """How many streams have series of their own, the first ones by name."""
+MAX_PARTS = 200
+"""How many degraded parts have series of their own, roots before what follows from them."""
 MAX_STEPS = 2_000
 """How many steps have series of their own, those of the first applications by name."""
 Value = tuple[float, dict[str, str]]
@@ -25,12 +28,28 @@ def labelled_names(observed: Observation) -> set[str]:
     found = {f"stream {stream.stream}" for stream in status.streams}
     found |= {f"pipeline {pipeline.pipeline}" for pipeline in status.pipelines}
     found |= {f"step {pipeline} {step.step}" for pipeline, run in _runs(observed) for step in run.steps}
+    found |= {f"degraded {part}" for part in _degraded(observed)}
     return found | {f"sink {sink.sink}" for sink in status.sinks}
 
 
 def of_gateway(read: Callable[[pb.GatewayStatus], float]) -> Read:
     """Reads one value of the gateway."""
     return lambda observed: [(read(observed.status.gateway), {})]
+
+
+def degraded(observed: Observation) -> list[Value]:
+    """Reads for how long each part has been degraded, as far as there may be series for it."""
+    return [(observed.degraded_s[part], {"part": part}) for part in _degraded(observed)]
+
+
+def _degraded(observed: Observation) -> list[str]:
+    return list(observed.degraded_s)[:MAX_PARTS]
+
+
+def data_age(observed: Observation) -> list[Value]:
+    """Reads how long data have been delayed."""
+    oldest_ms = max((stream.oldest_unacknowledged_ms for stream in observed.status.streams), default=0)
+    return [(max(oldest_ms / 1000, flow_s(observed.degraded_s)), {})]
 
 
 def of_pipelines(read: Callable[[pb.PipelineStatus], float]) -> Read:
