@@ -322,7 +322,9 @@ def test_a_run_that_was_replaced_ends_its_query_and_tells_nothing_else(gateway: 
     reported.report()
     (last,) = gateway.settles[before:]
     assert (last.replaced, last.run, last.run_number) == (True, "b", 1)
-    assert not (last.HasField("committed") or last.segments or last.votes)
+    assert not last.HasField("committed")
+    assert not last.segments
+    assert not last.votes
     assert len(query.failures) == 1
 
 
