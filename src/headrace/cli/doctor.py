@@ -34,7 +34,8 @@ def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: 
     """Check this machine, and suggest fixes.
 
     Checks Python, Java, the installed versions, memory, disk, Spark, the gateway and its port, brokers and plugins. Changes
-    nothing. The gateway must be running only if you name it, with --gateway or HEADRACE_GATEWAY.
+    nothing. The gateway must be running only if you name it, with --gateway, HEADRACE_GATEWAY or a
+    context.
 
     Exit codes: 0 no check failed (warnings do not count), 1 the gateway, a broker or Spark failed, 2 a configuration file is
     invalid, 3 something is missing on this machine.
@@ -57,7 +58,7 @@ def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: 
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from headrace.doctor import Site, examine
 
-    named = ctx.get_parameter_source("gateway") not in (ParameterSource.DEFAULT, None)
+    named = connection.context is not None or ctx.get_parameter_source("gateway") not in (ParameterSource.DEFAULT, None)
     findings = examine(Site(connection, named, spark, files))
     code = exit_code([finding for _, finding in findings])
     if as_json:

@@ -36,8 +36,8 @@ _OF_A_CALL = ("token", "tls", "tls_ca", "tls_cert", "tls_key")
 def restart(name: str, deployment: Path, timeout: float, as_json: bool, connection: Connection) -> None:
     """Restart a connector of a running deployment.
 
-    Without --gateway, this runs on the machine of the deployment, as the user that runs it. With --gateway, it runs anywhere: the
-    gateway passes the request on, and the token needs the right control.
+    Without --gateway and --context, this runs on the machine of the deployment, as the user that runs it. With one of them, it
+    runs anywhere: the gateway passes the request on, and the token needs the right control.
 
     The connector stops as with SIGTERM: a source sends what it has read and waits for acknowledgements, a sink answers what it
     has received. It then starts at once, with what the file says about it now. No other process is restarted.
@@ -55,7 +55,7 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
     from headrace.deploy import DeploymentError, ask_restart, run_folder
 
     try:
-        if _is_given("gateway"):
+        if _is_given("gateway") or _is_given("context"):
             done = _ask_gateway(connection, name, deployment.name if _is_given("deployment") else "", timeout)
         elif given := [f"--{option.replace('_', '-')}" for option in _OF_A_CALL if _is_given(option)]:
             text = f"{', '.join(given)}: only with --gateway; without it, the deployment on this machine is asked"

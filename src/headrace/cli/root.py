@@ -34,6 +34,7 @@ _GROUPS = {
         "checkpoint": _Lazy(
             "headrace.cli.checkpoint", "checkpoint", "Back up a checkpoint while its query runs, and restore it."
         ),
+        "context": _Lazy("headrace.cli.context", "context", "Name gateways, so that commands find them."),
         "doctor": _Lazy("headrace.cli.doctor", "doctor", "Check this machine, and suggest fixes."),
         "drain": _Lazy("headrace.gateway_cli", "drain", "Let a gateway finish, and show the progress."),
         "events": _Lazy("headrace.gateway_cli", "events", "Show what happened at a gateway, and when."),

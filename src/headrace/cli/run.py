@@ -22,7 +22,7 @@ from headrace.terminal import (
     EXIT_INVALID,
     Connection,
     Failure,
-    connection_options,
+    own_connection_options,
     print_action,
     print_json,
     print_line,
@@ -96,7 +96,7 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
     help=f"Format of the log on standard error, also of Spark's Python processes.  [default: {FORMAT_VARIABLE}, or console]",
 )
 @spark_options
-@connection_options
+@own_connection_options
 def run(
     app: str,
     checkpoint: str | None,

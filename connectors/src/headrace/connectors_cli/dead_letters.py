@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.connectors_cli.run import format_option, run_connector
-from headrace.terminal import Connection, Failure, ProgramGroup, connection_options, console, print_json, print_line
+from headrace.terminal import Connection, Failure, ProgramGroup, console, own_connection_options, print_json, print_line
 
 if TYPE_CHECKING:
     from headrace.connectors import DeadLetter
@@ -62,7 +62,7 @@ def list_files(path: Path, limit: int, as_json: bool) -> None:
 @click.option("--sink", metavar="NAME", help="Only dead letters of this sink.")
 @click.option("-v", "--verbose", is_flag=True, help="Also log normal events, not only problems.")
 @format_option
-@connection_options
+@own_connection_options
 def replay_files(path: Path, source: str, sink: str | None, verbose: bool, log_format: str, connection: Connection) -> None:
     """Stream the messages of the dead letters in PATH again, unchanged, until all are acknowledged.
 

@@ -12,7 +12,7 @@ from headrace.connectors_cli.execution import execute
 from headrace.connectors_cli.group import ConnectorGroup, connector_command
 from headrace.connectors_cli.loading import built, configuration
 from headrace.contract.logs import FORMAT_VARIABLE, FORMATS, configure_logging
-from headrace.terminal import EXIT_INVALID, Connection, Failure, as_typed, connection_options, print_line
+from headrace.terminal import EXIT_INVALID, Connection, Failure, as_typed, own_connection_options, print_line
 
 if TYPE_CHECKING:
     from headrace.connectors import Connector, Implementation, Parameters
@@ -39,7 +39,7 @@ format_option = click.option(
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options of every run."""
-    return _instance_option(_verbose_option(format_option(connection_options(command))))
+    return _instance_option(_verbose_option(format_option(own_connection_options(command))))
 
 
 class _RunGroup(ConnectorGroup):
@@ -54,7 +54,7 @@ class _RunGroup(ConnectorGroup):
 @_instance_option
 @_verbose_option
 @format_option
-@connection_options
+@own_connection_options
 @click.pass_context
 def run(
     ctx: click.Context, config: str | None, instance: str | None, verbose: bool, log_format: str, connection: Connection

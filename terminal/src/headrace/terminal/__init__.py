@@ -1,7 +1,7 @@
 """Shared parts of all command lines: output, exit codes, and the options for connecting to a gateway."""
 
 from headrace.contract.limits import DEFAULT_GATEWAY
-from headrace.terminal.connection import CALL_TIMEOUT_S, Connection, connection_options
+from headrace.terminal.connection import CALL_TIMEOUT_S, Connection, connection_options, own_connection_options
 from headrace.terminal.output import (
     EXIT_ENVIRONMENT,
     EXIT_FAILED,
@@ -33,6 +33,7 @@ __all__ = [
     "console",
     "duration_text",
     "fail_action",
+    "own_connection_options",
     "print_action",
     "print_json",
     "print_line",

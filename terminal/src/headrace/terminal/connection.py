@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.contract.proxies import channel_options, through
+from headrace.terminal.contexts import VARIABLE, load_contexts
 from headrace.terminal.output import EXIT_INVALID, Failure
 from headrace.terminal.program import as_typed
 
@@ -24,7 +26,10 @@ _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @dataclass(frozen=True)
 class Connection:
-    """How to connect to a gateway. Uses TLS if `tls` is set, or if any certificate file is given."""
+    """How to connect to a gateway. Uses TLS if `tls` is set, or if any certificate file is given.
+
+    `context` is the name of the context that it is of; None if the command was told what to call, or by default.
+    """
 
     gateway: str
     token: str | None = None
@@ -32,6 +37,7 @@ class Connection:
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    context: str | None = None
 
     @property
     def encrypted(self) -> bool:
@@ -125,7 +131,56 @@ def _read(path: Path | None) -> bytes | None:
 
 
 def connection_options(command: _Command) -> _Command:
-    """Adds the options --gateway, --token and --tls*; the command receives them as one argument, `connection`."""
+    """As `own_connection_options`, with --context: a command of an operator calls the gateway of a context if none is named.
+
+    Nothing of a context goes to any other gateway than its own. What variables of the environment say for another gateway does
+    not go to that of a context, either: either the context counts, or the variables.
+    """
+
+    @own_connection_options
+    @click.option(
+        "--context",
+        metavar="NAME",
+        envvar=VARIABLE,
+        show_envvar=True,
+        help="Call the gateway of this context, instead of the one in use (headrace context).",
+    )
+    @functools.wraps(command)
+    def with_context(*arguments: Any, connection: Connection, context: str | None, **options: Any) -> Any:
+        return command(*arguments, connection=_of_context(connection, context), **options)
+
+    return with_context  # type: ignore[return-value]
+
+
+def _of_context(connection: Connection, named: str | None) -> Connection:
+    """The connection to the gateway of the context that counts, if one does."""
+    source = click.get_current_context().get_parameter_source
+    asked = source("context") is ParameterSource.COMMANDLINE
+    if source("gateway") is ParameterSource.COMMANDLINE:
+        if asked:
+            raise Failure("--gateway and --context exclude each other: name the gateway, or its context", EXIT_INVALID)
+        return connection
+    if source("gateway") is ParameterSource.ENVIRONMENT and named is None:
+        return connection
+    contexts = load_contexts()
+    name = named if named is not None else contexts.used
+    if name is None:
+        return connection
+    found = contexts.named(name)
+
+    def given(option: str, otherwise: Any) -> Any:
+        return getattr(connection, option) if source(option) is ParameterSource.COMMANDLINE else otherwise
+
+    token = connection.token if source("token") is ParameterSource.COMMANDLINE else found.token()
+    files = {option: given(option, getattr(found, option)) for option in ("tls", "tls_ca", "tls_cert", "tls_key")}
+    return Connection(found.gateway, token, **files, context=name)
+
+
+def own_connection_options(command: _Command) -> _Command:
+    """Adds the options --gateway, --token and --tls*; the command receives them as one argument, `connection`.
+
+    For commands that run a part of a deployment, which no context of whoever is logged in may send elsewhere.
+    """
 
     @click.option(
         "--gateway",

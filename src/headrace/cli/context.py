@@ -1,0 +1,132 @@
+"""`headrace context`: names gateways, so that commands need not be told how to call them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, console, print_action, print_json, print_line
+from headrace.terminal.contexts import Context, changing_contexts, contexts_file, load_contexts
+
+_File = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+
+
+@click.group(cls=ProgramGroup)
+def context() -> None:
+    """Name gateways. Commands that call a gateway use the context that is in use, or the one of --context or HEADRACE_CONTEXT.
+
+    \b
+    Examples:
+      headrace context add prod --gateway gateway.example:7433 --token-file ~/.headrace/prod.token --tls-ca ca.pem
+      headrace context use prod
+      headrace status --context prod
+    """
+
+
+@context.command()
+@click.argument("name")
+@click.option("--gateway", metavar="HOST:PORT", required=True, help="The gateway.")
+@click.option("--token-file", type=_File, help="A file that contains the token. It is read by each command.")
+@click.option("--tls", is_flag=True, help="Use TLS; implied by the files below.")
+@click.option("--tls-ca", type=_File, help="PEM: the authority to trust; else those of this machine.")
+@click.option("--tls-cert", type=_File, help="PEM: the client certificate.")
+@click.option("--tls-key", type=_File, help="PEM: its key.")
+@click.option("--replace", "replaces", is_flag=True, help="Replace a context of this name.")
+@_JSON
+def add(name: str, replaces: bool, as_json: bool, **values: Any) -> None:
+    """Add a context. The first one is in use from then on.
+
+    \b
+    Examples:
+      headrace context add local --gateway 127.0.0.1:7433
+      headrace context add prod --gateway gateway.example:7433 --token-file prod.token --tls-ca ca.pem
+    """
+    if not name or not name.isprintable() or name.startswith("-"):
+        raise Failure(f"{name!r} is no name for a context: want printable characters", EXIT_INVALID)
+    if (values["tls_cert"] is None) != (values["tls_key"] is None):
+        raise Failure("--tls-cert and --tls-key go together: a certificate and its key", EXIT_INVALID)
+    with changing_contexts() as changing:
+        if name in changing.contexts.by_name and not replaces:
+            raise Failure(f"there is a context {name} already; to replace it: --replace", EXIT_INVALID)
+        changing.put(name, Context(**values))
+        used = changing.contexts.used
+    _report(
+        "context add",
+        f"context {name} is added{', and in use' if used == name else ''}",
+        {"context": name, "used": used},
+        as_json,
+    )
+
+
+@context.command()
+@click.argument("name", required=False)
+@click.option("--none", is_flag=True, help="Use no context.")
+@_JSON
+def use(name: str | None, none: bool, as_json: bool) -> None:
+    """Use a context from now on.
+
+    \b
+    Examples:
+      headrace context use prod
+      headrace context use --none
+    """
+    if (name is None) != none:
+        raise Failure("name a context, or pass --none", EXIT_INVALID)
+    with changing_contexts() as changing:
+        changing.use(name)
+    _report("context use", "no context is in use" if name is None else f"context {name} is in use", {"used": name}, as_json)
+
+
+@context.command()
+@click.argument("name")
+@_JSON
+def remove(name: str, as_json: bool) -> None:
+    """Remove a context. Its files stay.
+
+    \b
+    Example:
+      headrace context remove staging
+    """
+    with changing_contexts() as changing:
+        changing.remove(name)
+        used = changing.contexts.used
+    _report("context remove", f"context {name} is removed", {"context": name, "used": used}, as_json)
+
+
+@context.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def list_(as_json: bool) -> None:
+    """List the contexts; a star marks the one in use.
+
+    \b
+    Examples:
+      headrace context list
+      headrace context list --json | jq --raw-output '.contexts[].gateway'
+    """
+    from rich.table import Table
+
+    found = load_contexts()
+    rows = [
+        {"context": name, "used": name == found.used, **json.loads(json.dumps(vars(one), default=str))}
+        for name, one in sorted(found.by_name.items())
+    ]
+    if as_json:
+        print_json({"file": str(contexts_file()), "contexts": rows})
+        return
+    if not rows:
+        print_line("there are no contexts; to add one: headrace context add NAME --gateway HOST:PORT")
+        return
+    table = Table("", "context", "gateway", "token", "tls", box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        tls = "yes" if row["tls"] or row["tls_ca"] or row["tls_cert"] else "no"
+        table.add_row("*" if row["used"] else "", row["context"], row["gateway"], "file" if row["token_file"] else "none", tls)
+    console().print(table)
+
+
+def _report(command: str, summary: str, result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_action(command, summary, result)
+    else:
+        print_line(summary)
