@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,14 @@ from tests.docs.pages import blocks
 from tests.engine.test_positions import SLOW, add, counts, expected, run, run_with
 from tests.examples.rig import rig
 
+from headrace import connectors_cli
 from headrace.cli import cli, gateway_of_query
 from headrace.cli.positions.wanted import Wanted, check_abandoned
 from headrace.connectors import FileSource
+from headrace.connectors_cli import TimePositions
 from headrace.engine import CheckpointError, StoredPositions, start
 from headrace.pipelines import Pipeline
+from headrace.sdk import Position as PositionOfSource
 from headrace.terminal import Failure
 
 PROGRAM = """
@@ -155,6 +159,48 @@ def test_positions_that_a_source_has_found_are_taken_from_a_file(
     assert (stream["stream"], stream["before"], stream["after"]) == ("n/0", 180, 60)
 
 
+def test_a_time_is_found_by_the_index_of_the_source_in_one_command(
+    spark: SparkSession, tmp_path: Path, source: Path, positions: Positions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(spark, tmp_path, source, "checkpoint")
+    asked: list[tuple[str, str]] = []
+    found: dict[str, PositionOfSource | None] = {"n/0": PositionOfSource(60, b"a"), "n/1": None}
+
+    def positions_of(target: str, time: datetime) -> TimePositions:
+        asked.append((target, time.isoformat()))
+        return TimePositions(time.isoformat(), "n", found)
+
+    monkeypatch.setattr(connectors_cli, "positions_of", positions_of)
+    words = ("--all", "--time", "2020-01-01T00:00:00Z", "--connector", "deploy.toml:n", "--states", "keep")
+    into = str(tmp_path / "moved")
+    done = positions("rewind", *words, "--offline", "--into", into, "--json")
+    assert done.exit_code == 0, done.output
+    (stream,) = json.loads(done.stdout)["result"]["streams"]
+    assert (stream["stream"], stream["before"], stream["after"]) == ("n/0", 180, 60)
+    (row,) = json.loads(positions("show", "--json", target=into).stdout)["streams"]
+    assert (row["position"], row["cursor_bytes"]) == (60, 1)
+    assert asked == [("deploy.toml:n", "2020-01-01T00:00:00+00:00")]
+    found["n/0"] = None
+    done = positions("rewind", *words, "--offline", "--dry-run", "--json")
+    assert json.loads(done.stdout)["result"]["streams"][0]["after"] is None
+
+
+def test_the_index_of_a_source_that_has_none_is_not_asked(
+    spark: SparkSession, tmp_path: Path, source: Path, positions: Positions
+) -> None:
+    run(spark, tmp_path, source, "checkpoint")
+    file = tmp_path / "deploy.toml"
+    file.write_text('[connectors.n]\nconnector = "file"\nsource = "n"\npath = "*.csv"\n')
+    for words, says in (
+        (("--time", "2020-01-01", "--connector", f"{file}:n"), "file cannot find a time"),
+        (("--time", "2020-01-01", "--connector", f"{file}:m"), "there is no connector m here"),
+        (("--time", "2020-01-01", "--connector", f"{file}"), "this is a deployment; name one of its connectors"),
+        (("--beginning", "--connector", f"{file}:n"), "--connector is for --time"),
+    ):
+        refused = positions("rewind", "--all", *words, "--dry-run")
+        assert (refused.exit_code, says in refused.stderr) == (2, True), refused.output
+
+
 def test_the_gateway_is_asked_whether_the_query_runs(
     spark: SparkSession, tmp_path: Path, source: Path, positions: Positions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,7 +270,7 @@ class _Gateway:
 
 
 def test_a_micro_batch_that_a_sink_may_have_written_is_not_abandoned_unasked() -> None:
-    wanted = Wanted((), True, None, None, None, None, None, True, False, None, None, None, False, False, False, False)
+    wanted = Wanted((), True, None, None, None, None, None, None, True, False, None, None, None, False, False, False, False)
     check_abandoned(_Stored(), wanted, _Gateway([]))  # type: ignore[arg-type]
     offline = replace(wanted, offline=True)
     nowhere = _Stored()

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.connectors.kafka.rig import numbered, numbers, reading
 
+from headrace.connectors_cli import positions_of
 from headrace.connectors_cli.connector import connector
 from headrace.protocol.v1.frame_pb2 import Position
 
@@ -23,7 +24,7 @@ def positions(*words: str) -> Result:
 @pytest.mark.behaviour(
     "kafka",
     "`headrace positions rewind` to a time that the checkpoint no longer has",
-    "finds it by Kafka's time index, with `headrace connector positions`",
+    "finds it by Kafka's time index, with `--connector FILE:NAME`",
 )
 async def test_a_query_goes_back_to_a_time_of_each_record(log, address, query, tmp_path):
     topic = log.create(3)
@@ -50,6 +51,14 @@ async def test_a_query_goes_back_to_a_time_of_each_record(log, address, query, t
     file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in table.items()))
     done = await asyncio.to_thread(positions, "-c", str(file), "--time", time)
     assert json.loads(done.stdout)["positions"] == found
+    deployment = tmp_path / "deploy.toml"
+    del table["start"]
+    written = "".join(f"{name} = {json.dumps(value)}\n" for name, value in table.items())
+    deployment.write_text(f"[connectors.orders]\n{written}")
+    by_index = await asyncio.to_thread(positions_of, f"{deployment}:orders", datetime.fromisoformat(time))
+    assert {name: (at.sequence, base64.b64encode(at.cursor).decode()) for name, at in by_index.positions.items()} == {
+        name: (at["sequence"], at["cursor"]) for name, at in found.items()
+    }
     moved = {
         name: Position(epoch=0, sequence=at["sequence"], cursor=base64.b64decode(at["cursor"])) for name, at in found.items()
     }

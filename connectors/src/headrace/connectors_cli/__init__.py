@@ -3,5 +3,6 @@
 from headrace.connectors_cli.connector import connector
 from headrace.connectors_cli.dead_letters import dead_letters
 from headrace.connectors_cli.program import main, program
+from headrace.connectors_cli.time_index import TimePositions, positions_of
 
-__all__ = ["connector", "dead_letters", "main", "program"]
+__all__ = ["TimePositions", "connector", "dead_letters", "main", "positions_of", "program"]

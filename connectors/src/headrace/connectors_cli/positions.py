@@ -1,24 +1,20 @@
 """`headrace connector positions`: where a time is in the streams of a source, as its system finds it."""
 
-import asyncio
 import base64
-from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.connectors_cli.group import ConnectorGroup, connector_command
-from headrace.connectors_cli.loading import built, configuration
-from headrace.terminal import EXIT_INVALID, Failure, as_typed, print_json
+from headrace.connectors_cli.loading import configuration
+from headrace.connectors_cli.time_index import positions_at
+from headrace.terminal import as_typed, print_json
 
 if TYPE_CHECKING:
     from headrace.connectors import Connector, Implementation, Parameters
-    from headrace.sdk import AsyncSource, Position, Source
+    from headrace.sdk import Position
 
-_START = "start"
-"""The parameter of a source that finds a time itself."""
-_ANSWER_SECONDS = 60.0
 _time_option = click.option(
     "--time",
     type=click.DateTime(("%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d")),
@@ -53,6 +49,8 @@ def positions(ctx: click.Context, config: str | None, time: datetime | None) -> 
     Examples:
       headrace connector positions -c orders.toml --time 2026-11-24T02:00:00Z > orders.json
       headrace positions rewind app.py --all --positions orders.json --states keep --into checkpoints/orders-2
+
+    headrace positions rewind --time TIME --connector FILE[:NAME] does both.
     """
     if ctx.invoked_subcommand is not None:
         if config is not None or time is not None:
@@ -66,45 +64,14 @@ def positions(ctx: click.Context, config: str | None, time: datetime | None) -> 
 
 
 def _print(name: str, implementation: "Implementation[Any]", parameters: "Parameters", time: datetime | None) -> None:
-    """Prints the positions.
+    """Prints the positions. A stream that begins with its first message has none.
 
     Raises:
         Failure: The source cannot find a time, or its system does not answer.
     """
-    if time is None:
-        raise Failure("say at which time, with --time", EXIT_INVALID)
-    if _START not in type(parameters).model_fields:
-        raise Failure(
-            f"{name} cannot find a time: use --time of headrace positions, which goes by the micro-batches of the checkpoint",
-            EXIT_INVALID,
-        )
-    at = (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).isoformat()
-    source: Any = built(implementation, type(parameters).model_validate({**parameters.model_dump(), _START: at}))
-    try:
-        found = asyncio.run(_positions(source))
-    except TimeoutError:
-        raise Failure(f"{name} did not answer within {_ANSWER_SECONDS:g} s: can it reach its system?") from None
-    finally:
-        source.close()
-    if not found:
-        raise Failure(f"{name} has no streams")
-    print_json({"time": at, "source": source.name, "positions": {stream: _document(found[stream]) for stream in sorted(found)}})
-
-
-async def _positions(source: "Source | AsyncSource") -> "dict[str, Position]":
-    """Returns where the streams of a source begin."""
-    from headrace.sdk import AsyncSource, HeadraceError
-
-    async def answer(call: Callable[..., Any], *arguments: Any) -> Any:
-        return await (call(*arguments) if isinstance(source, AsyncSource) else asyncio.to_thread(call, *arguments))
-
-    try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
-            partitions = await answer(source.partitions)
-            starts = await answer(source.starts, partitions)
-    except HeadraceError as error:
-        raise Failure(str(error), error.exit_code) from None
-    return {f"{source.name}/{partition}": position for partition, position in starts.items()}
+    found = positions_at(name, implementation, parameters, time)
+    documents = {stream: _document(position) for stream, position in found.positions.items() if position is not None}
+    print_json({"time": found.time, "source": found.source, "positions": documents})
 
 
 def _document(position: "Position") -> dict[str, Any]:

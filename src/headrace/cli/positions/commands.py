@@ -79,6 +79,11 @@ def _moving(command: _Command) -> _Command:
         metavar="TIME",
         help="Continue where the query was at this time (UTC unless it names a zone), by its micro-batches.",
     )
+    @click.option(
+        "--connector",
+        metavar="FILE[:NAME]",
+        help="With --time: by the time index of the source that this file configures, such as deploy.toml:orders.",
+    )
     @click.option("--batch", type=click.IntRange(0), metavar="N", help="Continue after micro-batch N.")
     @click.option("--beginning", is_flag=True, help="Continue with the first message.")
     @click.option("--end", is_flag=True, help="Continue after the last message, as the connector reports it to the gateway.")
@@ -132,6 +137,7 @@ def rewind(target: str, checkpoint: str | None, wanted: Wanted, as_json: bool, c
     Examples:
       headrace positions rewind app.py --all --beginning --states drop --into checkpoints/orders-2
       headrace positions rewind app.py --all --time 2026-11-24T02:00:00Z --states keep --into checkpoints/orders-2
+      headrace positions rewind app.py --all --time 2026-11-24T02:00:00Z --connector deploy.toml:orders --dry-run
     """
     from headrace.engine import Direction
 

@@ -26,6 +26,7 @@ class Wanted:
     after: int | None
     by: int | None
     time: datetime | None
+    connector: str | None
     batch: int | None
     beginning: bool
     end: bool
@@ -55,7 +56,10 @@ def target_of(wanted: Wanted, direction: "Direction", gateway: QueriesAtGateway)
     if (by := wanted.by) is not None:
         chosen.append(("--by", lambda: By(back * by)))
     if (time := wanted.time) is not None:
-        chosen.append(("--time", lambda: AtTime(_milliseconds(time))))
+        index = wanted.connector
+        chosen.append(("--time", lambda: AtTime(_milliseconds(time)) if index is None else AtPositions(_indexed(index, time))))
+    elif wanted.connector is not None:
+        raise Failure("--connector is for --time: it says whose time index finds the time", EXIT_INVALID)
     if (batch := wanted.batch) is not None:
         chosen.append(("--batch", lambda: AtBatch(batch)))
     if wanted.beginning:
@@ -88,6 +92,19 @@ def read_positions(file: Path) -> "dict[str, Position]":
     if not found:
         raise Failure(f"--positions {file} has no positions", EXIT_INVALID)
     return found
+
+
+def _indexed(connector: str, time: datetime) -> "dict[str, Position]":
+    """Returns where a source finds a time, by stream.
+
+    Raises:
+        Failure: The source is not configured, cannot find a time, or does not answer.
+    """
+    from headrace.connectors_cli import positions_of
+    from headrace.engine import Position
+
+    found = positions_of(connector, time).positions
+    return {name: Position(0, -1) if at is None else Position(0, at.sequence, at.cursor) for name, at in found.items()}
 
 
 def streams_of(wanted: Wanted) -> Sequence[str]:

@@ -170,6 +170,8 @@ def _found(stream: str, now: Position, points: Sequence[Point], target: Target) 
                     f"stream {stream}: no position is given for it; was its source named, with all its topics? Otherwise name "
                     "other streams with --stream"
                 )
+            if positions[stream].sequence == BEGINNING.sequence:
+                return BEGINNING
             _check(stream, positions[stream].sequence)
             return positions[stream]
         case AtBatch(batch):
