@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from headrace.cli import cli
 from headrace.configuration import ConfigurationError
 from headrace.deploy import (
+    ApplicationGraph,
     Deployment,
     Flow,
     GatewayOptions,
@@ -20,9 +21,10 @@ from headrace.deploy import (
     load_deployment,
     missing,
     plan,
-    read_graph,
+    read_graphs,
 )
 
+ORDERS = {"pipeline": ApplicationGraph("orders", ["lines/*"], ["count"], [])}
 WHOLE = """
 folder = "state"
 
@@ -99,7 +101,7 @@ def words(role: Role, address: str | None) -> list[str]:
 
 def test_the_command_lines_of_a_deployment(tmp_path: Path) -> None:
     deployment = load(tmp_path, WHOLE)
-    planned = plan(deployment, "orders")
+    planned = plan(deployment, ORDERS)
     file = tmp_path / "deploy.toml"
     assert (deployment.folder, planned.cwd) == (tmp_path / "state", tmp_path)
     ready = ["--ready-file", str(tmp_path / "state/gateway.address")]
@@ -140,7 +142,7 @@ def test_the_tables_have_all_options_of_the_commands() -> None:
 
 
 def test_what_the_gateway_knows_of_each(tmp_path: Path) -> None:
-    planned = plan(load(tmp_path, WHOLE), "orders")
+    planned = plan(load(tmp_path, WHOLE), ORDERS)
     lines, counts, far, pipeline = planned.others
     assert [(role.name, role.kind, role.what, role.may_end) for role in planned.others] == [
         ("lines", Kind.SOURCE, "file", True),
@@ -205,8 +207,7 @@ def test_a_problem_says_where_it_is_and_what_to_do(tmp_path: Path, text: str, to
 
 def test_the_application_is_looked_at_before_anything_starts(tmp_path: Path) -> None:
     deployment = load(tmp_path, WHOLE)
-    graph = read_graph(deployment)
-    assert graph is not None
+    graph = read_graphs(deployment)["pipeline"]
     assert (graph.pipeline, graph.streams, graph.sinks) == ("orders", ["lines/*"], ["count"])
     assert list(missing(deployment, graph)) == [
         "no connector here serves the sink count that the application writes to; did you mean counts?"
@@ -219,11 +220,11 @@ def test_the_application_is_looked_at_before_anything_starts(tmp_path: Path) -> 
 
 def test_a_trigger_interval_is_an_option_of_the_application(tmp_path: Path) -> None:
     deployment = load(tmp_path, WHOLE.replace("available_now = true", 'trigger_interval = "5 s"'))
-    command = words(role(plan(deployment, "orders"), "pipeline"), "a:1")
+    command = words(role(plan(deployment, ORDERS), "pipeline"), "a:1")
     assert command[command.index("--trigger-interval") + 1] == "5 s"
     assert "--available-now" not in command
     in_real_time = load(tmp_path, WHOLE.replace("available_now", "real_time"))
-    assert "--real-time" in words(role(plan(in_real_time, "orders"), "pipeline"), "a:1")
+    assert "--real-time" in words(role(plan(in_real_time, ORDERS), "pipeline"), "a:1")
 
 
 def test_options_of_an_application_are_not_lost_silently(tmp_path: Path) -> None:
@@ -245,9 +246,9 @@ def test_a_dry_run_shows_what_would_be_run(tmp_path: Path) -> None:
 
 def test_the_format_of_logs_reaches_every_process(tmp_path: Path) -> None:
     deployment = load(tmp_path, 'log_format = "json"\n' + WHOLE)
-    planned = plan(deployment, "orders")
+    planned = plan(deployment, ORDERS)
     assert {role.environ["HEADRACE_LOG_FORMAT"] for role in (planned.gateway, *planned.others)} == {"json"}
-    before = plan(load(tmp_path, WHOLE), "orders")
+    before = plan(load(tmp_path, WHOLE), ORDERS)
     # A reload restarts what it changes; the gateway logs JSON anyway.
     assert all(one.settings != other.settings for one, other in zip(planned.others, before.others, strict=True))
     assert planned.gateway.settings == before.gateway.settings

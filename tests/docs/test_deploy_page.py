@@ -14,7 +14,7 @@ from headrace.deploy import (
     Status,
     load_deployment,
     missing,
-    read_graph,
+    read_graphs,
 )
 
 DEPLOY = "docs/deploy.md"
@@ -42,6 +42,4 @@ def test_the_example_is_valid_and_whole(tmp_path: Path) -> None:
     (tmp_path / "deploy.toml").write_text(example.text)
     (tmp_path / "app.py").write_text(blocks("README.md", "python")[-1].text)
     deployment = load_deployment(tmp_path / "deploy.toml")
-    graph = read_graph(deployment)
-    assert graph is not None
-    assert list(missing(deployment, graph)) == []
+    assert list(missing(deployment, read_graphs(deployment)["pipeline"])) == []

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,15 +36,15 @@ def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json
     _refuse_options(path)
     from headrace.configuration import ConfigurationError
     from headrace.connectors import ConnectorUnavailable
-    from headrace.deploy import DeploymentError, load_deployment, missing, plan, read_graph
+    from headrace.deploy import DeploymentError, load_deployment, missing, plan, read_graphs
 
     try:
         deployment = load_deployment(path)
-        graph = read_graph(deployment)
-        planned = plan(deployment, graph.pipeline if graph is not None else None)
-        notes = list(missing(deployment, graph)) if graph is not None else []
+        graphs = read_graphs(deployment)
+        planned = plan(deployment, graphs)
+        notes = [note for graph in graphs.values() for note in missing(deployment, graph)]
         if dry_run:
-            _print_plan(planned, graph, notes, as_json)
+            _print_plan(planned, graphs, notes, as_json)
             return
         say = _log_or_print(deployment)
         for note in notes:
@@ -90,11 +90,10 @@ def _supervise(
         return NoProbe() if reached is None else StatusProbe(reached.channel, reached.metadata)
 
     def replan() -> "Plan":
-        from headrace.deploy import load_deployment, plan, read_graph
+        from headrace.deploy import load_deployment, plan, read_graphs
 
         again = load_deployment(deployment.path)
-        graph = read_graph(again)
-        return plan(again, graph.pipeline if graph is not None else None)
+        return plan(again, read_graphs(again))
 
     supervisor: Supervisor
     with contextlib.ExitStack() as stack:
@@ -117,7 +116,7 @@ def _refuse_options(path: Path) -> None:
             raise Failure(f"{option} is not allowed with a deployment file; set it {place} {path}", EXIT_INVALID)
 
 
-def _print_plan(planned: "Plan", graph: "ApplicationGraph | None", notes: list[str], as_json: bool) -> None:
+def _print_plan(planned: "Plan", graphs: "Mapping[str, ApplicationGraph]", notes: list[str], as_json: bool) -> None:
     roles = (planned.gateway, *planned.others)
     if as_json:
         processes = [{"name": role.name, "kind": role.kind, "what": role.what} for role in roles]
@@ -129,7 +128,8 @@ def _print_plan(planned: "Plan", graph: "ApplicationGraph | None", notes: list[s
     for role in roles:
         table.add_row(role.name, role.kind, role.what or "-")
     console().print(table)
-    for line in graph.steps if graph is not None else ():
-        print_line(f"  {line}")
+    for graph in graphs.values():
+        for line in graph.steps:
+            print_line(f"  {line}")
     for note in notes:
         print_line(f"note: {note}")

@@ -42,6 +42,7 @@ _GROUPS = {
         "pause": _Lazy("headrace.gateway_cli", "pause", "Pause a stream, a connector, a pipeline or a sink."),
         "peek": _Lazy("headrace.gateway_cli", "peek", "Show a sample of a stream's messages."),
         "positions": _Lazy("headrace.cli.positions", "positions", "Show where a query continues in its streams, and move it."),
+        "ps": _Lazy("headrace.cli.ps", "ps", "List the processes of deployments, or read the log of one."),
         "resume": _Lazy("headrace.gateway_cli", "resume", "End the pause of a stream, a connector, a pipeline or a sink."),
         "state": _Lazy("headrace.cli.state", "state", "Inspect the states of an application."),
         "status": _Lazy("headrace.gateway_cli", "status", "Show a gateway's streams, sessions, pipelines and sinks."),

@@ -1,11 +1,12 @@
 """Deployments: a gateway, connectors and an application on one machine, started together and kept running."""
 
-from headrace.deploy.asking import ask_restart
+from headrace.deploy.asking import ask_processes, ask_restart
 from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions, load_deployment, run_folder
-from headrace.deploy.errors import AlreadyRuns, CannotChange, CannotRestart, CannotRun, DeploymentError, NotRunning
+from headrace.deploy.errors import AlreadyRuns, CannotAsk, CannotChange, CannotRestart, CannotRun, DeploymentError, NotRunning
 from headrace.deploy.gateway import Flow, GatewayProbe, Known, NoProbe, StatusProbe
-from headrace.deploy.graph import ApplicationGraph, missing, read_graph
+from headrace.deploy.graph import ApplicationGraph, missing, read_graphs
 from headrace.deploy.link import Reached
+from headrace.deploy.logs import last_lines
 from headrace.deploy.plan import Plan, Role, plan
 from headrace.deploy.status import Condition, Kind, ProcessStatus, State, Status
 from headrace.deploy.supervisor import Ending, Supervisor
@@ -14,6 +15,7 @@ from headrace.deploy.view import JsonView, LinesView, LiveView
 __all__ = [
     "AlreadyRuns",
     "ApplicationGraph",
+    "CannotAsk",
     "CannotChange",
     "CannotRestart",
     "CannotRun",
@@ -40,10 +42,12 @@ __all__ = [
     "Status",
     "StatusProbe",
     "Supervisor",
+    "ask_processes",
     "ask_restart",
+    "last_lines",
     "load_deployment",
     "missing",
     "plan",
-    "read_graph",
+    "read_graphs",
     "run_folder",
 ]

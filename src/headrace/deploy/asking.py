@@ -1,4 +1,4 @@
-"""Asks the supervisor of a running deployment to restart a connector."""
+"""Asks the supervisor of a running deployment for its processes, and to restart a connector."""
 
 import json
 import socket
@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.deploy.control import address_in
-from headrace.deploy.errors import CannotRestart, NotRunning
+from headrace.deploy.errors import CannotAsk, CannotRestart, NotRunning
 
-_LARGEST_ANSWER_BYTES = 64 << 10
+_LARGEST_ANSWER_BYTES = 1 << 20
 
 
 def ask_restart(folder: Path, name: str, timeout_s: float) -> dict[str, Any]:
@@ -26,29 +26,57 @@ def ask_restart(folder: Path, name: str, timeout_s: float) -> dict[str, Any]:
         NotRunning: The deployment does not run.
         CannotRestart: It cannot be restarted, it has failed, or the caller may not do this.
     """
+    answer = _ask(folder, {"command": "restart", "name": name}, timeout_s)
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+def ask_processes(folder: Path, timeout_s: float) -> list[dict[str, Any]]:
+    """Returns the processes of a deployment, with the keys of the gateway's status.
+
+    Args:
+        folder: The folder of the deployment.
+        timeout_s: How long to wait for each answer, in seconds.
+
+    Raises:
+        NotRunning: The deployment does not run.
+        CannotAsk: The supervisor does not answer, or the caller may not ask.
+    """
+    found: list[dict[str, Any]] = []
+    while True:
+        result = _ask(folder, {"command": "processes", "from": len(found)}, timeout_s)["result"]
+        found += result["processes"]
+        if not result["processes"] or len(found) >= result["processes_in_all"]:
+            return found
+
+
+def _ask(folder: Path, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    """Sends a request to the supervisor of a folder, and returns its answer, which is no refusal."""
+    is_restart = request["command"] == "restart"
+    refused = CannotRestart if is_restart else CannotAsk
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout_s)
         try:
             with address_in(folder) as address:
                 connection.connect(address)
-            connection.sendall(json.dumps({"command": "restart", "name": name}).encode() + b"\n")
+            connection.sendall(json.dumps(request).encode() + b"\n")
             with connection.makefile("rb") as answers:
                 line = answers.readline(_LARGEST_ANSWER_BYTES)
-        except (FileNotFoundError, ConnectionRefusedError):
+        except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
             raise NotRunning(f"no deployment runs in {folder}; headrace run starts one") from None
         except PermissionError:
-            raise CannotRestart("only the user who runs the deployment, and root, may restart its connectors", 1) from None
+            what = "restart its connectors" if is_restart else "ask for its processes"
+            raise refused(f"only the user who runs the deployment, and root, may {what}", 1) from None
         except TimeoutError:
-            said = f"no answer within {timeout_s:g} s; the restart goes on, and the output of the deployment says how it ends"
-            raise CannotRestart(said, 1) from None
+            said = "; the restart goes on, and the output of the deployment says how it ends" if is_restart else ""
+            raise refused(f"no answer within {timeout_s:g} s{said}", 1) from None
         except BlockingIOError:
-            raise CannotRestart("too many requests wait for the supervisor of the deployment; try again", 1) from None
+            raise refused("too many requests wait for the supervisor of the deployment; try again", 1) from None
         except ConnectionError:
             line = b""
-    if not line:
-        raise CannotRestart("the deployment has ended before it answered", 1)
-    answer = json.loads(line)
+    if not line.endswith(b"\n"):
+        raise refused("the deployment has ended before it answered", 1)
+    answer: dict[str, Any] = json.loads(line)
     if not answer["ok"]:
-        raise CannotRestart(answer["error"], 2 if answer["invalid"] else 1)
-    result: dict[str, Any] = answer["result"]
-    return result
+        raise refused(answer["error"], 2 if answer["invalid"] else 1)
+    return answer

@@ -19,6 +19,8 @@ LARGEST_REQUEST_BYTES = 4096
 MOST_REQUESTS = 16
 """How many callers are heard before others are answered; the others wait in the kernel's queue."""
 SPEAK_WITHIN_S = 5.0
+PROCESSES_IN_ANSWER = 40
+"""How many processes an answer lists: it must fit into the buffer of a socket."""
 _QUEUE = 64
 _CREDENTIALS = struct.Struct("3i")
 
@@ -50,6 +52,14 @@ class Request:
         _answer(self._connection, document)
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A request for the processes from one of them on, which is answered at once."""
+
+    first: int
+    connection: socket.socket
+
+
 @dataclass(eq=False)
 class _Caller:
     """A connection whose request has not arrived completely."""
@@ -64,6 +74,8 @@ class ControlSocket:
 
     def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
         """Listens in a folder; one that cannot have a socket is told to `tell`, and the deployment runs without."""
+        self.processes: list[dict[str, Any]] = []
+        """The processes of the deployment, as commands are told of them."""
         self._path = folder / SOCKET_FILE
         # The lock of the folder proves that nobody listens on a socket that is already there.
         self._path.unlink(missing_ok=True)
@@ -105,8 +117,14 @@ class ControlSocket:
             self._callers.append(_Caller(connection, time.monotonic()))
         arrived = [request for caller in self._callers if (request := _received(caller)) is not None]
         self._callers = [caller for caller in self._callers if caller.connection.fileno() >= 0 and not _is_complete(caller)]
-        self._requests += arrived
-        return arrived
+        made = [request for request in arrived if isinstance(request, Request)]
+        for request in arrived:
+            if isinstance(request, _Question):
+                listed = self.processes[request.first : request.first + PROCESSES_IN_ANSWER]
+                result = {"processes": listed, "processes_in_all": len(self.processes)}
+                _answer(request.connection, {"ok": True, "result": result})
+        self._requests += made
+        return made
 
 
 @contextlib.contextmanager
@@ -130,7 +148,7 @@ def refusal(error: str, *, invalid: bool = False, made: bool = False) -> dict[st
     return {"ok": False, "invalid": invalid, "made": made, "error": error}
 
 
-def _received(caller: _Caller) -> Request | None:
+def _received(caller: _Caller) -> Request | _Question | None:
     """Reads what a caller has sent. Returns its request once that is complete; ends the connection of one that is wrong."""
     try:
         sent = caller.connection.recv(LARGEST_REQUEST_BYTES + 1 - len(caller.received))
@@ -154,7 +172,7 @@ def _is_complete(caller: _Caller) -> bool:
     return caller.received.endswith(b"\n")
 
 
-def _parsed(caller: _Caller) -> Request | None:
+def _parsed(caller: _Caller) -> Request | _Question | None:
     """Returns the request of a caller who has sent a whole line, or answers why it is none."""
     _, uid, _ = _credentials(caller.connection)
     if uid not in (os.getuid(), 0):
@@ -162,11 +180,13 @@ def _parsed(caller: _Caller) -> Request | None:
         return None
     try:
         document = json.loads(caller.received)
-        command, name = document["command"], document["name"]
+        command, name = document["command"], document["from" if document["command"] == "processes" else "name"]
     except (ValueError, KeyError, TypeError, RecursionError):
         command, name = None, None
+    if command == "processes" and type(name) is int and name >= 0:
+        return _Question(name, caller.connection)
     if command != "restart" or not isinstance(name, str):
-        shape = '{"command": "restart", "name": "..."}'
+        shape = '{"command": "restart", "name": "..."} or {"command": "processes", "from": 0}'
         _answer(caller.connection, refusal(f"the request must be a line like {shape}", invalid=True))
         return None
     return Request(name, _who(caller.connection), caller.connection)

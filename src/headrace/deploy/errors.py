@@ -2,6 +2,7 @@
 
 DeploymentError
 ├── AlreadyRuns     another supervisor runs it
+├── CannotAsk       the supervisor does not tell of its processes
 ├── CannotChange    a running deployment cannot take over a change of its file
 ├── CannotRestart   a connector was not restarted
 ├── CannotRun       one of its processes can never run as it is configured
@@ -19,6 +20,15 @@ class AlreadyRuns(DeploymentError):
     """Another supervisor runs the same deployment."""
 
     exit_code = 2
+
+
+class CannotAsk(DeploymentError):
+    """The supervisor does not answer, or not this caller."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        """Takes the message and the exit code of the command."""
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class CannotChange(DeploymentError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.configuration import nearest
 from headrace.deploy.commands import environment, graph_command
-from headrace.deploy.configuration import Deployment
+from headrace.deploy.configuration import PIPELINE, Deployment
 from headrace.deploy.errors import CannotRun
 
 _WITHIN_S = 120.0
@@ -30,15 +30,15 @@ class ApplicationGraph:
     steps: list[str]
 
 
-def read_graph(deployment: Deployment) -> ApplicationGraph | None:
-    """Imports the application in a separate process, and returns its graph; None if the deployment has no application.
+def read_graphs(deployment: Deployment) -> dict[str, ApplicationGraph]:
+    """Imports the application in a separate process, and returns its graph by the name of its process.
 
     Raises:
         CannotRun: The file cannot be imported in time, or has no pipeline.
     """
     options = deployment.pipeline
     if options is None:
-        return None
+        return {}
     command, folder = graph_command(options), deployment.path.parent
     try:
         done = subprocess.run(
@@ -50,7 +50,7 @@ def read_graph(deployment: Deployment) -> ApplicationGraph | None:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise CannotRun(f"pipeline: {said[-1].removeprefix('Error: ')}", done.returncode)
     # Lines before the last one are printed by the application itself.
-    return ApplicationGraph(**json.loads(done.stdout.splitlines()[-1]))
+    return {PIPELINE: ApplicationGraph(**json.loads(done.stdout.splitlines()[-1]))}
 
 
 def missing(deployment: Deployment, graph: ApplicationGraph) -> Iterator[str]:

@@ -7,7 +7,8 @@ runs on: at worst, connectors are restarted only by commands on this machine.
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -15,8 +16,10 @@ import grpc
 
 from headrace.contract.backoff import Backoff
 from headrace.deploy.control import refusal
+from headrace.deploy.logs import last_lines
 from headrace.deploy.plan import Listed
 from headrace.deploy.replays import Replay
+from headrace.deploy.reports import ProcessReport
 from headrace.deploy.supervised import Supervised
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
@@ -25,6 +28,10 @@ MOST_REQUESTS = 16
 """How many requests of the gateway are taken that are not answered."""
 LONGEST_FAILURE = 300
 """How much of a connector's failure is sent: the gateway shows no more."""
+REPORT_EVERY_S = 5.0
+"""How often processes are reported that have not changed, for the sake of their memory."""
+LEAST_BETWEEN_REPORTS_S = 0.5
+MOST_LINES = 1_000
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
 _CLOSES_WITHIN_S = 5.0
@@ -141,6 +148,9 @@ class GatewayLink:
         self._thread: threading.Thread | None = None
         self._reached: Reached | None = None
         self._connectors: Mapping[str, Listed] = {}
+        self._reports: Sequence[ProcessReport] = ()
+        self._reported: Sequence[ProcessReport] = ()
+        self._reported_at = float("-inf")
         self._call: _Call | None = None
         self._restarts: queue.Queue[LinkRequest] = queue.Queue(MOST_REQUESTS)
         self._replays: queue.Queue[LinkRequest] = queue.Queue(MOST_REQUESTS)
@@ -180,6 +190,20 @@ class GatewayLink:
         elif changed and call is not None:
             call.send(pb.SuperviseRequest(connectors=_listed(connectors)))
 
+    def report(self, reports: Sequence[ProcessReport], now: float) -> None:
+        """Tells the gateway of the processes: of a change soon, and otherwise every few seconds.
+
+        Args:
+            reports: All processes.
+            now: The time on the clock of the reports.
+        """
+        with self._lock:
+            self._reports, call = reports, self._call
+        changed = [one.without_memory() for one in reports] != [one.without_memory() for one in self._reported]
+        if call is not None and now - self._reported_at >= (LEAST_BETWEEN_REPORTS_S if changed else REPORT_EVERY_S):
+            self._reported, self._reported_at = reports, now
+            call.send(pb.SuperviseRequest(processes=_processes(reports)))
+
     def requests(self) -> list[LinkRequest]:
         """Returns the restarts that were requested since the last call."""
         for line in _taken(self._news):
@@ -217,7 +241,8 @@ class GatewayLink:
             if self._closed.is_set():
                 return grpc.StatusCode.CANCELLED, ""
             listed = _listed(self._connectors)
-            hello = pb.SuperviseHello(deployment=self._deployment, run=self._run, connectors=listed)
+            processes = _processes(self._reports)
+            hello = pb.SuperviseHello(deployment=self._deployment, run=self._run, connectors=listed, processes=processes)
             call = self._call = _Call(hello)
             stub = AdminServiceStub(self._reached.channel)
             call.call = stub.Supervise(call.requests(), metadata=self._reached.metadata)
@@ -230,6 +255,8 @@ class GatewayLink:
                     self._take(call, response.restart, None)
                 elif response.HasField("replay"):
                     self._take(call, response.replay, Replay(response.replay.source, response.replay.refused_by or None))
+                elif response.HasField("log"):
+                    self._send_log(call, response.log)
         except grpc.RpcError as error:
             return (error.code(), error.details() or "") if isinstance(error, grpc.Call) else (None, str(error))
         finally:
@@ -248,6 +275,24 @@ class GatewayLink:
         refused = refusal(f"the deployment has {MOST_REQUESTS} requests to answer already; try again later")
         call.send(pb.SuperviseRequest(outcome=_outcome(order.id, refused, is_restart=replay is None)))
 
+    def _send_log(self, call: _Call, order: pb.LogOrder) -> None:
+        """Answers with the end of a log. This thread reads it, so that the supervisor does not wait for a slow disk."""
+        with self._lock:
+            path = next((one.log for one in self._reports if one.role.name == order.process), None)
+        if path is None:
+            kind, error = pb.ORDER_FAILURE_KIND_UNKNOWN_CONNECTOR, f"the deployment has no process {order.process}"
+            call.send(pb.SuperviseRequest(outcome=pb.OrderOutcome(id=order.id, failure=pb.OrderFailure(kind=kind, error=error))))
+            return
+        try:
+            log = pb.ProcessLog(lines=last_lines(path, min(order.lines, MOST_LINES)), path=str(path))
+            outcome = pb.OrderOutcome(id=order.id, log=log)
+        except OSError as error:
+            failure = pb.OrderFailure(
+                kind=pb.ORDER_FAILURE_KIND_FAILED, error=f"{path} cannot be read: {error.strerror or error}"
+            )
+            outcome = pb.OrderOutcome(id=order.id, failure=failure)
+        call.send(pb.SuperviseRequest(outcome=outcome))
+
     def _say(self, why: str) -> None:
         """Says once why connectors are not restarted by the gateway."""
         line = f"no connector can be restarted by the gateway: {why}"
@@ -259,6 +304,11 @@ class GatewayLink:
 def _taken(arrived: "queue.Queue[Any]") -> list[Any]:
     """Takes all that is in a queue."""
     return [arrived.get_nowait() for _ in range(arrived.qsize())]
+
+
+def _processes(reports: Sequence[ProcessReport]) -> pb.SupervisedProcesses:
+    now = time.monotonic()
+    return pb.SupervisedProcesses(processes=[one.message(now) for one in reports])
 
 
 def _listed(connectors: Mapping[str, Listed]) -> pb.SupervisedConnectors:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +14,7 @@ from typing import TypeVar
 _LARGEST_BYTES = 32 << 20
 _LEAST_KEPT_BYTES = 1 << 20
 _LAST_BYTES = 16 << 10
+_LARGEST_TAIL_BYTES = 256 << 10
 _SAYS_WHY = re.compile(r"(?:\d{4}-\d\d-\d\dT\S+Z )?(?:Error|ERROR)\b:?\s*(?P<why>.*)")
 """Log lines begin with a timestamp; other output of a command does not."""
 T = TypeVar("T")
@@ -99,6 +101,28 @@ def last_error_line(log: Path, offset: int) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     whys = [why for line in lines if (why := _why_of(line)) is not None]
     return (whys or lines or [""])[-1]
+
+
+def last_lines(log: Path, count: int) -> list[str]:
+    """Returns the last lines of a log, at most so many and at most 256 KiB of them, the newest last; none if there is no log.
+
+    Raises:
+        OSError: It cannot be read, or is no file.
+    """
+    try:
+        # What stands in place of a log, such as a FIFO, must not be waited for.
+        descriptor = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return []
+    with open(descriptor, "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        first = max(0, found.st_size - _LARGEST_TAIL_BYTES)
+        file.seek(first)
+        lines = file.read(_LARGEST_TAIL_BYTES).decode(errors="replace").splitlines()
+    # The first one may have lost its beginning.
+    return lines[1 if first and len(lines) > 1 else 0 :][-count:] if count > 0 else []
 
 
 def _why_of(line: str) -> str | None:

@@ -9,7 +9,11 @@ from headrace.connectors.file import FileSinkParameters, SinkFormat
 from headrace.deploy.commands import connector_command, environment, gateway_command, pipeline_command, replay_command
 from headrace.deploy.configuration import GATEWAY, PIPELINE, Deployment
 from headrace.deploy.gateway import Known
+from headrace.deploy.graph import ApplicationGraph
 from headrace.deploy.status import Kind
+
+_MOST_READS = 100
+"""Patterns of streams that the gateway takes of a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,10 @@ class Role:
     """The instance of a connector; its name if empty."""
     replaying: Replaying | None = None
     """How its dead letters are replayed; None if it is no sink that writes any in the format that can be read."""
+    pipelines: tuple[str, ...] = ()
+    """The pipelines that it runs at the deployment's gateway, as far as that is known."""
+    reads: tuple[str, ...] = ()
+    """The patterns of the streams that these read; none if that is not known."""
     serves: str = ""
     """The source or the sink of a connector of the deployment's gateway."""
     settings: object = None
@@ -99,12 +107,12 @@ class Plan:
     others: tuple[Role, ...]
 
 
-def plan(deployment: Deployment, pipeline: str | None) -> Plan:
+def plan(deployment: Deployment, graphs: Mapping[str, ApplicationGraph]) -> Plan:
     """Plans the processes of a deployment.
 
     Args:
         deployment: The deployment.
-        pipeline: The name of its application at the gateway; None if it has no application.
+        graphs: The graphs of its applications, by the names of their processes.
     """
     gateway = Role(
         GATEWAY,
@@ -117,7 +125,7 @@ def plan(deployment: Deployment, pipeline: str | None) -> Plan:
     )
     others = [_connector(deployment, name, configured) for name, configured in deployment.connectors.items()]
     if deployment.pipeline is not None:
-        others.append(_application(deployment, pipeline))
+        others.append(_application(deployment, graphs[PIPELINE]))
     return Plan(deployment.path.name, deployment.folder, deployment.path.parent, gateway, tuple(others))
 
 
@@ -170,16 +178,19 @@ def _replaying(deployment: Deployment, configured: Configured) -> Replaying | No
     return Replaying(parameters.sink, command, environment(deployment, configured.gateway))
 
 
-def _application(deployment: Deployment, pipeline: str | None) -> Role:
-    options = deployment.pipeline
+def _application(deployment: Deployment, graph: ApplicationGraph) -> Role:
+    options, pipeline = deployment.pipeline, graph.pipeline
     assert options is not None
+    elsewhere = options.gateway.address is not None
     return Role(
         PIPELINE,
         Kind.PIPELINE,
         what=options.app,
         command=lambda address: pipeline_command(options, address or ""),
         environ=environment(deployment, options.gateway),
-        is_connected=lambda known: None if options.gateway.address is not None else pipeline in known.pipelines,
+        is_connected=lambda known: None if elsewhere else pipeline in known.pipelines,
         may_end=options.available_now,
         settings=(options, pipeline, deployment.log_format),
+        pipelines=() if elsewhere else (pipeline,),
+        reads=() if elsewhere else tuple(graph.streams[:_MOST_READS]),
     )

@@ -2,6 +2,7 @@
 
 import signal
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from headrace.contract.backoff import Backoff
@@ -44,6 +45,10 @@ class Supervised:
     started_at: float = 0.0
     due_at: float = 0.0
     """When to start it, in seconds on the clock of `look`."""
+    version: str = ""
+    """The version of Headrace that was installed when it was last started; empty before its first start."""
+    was_stopped: bool = False
+    """Whether it was told to stop, and is not to be started again."""
     leaves: bool = False
     """Whether it was removed from the deployment: it is stopped, and not started again."""
     _killed_at: float | None = None
@@ -73,7 +78,7 @@ class Supervised:
                 # The disk with its log is full, or there is no room for another process: that may pass.
                 self._failed(now, f"cannot be started: {error}")
                 return
-            self._was_asked = False
+            self._was_asked, self.version = False, _installed_version()
             self.started_at, self.has_session = now, False
             self.state = State.FAILS if self.state is State.FAILS else State.STARTS
 
@@ -104,6 +109,7 @@ class Supervised:
     def ask_to_stop(self) -> None:
         """Sends SIGTERM; a process that is not running counts as ended."""
         self._killed_at = None
+        self.was_stopped = self.was_stopped or self.process.runs or self.state is not State.ENDED
         if self.process.runs:
             self._ask_to_stop()
         elif self.state is not State.ENDED:
@@ -161,6 +167,14 @@ class Supervised:
     def _why(self, code: int) -> str:
         """Returns one line: how it ended, and its last error if it printed one."""
         return end_of(self.process.log, self._log_offset, code)
+
+
+def _installed_version() -> str:
+    """Returns the version that is installed now: an upgrade may have replaced the one that runs here."""
+    try:
+        return version("headrace")
+    except PackageNotFoundError:
+        return ""
 
 
 def wait(failures: int) -> float:

@@ -17,6 +17,7 @@ from headrace.deploy.logs import unless_full
 from headrace.deploy.plan import Plan
 from headrace.deploy.processes import Connect, SupervisedProcesses
 from headrace.deploy.replays import Replays
+from headrace.deploy.reports import Reports
 from headrace.deploy.restarts import Restarts
 from headrace.deploy.status import Kind, State, Status
 from headrace.deploy.supervised import Supervised
@@ -64,6 +65,7 @@ class Supervisor:
         self._plan = plan
         self._connect = connect
         self._show = unless_full(show)
+        self._report: Callable[[], None] = lambda: None
         self._signals: list[int] = []
 
     def run(self, tell: Callable[[str], None]) -> Ending:
@@ -88,6 +90,15 @@ class Supervisor:
             link,
         ):
             processes = SupervisedProcesses(self._plan, self._connect, lock, tell)
+            reports = Reports()
+
+            def report() -> None:
+                now = time.monotonic()
+                listed = reports.look(processes.all, now)
+                control.processes = [one.document(now) for one in listed]
+                link.report(listed, now)
+
+            self._report = report
             restarts, replays = Restarts((control, link), processes, tell), Replays(link, processes, tell)
             try:
                 cannot_run = self._until_over(processes, restarts, replays, link, tell)
@@ -125,6 +136,7 @@ class Supervisor:
             if self._reload_wanted:
                 self._reload(processes, tell)
             processes.look()
+            self._report()
             link.update(processes.address, processes.connectors)
             restarts.look()
             replays.look()
@@ -147,6 +159,7 @@ class Supervisor:
             while _run(kind, group, replays) and time.monotonic() < deadline and len(self._signals) < 2:
                 restarts.refuse()
                 replays.refuse()
+                self._report()
                 self._show(processes.status(stopping=True))
                 time.sleep(_LOOK_EVERY_S)
                 processes.look()

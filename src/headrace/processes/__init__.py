@@ -4,6 +4,7 @@ from headrace.processes.environ import spark_environ
 from headrace.processes.executors import executors
 from headrace.processes.group import headrace, process_group, supervised
 from headrace.processes.java import JavaMissing, find_java, require_java
+from headrace.processes.memory import memory_of_sessions
 from headrace.processes.owned import OwnedProcess, lives
 from headrace.processes.scratch import Scratch, own_temporary_folder, scratch_folder
 from headrace.processes.supervision import end_with_supervisor
@@ -20,6 +21,7 @@ __all__ = [
     "first_traceback",
     "headrace",
     "lives",
+    "memory_of_sessions",
     "own_temporary_folder",
     "process_group",
     "require_java",

@@ -1,0 +1,168 @@
+"""`headrace ps`: the processes of deployments, and the end of the log of one."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from headrace.terminal import (
+    CALL_TIMEOUT_S,
+    EXIT_INVALID,
+    Connection,
+    Failure,
+    ProgramCommand,
+    bytes_text,
+    connection_options,
+    console,
+    duration_text,
+    print_json,
+    print_line,
+)
+
+_OF_A_CALL = ("token", "tls", "tls_ca", "tls_cert", "tls_key")
+_MOST_LINES = 1_000
+
+
+@click.command(cls=ProgramCommand)
+@click.option(
+    "--deployment",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    default="deploy.toml",
+    show_default=True,
+    help="The file of the deployment; with --gateway, only its name counts, and without it all are shown.",
+)
+@click.option("--log", "process", metavar="NAME", help="Print the last lines of the log of this process instead.")
+@click.option(
+    "--lines", type=click.IntRange(1, _MOST_LINES), default=100, show_default=True, help="How many lines of the log at most."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@connection_options
+def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connection: Connection) -> None:
+    """List the processes of deployments: state, restarts, since when, why, version and memory.
+
+    Without --gateway, this asks the supervisor of a deployment on this machine, as the user that runs it. With --gateway, it runs
+    anywhere, and lists the processes of all deployments that are registered there: the token needs the right admin, and for a log
+    the right control.
+
+    \b
+    Examples:
+      headrace ps
+      headrace ps --deployment /srv/orders/deploy.toml --log orders --lines 20
+      headrace ps --gateway gateway:7433 --token "$HEADRACE_TOKEN" --json
+
+    Exit codes: 0 shown, 1 the deployment does not run, or the gateway refuses or is away, 2 there is no such process or file.
+    """
+    from headrace.configuration import ConfigurationError
+    from headrace.deploy import DeploymentError
+
+    by_gateway = _is_given("gateway")
+    if not by_gateway and (given := [f"--{option.replace('_', '-')}" for option in _OF_A_CALL if _is_given(option)]):
+        text = f"{', '.join(given)}: only with --gateway; without it, the deployment on this machine is asked"
+        raise Failure(text, EXIT_INVALID)
+    only = deployment.name if not by_gateway or _is_given("deployment") else ""
+    try:
+        if process is not None:
+            found = _log_by_gateway(connection, only, process, lines) if by_gateway else _log_here(deployment, process, lines)
+            _print_log(found, as_json)
+            return
+        listed = _by_gateway(connection, only) if by_gateway else _here(deployment)
+    except (ConfigurationError, DeploymentError) as error:
+        raise Failure(str(error), error.exit_code) from None
+    if as_json:
+        print_json({"deployments": listed})
+    else:
+        _print(listed)
+
+
+def _is_given(option: str) -> bool:
+    """Whether an option is on the command line: HEADRACE_GATEWAY alone does not choose the gateway."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
+def _here(deployment: Path) -> list[dict[str, Any]]:
+    from headrace.deploy import ask_processes, run_folder
+
+    return [{"deployment": deployment.name, "processes": ask_processes(run_folder(deployment), CALL_TIMEOUT_S)}]
+
+
+def _by_gateway(connection: Connection, only: str) -> list[dict[str, Any]]:
+    import grpc
+
+    from headrace.gateway_status import status_document
+    from headrace.protocol.v1.admin_pb2 import GetStatusRequest
+    from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+    try:
+        with connection.channel() as channel:
+            call = AdminServiceStub(channel).GetStatus
+            status = call(GetStatusRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
+    except grpc.RpcError as error:
+        raise connection.failure(error) from None
+    known = status_document(connection.gateway, status)["deployments"]
+    if only and only not in {one["deployment"] for one in known}:
+        names = ", ".join(one["deployment"] for one in known) or "none"
+        raise Failure(f"no deployment {only} is registered at {connection.gateway}; registered: {names}", EXIT_INVALID)
+    return [{"deployment": one["deployment"], "processes": one["processes"]} for one in known if only in ("", one["deployment"])]
+
+
+def _log_here(deployment: Path, process: str, lines: int) -> dict[str, Any]:
+    from headrace.deploy import ask_processes, last_lines, run_folder
+
+    folder = run_folder(deployment)
+    names = [one["name"] for one in ask_processes(folder, CALL_TIMEOUT_S)]
+    if process not in names:
+        raise Failure(f"the deployment has no process {process}; it has {', '.join(names)}", EXIT_INVALID)
+    path = folder / f"{process}.log"
+    try:
+        found = last_lines(path, lines)
+    except OSError as error:
+        raise Failure(f"{path} cannot be read: {error.strerror or error}") from None
+    return {"name": process, "deployment": deployment.name, "path": str(path), "lines": found}
+
+
+def _log_by_gateway(connection: Connection, only: str, process: str, lines: int) -> dict[str, Any]:
+    import grpc
+
+    from headrace.protocol.v1.admin_pb2 import ReadLogRequest
+    from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+    request = ReadLogRequest(process=process, deployment=only, lines=lines, timeout_ms=round(CALL_TIMEOUT_S * 1000))
+    try:
+        with connection.channel() as channel:
+            call = AdminServiceStub(channel).ReadLog
+            answer = call(request, timeout=2 * CALL_TIMEOUT_S, metadata=connection.metadata)
+    except grpc.RpcError as error:
+        raise connection.failure_of_request(error) from None
+    return {"name": process, "deployment": answer.deployment, "path": answer.log.path, "lines": list(answer.log.lines)}
+
+
+def _print_log(log: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(log)
+        return
+    for line in log["lines"]:
+        print_line(line)
+
+
+def _print(deployments: Sequence[Mapping[str, Any]]) -> None:
+    from rich.table import Table
+
+    if not deployments:
+        print_line("no deployment is registered")
+    for deployment in deployments:
+        print_line(deployment["deployment"])
+        table = Table("process", "kind", "state", "for", "restarts", "memory", "version", box=None, pad_edge=False)
+        for one in deployment["processes"]:
+            memory = "-" if one["memory_bytes"] is None else bytes_text(one["memory_bytes"])
+            lasts = duration_text(one["state_age_ms"])
+            table.add_row(one["name"], one["kind"], one["state"], lasts, str(one["restarts"]), memory, one["version"] or "-")
+        console().print(table)
+        for one in deployment["processes"]:
+            if one["pipelines"] and one["pipelines"] != [one["name"]]:
+                print_line(f"{one['name']}: runs {', '.join(one['pipelines'])}")
+            if one["reason"]:
+                again = f"; starts again in {duration_text(one['next_start_ms'])}" if one["next_start_ms"] is not None else ""
+                print_line(f"{one['name']}: {one['reason']}{again}")

@@ -1,0 +1,144 @@
+"""What a supervisor tells of its processes: to its gateway, and to commands on its machine."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headrace.deploy.plan import Role
+from headrace.deploy.status import Kind, State
+from headrace.deploy.supervised import Supervised
+from headrace.processes import memory_of_sessions
+from headrace.protocol.v1 import admin_pb2 as pb
+
+MEASURE_EVERY_S = 5.0
+"""How often the memory of processes is measured."""
+LONGEST_REASON = 300
+_KINDS = {
+    Kind.GATEWAY: ("gateway", pb.PROCESS_KIND_GATEWAY),
+    Kind.SOURCE: ("connector", pb.PROCESS_KIND_CONNECTOR),
+    Kind.SINK: ("connector", pb.PROCESS_KIND_CONNECTOR),
+    Kind.PIPELINE: ("application", pb.PROCESS_KIND_APPLICATION),
+}
+_STATES = {
+    "starts": pb.PROCESS_STATE_KIND_STARTS,
+    "runs": pb.PROCESS_STATE_KIND_RUNS,
+    "waits": pb.PROCESS_STATE_KIND_WAITS,
+    "ended": pb.PROCESS_STATE_KIND_ENDED,
+    "stopped": pb.PROCESS_STATE_KIND_STOPPED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessReport:
+    """A process, as others are told of it.
+
+    Attributes:
+        role: What it is.
+        state: starts, runs, waits, ended or stopped.
+        since: When that began, on the clock of `Reports.look`.
+        restarts: How often it was started again.
+        reason: Why it last ended; empty once it is stable.
+        next_start: When it is started again, on the same clock; None if it does not wait for that.
+        version: The version of Headrace with which it was started.
+        memory_bytes: The resident memory of the process and its descendants; None if it does not run or was not measured.
+        pid: Its process id; None if it does not run.
+        log: Its log.
+    """
+
+    role: Role
+    state: str
+    since: float
+    restarts: int
+    reason: str
+    next_start: float | None
+    version: str
+    memory_bytes: int | None
+    pid: int | None
+    log: Path
+
+    def document(self, now: float) -> dict[str, Any]:
+        """Returns it as plain data, with the keys of the gateway's status."""
+        return {
+            "name": self.role.name,
+            "kind": _KINDS[self.role.kind][0],
+            "pipelines": list(self.role.pipelines),
+            "state": self.state,
+            "state_age_ms": _ms(now - self.since),
+            "restarts": self.restarts,
+            "reason": self.reason or None,
+            "next_start_ms": None if self.next_start is None else _ms(self.next_start - now),
+            "version": self.version or None,
+            "memory_bytes": self.memory_bytes,
+            "pid": self.pid,
+        }
+
+    def message(self, now: float) -> pb.ProcessState:
+        """Returns it as the gateway is told."""
+        return pb.ProcessState(
+            name=self.role.name,
+            kind=_KINDS[self.role.kind][1],
+            pipelines=self.role.pipelines,
+            reads=self.role.reads,
+            state=_STATES[self.state],
+            state_age_ms=_ms(now - self.since),
+            restarts=self.restarts,
+            reason=self.reason,
+            next_start_ms=None if self.next_start is None else _ms(self.next_start - now),
+            version=self.version,
+            memory_bytes=self.memory_bytes,
+            pid=self.pid,
+        )
+
+    def without_memory(self) -> "ProcessReport":
+        """Returns it without what changes all the time."""
+        return replace(self, memory_bytes=None)
+
+
+class Reports:
+    """Derives reports from processes, and remembers since when each is in its state."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[str, float]] = {}
+        self._memory: dict[int, int] = {}
+        self._measured_at = float("-inf")
+
+    def look(self, processes: Iterable[Supervised], now: float) -> list[ProcessReport]:
+        """Returns a report of each process, as of `now` on a monotonic clock."""
+        all_of_them = list(processes)
+        if now - self._measured_at >= MEASURE_EVERY_S:
+            self._measured_at = now
+            self._memory = memory_of_sessions({one.process.pid for one in all_of_them if one.process.runs})
+        reports = [self._report(one, now) for one in all_of_them]
+        self._since = {report.role.name: (report.state, report.since) for report in reports}
+        return reports
+
+    def _report(self, one: Supervised, now: float) -> ProcessReport:
+        runs, state = one.process.runs, _state_of(one)
+        before, since = self._since.get(one.role.name, ("", now))
+        return ProcessReport(
+            role=one.role,
+            state=state,
+            since=since if before == state else now,
+            restarts=one.restarts,
+            reason=(one.reason or "")[:LONGEST_REASON],
+            next_start=one.due_at if state == "waits" and one.reason is not None and not one.cannot_run else None,
+            version=one.version,
+            memory_bytes=self._memory.get(one.process.pid) if runs else None,
+            pid=one.process.pid if runs else None,
+            log=one.process.log,
+        )
+
+
+def _state_of(one: Supervised) -> str:
+    if one.state in (State.ENDED, State.KILLED):
+        return "stopped" if one.was_stopped else "ended"
+    if one.state is State.STOPS:
+        return "stopped" if one.was_stopped else "starts"
+    if one.state is State.RUNS:
+        return "runs"
+    return "starts" if one.process.runs else "waits"
+
+
+def _ms(seconds: float) -> int:
+    return max(0, round(seconds * 1000))
