@@ -117,3 +117,10 @@ def test_decisions_are_listed_and_whole() -> None:
 @pytest.mark.parametrize("page", ["docs/protocol.md", "docs/writing-a-source.md", "docs/writing-a-sink.md"])
 def test_authors_in_any_language_find_each_rule_on_the_page_and_not_in_a_test(page: str) -> None:
     assert "tests/" not in text(page)
+
+
+def test_the_index_lists_every_page_once() -> None:
+    """The decisions have an index of their own."""
+    listed = re.findall(r"\]\(([\w/.-]+\.md)\)", text("docs/README.md"))
+    there = {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")} - {"README.md"}
+    assert sorted(listed) == sorted(page for page in there if not page.startswith("decisions/") or page.endswith("/README.md"))

@@ -1,0 +1,115 @@
+"""What the page about production quotes is valid, and its commands do what it says, in a folder in place of the host's."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.docs.pages import blocks, codes, table
+from tests.engine.test_backups import STEPS, Query, check
+
+from headrace.deploy import load_deployment, missing, read_graph
+from headrace.gateway import load_config
+
+PAGE = "docs/production.md"
+TOKENS = ("HEADRACE_TOKEN", "ORDERS_TOKEN", "TOTALS_TOKEN", "PIPELINE_TOKEN", "OPERATOR_TOKEN")
+APP = """
+from headrace.pipelines import Pipeline
+
+app = Pipeline("orders")
+app.source("orders/*").sink("totals")
+"""
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files of the page, in place of the root of a host."""
+    for name in TOKENS:
+        monkeypatch.setenv(name, f"secret of {name}")
+    etc = tmp_path / "etc/headrace"
+    etc.mkdir(parents=True)
+    deployment, gateway = (block.text for block in blocks(PAGE, "toml"))
+    (etc / "deploy.toml").write_text(moved(deployment, tmp_path))
+    (etc / "gateway.toml").write_text(gateway)
+    (etc / "app.py").write_text(APP)
+    return tmp_path
+
+
+def moved(text: str, host: Path) -> str:
+    """A text with the folders of a host below another one."""
+    return re.sub(r"(?<![\w.-])/(etc|var|srv|opt)/", rf"{host}/\1/", text)
+
+
+def test_the_deployment_is_valid_and_whole(host: Path) -> None:
+    deployment = load_deployment(host / "etc/headrace/deploy.toml")
+    graph = read_graph(deployment)
+    assert graph is not None
+    assert list(missing(deployment, graph)) == []
+
+
+def test_each_token_has_the_rights_of_the_table_and_no_others(host: Path) -> None:
+    tokens = {token.name: token for token in load_config(host / "etc/headrace/gateway.toml").tokens}
+    rows = {codes(row[0])[0]: set(codes(row[2])) for row in table(PAGE, "Least rights")}
+    rights = ("sources", "sinks", "pipelines", "reads", "writes", "admin", "control", "peek", "supervise")
+    assert {name: {right for right in rights if getattr(token, right)} for name, token in tokens.items()} == rows
+
+
+def test_the_unit_is_valid(host: Path) -> None:
+    (unit,) = blocks(PAGE, "ini")
+    settings = dict(line.split("=", 1) for line in unit.text.splitlines() if "=" in line)
+    for line in table(PAGE, "The unit"):
+        name, _, value = codes(line[0])[0].partition("=")
+        assert not value or settings[name] == value
+        assert name in settings
+    assert settings["ExecStartPre"] == f"{settings['ExecStart']} --dry-run"
+    assert {"User", "EnvironmentFile", "LimitNOFILE", "Restart"} <= settings.keys()
+    # Not every machine has it; what it would find in addition are misspelled names.
+    if (verifier := shutil.which("systemd-analyze")) is not None:
+        file = host / "headrace.service"
+        program = Path(sys.executable).with_name("headrace")
+        file.write_text(unit.text.replace("/opt/headrace/bin/headrace", str(program)))
+        done = subprocess.run([verifier, "verify", file], capture_output=True, text=True, timeout=300, check=False)
+        assert [line for line in done.stderr.splitlines() if "headrace.service" in line] == []
+
+
+def test_an_upgrade_that_is_rolled_back_continues_where_the_backup_was_taken(host: Path) -> None:
+    """The commands of systemd, and of a user that is not there, are left out."""
+    query = Query(host / "var/lib/headrace/checkpoints/orders")
+    for step in STEPS[:4]:
+        query.run(step)
+    (host / "var/backups/headrace").mkdir(parents=True)
+    for release in ("0.1.0", "0.2.0"):
+        (host / f"opt/headrace-{release}/bin").mkdir(parents=True)
+        (host / f"opt/headrace-{release}/bin/headrace").write_text(f"#!/bin/sh\necho {release}\n")
+        (host / f"opt/headrace-{release}/bin/headrace").chmod(0o755)
+    upgrade, rollback = (block.text for block in blocks(PAGE, "bash") if block.heading == "Upgrade and rollback")
+
+    done = shell(host, upgrade)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "0.2.0", "headrace doctor of the new release"
+    for step in STEPS[4:]:
+        query.run(step)
+    query.commits.close()
+
+    done = shell(host, rollback)
+    assert done.returncode == 0, done.stderr
+    assert (host / "opt/headrace").resolve().name == "headrace-0.1.0"
+    assert check(host / "var/lib/headrace/checkpoints/orders", query.history) == 3
+    assert (host / "var/lib/headrace/checkpoints/orders.after-upgrade").is_dir()
+
+
+def shell(host: Path, text: str) -> "subprocess.CompletedProcess[str]":
+    lines = [line for line in moved(text, host).splitlines() if not line.startswith(("systemctl", "chown"))]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    plain = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR")}
+    return subprocess.run(
+        ["bash", "-euc", "\n".join(lines)],
+        env={**plain, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
