@@ -11,7 +11,7 @@ import pytest
 from tests.docs.pages import blocks, codes, table
 from tests.engine.test_backups import STEPS, Query, check
 
-from headrace.deploy import load_deployment, missing, read_graph
+from headrace.deploy import load_deployment, missing, read_graphs
 from headrace.gateway import load_config
 
 PAGE = "docs/production.md"
@@ -45,9 +45,7 @@ def moved(text: str, host: Path) -> str:
 
 def test_the_deployment_is_valid_and_whole(host: Path) -> None:
     deployment = load_deployment(host / "etc/headrace/deploy.toml")
-    graph = read_graph(deployment)
-    assert graph is not None
-    assert list(missing(deployment, graph)) == []
+    assert list(missing(deployment, read_graphs(deployment)["pipeline"])) == []
 
 
 def test_each_token_has_the_rights_of_the_table_and_no_others(host: Path) -> None:

@@ -25,7 +25,7 @@ _STYLES = {"ok": "green", "skipped": "dim", "warning": "yellow", "failed": "bold
     "files",
     metavar="FILE[:NAME]",
     multiple=True,
-    help="Check whether these connectors can connect. Repeatable.",
+    help="Check these connectors, or this deployment. Repeatable.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
 @connection_options
@@ -33,9 +33,9 @@ _STYLES = {"ok": "green", "skipped": "dim", "warning": "yellow", "failed": "bold
 def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: bool, connection: Connection) -> None:
     """Check this machine, and suggest fixes.
 
-    Checks Python, Java, the installed versions, memory, disk, Spark, the gateway and its port, brokers and plugins. Changes
-    nothing. The gateway must be running only if you name it, with --gateway, HEADRACE_GATEWAY or a
-    context.
+    Checks Python, Java, the installed versions, memory, disk, Spark, the gateway and its port, brokers and plugins; of a
+    deployment also its connectors, ports, files, tokens, descriptors, disks and proxies. Changes nothing. The gateway must be
+    running only if you name it, with --gateway, HEADRACE_GATEWAY or a context.
 
     Exit codes: 0 no check failed (warnings do not count), 1 the gateway, a broker or Spark failed, 2 a configuration file is
     invalid, 3 something is missing on this machine.

@@ -1,7 +1,7 @@
 """Deployments: a gateway, connectors and an application on one machine, started together and kept running."""
 
 from headrace.deploy.asking import ask_processes, ask_restart
-from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions, load_deployment, run_folder
+from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions, gateway_config, load_deployment, run_folder
 from headrace.deploy.errors import AlreadyRuns, CannotAsk, CannotChange, CannotRestart, CannotRun, DeploymentError, NotRunning
 from headrace.deploy.gateway import Flow, GatewayProbe, Known, NoProbe, StatusProbe
 from headrace.deploy.graph import ApplicationGraph, missing, read_graphs
@@ -44,6 +44,7 @@ __all__ = [
     "Supervisor",
     "ask_processes",
     "ask_restart",
+    "gateway_config",
     "last_lines",
     "load_deployment",
     "missing",

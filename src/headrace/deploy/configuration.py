@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,6 +12,9 @@ from headrace.configuration import ConfigurationError, ConfigurationFile, Flag
 from headrace.connectors import Parameters
 from headrace.connectors.configuration import Configured, GatewayTable, take_connector
 from headrace.contract.names import is_name
+
+if TYPE_CHECKING:
+    from headrace.gateway import Config
 
 GATEWAY, PIPELINE = "gateway", "pipeline"
 """The names of these two processes, reserved: no connector may use them."""
@@ -163,15 +166,10 @@ def _pipeline(reading: ConfigurationFile) -> PipelineOptions | None:
 
 def _speaks_tls(reading: ConfigurationFile, options: GatewayOptions) -> bool:
     """Loads the gateway's configuration as the gateway will, and reports its problems. Returns whether it uses TLS."""
-    from headrace.gateway import OPTION_KEYS, load_config
+    from headrace.gateway import OPTION_KEYS
 
-    given = {name: getattr(options, name) for name in OPTION_KEYS if getattr(options, name) not in (None, False)}
-    flags = {
-        OPTION_KEYS[name]: Flag(name, str(value.absolute()) if isinstance(value, Path) else value)
-        for name, value in given.items()
-    }
     try:
-        return load_config(options.config, flags).tls is not None
+        return gateway_config(options).tls is not None
     except ConfigurationError as error:
         for problem in error.problems:
             if problem.place in OPTION_KEYS:
@@ -179,6 +177,22 @@ def _speaks_tls(reading: ConfigurationFile, options: GatewayOptions) -> bool:
             else:
                 reading.report((GATEWAY, "config") if options.config is not None else (GATEWAY,), str(problem))
         return False
+
+
+def gateway_config(options: GatewayOptions) -> "Config":
+    """Loads the gateway's configuration, with the options of its table, as the gateway will.
+
+    Raises:
+        ConfigurationError: It is invalid.
+    """
+    from headrace.gateway import OPTION_KEYS, load_config
+
+    given = {name: getattr(options, name) for name in OPTION_KEYS if getattr(options, name) not in (None, False)}
+    flags = {
+        OPTION_KEYS[name]: Flag(name, str(value.absolute()) if isinstance(value, Path) else value)
+        for name, value in given.items()
+    }
+    return load_config(options.config, flags)
 
 
 def _text(value: object) -> object:

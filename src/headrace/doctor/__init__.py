@@ -7,6 +7,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from headrace.doctor.brokers import broker, check_connectors
+from headrace.doctor.deployment import (
+    check_descriptors,
+    check_files,
+    check_ports,
+    check_proxies,
+    check_space,
+    check_tokens,
+    of_deployments,
+)
 from headrace.doctor.finding import Check, Finding, Level, Site
 from headrace.doctor.gateway import check_gateway, check_port
 from headrace.doctor.machine import check_disk, check_java, check_memory, check_python
@@ -32,6 +41,12 @@ CHECKS = (
     Check("postgresql", broker("postgresql", 5432)),
     Check("plugins", check_plugins),
     Check("connectors", check_connectors),
+    Check("ports", of_deployments(check_ports)),
+    Check("files", of_deployments(check_files)),
+    Check("tokens", of_deployments(check_tokens)),
+    Check("descriptors", of_deployments(check_descriptors)),
+    Check("space", of_deployments(check_space)),
+    Check("proxies", of_deployments(check_proxies)),
 )
 
 

@@ -1,0 +1,183 @@
+"""`headrace doctor --config deploy.toml`: what a deployment lacks on this machine is named before it is started."""
+
+import os
+import resource
+import socket
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+from tests.doctor.examining import check
+
+from headrace.doctor import Finding, Level, deployment
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID
+
+CHECKS = ("ports", "files", "tokens", "descriptors", "space", "proxies")
+DEPLOYMENT = """
+[gateway]
+config = "gateway.toml"
+
+[connectors.orders]
+connector = "file"
+path = "in/*"
+source = "orders"
+gateway = { token = "${ORDERS}" }
+
+[connectors.totals]
+connector = "file-sink"
+path = "out"
+sink = "totals"
+gateway = { token = "${TOTALS}" }
+
+[pipeline]
+app = "app.py"
+checkpoint = "checkpoints/orders"
+gateway = { token = "${PIPELINE}" }
+"""
+GATEWAY = """
+listen = "127.0.0.1:PORT"
+
+[[tokens]]
+name = "orders"
+token = "${ORDERS}"
+sources = ["orders/*"]
+
+[[tokens]]
+name = "totals"
+token = "${TOTALS}"
+sinks = ["totals"]
+
+[[tokens]]
+name = "pipeline"
+token = "${PIPELINE}"
+pipelines = ["*"]
+reads = ["orders/*"]
+writes = ["totals"]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if "proxy" in name.lower()]:
+        monkeypatch.delenv(name)
+    for name in ("ORDERS", "TOTALS", "PIPELINE"):
+        monkeypatch.setenv(name, f"secret of {name}")
+    (tmp_path / "deploy.toml").write_text(DEPLOYMENT)
+    (tmp_path / "gateway.toml").write_text(GATEWAY.replace("PORT", "0"))
+    (tmp_path / "app.py").write_text("")
+    return tmp_path / "deploy.toml"
+
+
+def found(name: str, *files: Path | str) -> Finding:
+    return check(name, connectors=tuple(map(str, files)))
+
+
+def change(file: Path, old: str, new: str) -> None:
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_deployment_that_can_be_started_has_no_problems(name: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What the machine of the tests has is not in question.
+    monkeypatch.setattr(deployment, "ENOUGH_DESCRIPTORS", 1)
+    monkeypatch.setattr(deployment, "ENOUGH_BYTES", 1)
+    monkeypatch.setattr(deployment, "ENOUGH_INODES", 0)
+    assert found(name, file).level is Level.OK, found(name, file)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_without_a_deployment_there_is_nothing_to_check(name: str, file: Path) -> None:
+    (file.parent / "one.toml").write_text('connector = "file"\npath = "x"\nsource = "x"\n')
+    for files in ((), (file.parent / "one.toml",), (file.parent / "nowhere.toml",), (f"{file}:orders",)):
+        assert found(name, *files).level is Level.SKIPPED
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_an_invalid_deployment_is_named_with_its_line(name: str, file: Path) -> None:
+    change(file, 'app = "app.py"', 'app = "nowhere.py"')
+    finding = found(name, file)
+    assert (finding.level, finding.exit_code) == (Level.FAILED, EXIT_INVALID)
+    assert f"{file}:" in finding.found
+    assert "nowhere.py" in finding.found
+
+
+def test_the_worst_of_several_deployments_counts(file: Path) -> None:
+    other = file.with_name("other.toml")
+    other.write_text(file.read_text().replace("${TOTALS}", "${ORDERS}"))
+    assert found("tokens", file, other) == found("tokens", other)
+    assert found("tokens", other).level is Level.FAILED
+
+
+def test_a_port_that_another_program_has(file: Path) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        for where in ("listen", "http"):
+            with_port = GATEWAY.replace("PORT", str(port) if where == "listen" else "0")
+            http = f'\n[http]\nlisten = "127.0.0.1:{port}"\n' if where == "http" else ""
+            (file.parent / "gateway.toml").write_text(with_port + http)
+            finding = found("ports", file)
+            assert (finding.level, finding.exit_code) == (Level.FAILED, EXIT_ENVIRONMENT)
+            assert f"the gateway cannot listen on 127.0.0.1:{port}: Address already in use" in finding.found
+
+
+@pytest.mark.parametrize("what", ["deploy.run", "checkpoints"])
+def test_a_folder_that_cannot_be_written_to(what: str, file: Path) -> None:
+    (file.parent / what).write_text("a file in place of the folder")
+    finding = found("files", file)
+    assert (finding.level, finding.exit_code) == (Level.FAILED, EXIT_ENVIRONMENT)
+    assert f"{file.parent / what} is not a folder" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('gateway = { token = "${ORDERS}" }', "", "orders has no token"),
+        ('token = "${PIPELINE}"', 'token = "${HOME}"', "the gateway does not know the token of pipeline"),
+        ("${TOTALS}", "${ORDERS}", "token orders of totals lacks sinks for totals"),
+        ('source = "orders"', 'source = "others"', "token orders of orders lacks sources for others"),
+        ("${PIPELINE}", "${TOTALS}", "token totals of pipeline lacks pipelines"),
+    ],
+)
+def test_a_token_that_does_not_fit(file: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, said: str) -> None:
+    monkeypatch.delenv("HEADRACE_TOKEN", raising=False)
+    change(file, old, new)
+    finding = found("tokens", file)
+    assert (finding.level, finding.found) == (Level.FAILED, said)
+    assert "secret" not in finding.found + finding.fix
+
+
+def test_a_gateway_without_tokens_needs_none(file: Path) -> None:
+    (file.parent / "gateway.toml").write_text('listen = "127.0.0.1:0"\n')
+    assert found("tokens", file).found == "the gateway needs no tokens"
+
+
+@pytest.mark.parametrize(("hard", "fix"), [(100_000, "ulimit -n"), (256, "raise the hard limit, which is 256")])
+def test_few_descriptors(file: Path, monkeypatch: pytest.MonkeyPatch, hard: int, fix: str) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda limit: (256, hard))
+    finding = found("descriptors", file)
+    assert (finding.level, "256 descriptors" in finding.found, fix in finding.fix) == (Level.WARNING, True, True)
+
+
+def test_a_disk_without_room_or_inodes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr("psutil.disk_usage", lambda path: usage(3 << 20))
+    finding = found("space", file)
+    assert (finding.level, "deploy.run: 3.0 MiB free" in finding.found) == (Level.WARNING, True)
+    assert "checkpoints/orders: 3.0 MiB free" in finding.found
+
+    monkeypatch.setattr("psutil.disk_usage", lambda path: usage(1 << 40))
+    monkeypatch.setattr(deployment, "ENOUGH_INODES", 1 << 62)
+    assert "inodes free" in found("space", file).found
+
+
+def test_a_proxy_between_a_process_and_a_gateway_elsewhere(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://user:password@proxy.example:3128")
+    assert found("proxies", file).level is Level.OK, "a gateway on this machine is called directly"
+    change(file, '{ token = "${TOTALS}" }', '{ token = "${TOTALS}", address = "far.example:7433" }')
+    finding = found("proxies", file)
+    assert finding.level is Level.WARNING
+    assert "totals reaches far.example:7433 by the proxy http://proxy.example:3128" in finding.found
+    assert "password" not in finding.found
