@@ -25,7 +25,7 @@ async def until(http: str, part: str, kind: str | None) -> dict[str, str]:
     async with asyncio.timeout(DEADLINE_S):
         while True:
             _, document = await get(http, "/readyz")
-            found = {problem["part"]: problem for problem in document["problems"]}
+            found: dict[str, dict[str, str]] = {problem["part"]: problem for problem in document["problems"]}
             if found.get(part, {}).get("kind") == kind:
                 return found.get(part, {})
             await asyncio.sleep(0.05)
