@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -58,6 +59,25 @@ async def test_a_sink_that_hangs(here: Site) -> None:
             receiver.hold.set()
             await here.clears("sink hangs")
             await delivery
+
+
+async def test_a_receiver_that_refuses_connections_for_a_while(here: Site) -> None:
+    """The receiver is named, not a slow sink, and the query waits: its part is written once the receiver is back."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    # As long as nobody listens on it, connections to its port are refused.
+    parameters = {"sink": "refused", "retry_seconds": 240, "max_backoff_seconds": 1}
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    sink = HttpSink(HttpSinkParameters.model_validate({"url": url, **parameters}))
+    async with attached(here, sink) as writer:
+        delivery = writer.deliver(0)
+        part = "connector refused of sink refused"
+        found = await here.names("connector-reports", "sink refused", "Cannot connect to host", root=part)
+        assert found["remedy"].startswith("restore the connector's system")
+        async with receiving(listener) as receiver:
+            await delivery
+            assert len(receiver.bodies) == 1
+            await here.clears("sink refused", part)
 
 
 async def test_a_full_disk_at_the_sink(here: Site, small_disk: Path) -> None:

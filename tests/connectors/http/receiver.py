@@ -1,6 +1,7 @@
 """A web server that answers as a test wants, and remembers what it was sent."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -65,14 +66,14 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving() -> AsyncIterator[Receiver]:
-    """A receiver on a free port."""
+async def receiving(bound: socket.socket | None = None) -> AsyncIterator[Receiver]:
+    """A receiver on a free port, or on a socket that is bound."""
     receiver = Receiver()
     app = web.Application(client_max_size=64 << 20)
     app.add_routes([web.route("*", "/{path:.*}", receiver.take)])
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0) if bound is None else web.SockSite(runner, bound)
     await site.start()
     receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}/in"
     try:

@@ -1,16 +1,19 @@
 """Sends a request until it has a final response, with retries and backoff if a retry may help."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import NoReturn
 from urllib.parse import urlsplit
 
 import aiohttp
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_before_delay, wait_random_exponential
 
+from headrace.connectors._waiting import Reporting, goes_on, waits
 from headrace.connectors.http._errors import Denied, Unavailable
 from headrace.connectors.http._parameters import HttpSinkParameters
 from headrace.connectors.http._requests import Request
@@ -38,9 +41,17 @@ _REASON_CHARACTERS = 200
 class Sending:
     """Sends requests to one URL."""
 
-    def __init__(self, parameters: HttpSinkParameters, proxy: Proxy | None) -> None:
-        """Creates a sender for the parameters of a sink, and the proxy that it connects through."""
+    def __init__(self, parameters: HttpSinkParameters, proxy: Proxy | None, sink: Reporting | None = None) -> None:
+        """Creates a sender.
+
+        Args:
+            parameters: The parameters of the sink.
+            proxy: The proxy that it connects through.
+            sink: What reports that it waits while requests are retried.
+        """
         self._parameters = parameters
+        self._sink = sink
+        self._requests = itertools.count(1)
         url = urlsplit(parameters.url)
         # The query string may contain a secret.
         self._place = f"{url.scheme}://{url.netloc}{url.path}"
@@ -74,14 +85,19 @@ class Sending:
             Unavailable: It did not succeed within `retry_seconds`.
             Denied: Neither a retry nor another message would help.
         """
+        part = f"request {next(self._requests)}"
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(Unavailable),
             wait=self._wait,
             stop=stop_before_delay(self._parameters.retry_seconds),
-            before_sleep=self._report,
+            before_sleep=partial(self._report, part),
             retry_error_callback=self._give_up,
         )
-        return await retrying(self._try, session, request)
+        try:
+            return await retrying(self._try, session, request)
+        finally:
+            if self._sink is not None:
+                goes_on(self._sink, part)
 
     async def _try(self, session: aiohttp.ClientSession, request: Request) -> Refused | None:
         """Sends the request once."""
@@ -114,9 +130,12 @@ class Sending:
         asked_for = error.retry_after if isinstance(error, Unavailable) else None
         return max(self._backoff(state), asked_for or 0.0)
 
-    def _report(self, state: RetryCallState) -> None:
-        """Logs the failed attempt."""
-        log.warning("%s; retrying in %.1f s", _error(state), state.upcoming_sleep)
+    def _report(self, part: str, state: RetryCallState) -> None:
+        """Logs the failed attempt, and reports that the sink waits: the receiver is why nothing is written."""
+        error = _error(state)
+        log.warning("%s; retrying in %.1f s", error, state.upcoming_sleep)
+        if self._sink is not None:
+            waits(self._sink, part, str(error))
 
     def _give_up(self, state: RetryCallState) -> NoReturn:
         """Raises the last error."""

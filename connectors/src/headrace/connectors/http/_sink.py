@@ -35,7 +35,7 @@ class HttpSink(AsyncSink):
         self._parameters = parameters
         self._requests = Requests(parameters)
         self._proxy = proxy_of(parameters)
-        self._sending = Sending(parameters, self._proxy)
+        self._sending = Sending(parameters, self._proxy, self)
         self._tls = _tls(parameters)
         self._session: aiohttp.ClientSession | None = None
 

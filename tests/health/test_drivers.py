@@ -1,0 +1,101 @@
+"""Faults of drivers, which are processes here: each is named with its first cause, and is gone when it is repaired."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.health.site import Site
+
+from headrace.connectors import FileSink, FileSource, SinkFormat
+from headrace.processes import OwnedProcess
+from headrace.sdk import serve
+
+APP = """
+from headrace.pipelines import Pipeline
+
+app = Pipeline("{name}")
+app.source("{name}/*", decode=bytes.decode).map(str.upper, name="shout").sink("{name}")
+"""
+
+START_S = 300.0
+"""How long Spark may take to start on a slow machine."""
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@asynccontextmanager
+async def files(here: Site, name: str, folder: Path) -> AsyncIterator[Path]:
+    """A source that follows a file, and a sink, both of a name; yields what the sink writes to."""
+    (folder / name).mkdir()
+    (folder / name / "0").write_text("good\n")
+    source = FileSource(name, [folder / name / "0"])
+    sink = FileSink(name, folder / "out", SinkFormat.LENGTH_PREFIXED)
+    stop = asyncio.Event()
+    tasks = [asyncio.create_task(serve(one, gateway=here.address, stop=stop)) for one in (source, sink)]
+    try:
+        yield folder / "out"
+    finally:
+        stop.set()
+        await asyncio.gather(*tasks)
+        sink.close()
+
+
+@contextmanager
+def driver(here: Site, name: str, folder: Path, log: str) -> Iterator[OwnedProcess]:
+    """A driver in the checkpoint of the folder, as a process."""
+    app = folder / f"{name}_app.py"
+    app.write_text(APP.format(name=name))
+    command = [sys.executable, "-m", "headrace.cli", "run", str(app), "--checkpoint", str(folder / "checkpoint")]
+    running = OwnedProcess(log, [*command, "--gateway", here.address], folder, os.environ, ends_with_parent=True)
+    running.start()
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+async def until_committed(folder: Path) -> None:
+    async with asyncio.timeout(START_S):
+        while not list((folder / "checkpoint" / "commits").glob("[0-9]*")):  # noqa: ASYNC110 - there is no event to wait on
+            await asyncio.sleep(0.1)
+
+
+async def test_a_driver_that_is_frozen(here: Site, tmp_path: Path) -> None:
+    part = "pipeline frozen"
+    async with files(here, "frozen", tmp_path):
+        with driver(here, "frozen", tmp_path, "driver") as running:
+            await until_committed(tmp_path)
+            await here.clears(part)
+            first = psutil.Process(running.pid)
+            # Not the planner, which is a process of its own and renews the lease.
+            frozen = [first, *(one for one in first.children(recursive=True) if "java" in one.name())]
+            for process in frozen:
+                process.send_signal(signal.SIGSTOP)
+            try:
+                found = await here.names("pipeline-silent", part, "its driver has not reported for")
+                assert "frozen" in found["remedy"]
+            finally:
+                for process in frozen:
+                    process.send_signal(signal.SIGCONT)
+            await here.clears(part)
+
+
+async def test_a_second_driver_on_the_same_checkpoint(here: Site, tmp_path: Path) -> None:
+    part = "pipeline second"
+    async with files(here, "second", tmp_path):
+        with driver(here, "second", tmp_path, "first"):
+            await until_committed(tmp_path)
+            await here.clears(part)
+            with driver(here, "second", tmp_path, "other"):
+                async with asyncio.timeout(START_S):
+                    while (await here.problems()).get(part, {}).get("kind") != "second-driver":
+                        await asyncio.sleep(0.1)
+                found = await here.names("second-driver", part, "two drivers use its checkpoint")
+                assert "stop one of the two" in found["remedy"]
+                await here.clears(part)
