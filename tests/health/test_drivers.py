@@ -94,7 +94,7 @@ async def test_a_second_driver_on_the_same_checkpoint(here: Site, tmp_path: Path
             await here.clears(part)
             with driver(here, "second", tmp_path, "other"):
                 async with asyncio.timeout(START_S):
-                    while (await here.problems()).get(part, {}).get("kind") != "second-driver":
+                    while (await here.problems()).get(part, {}).get("kind") != "second-driver":  # noqa: ASYNC110
                         await asyncio.sleep(0.1)
                 found = await here.names("second-driver", part, "two drivers use its checkpoint")
                 assert "stop one of the two" in found["remedy"]
