@@ -105,7 +105,7 @@ def list_(as_json: bool) -> None:
       headrace context list
       headrace context list --json | jq --raw-output '.contexts[].gateway'
     """
-    from rich.table import Table
+    from headrace.terminal.tables import FittingTable
 
     found = load_contexts()
     rows = [
@@ -118,7 +118,7 @@ def list_(as_json: bool) -> None:
     if not rows:
         print_line("there are no contexts; to add one: headrace context add NAME --gateway HOST:PORT")
         return
-    table = Table("", "context", "gateway", "token", "tls", box=None, pad_edge=False, header_style="bold")
+    table = FittingTable("", "context", "gateway", "token", "tls", box=None, pad_edge=False, header_style="bold")
     for row in rows:
         tls = "yes" if row["tls"] or row["tls_ca"] or row["tls_cert"] else "no"
         table.add_row("*" if row["used"] else "", row["context"], row["gateway"], "file" if row["token_file"] else "none", tls)

@@ -83,9 +83,9 @@ def replay_files(path: Path, source: str, sink: str | None, verbose: bool, log_f
 
 
 def _print(letters: "list[DeadLetter]", limit: int) -> None:
-    from rich.table import Table
+    from headrace.terminal.tables import FittingTable
 
-    table = Table("stream", "sequence", "sink", "batch", "reason", "value", box=None, pad_edge=False, header_style="bold")
+    table = FittingTable("stream", "sequence", "sink", "batch", "reason", "value", box=None, pad_edge=False, header_style="bold")
     for letter in islice(letters, limit):
         document = _document(letter)
         cells = (document[name] for name in ("stream", "sequence", "sink", "batch", "reason"))

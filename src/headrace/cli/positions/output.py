@@ -62,12 +62,12 @@ def _notes(stored: "StoredPositions", changes: "Sequence[Change]", wanted: Wante
 
 def print_changes(command: str, summary: str, document: dict[str, Any], as_json: bool) -> None:
     """What a command has changed or would change."""
-    from rich.table import Table
+    from headrace.terminal.tables import FittingTable
 
     if as_json:
         print_action(command, summary, document)
         return
-    table = Table("stream", "before", "after", "again", "skipped", box=None, pad_edge=False, header_style="bold")
+    table = FittingTable("stream", "before", "after", "again", "skipped", box=None, pad_edge=False, header_style="bold")
     for change in document["streams"]:
         after = "beginning" if change["after"] is None else str(change["after"])
         table.add_row(change["stream"], str(change["before"]), after, f"{change['again']:,}", f"{change['skipped']:,}")
@@ -79,7 +79,7 @@ def print_changes(command: str, summary: str, document: dict[str, Any], as_json:
 
 def show_positions(stored: "StoredPositions", streams: Sequence[str], as_json: bool) -> None:
     """The positions of a checkpoint, of some streams or, without patterns, of all."""
-    from rich.table import Table
+    from headrace.terminal.tables import FittingTable
 
     rows: list[dict[str, Any]] = [
         {
@@ -100,7 +100,7 @@ def show_positions(stored: "StoredPositions", streams: Sequence[str], as_json: b
         print_json({"batch": batch, "planned": planned, "abandoned_batch": stored.abandoned, "streams": rows})
         return
     print_line(f"After micro-batch {batch}, planned at {planned}:")
-    table = Table("pipeline", "stream", "position", "source", box=None, pad_edge=False, header_style="bold")
+    table = FittingTable("pipeline", "stream", "position", "source", box=None, pad_edge=False, header_style="bold")
     for row in rows:
         position = "beginning" if row["position"] is None else str(row["position"])
         table.add_row(row["pipeline"], row["stream"], position + (", ended" if row["ended"] else ""), row["kind"])
@@ -111,7 +111,7 @@ def show_positions(stored: "StoredPositions", streams: Sequence[str], as_json: b
 
 def show_batches(stored: "StoredPositions", streams: Sequence[str], as_json: bool) -> None:
     """The micro-batches whose positions a checkpoint still has."""
-    from rich.table import Table
+    from headrace.terminal.tables import FittingTable
 
     rows: list[dict[str, Any]] = [
         {"pipeline": pipeline, "batch": point.batch, "planned": _iso(point.planned_ms), "stream": name, "position": at.sequence}
@@ -123,7 +123,9 @@ def show_batches(stored: "StoredPositions", streams: Sequence[str], as_json: boo
     if as_json:
         print_json({"batches": rows})
         return
-    table = Table("micro-batch", "planned", "pipeline", "stream", "position", box=None, pad_edge=False, header_style="bold")
+    table = FittingTable(
+        "micro-batch", "planned", "pipeline", "stream", "position", box=None, pad_edge=False, header_style="bold"
+    )
     for row in rows:
         table.add_row(*(str(row[name]) for name in ("batch", "planned", "pipeline", "stream", "position")))
     console().print(table)

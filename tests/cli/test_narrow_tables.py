@@ -1,0 +1,85 @@
+"""What commands print fits a terminal of any width, and names in it stay whole."""
+
+import io
+import os
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from tests.cli.statuses import BUSY, gateway_that_says
+
+from headrace.cli import cli
+from headrace.protocol.v1.admin_pb2 import GetStatusResponse
+from headrace.terminal.tables import FittingTable
+
+LONG = "warehouse-of-the-northern-region.orders-with-returns"
+"""Names such as a company has; a pattern of streams adds to it."""
+WIDTHS = (40, 80, 120, 200)
+
+
+def drawn(table: Any, width: int) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(table)
+    return out.getvalue().splitlines()
+
+
+words = st.text(st.characters(codec="ascii", categories=["L", "N"], include_characters="-._/"), min_size=1, max_size=30)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    st.lists(words, min_size=2, max_size=8), st.lists(st.lists(words, min_size=8, max_size=8), max_size=4), st.integers(40, 200)
+)
+def test_no_line_is_wider_than_the_terminal_and_every_cell_is_whole(
+    columns: list[str], rows: list[list[str]], width: int
+) -> None:
+    table = FittingTable(*columns, title="title")
+    for row in rows:
+        table.add_row(*row[: len(columns)])
+    lines = drawn(table, width)
+    assert max(map(len, lines), default=0) <= width
+    for row in rows:
+        for cell in row[: len(columns)]:
+            assert cell == "-" or any(cell in line for line in lines), (cell, lines)
+
+
+def renamed(status: GetStatusResponse) -> GetStatusResponse:
+    """A status whose parts have long names."""
+    found = GetStatusResponse()
+    found.CopyFrom(status)
+    for stream in found.streams:
+        stream.stream = f"{LONG}/{stream.stream.partition('/')[2]}"
+    for pipeline in found.pipelines:
+        pipeline.pipeline = f"{LONG}-{pipeline.pipeline}"
+    for sink in found.sinks:
+        sink.sink = f"{LONG}-{sink.sink}"
+    return found
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_status_fits_with_long_names(width: int) -> None:
+    long = renamed(BUSY)
+    with gateway_that_says(long) as address:
+        result = CliRunner().invoke(cli, ["status", "--gateway", address], env={"COLUMNS": str(width)})
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert max(map(len, lines)) <= width
+    if width < len(LONG) + 20:
+        return  # Such a name has to be broken.
+    names = (
+        [each.stream for each in long.streams] + [each.pipeline for each in long.pipelines] + [each.sink for each in long.sinks]
+    )
+    for name in names:
+        assert any(name in line for line in lines), (name, lines)
+
+
+def test_contexts_fit_with_long_names(tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_CONTEXTS", os.path.join(tmp_path, "contexts.toml"))
+    assert CliRunner().invoke(cli, ["context", "add", LONG, "--gateway", f"{LONG}.example:7433"]).exit_code == 0
+    result = CliRunner().invoke(cli, ["context", "list"], env={"COLUMNS": "80"})
+    assert max(map(len, result.output.splitlines())) <= 80
+    assert LONG in result.output
+    assert f"{LONG}.example:7433" in result.output
