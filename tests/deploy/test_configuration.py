@@ -175,7 +175,7 @@ LINES = '[connectors.lines]\nconnector = "file"\npath = "x"\nsource = "lines"\n'
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "deploy.toml: nothing to run: add a table [connectors.NAME] or [pipeline]"),
+        ("", "deploy.toml: nothing to run: add a table [connectors.NAME], [pipeline], [application.NAME] or [query.NAME]"),
         (f"[gatway]\n{LINES}", "deploy.toml:1: gatway: unknown key; did you mean gateway?"),
         (f'[gateway]\nlisen = "x"\n{LINES}', "deploy.toml:2: gateway.lisen: unknown key; did you mean listen?"),
         (
@@ -187,7 +187,10 @@ LINES = '[connectors.lines]\nconnector = "file"\npath = "x"\nsource = "lines"\n'
         (f'[gateway]\nconfig = "gw.toml"\n{LINES}', "deploy.toml:2: gateway.config: {folder}/gw.toml: cannot be read"),
         (LINES + "path2 = 1", "deploy.toml:5: connectors.lines.path2: unknown key; did you mean path?"),
         (LINES.replace("lines]", "gateway]"), "deploy.toml:1: connectors.gateway: the name gateway is reserved"),
-        (LINES.replace("lines]", '"a b"]'), "deploy.toml:1: connectors.a b: a connector's name may contain letters"),
+        (
+            LINES.replace("lines]", '"a b"]'),
+            "deploy.toml:1: connectors.a b: the name of a process (connector) may contain letters",
+        ),
         (LINES + '[pipeline]\napp = "ap.py"', "deploy.toml:6: pipeline.app: there is no file {folder}/ap.py"),
         (LINES + "[pipeline]\nparalelism = 1", "deploy.toml:6: pipeline.paralelism: unknown key; did you mean parallelism?"),
         (

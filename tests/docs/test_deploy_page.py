@@ -10,6 +10,7 @@ from headrace.deploy import (
     GatewayOptions,
     PipelineOptions,
     ProcessStatus,
+    QueryOptions,
     State,
     Status,
     load_deployment,
@@ -27,6 +28,7 @@ def names(heading: str) -> list[str]:
 def test_keys() -> None:
     assert names("`[gateway]`") == list(GatewayOptions.model_fields)
     assert sorted(names("`[pipeline]`")) == sorted(PipelineOptions.model_fields)
+    assert sorted(names("`[query.NAME]`")) == sorted(QueryOptions.model_fields)
 
 
 def test_the_status() -> None:

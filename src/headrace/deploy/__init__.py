@@ -1,7 +1,15 @@
-"""Deployments: a gateway, connectors and an application on one machine, started together and kept running."""
+"""Deployments: a gateway, connectors, applications and Spark programs on one machine, started together and kept running."""
 
 from headrace.deploy.asking import ask_processes, ask_restart
-from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions, gateway_config, load_deployment, run_folder
+from headrace.deploy.configuration import (
+    Deployment,
+    GatewayOptions,
+    PipelineOptions,
+    QueryOptions,
+    gateway_config,
+    load_deployment,
+    run_folder,
+)
 from headrace.deploy.errors import AlreadyRuns, CannotAsk, CannotChange, CannotRestart, CannotRun, DeploymentError, NotRunning
 from headrace.deploy.gateway import Flow, GatewayProbe, Known, NoProbe, StatusProbe
 from headrace.deploy.graph import ApplicationGraph, missing, read_graphs
@@ -36,6 +44,7 @@ __all__ = [
     "PipelineOptions",
     "Plan",
     "ProcessStatus",
+    "QueryOptions",
     "Reached",
     "Role",
     "State",

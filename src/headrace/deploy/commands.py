@@ -1,13 +1,14 @@
 """The command lines of a deployment's processes."""
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.connectors.configuration import GatewayTable
 from headrace.contract.logs import FORMAT_VARIABLE
-from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions
+from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions, QueryOptions
 from headrace.processes import supervised
 
 ADDRESS_FILE = "gateway.address"
@@ -63,6 +64,20 @@ def pipeline_command(options: PipelineOptions, address: str) -> list[str]:
     for name in ("available_now", "real_time", "shared_checkpoint", "verbose"):
         words += [_option(name)] if getattr(options, name) else []
     return [*words, *_tls(options.gateway)]
+
+
+def query_command(options: QueryOptions, address: str) -> list[str]:
+    """Returns the command that runs a Spark program, which ends with its supervisor."""
+    at = options.gateway.address or address
+    return [sys.executable, "-m", "headrace.cli.spark_program", "--gateway", at, options.program, *options.args]
+
+
+def spark_settings(options: QueryOptions) -> Mapping[str, str]:
+    """Returns the variable by which PySpark starts the JVM of a program with its settings."""
+    words = ["--master", options.master] if options.master is not None else []
+    for name, value in options.conf.items():
+        words += ["--conf", f"{name}={value}"]
+    return {"PYSPARK_SUBMIT_ARGS": shlex.join([*words, "pyspark-shell"])}
 
 
 def graph_command(options: PipelineOptions) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reads a deployment file: a gateway, connectors and an application."""
+"""Reads a deployment file: a gateway, connectors, applications and Spark programs."""
 
 import os
 from collections.abc import Mapping
@@ -11,13 +11,15 @@ from pydantic import Field, field_validator, model_validator
 from headrace.configuration import ConfigurationError, ConfigurationFile, Flag
 from headrace.connectors import Parameters
 from headrace.connectors.configuration import Configured, GatewayTable, take_connector
-from headrace.contract.names import is_name
+from headrace.contract.names import is_name, is_stream_pattern
 
 if TYPE_CHECKING:
     from headrace.gateway import Config
 
 GATEWAY, PIPELINE = "gateway", "pipeline"
-"""The names of these two processes, reserved: no connector may use them."""
+"""The names of these two processes, reserved: no other one may use them."""
+APPLICATION, QUERY = "application", "query"
+"""The tables of further applications, and of Spark programs."""
 
 
 class GatewayOptions(Parameters):
@@ -39,7 +41,7 @@ class GatewayOptions(Parameters):
 
 
 class PipelineOptions(Parameters):
-    """The table `[pipeline]`: the options of `headrace run`."""
+    """The table `[pipeline]`, or `[application.NAME]`: the options of `headrace run`."""
 
     app: str = Field(description="The application: app.py, or app.py:name.")
     checkpoint: str | None = Field(default=None, description="Where positions and states are kept; checkpoints/NAME if unset.")
@@ -75,6 +77,41 @@ class PipelineOptions(Parameters):
         return {name: _text(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
+class QueryOptions(Parameters):
+    """The table `[query.NAME]`: a Spark program of the user, such as a script with `format("headrace")`."""
+
+    program: str = Field(description="The program, a Python file.")
+    args: list[str] = Field(default=[], description="Its arguments.")
+    pipelines: list[str] = Field(default=[], description="The pipelines that it runs, as its option `pipeline` names them.")
+    reads: list[str] = Field(default=[], description="The patterns of the streams that it reads, for health while it starts.")
+    master: str | None = Field(default=None, description="Spark master URL; local[*] if unset.")
+    available_now: bool = Field(default=False, description="It processes what exists now, then exits.")
+    conf: dict[str, str] = Field(default={}, description="Spark settings.")
+    gateway: GatewayTable = Field(default_factory=GatewayTable, description="The token in its environment, or another gateway.")
+
+    @field_validator("conf", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        """Spark settings are strings; this also accepts TOML numbers and booleans."""
+        return {name: _text(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+    @field_validator("pipelines")
+    @classmethod
+    def _names(cls, value: list[str]) -> list[str]:
+        for name in value:
+            if not is_name(name):
+                raise ValueError(f"{name!r} is no name of a pipeline: it may contain letters, digits and ._- only")
+        return value
+
+    @field_validator("reads")
+    @classmethod
+    def _patterns(cls, value: list[str]) -> list[str]:
+        for pattern in value:
+            if not is_stream_pattern(pattern):
+                raise ValueError(f"{pattern!r} is no pattern of streams; write source/partition, such as orders/*")
+        return value
+
+
 class _Top(Parameters):
     """The top-level keys of the file."""
 
@@ -91,7 +128,8 @@ class Deployment:
         folder: Where its processes write their logs.
         gateway: The gateway.
         connectors: The connectors by name.
-        pipeline: The application; None if it runs elsewhere.
+        applications: The applications by name; that of the table `[pipeline]` is `pipeline`.
+        queries: The Spark programs by name.
         speaks_tls: Whether the gateway speaks TLS.
         log_format: The format in which the supervisor and its processes log; None for what each does by default.
     """
@@ -100,7 +138,8 @@ class Deployment:
     folder: Path
     gateway: GatewayOptions
     connectors: Mapping[str, Configured]
-    pipeline: PipelineOptions | None
+    applications: Mapping[str, PipelineOptions]
+    queries: Mapping[str, QueryOptions]
     speaks_tls: bool
     log_format: str | None
 
@@ -113,20 +152,33 @@ def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Depl
         ConnectorUnavailable: A connector cannot be used on this machine.
     """
     reading = ConfigurationFile(path, environ)
-    tables = (GATEWAY, "connectors", PIPELINE)
+    tables = (GATEWAY, "connectors", PIPELINE, APPLICATION, QUERY)
     top = reading.take(_Top, {name: value for name, value in reading.table().items() if name not in tables}, known=tables)
     gateway = reading.take(GatewayOptions, reading.table((GATEWAY,)), (GATEWAY,))
     connectors = {name: _connector(reading, name) for name in reading.names(("connectors",))}
-    pipeline = _pipeline(reading) if PIPELINE in reading.names() else None
-    if not connectors and PIPELINE not in reading.names():
-        reading.report((), "nothing to run: add a table [connectors.NAME] or [pipeline]")
+    applications = {name: _application(reading, (APPLICATION, name)) for name in reading.names((APPLICATION,))}
+    if PIPELINE in reading.names():
+        applications = {PIPELINE: _application(reading, (PIPELINE,)), **applications}
+    queries = {name: _query(reading, (QUERY, name)) for name in reading.names((QUERY,))}
+    if not connectors and not applications and not queries:
+        reading.report((), "nothing to run: add a table [connectors.NAME], [pipeline], [application.NAME] or [query.NAME]")
+    _check_names(reading)
     speaks_tls = gateway is not None and _speaks_tls(reading, gateway)
     reading.check()
     assert top is not None
     assert gateway is not None
     found = {name: configured for name, configured in connectors.items() if configured is not None}
     whole = path.absolute()
-    return Deployment(whole, _folder(whole, top), gateway, found, pipeline, speaks_tls, top.log_format)
+    return Deployment(
+        whole,
+        _folder(whole, top),
+        gateway,
+        found,
+        {name: application for name, application in applications.items() if application is not None},
+        {name: query for name, query in queries.items() if query is not None},
+        speaks_tls,
+        top.log_format,
+    )
 
 
 def run_folder(path: Path, environ: Mapping[str, str] = os.environ) -> Path:
@@ -148,20 +200,40 @@ def _folder(path: Path, top: _Top) -> Path:
 
 def _connector(reading: ConfigurationFile, name: str) -> Configured | None:
     key = ("connectors", name)
-    if not is_name(name):
-        reading.report(key, "a connector's name may contain letters, digits and ._- only")
-    elif name in (GATEWAY, PIPELINE):
-        reading.report(key, f"the name {name} is reserved; rename the connector")
     return take_connector(reading, key, name)
 
 
-def _pipeline(reading: ConfigurationFile) -> PipelineOptions | None:
-    pipeline = reading.take(PipelineOptions, reading.table((PIPELINE,)), (PIPELINE,))
-    if pipeline is not None:
-        file = reading.folder / pipeline.app.partition(":")[0]
-        if not file.is_file():
-            reading.report((PIPELINE, "app"), f"there is no file {file}")
-    return pipeline
+def _check_names(reading: ConfigurationFile) -> None:
+    """Reports names that are not valid, or that two processes have: each has a log of its name."""
+    found: dict[str, str] = {}
+    for table, what in (("connectors", "connector"), (APPLICATION, "application"), (QUERY, "query")):
+        for name in reading.names((table,)):
+            if not is_name(name):
+                reading.report((table, name), f"the name of a process ({what}) may contain letters, digits and ._- only")
+            elif name in (GATEWAY, PIPELINE):
+                reading.report((table, name), f"the name {name} is reserved; rename the {what}")
+            elif name in found:
+                reading.report((table, name), f"the {found[name]} {name} has the same name; rename one of them")
+            found.setdefault(name, what)
+
+
+def _application(reading: ConfigurationFile, key: tuple[str, ...]) -> PipelineOptions | None:
+    application = reading.take(PipelineOptions, reading.table(key), key)
+    if application is not None:
+        _check_file(reading, (*key, "app"), application.app.partition(":")[0])
+    return application
+
+
+def _query(reading: ConfigurationFile, key: tuple[str, ...]) -> QueryOptions | None:
+    query = reading.take(QueryOptions, reading.table(key), key)
+    if query is not None:
+        _check_file(reading, (*key, "program"), query.program)
+    return query
+
+
+def _check_file(reading: ConfigurationFile, key: tuple[str, ...], file: str) -> None:
+    if not (reading.folder / file).is_file():
+        reading.report(key, f"there is no file {reading.folder / file}")
 
 
 def _speaks_tls(reading: ConfigurationFile, options: GatewayOptions) -> bool:

@@ -1,4 +1,4 @@
-"""The streams and sinks of a deployment's application, and those that no connector provides."""
+"""The streams and sinks of a deployment's applications, and those that no connector provides."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.configuration import nearest
 from headrace.deploy.commands import environment, graph_command
-from headrace.deploy.configuration import PIPELINE, Deployment
+from headrace.deploy.configuration import Deployment, PipelineOptions
 from headrace.deploy.errors import CannotRun
 
 _WITHIN_S = 120.0
@@ -31,26 +31,36 @@ class ApplicationGraph:
 
 
 def read_graphs(deployment: Deployment) -> dict[str, ApplicationGraph]:
-    """Imports the application in a separate process, and returns its graph by the name of its process.
+    """Imports each application in a separate process, and returns the graphs by the names of their processes.
+
+    Spark programs are never imported: that would run them.
 
     Raises:
-        CannotRun: The file cannot be imported in time, or has no pipeline.
+        CannotRun: A file cannot be imported in time, or has no pipeline, or two of them have the same pipeline.
     """
-    options = deployment.pipeline
-    if options is None:
-        return {}
+    found: dict[str, ApplicationGraph] = {}
+    for name, options in deployment.applications.items():
+        graph = _read(deployment, name, options)
+        for other, earlier in found.items():
+            if earlier.pipeline == graph.pipeline:
+                raise CannotRun(f"{name}: its pipeline is {graph.pipeline}, as that of {other}; give it another name", 2)
+        found[name] = graph
+    return found
+
+
+def _read(deployment: Deployment, process: str, options: PipelineOptions) -> ApplicationGraph:
     command, folder = graph_command(options), deployment.path.parent
     try:
         done = subprocess.run(
             command, cwd=folder, env=environment(deployment), capture_output=True, text=True, timeout=_WITHIN_S, check=False
         )
     except subprocess.TimeoutExpired:
-        raise CannotRun(f"pipeline: {options.app} was not imported within {_WITHIN_S:.0f} s", 1) from None
+        raise CannotRun(f"{process}: {options.app} was not imported within {_WITHIN_S:.0f} s", 1) from None
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise CannotRun(f"pipeline: {said[-1].removeprefix('Error: ')}", done.returncode)
+        raise CannotRun(f"{process}: {said[-1].removeprefix('Error: ')}", done.returncode)
     # Lines before the last one are printed by the application itself.
-    return {PIPELINE: ApplicationGraph(**json.loads(done.stdout.splitlines()[-1]))}
+    return ApplicationGraph(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def missing(deployment: Deployment, graph: ApplicationGraph) -> Iterator[str]:

@@ -6,14 +6,22 @@ from pathlib import Path
 
 from headrace.connectors.configuration import Configured
 from headrace.connectors.file import FileSinkParameters, SinkFormat
-from headrace.deploy.commands import connector_command, environment, gateway_command, pipeline_command, replay_command
-from headrace.deploy.configuration import GATEWAY, PIPELINE, Deployment
+from headrace.deploy.commands import (
+    connector_command,
+    environment,
+    gateway_command,
+    pipeline_command,
+    query_command,
+    replay_command,
+    spark_settings,
+)
+from headrace.deploy.configuration import GATEWAY, Deployment
 from headrace.deploy.gateway import Known
 from headrace.deploy.graph import ApplicationGraph
 from headrace.deploy.status import Kind
 
-_MOST_READS = 100
-"""Patterns of streams that the gateway takes of a process."""
+_MOST_NAMES = 100
+"""Pipelines, and patterns of streams, that the gateway takes of a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +132,8 @@ def plan(deployment: Deployment, graphs: Mapping[str, ApplicationGraph]) -> Plan
         settings=deployment.gateway,
     )
     others = [_connector(deployment, name, configured) for name, configured in deployment.connectors.items()]
-    if deployment.pipeline is not None:
-        others.append(_application(deployment, graphs[PIPELINE]))
+    others += [_application(deployment, name, graphs[name]) for name in deployment.applications]
+    others += [_query(deployment, name) for name in deployment.queries]
     return Plan(deployment.path.name, deployment.folder, deployment.path.parent, gateway, tuple(others))
 
 
@@ -178,12 +186,11 @@ def _replaying(deployment: Deployment, configured: Configured) -> Replaying | No
     return Replaying(parameters.sink, command, environment(deployment, configured.gateway))
 
 
-def _application(deployment: Deployment, graph: ApplicationGraph) -> Role:
-    options, pipeline = deployment.pipeline, graph.pipeline
-    assert options is not None
+def _application(deployment: Deployment, name: str, graph: ApplicationGraph) -> Role:
+    options, pipeline = deployment.applications[name], graph.pipeline
     elsewhere = options.gateway.address is not None
     return Role(
-        PIPELINE,
+        name,
         Kind.PIPELINE,
         what=options.app,
         command=lambda address: pipeline_command(options, address or ""),
@@ -192,5 +199,27 @@ def _application(deployment: Deployment, graph: ApplicationGraph) -> Role:
         may_end=options.available_now,
         settings=(options, pipeline, deployment.log_format),
         pipelines=() if elsewhere else (pipeline,),
-        reads=() if elsewhere else tuple(graph.streams[:_MOST_READS]),
+        reads=() if elsewhere else tuple(graph.streams[:_MOST_NAMES]),
+    )
+
+
+def _query(deployment: Deployment, name: str) -> Role:
+    options = deployment.queries[name]
+    elsewhere = options.gateway.address is not None
+    pipelines = tuple(options.pipelines)
+
+    def is_connected(known: Known) -> bool | None:
+        return None if elsewhere or not pipelines else known.pipelines.issuperset(pipelines)
+
+    return Role(
+        name,
+        Kind.QUERY,
+        what=options.program,
+        command=lambda address: query_command(options, address or ""),
+        environ={**environment(deployment, options.gateway), **spark_settings(options)},
+        is_connected=is_connected,
+        may_end=options.available_now,
+        settings=(options, deployment.log_format),
+        pipelines=() if elsewhere else pipelines[:_MOST_NAMES],
+        reads=() if elsewhere else tuple(options.reads[:_MOST_NAMES]),
     )

@@ -58,9 +58,9 @@ class SupervisedProcesses:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more can come: the application has ended, or all sources have."""
-        ended = {kind: [one.state is State.ENDED for one in self.of(kind)] for kind in (Kind.PIPELINE, Kind.SOURCE)}
-        return any(each and all(each) for each in ended.values())
+        """Whether nothing more can come: all applications and Spark programs have ended, or all sources have."""
+        groups = ([*self.of(Kind.PIPELINE), *self.of(Kind.QUERY)], self.of(Kind.SOURCE))
+        return any(group and all(one.state is State.ENDED for one in group) for group in groups)
 
     def start_due(self) -> None:
         """Starts every process that is due."""

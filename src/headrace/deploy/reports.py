@@ -19,6 +19,7 @@ _KINDS = {
     Kind.SOURCE: ("connector", pb.PROCESS_KIND_CONNECTOR),
     Kind.SINK: ("connector", pb.PROCESS_KIND_CONNECTOR),
     Kind.PIPELINE: ("application", pb.PROCESS_KIND_APPLICATION),
+    Kind.QUERY: ("query", pb.PROCESS_KIND_QUERY),
 }
 _STATES = {
     "starts": pb.PROCESS_STATE_KIND_STARTS,

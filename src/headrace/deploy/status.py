@@ -12,6 +12,7 @@ class Kind(StrEnum):
     GATEWAY = "gateway"
     SOURCE = "source"
     PIPELINE = "pipeline"
+    QUERY = "query"
     SINK = "sink"
 
 
@@ -57,7 +58,7 @@ class ProcessStatus:
 
     Attributes:
         name: Its name.
-        kind: gateway, source, pipeline or sink.
+        kind: gateway, source, pipeline, query or sink.
         what: Which connector, or which application.
         state: Its state.
         pid: Its process id; None while it is not running.

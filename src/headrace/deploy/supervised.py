@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.contract.backoff import Backoff
 from headrace.deploy.logs import last_error_line, size_of
 from headrace.deploy.plan import Role
-from headrace.deploy.status import State
+from headrace.deploy.status import Kind, State
 from headrace.processes import OwnedProcess
 
 FIRST_WAIT_S = 0.5
@@ -60,7 +60,8 @@ class Supervised:
     @property
     def cannot_run(self) -> bool:
         """Whether restarts are pointless, because it can never run as configured."""
-        return not self.has_run and self.exit_code in _PERMANENT
+        # A program of the user has exit codes of its own.
+        return not self.has_run and self.exit_code in _PERMANENT and self.role.kind is not Kind.QUERY
 
     @property
     def failure(self) -> str:

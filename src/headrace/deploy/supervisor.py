@@ -23,7 +23,12 @@ from headrace.deploy.status import Kind, State, Status
 from headrace.deploy.supervised import Supervised
 
 _LOOK_EVERY_S = 0.1
-_STOP_ORDER = ((Kind.SOURCE, 20.0), (Kind.PIPELINE, 60.0), (Kind.SINK, 20.0), (Kind.GATEWAY, 30.0))
+_STOP_ORDER = (
+    ((Kind.SOURCE,), 20.0),
+    ((Kind.PIPELINE, Kind.QUERY), 60.0),
+    ((Kind.SINK,), 20.0),
+    ((Kind.GATEWAY,), 30.0),
+)
 """The order in which kinds stop, with timeouts in seconds: what sources sent is still committed, and sinks get every commit."""
 
 Show = Callable[[Status], None]
@@ -151,12 +156,12 @@ class Supervisor:
     def _drain(self, processes: SupervisedProcesses, restarts: Restarts, replays: Replays) -> None:
         """Stops the processes in order. Replays stop with the sources."""
         replays.ask_to_stop()
-        for kind, within_s in _STOP_ORDER:
-            group = processes.of(kind)
+        for kinds, within_s in _STOP_ORDER:
+            group = [one for kind in kinds for one in processes.of(kind)]
             for one in group:
                 one.ask_to_stop()
             deadline = time.monotonic() + within_s
-            while _run(kind, group, replays) and time.monotonic() < deadline and len(self._signals) < 2:
+            while _run(kinds, group, replays) and time.monotonic() < deadline and len(self._signals) < 2:
                 restarts.refuse()
                 replays.refuse()
                 self._report()
@@ -165,7 +170,7 @@ class Supervisor:
                 processes.look()
             for one in group:
                 one.kill()
-            if kind is Kind.SOURCE:
+            if Kind.SOURCE in kinds:
                 replays.close()
 
     def _ending(self, processes: SupervisedProcesses) -> Ending:
@@ -194,6 +199,6 @@ class Supervisor:
                 signal.signal(number, handler)
 
 
-def _run(kind: Kind, group: list[Supervised], replays: Replays) -> bool:
+def _run(kinds: tuple[Kind, ...], group: list[Supervised], replays: Replays) -> bool:
     """Whether processes of a kind still run. Replays are sources."""
-    return any(one.process.runs for one in group) or (kind is Kind.SOURCE and replays.runs)
+    return any(one.process.runs for one in group) or (Kind.SOURCE in kinds and replays.runs)
