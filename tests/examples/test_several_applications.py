@@ -17,7 +17,7 @@ WITHIN_S = 420.0
 
 
 def written(folder: Path, name: str) -> Counter[str]:
-    return Counter(line for path in sorted((folder / "out" / name).glob("*")) for line in path.read_text().splitlines())
+    return Counter(line for path in sorted((folder / "out" / name).glob(f"{name}-*")) for line in path.read_text().splitlines())
 
 
 @pytest.mark.timeout(1200)
