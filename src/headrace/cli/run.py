@@ -15,6 +15,7 @@ import click
 from headrace.cli.application import Application, load
 from headrace.cli.run_output import Output, Progress
 from headrace.cli.spark_options import SparkOptions, pairs, require_java, spark_options
+from headrace.contract.errors import HeadraceError
 from headrace.contract.logs import FORMAT_VARIABLE, FORMATS, configure_logging, is_verbose
 from headrace.contract.units import UnitError, parse_duration, parse_size
 from headrace.terminal import (
@@ -175,7 +176,10 @@ def run(
 
     if parallelism is not None:
         conf["spark.sql.shuffle.partitions"] = str(parallelism)
-    spark = build_session(f"headrace {graph.name}", on.master, conf, quick_start=True, quiet=True)
+    try:
+        spark = build_session(f"headrace {graph.name}", on.master, conf, quick_start=True, quiet=True)
+    except HeadraceError as refused:
+        output.end(str(refused), EXIT_FAILED)
     failure: str | None = None
     try:
         folder = checkpoint or str(Path("checkpoints", graph.name).absolute())

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
+from headrace.processes import last_words
+
 _LARGEST_BYTES = 32 << 20
 _LEAST_KEPT_BYTES = 1 << 20
 _LAST_BYTES = 16 << 10
@@ -100,7 +102,7 @@ def last_error_line(log: Path, offset: int) -> str:
         return ""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     whys = [why for line in lines if (why := _why_of(line)) is not None]
-    return (whys or lines or [""])[-1]
+    return whys[-1] if whys else last_words(lines)
 
 
 def last_lines(log: Path, count: int) -> list[str]:

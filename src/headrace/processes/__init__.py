@@ -8,7 +8,7 @@ from headrace.processes.memory import memory_of_sessions
 from headrace.processes.owned import OwnedProcess, lives
 from headrace.processes.scratch import Scratch, own_temporary_folder, scratch_folder
 from headrace.processes.supervision import end_with_supervisor
-from headrace.processes.traces import first_cause, first_traceback
+from headrace.processes.traces import first_cause, first_traceback, last_words
 
 __all__ = [
     "JavaMissing",
@@ -20,6 +20,7 @@ __all__ = [
     "first_cause",
     "first_traceback",
     "headrace",
+    "last_words",
     "lives",
     "memory_of_sessions",
     "own_temporary_folder",

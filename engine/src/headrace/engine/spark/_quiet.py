@@ -6,6 +6,7 @@ The user's own log4j configuration takes precedence.
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -44,6 +45,10 @@ def _has_configuration(settings: Mapping[str, str]) -> bool:
         return True
     folder = Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf")
     return any(file.suffix != ".template" for file in folder.glob("log4j2*"))
+
+
+last_lines: deque[str] = deque(maxlen=20)
+"""What the JVM has printed last."""
 
 
 def launch_quietly(conf: SparkConf) -> Any:
@@ -86,5 +91,6 @@ def discard_output(spark: SparkSession) -> None:
 def _pass_on(printed: IO[bytes]) -> None:
     with printed:
         for line in printed:
+            last_lines.append(line.decode(errors="replace"))
             if _is_passed_on.is_set() and not line.startswith(_STARTUP):
                 print(printable(line.decode(errors="replace")), end="", file=sys.stderr, flush=True)

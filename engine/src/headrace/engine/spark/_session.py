@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyspark
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from headrace.contract.errors import HeadraceError
@@ -18,8 +19,9 @@ from headrace.engine._master import is_this_machine
 from headrace.engine.spark._class_archive import OPTIONS, class_archive, use
 from headrace.engine.spark._format import Application, HeadraceSource
 from headrace.engine.spark._jvm_classes import use_checkpoints
+from headrace.engine.spark._jvm_exit import why_exited
 from headrace.engine.spark._listener import watch_queries
-from headrace.engine.spark._quiet import launch_quietly, log_options
+from headrace.engine.spark._quiet import last_lines, launch_quietly, log_options
 from headrace.engine.spark._submission import MASTER, has_jvm, jvm_settings, settings_before_jvm, spark_home
 from headrace.engine.wire._gateway_options import Defaults
 
@@ -163,7 +165,15 @@ def _start_jvm(given: Mapping[str, str], outside: Mapping[str, str], quick_start
         at_start[OPTIONS] = " ".join(options)
     settings = {name: value for name, value in at_start.items() if name not in outside} | dict(given)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    SparkContext._ensure_initialized(gateway=launch_quietly(conf) if quiet else None, conf=conf)
+    last_lines.clear()
+    try:
+        SparkContext._ensure_initialized(gateway=launch_quietly(conf) if quiet else None, conf=conf)
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise HeadraceError(f"Spark's JVM has ended before it was ready: {why_exited(last_lines)}") from error
+    except OSError as error:
+        raise HeadraceError(f"Spark's JVM cannot be started: {error}; {why_exited(last_lines)}") from error
 
 
 def _choose_python(settings: Mapping[str, str], local: bool) -> None:

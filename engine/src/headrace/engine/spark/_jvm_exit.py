@@ -1,0 +1,41 @@
+"""Why Spark's JVM has ended before it was ready: what it has printed, or what this machine lacks."""
+
+import os
+import re
+import resource
+import tempfile
+from collections.abc import Sequence
+
+from headrace.engine.spark._causes import is_full
+
+_SAYS_WHY = re.compile(r"Error|Exception|Too many|annot|No space|not found|unable", re.IGNORECASE)
+_LEAST_DESCRIPTORS = 64
+_FOLDER = "/proc/self/fd"
+
+
+def why_exited(printed: Sequence[str]) -> str:
+    """Returns why the JVM has ended, for people.
+
+    Args:
+        printed: The last lines that it has printed, the newest last.
+    """
+    lacks = _lacks()
+    lines = [line.strip() for line in printed if line.strip()]
+    said = next((line for line in lines if _SAYS_WHY.search(line)), lines[-1] if lines else "")
+    return "; ".join(text for text in (lacks, said and f"it has printed: {said[:500]}") if text) or (
+        "it has printed nothing; run headrace doctor, which starts Java and looks for what this machine lacks"
+    )
+
+
+def _lacks() -> str:
+    """Returns what this process or its machine lacks; empty if it seems to lack nothing."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        used = len(os.listdir(_FOLDER)) if os.path.isdir(_FOLDER) else 0
+    except OSError:
+        # Even to look takes a descriptor.
+        used = most
+    if most != resource.RLIM_INFINITY and most - used < _LEAST_DESCRIPTORS:
+        return f"{used} of {most} descriptors of this process are in use: raise the limit (ulimit -n, or LimitNOFILE of its unit)"
+    folder = tempfile.gettempdir()
+    return f"{folder} has no room left" if is_full(folder) else ""

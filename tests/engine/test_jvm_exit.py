@@ -1,0 +1,48 @@
+"""A JVM that ends before it is ready: the error says why."""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.engine.spark import _jvm_exit
+from headrace.engine.spark._jvm_exit import why_exited
+
+PROGRAM = """
+from headrace.engine import build_session
+build_session("ends", quiet={quiet})
+"""
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_a_java_that_ends_at_once_is_an_error_with_what_it_has_printed(tmp_path: Path, quiet: bool) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'Error: Could not create the Java Virtual Machine.' >&2\nexit 1\n")
+    java.chmod(0o755)
+    environ = {**os.environ, "JAVA_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", PROGRAM.format(quiet=quiet)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1
+    assert "Spark's JVM has ended before it was ready" in last
+    assert ("it has printed: Error: Could not create the Java Virtual Machine." in last) is quiet
+
+
+def test_exhausted_descriptors_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_jvm_exit.os, "listdir", lambda folder: ["0"] * 250)  # type: ignore[attr-defined]
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 256))
+    assert why_exited([]).startswith("250 of 256 descriptors of this process are in use: raise the limit")
+
+
+def test_a_folder_without_room_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_jvm_exit, "is_full", lambda folder: True)
+    assert "has no room left; it has printed: java.io.IOException: no" in why_exited(["a", "java.io.IOException: no", "at b"])
+
+
+def test_nothing_that_is_known_is_no_empty_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_jvm_exit, "_lacks", lambda: "")
+    assert why_exited([]).startswith("it has printed nothing; run headrace doctor")
