@@ -27,7 +27,7 @@ async def test_every_view_is_accessible(page: Page, package: Package, troubled: 
     await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     await page.set_viewport_size({"width": width, "height": 900})
     texts = {"health": "no connector serves it", "graph": "micro-batch for", "timeline": "read, ", "streams": "orders/0"}
-    for view, text in {**texts, "connectors": "test-0", "letters": "No dead letters"}.items():
+    for view, text in {**texts, "connectors": "test-0", "processes": "No deployment", "letters": "No dead letters"}.items():
         await page.goto(f"http://{troubled}/?view={view}")
         await expect(page.get_by_role("main")).to_contain_text(text)
         assert not await violations(page), view
@@ -48,11 +48,11 @@ async def test_health_names_the_first_cause_and_its_remedy(page: Page, troubled:
 
 async def test_the_state_of_a_view_survives_a_reload(page: Page, troubled: str) -> None:
     await page.goto(f"http://{troubled}/?view=streams")
-    await page.get_by_role("searchbox").fill("payroll")
+    await page.get_by_label("Filter").fill("payroll")
     await page.get_by_role("button", name="State").click()
     await expect(page.get_by_role("table")).not_to_contain_text("orders/0")
     await page.reload()
-    await expect(page.get_by_role("searchbox")).to_have_value("payroll")
+    await expect(page.get_by_label("Filter")).to_have_value("payroll")
     await expect(page.get_by_role("columnheader", name="State")).to_have_attribute("aria-sort", "descending")
     await expect(page.get_by_role("table")).not_to_contain_text("orders/0")
 
@@ -305,5 +305,5 @@ async def test_a_thousand_streams_are_walked_through_by_keyboard(page: Page) -> 
         await expect(page.get_by_role("region", name="Stream orders/999")).to_be_visible()
         await table.get_by_role("button", name="State").press("Enter")
         await expect(page.get_by_role("columnheader", name="State")).to_have_attribute("aria-sort", "descending")
-        await page.get_by_role("searchbox").fill("99")
+        await page.get_by_label("Filter").fill("99")
         await expect(page.get_by_text("19 of 1,000")).to_be_visible()

@@ -118,7 +118,8 @@ def test_a_child_counts_while_it_runs() -> None:
         running = processor_s() - began
         child.communicate(b"\n", DEADLINE_S)
     assert running >= 0.4
-    assert processor_s() - began >= running
+    # Of a child that runs, the system tells whole ticks.
+    assert processor_s() - began >= running - 0.05
 
 
 def test_a_share_without_tests_succeeds(sessions: Sessions) -> None:

@@ -4,13 +4,16 @@ import { signOut } from "./client/api";
 import type { Feed, Snapshot } from "./client/feed";
 import { causes } from "./model/causes";
 import { bytes, counted, duration } from "./model/format";
+import { SearchField } from "./parts/search_field";
 import { adjust, formatRoute, go, useRoute, VIEWS, type View } from "./model/route";
 import { Connectors } from "./views/connectors";
 import { Letters } from "./views/dead_letters";
 import { Graph } from "./views/graph";
 import { Health } from "./views/health";
 import { Overview } from "./views/overview";
+import { Processes } from "./views/processes";
 import { SignIn } from "./views/sign_in";
+import { Search } from "./views/search";
 import { Streams } from "./views/streams";
 import { Timeline } from "./views/timeline";
 
@@ -21,7 +24,9 @@ const TITLES: Record<View, string> = {
   timeline: "Commit timeline",
   streams: "Streams",
   connectors: "Connectors",
+  processes: "Processes",
   letters: "Dead letters",
+  search: "Search",
 };
 
 export function App({ feed }: { feed: Feed }) {
@@ -41,7 +46,7 @@ export function App({ feed }: { feed: Feed }) {
       <header className="top">
         <span className="brand">Headrace</span>
         <nav aria-label="Views">
-          {VIEWS.filter((name) => name !== "letters" || snapshot.mayPeek).map((name) => (
+          {VIEWS.filter((name) => name !== "search" && (name !== "letters" || snapshot.mayPeek)).map((name) => (
             <a
               key={name}
               href={formatRoute({ view: name })}
@@ -61,6 +66,7 @@ export function App({ feed }: { feed: Feed }) {
             </a>
           ))}
         </nav>
+        {status && <SearchField />}
         <Theme />
         {snapshot.me?.tokens_needed && (
           <Button className="quiet" onPress={() => void signOut().finally(() => feed.clear())}>
@@ -103,6 +109,10 @@ function shown(view: View, feed: Feed, snapshot: Snapshot, status: NonNullable<S
       return <Streams status={status} history={feed.history} mayControl={mayControl} mayPeek={mayPeek} />;
     case "connectors":
       return <Connectors status={status} mayControl={mayControl} />;
+    case "processes":
+      return <Processes status={status} mayControl={mayControl} />;
+    case "search":
+      return <Search status={status} />;
     case "letters":
       return <Letters status={status} mayControl={mayControl} />;
   }

@@ -230,6 +230,7 @@ const stream = (name: string, fields: Partial<Stream> = {}) =>
     stream: name,
     state: "live",
     instance: "orders",
+    last_instance: null,
     holders: [],
     paused: null,
     received_messages: 0,
@@ -242,6 +243,7 @@ const stream = (name: string, fields: Partial<Stream> = {}) =>
 const pipeline = (fields: Partial<Pipeline>) =>
   ({
     pipeline: "totals",
+    patterns: [],
     committed: {},
     lag_messages: 0,
     batch_ms: null,

@@ -107,6 +107,8 @@ export interface Sink {
   instances: string[];
   away: string[];
   absent_ms: number | null;
+  /** The last visible micro-batch of each pipeline. */
+  committed?: Record<string, number>;
   writers: string[];
   failures: number;
   failure: string | null;
@@ -128,6 +130,29 @@ export interface Deployment {
   processes: Process[];
   /** The connectors whose dead letters are being replayed. */
   replaying: string[];
+}
+
+/** A process of a deployment. */
+export interface Process {
+  name: string;
+  kind: "gateway" | "connector" | "application" | "query";
+  pipelines: string[];
+  state: "starts" | "runs" | "waits" | "ended" | "stopped";
+  state_age_ms: number;
+  restarts: number;
+  reason: string | null;
+  next_start_ms: number | null;
+  version: string | null;
+  memory_bytes: number | null;
+  pid: number | null;
+}
+
+/** The last lines of the log of a process. */
+export interface ProcessLog {
+  name: string;
+  deployment: string;
+  path: string;
+  lines: string[];
 }
 
 /** A replay of dead letters that has ended: all is acknowledged. */

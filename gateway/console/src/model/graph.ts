@@ -1,9 +1,12 @@
 /** The graph of sources, streams, pipelines and sinks, in four columns. Many parts of one kind are one node. */
 
 import type { Session, Sink, Status, Stream } from "./documents";
+import { splitPart } from "./causes";
 import { credit, FLOWS, flow, hasNoCredit, streamFlow, type Flow } from "./flow";
 import { grouped } from "./group";
+import { causePaths, type CausePaths } from "./cause_paths";
 import { stepPart, type History } from "./history";
+import { covers } from "./pattern";
 
 export interface NodeStep {
   name: string;
@@ -28,6 +31,7 @@ export interface Node {
 export interface Graph {
   nodes: Node[];
   edges: [from: string, to: string][];
+  causes: CausePaths;
 }
 
 /** Above this number, streams are shown by what is before the last slash of their names, and sources by their connector. */
@@ -66,6 +70,7 @@ export function graph(status: Status, history: History, duration: (ms: number) =
     });
   }
 
+  const known = new Set(nodes.map((node) => node.id));
   const many = status.streams.length > SINGLE;
   const ofStream = (stream: string): string =>
     `stream ${many && stream.includes("/") ? `${stream.slice(0, stream.lastIndexOf("/"))}/*` : stream}`;
@@ -84,7 +89,17 @@ export function graph(status: Status, history: History, duration: (ms: number) =
     });
     for (const one of members) {
       const session = one.instance === null ? undefined : sessions.get(one.instance);
+      const away =
+        session === undefined && one.last_instance !== null && one.state !== "ended"
+          ? `connector ${one.last_instance}`
+          : null;
       if (session) join(ofSession(session), id);
+      else if (away !== null && (known.has(away) || known.size < SINGLE)) {
+        // Its connector is away: without a node, the stream would come from nowhere.
+        if (!known.has(away)) nodes.push(absent(away, troubled.has(`stream ${one.stream}`)));
+        known.add(away);
+        join(away, id);
+      }
       for (const holder of one.holders) {
         join(id, `pipeline ${holder.pipeline}`);
         held.set(holder.pipeline, Math.max(holder.held_ms, held.get(holder.pipeline) ?? 0));
@@ -112,6 +127,10 @@ export function graph(status: Status, history: History, duration: (ms: number) =
       })),
     });
     for (const stream of Object.keys(one.committed)) join(ofStream(stream), id);
+    // One that has not committed anything yet, or is away, still reads what it asks for.
+    for (const { stream } of status.streams) {
+      if (one.patterns.some((pattern) => covers(pattern, stream))) join(ofStream(stream), id);
+    }
   }
 
   for (const one of status.sinks) {
@@ -127,10 +146,31 @@ export function graph(status: Status, history: History, duration: (ms: number) =
       pressure: one.outstanding === null ? "" : `${one.outstanding}, for ${duration(one.outstanding_ms ?? 0)}`,
       steps: [],
     });
-    for (const writer of one.writers) join(`pipeline ${writer}`, id);
+    for (const writer of one.writers) history.noteWriter(writer, one.sink);
+    // A query that has failed writes no more, and is still what stands before the sink.
+    for (const writer of [...one.writers, ...Object.keys(one.committed ?? {}), ...history.writersOf(one.sink)]) {
+      join(`pipeline ${writer}`, id);
+    }
   }
-  const known = new Set(nodes.map((node) => node.id));
-  return { nodes, edges: [...edges.values()].filter(([from, to]) => known.has(from) && known.has(to)) };
+  const drawn = new Set(nodes.map((node) => node.id));
+  const joined = [...edges.values()].filter(([from, to]) => drawn.has(from) && drawn.has(to));
+  const nodeOf = (part: string): string | undefined => {
+    const [kind, name] = splitPart(part);
+    const [instance, sink] = name.split(" of sink ", 2);
+    const session = sessions.get(name);
+    const node =
+      kind === "stream"
+        ? ofStream(name)
+        : kind !== "connector"
+          ? part
+          : sink !== undefined
+            ? `sink ${sink}`
+            : session
+              ? ofSession(session)
+              : `connector ${instance}`;
+    return drawn.has(node) ? node : undefined;
+  };
+  return { nodes, edges: joined, causes: causePaths(status.health.problems, joined, nodeOf) };
 }
 
 function ofOneStream(one: Stream, history: History, troubled: Set<string>, sessions: Map<string, Session>): Flow {
@@ -153,6 +193,20 @@ function worst(flows: Flow[]): Flow {
   if (flows.every((one) => one === "paused")) return "paused";
   const order: Flow[] = ["trouble", "source stalled", "stalled", "no credit", "flows", "waits"];
   return order.find((one) => flows.includes(one)) ?? "idle";
+}
+
+/** The node of a source's connector that has no session. */
+function absent(id: string, isMissed: boolean): Node {
+  return {
+    id,
+    column: 0,
+    name: id,
+    flow: isMissed ? "trouble" : "idle",
+    rate: null,
+    lag: 0,
+    pressure: "no session",
+    steps: [],
+  };
 }
 
 function labelled(id: string, members: number): string {

@@ -17,6 +17,8 @@ const RATE_SAMPLES = 5;
 export class History {
   private samples = new Map<string, Sample[]>();
   private last = 0;
+  /** Which pipelines have written to which sinks: a gateway forgets it ten seconds after a query has ended. */
+  private writers = new Map<string, Set<string>>();
 
   /** Takes a sample of all parts, unless the last one is too recent. */
   record(status: Status, at: number): void {
@@ -40,6 +42,14 @@ export class History {
       for (const step of row.steps) note(stepPart(row.pipeline, step.step), step.received, step.sent);
     }
     for (const row of status.sinks) note(`sink ${row.sink}`, row.staged_messages, row.staged_messages);
+  }
+
+  noteWriter(pipeline: string, sink: string): void {
+    this.writers.set(sink, (this.writers.get(sink) ?? new Set<string>()).add(pipeline));
+  }
+
+  writersOf(sink: string): string[] {
+    return [...(this.writers.get(sink) ?? [])];
   }
 
   of(part: string): Sample[] {

@@ -2,7 +2,17 @@
 
 import { useSyncExternalStore } from "react";
 
-export const VIEWS = ["overview", "health", "graph", "timeline", "streams", "connectors", "letters"] as const;
+export const VIEWS = [
+  "overview",
+  "health",
+  "graph",
+  "timeline",
+  "streams",
+  "connectors",
+  "processes",
+  "letters",
+  "search",
+] as const;
 export type View = (typeof VIEWS)[number];
 export type Route = { view: View } & Partial<Record<string, string>>;
 

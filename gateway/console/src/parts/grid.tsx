@@ -8,6 +8,7 @@ import { arranged, type SortValue } from "../model/table";
 import { FilterField } from "./filter_field";
 
 const ROW_PX = 28;
+const FRAMES = 30;
 
 export interface Column<Row> {
   key: string;
@@ -55,6 +56,16 @@ export function Grid<Row>({
     overscan: 8,
   });
 
+  // A row far away is drawn, and its height known, only some frames later.
+  function focus(index: number, frames: number): void {
+    const button = body.current?.querySelector<HTMLElement>(`[data-index="${index}"] button`);
+    if (button) button.focus();
+    else if (frames) {
+      virtual.scrollToIndex(index);
+      requestAnimationFrame(() => focus(index, frames - 1));
+    }
+  }
+
   // The name in each row is a button; the arrow keys move from one to the next, also to rows that are not drawn yet.
   function move(event: KeyboardEvent<HTMLDivElement>): void {
     const at = Number((event.target as HTMLElement).closest<HTMLElement>("[data-index]")?.dataset["index"] ?? -1);
@@ -63,7 +74,7 @@ export function Grid<Row>({
     if (next === undefined || next < 0 || next >= rows.length) return;
     event.preventDefault();
     virtual.scrollToIndex(next);
-    requestAnimationFrame(() => body.current?.querySelector<HTMLElement>(`[data-index="${next}"] button`)?.focus());
+    focus(next, FRAMES);
   }
 
   return (
@@ -111,6 +122,8 @@ export function Grid<Row>({
                 className={name(row) === selected ? "row selected" : "row"}
                 aria-rowindex={item.index + 2}
                 data-index={item.index}
+                // A long name or error takes several lines, and is not cut.
+                ref={virtual.measureElement}
                 style={{ transform: `translateY(${item.start}px)` }}
               >
                 {columns.map((column, index) => (

@@ -25,6 +25,8 @@ export function PartLink({ part, label = part }: { part: string; label?: string 
     stream: { view: "streams", filter: name },
     pipeline: { view: "timeline", pipeline: name },
     sink: { view: "connectors", filter: name },
+    process: { view: "processes", filter: name.split(" of ", 1)[0] },
+    deployment: { view: "processes", filter: name },
     // The connector of a sink is "INSTANCE of sink SINK".
     connector: { view: "connectors", filter: name.split(" of sink ", 1)[0] },
   };

@@ -138,7 +138,7 @@ const COLUMNS: Column<Row>[] = [
     key: "reason",
     title: "Last error",
     value: reasonOf,
-    cell: reasonOf,
+    cell: (row) => <Reason row={row} />,
   },
 ];
 
@@ -148,8 +148,26 @@ function isSince(row: Row): boolean {
 }
 
 function reasonOf(row: Row): string {
-  const errors = row.reported?.errors ?? [];
-  return firstLine(row.reported?.reason || errors.at(-1)?.message || row.sink?.failure || failureOf(row) || "");
+  return lastError(row).text;
+}
+
+/** What went wrong last, and how long ago; null if that is not known. */
+function lastError({ reported, sink, supervised }: Row): { text: string; ageMs: number | null } {
+  const error = reported?.errors.at(-1);
+  if (reported?.reason) return { text: firstLine(reported.reason), ageMs: reported.state_age_ms };
+  if (error) return { text: firstLine(error.message), ageMs: error.age_ms };
+  if (sink?.failure) return { text: firstLine(sink.failure), ageMs: sink.failure_age_ms };
+  return { text: firstLine((reported === null && supervised?.failure) || ""), ageMs: null };
+}
+
+function Reason({ row }: { row: Row }) {
+  const { text, ageMs } = lastError(row);
+  // Beside a connector that runs, an error is over.
+  return (
+    <span className={row.state === "running" ? "muted" : ""}>
+      {text && ageMs !== null && <strong>{duration(ageMs)} ago</strong>} {text}
+    </span>
+  );
 }
 
 /** Why its process does not run. */
@@ -186,7 +204,11 @@ function Details({ row, mayControl, onRestart }: DetailsProps) {
           Close
         </Button>
       </h2>
-      {reported?.reason && <p className="cause">{firstLine(reported.reason)}</p>}
+      {reported?.reason && (
+        <p className="cause">
+          {firstLine(reported.reason)} <span className="muted">for {duration(reported.state_age_ms ?? 0)}</span>
+        </p>
+      )}
       {failureOf(row) && <p className="cause">{failureOf(row)}</p>}
       {sink?.failure && (
         <p className="cause">

@@ -1,9 +1,13 @@
+import { useMemo } from "react";
+import type { CausePaths } from "../model/cause_paths";
 import type { Status } from "../model/documents";
 import { FLOWS, type Flow } from "../model/flow";
 import { count, duration, rate } from "../model/format";
 import { graph, type Node } from "../model/graph";
 import type { History } from "../model/history";
 import { splitPart } from "../model/causes";
+import { layout, type Place } from "../model/layout";
+import { markOf } from "../model/marks";
 import { FlowMark } from "../parts/flow_mark";
 import { PartLink } from "../parts/link";
 import { useNarrow } from "../parts/narrow";
@@ -11,25 +15,18 @@ import { useNarrow } from "../parts/narrow";
 const WIDTH = 266;
 const HEAD = 66;
 const STEP = 17;
-const GAP_X = 56;
-const GAP_Y = 10;
 const COLUMNS = ["Sources", "Streams", "Pipelines", "Sinks"];
 const SHOWN = 60;
 const SHOWN_STEPS = 12;
 const URGENT: Flow[] = ["trouble", "source stalled", "stalled", "no credit"];
 
-interface Place {
-  x: number;
-  y: number;
-  height: number;
-}
-
 export function Graph({ status, history }: { status: Status; history: History }) {
   const narrow = useNarrow();
-  const { nodes, edges } = graph(status, history, duration);
+  const { nodes, edges, causes } = graph(status, history, duration);
   // Those that need attention come first, and stay among those that are drawn.
   const sorted = nodes.toSorted((a, b) => Number(URGENT.includes(b.flow)) - Number(URGENT.includes(a.flow)));
   const columns = COLUMNS.map((_, column) => sorted.filter((node) => node.column === column).slice(0, SHOWN));
+  const shown = new Set(columns.flat().map((node) => node.id));
   const hidden = nodes.length - columns.flat().length;
   return (
     <>
@@ -40,65 +37,88 @@ export function Graph({ status, history }: { status: Status; history: History })
           </span>
         ))}
       </p>
-      {narrow ? <Lists columns={columns} /> : <Drawing columns={columns} edges={edges} />}
+      {narrow ? (
+        <Lists columns={columns} causes={causes} />
+      ) : (
+        <Drawing
+          nodes={columns.flat()}
+          edges={edges.filter(([from, to]) => shown.has(from) && shown.has(to))}
+          causes={causes}
+        />
+      )}
       {hidden > 0 && <p className="muted">and {count(hidden)} more parts: see Streams and Connectors</p>}
     </>
   );
 }
 
 /** Without room for four columns, the same nodes as lists. */
-function Lists({ columns }: { columns: Node[][] }) {
+function Lists({ columns, causes }: { columns: Node[][]; causes: CausePaths }) {
   return columns.map((nodes, column) => (
     <section key={COLUMNS[column]} aria-label={COLUMNS[column]}>
       <h2>{COLUMNS[column]}</h2>
       {nodes.map((node) => (
-        <div key={node.id} className={`node ${node.flow.replace(" ", "-")}`}>
-          <Box node={node} />
+        <div key={node.id} className={classOf(node, causes)}>
+          <Box node={node} isCause={causes.roots.has(node.id)} />
         </div>
       ))}
     </section>
   ));
 }
 
-function Drawing({ columns, edges }: { columns: Node[][]; edges: [string, string][] }) {
-  const places = new Map<string, Place>();
-  let height = 0;
-  columns.forEach((nodes, column) => {
-    let y = 0;
-    for (const node of nodes) {
-      const own = HEAD + Math.min(node.steps.length, SHOWN_STEPS + 1) * STEP;
-      places.set(node.id, { x: column * (WIDTH + GAP_X), y, height: own });
-      y += own + GAP_Y;
-    }
-    height = Math.max(height, y);
+interface DrawingProps {
+  nodes: Node[];
+  edges: [string, string][];
+  causes: CausePaths;
+}
+
+function Drawing({ nodes, edges, causes }: DrawingProps) {
+  const boxes = nodes.map((node) => ({
+    id: node.id,
+    layer: node.column,
+    width: WIDTH,
+    height: HEAD + Math.min(node.steps.length, SHOWN_STEPS + 1) * STEP,
+  }));
+  // Numbers change each second, and places only if the parts do.
+  const shape = JSON.stringify([boxes, edges]);
+  const { places, width, height } = useMemo(() => {
+    const [known, joined] = JSON.parse(shape) as [typeof boxes, typeof edges];
+    return layout(known, joined);
+  }, [shape]);
+  const titles = COLUMNS.flatMap((title, column) => {
+    const first = nodes.find((node) => node.column === column);
+    const place = first && places.get(first.id);
+    return place ? [{ title, left: place.x }] : [];
   });
-  const width = COLUMNS.length * (WIDTH + GAP_X) - GAP_X;
+  // What leads to a first cause is drawn over the others.
+  const drawn = edges.toSorted((a, b) => Number(isCause(causes, a)) - Number(isCause(causes, b)));
   return (
     <div className="scroll" tabIndex={0} role="region" aria-label="Graph">
       <div className="graph" style={{ width }}>
         <div className="titles">
-          {COLUMNS.map((title, column) => (
-            <h2 key={title} style={{ left: column * (WIDTH + GAP_X) }}>
+          {titles.map(({ title, left }) => (
+            <h2 key={title} style={{ left }}>
               {title}
             </h2>
           ))}
         </div>
         <div className="drawing" style={{ width, height }}>
           <svg width={width} height={height} aria-hidden="true">
-            {edges.map(([from, to]) => {
+            {drawn.map((edge) => {
+              const [from, to] = edge;
               const [a, b] = [places.get(from), places.get(to)];
-              return a && b ? <path key={`${from}>${to}`} className="edge" d={line(a, b)} /> : null;
+              const kind = isCause(causes, edge) ? "edge cause" : "edge";
+              return a && b ? <path key={`${from}>${to}`} className={kind} d={line(a, b)} /> : null;
             })}
           </svg>
-          {columns.flat().map((node) => {
+          {nodes.map((node) => {
             const place = places.get(node.id);
             return place ? (
               <div
                 key={node.id}
-                className={`node ${node.flow.replace(" ", "-")}`}
+                className={classOf(node, causes)}
                 style={{ left: place.x, top: place.y, width: WIDTH, height: place.height }}
               >
-                <Box node={node} />
+                <Box node={node} isCause={causes.roots.has(node.id)} />
               </div>
             ) : null;
           })}
@@ -108,13 +128,21 @@ function Drawing({ columns, edges }: { columns: Node[][]; edges: [string, string
   );
 }
 
+function isCause(causes: CausePaths, [from, to]: [string, string]): boolean {
+  return causes.edges.has(`${from}>${to}`);
+}
+
+function classOf(node: Node, causes: CausePaths): string {
+  return `node tone-${markOf(node.flow).tone}${causes.roots.has(node.id) ? " first-cause" : ""}`;
+}
+
 function line(a: Place, b: Place): string {
-  const [x1, y1, x2, y2] = [a.x + WIDTH, a.y + HEAD / 2, b.x, b.y + HEAD / 2];
+  const [x1, y1, x2, y2] = [a.x + a.width, a.y + HEAD / 2, b.x, b.y + HEAD / 2];
   const middle = (x1 + x2) / 2;
   return `M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`;
 }
 
-function Box({ node }: { node: Node }) {
+function Box({ node, isCause }: { node: Node; isCause: boolean }) {
   const lagName = node.column === 0 ? "in flight" : node.column === 3 ? "pending" : "lag";
   const steps = node.steps.slice(0, SHOWN_STEPS);
   return (
@@ -134,7 +162,7 @@ function Box({ node }: { node: Node }) {
         </span>
       </div>
       <div className="pressure" title={node.pressure}>
-        {node.pressure}
+        {isCause && <span className="tag bad">first cause</span>} {node.pressure}
       </div>
       {steps.length > 0 && (
         <ol className="steps" aria-label={`Steps of ${node.name}`}>

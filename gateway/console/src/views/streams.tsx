@@ -6,9 +6,10 @@ import { bytes, count, counted, duration, rate } from "../model/format";
 import { SAMPLES, type History } from "../model/history";
 import { cursor, place } from "../model/position";
 import { adjust, useRoute } from "../model/route";
-import { Controls } from "../parts/control";
+import { Controls, Danger } from "../parts/control";
 import { FlowMark } from "../parts/flow_mark";
 import { Grid, type Column } from "../parts/grid";
+import { ViewLink } from "../parts/link";
 import { Peek } from "../parts/peek";
 import { Sparkline } from "../parts/sparkline";
 
@@ -120,6 +121,10 @@ function Details({ row, history, mayControl }: { row: Stream; history: History; 
         <dt>Waits for</dt>
         <dd>{row.holders.map((holder) => `${holder.pipeline} (${holder.state})`).join(", ") || "nothing"}</dd>
       </dl>
+      <p>
+        <ViewLink to={{ view: "overview", part, range: "1 h" }}>Its last hour</ViewLink>
+      </p>
+      {mayControl && <Danger kind="stream" name={row.stream} />}
     </section>
   );
 }

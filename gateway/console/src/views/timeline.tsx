@@ -4,8 +4,10 @@ import { request } from "../client/api";
 import { STAGES, type Batch, type Located, type Status, type Timeline as Document } from "../model/documents";
 import { count, duration } from "../model/format";
 import { bars, lastStage, scale, span } from "../model/lanes";
+import { durations } from "../model/percentiles";
 import { adjust, useRoute } from "../model/route";
-import { Controls } from "../parts/control";
+import { Controls, Danger } from "../parts/control";
+import { usePolled } from "../parts/polled";
 
 const LIMIT = 500;
 const EVERY_MS = 1000;
@@ -35,42 +37,38 @@ export function Timeline({ status, mayControl }: { status: Status; mayControl: b
         )}
         {pipeline && mayControl && <Controls kind="pipeline" name={name} paused={pipeline.paused !== null} />}
       </div>
-      {name ? <Batches key={name} pipeline={name} /> : <p className="muted">No pipeline is known.</p>}
+      {name ? (
+        // Whole seconds: what is drawn changes no more often.
+        <Batches key={name} pipeline={name} runningMs={seconds(pipeline?.batch_ms ?? null)} />
+      ) : (
+        <p className="muted">No pipeline is known.</p>
+      )}
+      {pipeline && mayControl && <Danger kind="pipeline" name={name} />}
       <Why />
     </>
   );
 }
 
+function seconds(ms: number | null): number | null {
+  return ms === null ? null : ms < 1000 ? 0 : Math.floor(ms / 1000) * 1000;
+}
+
+interface BatchesProps {
+  pipeline: string;
+  /** How long ago the micro-batch in flight was planned; null if there is none. */
+  runningMs: number | null;
+}
+
 // It asks for its batches itself: that the status has changed is no reason to draw them again.
-const Batches = memo(function Batches({ pipeline }: { pipeline: string }) {
-  const [found, setFound] = useState<Document | null>(null);
-  const [error, setError] = useState("");
+const Batches = memo(function Batches({ pipeline, runningMs }: BatchesProps) {
+  const path = `pipelines/${encodeURIComponent(pipeline)}/batches?limit=${LIMIT}&streams=0`;
+  const { answer: found, error } = usePolled<Document>(path, EVERY_MS);
   const [shown, setShown] = useState(STEP);
   const [chosen, setChosen] = useState<string | null>(null);
-  useEffect(() => {
-    let timer: number | undefined;
-    let ended = false;
-    async function ask(): Promise<void> {
-      try {
-        const answer = await request(`pipelines/${encodeURIComponent(pipeline)}/batches?limit=${LIMIT}&streams=0`);
-        if (!ended) {
-          setFound(answer as Document);
-          setError("");
-        }
-      } catch (refused) {
-        if (!ended) setError(refused instanceof Error ? refused.message : String(refused));
-      }
-      if (!ended) timer = window.setTimeout(() => void ask(), EVERY_MS);
-    }
-    void ask();
-    return () => {
-      ended = true;
-      window.clearTimeout(timer);
-    };
-  }, [pipeline]);
   if (!found) return <p className="muted">{error || "Reading the timeline…"}</p>;
   const rows = found.batches.slice(0, shown);
-  const top = scale(rows);
+  // One that runs is as long as the page allows if it takes longer than the others; it flattens none of them.
+  const top = scale(rows.filter((batch) => batch.stages.committed)) || 1;
   return (
     <>
       {error && <p className="error">{error}</p>}
@@ -81,20 +79,22 @@ const Batches = memo(function Batches({ pipeline }: { pipeline: string }) {
             <tr>
               <th scope="col">Stage</th>
               <th scope="col">min</th>
-              <th scope="col">avg</th>
+              <th scope="col">p50</th>
+              <th scope="col">p99</th>
               <th scope="col">max</th>
             </tr>
           </thead>
           <tbody>
-            {STAGES.filter((stage) => found.summary[stage]).map((stage) => (
+            {durations(found.batches).map(({ stage, ...each }) => (
               <tr key={stage}>
                 <th scope="row">
                   <span className={`swatch ${stage}`} aria-hidden="true" />
                   {label(stage)}
                 </th>
-                <td>{duration(found.summary[stage]?.min_ms ?? 0)}</td>
-                <td>{duration(found.summary[stage]?.avg_ms ?? 0)}</td>
-                <td>{duration(found.summary[stage]?.max_ms ?? 0)}</td>
+                <td>{duration(each.min)}</td>
+                <td>{duration(each.p50)}</td>
+                <td>{duration(each.p99)}</td>
+                <td>{duration(each.max)}</td>
               </tr>
             ))}
           </tbody>
@@ -106,7 +106,13 @@ const Batches = memo(function Batches({ pipeline }: { pipeline: string }) {
           const key = keyOf(batch);
           return (
             <li key={key}>
-              <Lane batch={batch} top={top} chosen={chosen === key} onChoose={setChosen} />
+              <Lane
+                batch={batch}
+                top={top}
+                runningMs={index === 0 && !batch.stages.committed ? runningMs : null}
+                chosen={chosen === key}
+                onChoose={setChosen}
+              />
               {chosen === key && <Details pipeline={pipeline} batch={batch} index={index} />}
             </li>
           );
@@ -120,19 +126,24 @@ const Batches = memo(function Batches({ pipeline }: { pipeline: string }) {
 interface LaneProps {
   batch: Batch;
   top: number;
+  /** For how long it runs; null if it has ended. */
+  runningMs: number | null;
   chosen: boolean;
   onChoose: (key: string | null) => void;
 }
 
 /** A micro-batch. Most of them have ended, and look the same in each answer. */
 const Lane = memo(
-  function Lane({ batch, top, chosen, onChoose }: LaneProps) {
+  function Lane({ batch, top, runningMs, chosen, onChoose }: LaneProps) {
     return (
       <Button className="lane" aria-expanded={chosen} onPress={() => onChoose(chosen ? null : keyOf(batch))}>
         <span className="batch">{batch.batch === null ? "–" : count(batch.batch)}</span>
-        <Lanes batch={batch} top={top} />
+        <time dateTime={startOf(batch)}>{clockTime(startOf(batch))}</time>
+        <Lanes batch={batch} top={top} runningMs={runningMs} />
         <span className="end">
-          {label(lastStage(batch) ?? "planned")}, {duration(span(batch))}
+          {runningMs === null
+            ? `${label(lastStage(batch) ?? "planned")}, ${duration(span(batch))}`
+            : `${label(lastStage(batch) ?? "planned")}, runs for ${duration(runningMs)}`}
         </span>
       </Button>
     );
@@ -140,6 +151,7 @@ const Lane = memo(
   (before, after) =>
     before.top === after.top &&
     before.chosen === after.chosen &&
+    before.runningMs === after.runningMs &&
     before.batch.batch === after.batch.batch &&
     STAGES.every((stage) => before.batch.stages[stage] === after.batch.stages[stage]),
 );
@@ -148,13 +160,24 @@ function keyOf(batch: Batch): string {
   return Object.values(batch.stages)[0] ?? String(batch.batch);
 }
 
+/** When it reached its first stage. */
+function startOf(batch: Batch): string {
+  return Object.values(batch.stages)[0] ?? "";
+}
+
+function clockTime(at: string): string {
+  return at ? new Date(at).toLocaleTimeString([], { hour12: false }) : "–";
+}
+
 function label(stage: string): string {
   return stage.replace("_", " ");
 }
 
-function Lanes({ batch, top }: { batch: Batch; top: number }) {
+function Lanes({ batch, top, runningMs }: { batch: Batch; top: number; runningMs: number | null }) {
+  const running = runningMs === null ? 0 : Math.max(8, (Math.min(runningMs, top) / top) * 1000);
   return (
     <svg className="lanes" viewBox="0 0 1000 32" preserveAspectRatio="none" aria-hidden="true">
+      {running > 0 && <rect className="running" x={0} width={running} y={0} height={32} />}
       {bars(batch).map(({ stage, from, to }) => (
         <rect
           key={stage}
@@ -194,7 +217,7 @@ function Details({ pipeline, batch, index }: { pipeline: string; batch: Batch; i
     <div className="details">
       <p>
         {bars(batch)
-          .map(({ stage, to }) => `${label(stage)} after ${duration(to)}`)
+          .map(({ stage, to }) => `${label(stage)} at ${clockTime(batch.stages[stage] ?? "")}, after ${duration(to)}`)
           .join(" · ")}
         {batch.rebuilt && " · rebuilt after a restart"}
         {batch.redelivered && " · redelivered"}

@@ -1,0 +1,49 @@
+/** A shape and a tone for each condition: those that differ are told apart by their shapes alone, without colours, too. */
+
+export type Shape =
+  "disc" | "ring" | "triangle" | "down" | "diamond" | "square" | "frame" | "cross" | "bars" | "dash" | "half";
+
+export type Tone = "good" | "idle" | "waits" | "credit" | "stalled" | "source" | "bad" | "paused";
+
+export interface Mark {
+  shape: Shape;
+  tone: Tone;
+}
+
+const UNKNOWN: Mark = { shape: "half", tone: "idle" };
+
+export const MARKS: Record<string, Mark> = {
+  // What a part does.
+  flows: { shape: "disc", tone: "good" },
+  idle: { shape: "ring", tone: "idle" },
+  waits: { shape: "down", tone: "waits" },
+  "no credit": { shape: "diamond", tone: "credit" },
+  stalled: { shape: "square", tone: "stalled" },
+  "source stalled": { shape: "frame", tone: "source" },
+  trouble: { shape: "cross", tone: "bad" },
+  paused: { shape: "bars", tone: "paused" },
+  // The states of streams.
+  live: { shape: "disc", tone: "good" },
+  parked: { shape: "down", tone: "idle" },
+  detached: { shape: "dash", tone: "stalled" },
+  ended: { shape: "half", tone: "idle" },
+  lost: { shape: "cross", tone: "bad" },
+  // The states of connectors.
+  running: { shape: "disc", tone: "good" },
+  connected: { shape: "disc", tone: "good" },
+  connecting: { shape: "half", tone: "waits" },
+  degraded: { shape: "triangle", tone: "bad" },
+  waiting: { shape: "triangle", tone: "bad" },
+  "no connector": { shape: "cross", tone: "bad" },
+  "no session": { shape: "dash", tone: "bad" },
+  fails: { shape: "cross", tone: "bad" },
+  // The states of processes.
+  runs: { shape: "disc", tone: "good" },
+  starts: { shape: "half", tone: "waits" },
+  waits_to_start: { shape: "triangle", tone: "bad" },
+  stopped: { shape: "square", tone: "idle" },
+};
+
+export function markOf(condition: string): Mark {
+  return MARKS[condition] ?? UNKNOWN;
+}

@@ -1,0 +1,146 @@
+import { useMemo, useState } from "react";
+import { Button } from "react-aria-components";
+import { post } from "../client/api";
+import type { Process, ProcessLog, Status } from "../model/documents";
+import { bytes, count, duration, firstLine } from "../model/format";
+import { adjust, useRoute } from "../model/route";
+import { FlowMark } from "../parts/flow_mark";
+import { Grid, type Column } from "../parts/grid";
+import { PartLink } from "../parts/link";
+
+const LINES = 100;
+const WAITS_MS = 20_000;
+
+interface Row extends Process {
+  deployment: string;
+}
+
+const nameOf = (row: Row): string => `${row.name} · ${row.deployment}`;
+// A stream waits for a micro-batch, which is well; a process waits to be started, which is not.
+const markOf = (row: Row): string => (row.state === "waits" ? "waits_to_start" : row.state);
+
+/** The processes of all deployments: how often they were started again, and why, and the last lines of their logs. */
+export function Processes({ status, mayControl }: { status: Status; mayControl: boolean }) {
+  const { filter = "", sort = "name", process: selected } = useRoute();
+  const rows = useMemo(
+    () => status.deployments.flatMap((one) => one.processes.map((each) => ({ ...each, deployment: one.deployment }))),
+    [status.deployments],
+  );
+  const shown = rows.find((row) => nameOf(row) === selected);
+  if (!rows.length) return <p className="muted">No deployment reports its processes to this gateway.</p>;
+  return (
+    <Grid
+      label="Processes"
+      kind="processes"
+      rows={rows}
+      columns={COLUMNS}
+      name={nameOf}
+      filter={filter}
+      sort={sort}
+      selected={selected}
+      onSelect={(process) => adjust({ process })}
+    >
+      {shown && <Details key={nameOf(shown)} row={shown} mayControl={mayControl} />}
+    </Grid>
+  );
+}
+
+const COLUMNS: Column<Row>[] = [
+  { key: "name", title: "Process", value: nameOf, cell: nameOf },
+  { key: "kind", title: "Kind", value: (row) => row.kind, cell: (row) => row.kind },
+  {
+    key: "state",
+    title: "State",
+    value: (row) => row.state,
+    cell: (row) => <FlowMark flow={markOf(row)} label={row.state} />,
+  },
+  { key: "since", title: "Since", value: (row) => row.state_age_ms, cell: (row) => duration(row.state_age_ms) },
+  { key: "restarts", title: "Restarts", value: (row) => row.restarts, cell: (row) => count(row.restarts) },
+  {
+    key: "memory",
+    title: "Memory",
+    value: (row) => row.memory_bytes ?? 0,
+    cell: (row) => (row.memory_bytes === null ? "–" : bytes(row.memory_bytes)),
+  },
+  { key: "version", title: "Version", value: (row) => row.version ?? "", cell: (row) => row.version ?? "–" },
+  {
+    key: "reason",
+    title: "Why it last ended",
+    value: (row) => row.reason ?? "",
+    cell: (row) => firstLine(row.reason ?? ""),
+  },
+];
+
+function Details({ row, mayControl }: { row: Row; mayControl: boolean }) {
+  const [log, setLog] = useState<ProcessLog | null>(null);
+  const [error, setError] = useState("");
+  const [busy, setBusy] = useState(false);
+
+  async function read(): Promise<void> {
+    setBusy(true);
+    setError("");
+    try {
+      const body = { name: row.name, deployment: row.deployment, lines: LINES, timeout_ms: WAITS_MS };
+      setLog((await post("processes/log", body, WAITS_MS + 5000)) as ProcessLog);
+    } catch (refused) {
+      setError(refused instanceof Error ? refused.message : String(refused));
+    } finally {
+      setBusy(false);
+    }
+  }
+
+  return (
+    <section className="details" aria-label={`Process ${nameOf(row)}`}>
+      <h2>
+        {nameOf(row)}
+        <Button className="quiet" onPress={() => adjust({ process: "" })}>
+          Close
+        </Button>
+      </h2>
+      {row.reason && <p className="cause">{row.reason}</p>}
+      <dl>
+        <dt>State</dt>
+        <dd>
+          {row.state} for {duration(row.state_age_ms)}
+          {row.next_start_ms !== null && `, starts again in ${duration(row.next_start_ms)}`}
+        </dd>
+        <dt>Restarts</dt>
+        <dd>{count(row.restarts)}</dd>
+        <dt>Process id</dt>
+        <dd>{row.pid ?? "none: it does not run"}</dd>
+        {row.pipelines.length > 0 && (
+          <>
+            <dt>Pipelines</dt>
+            <dd>
+              {row.pipelines.map((name) => (
+                <PartLink key={name} part={`pipeline ${name}`} />
+              ))}
+            </dd>
+          </>
+        )}
+      </dl>
+      {mayControl ? (
+        <Button isDisabled={busy} onPress={() => void read()}>
+          {log ? "Read the log again" : "Read its log"}
+        </Button>
+      ) : (
+        <p className="muted">Its log needs the right control.</p>
+      )}
+      {error && (
+        <p role="alert" className="error">
+          {error}
+        </p>
+      )}
+      {log && (
+        <>
+          <p className="muted">
+            The last {count(log.lines.length)} lines of <code>{log.path}</code>
+          </p>
+          <pre className="log" tabIndex={0} aria-label={`Log of ${row.name}`}>
+            {log.lines.join("\n") || "It is empty."}
+          </pre>
+        </>
+      )}
+    </section>
+  );
+}
