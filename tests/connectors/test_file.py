@@ -487,7 +487,8 @@ def test_rotated_files_that_match_are_read_first_and_are_no_streams_of_their_own
         (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
         os.utime(tmp_path / name, (number, number))
     source = FileSource("s", [tmp_path / "*"], follow=False)
-    assert listed(source) == ["app.log", "part.7"]
+    # part.7 may have been part, which a query that has read it tells.
+    assert listed(source) == ["part", "app.log", "part.7"]
     assert [value for _, value in records(Items(source, "app.log"))] == LINES[:15]
     source = FileSource("s", [tmp_path / "app.log*"], follow=False, rotation=False)
     assert len(listed(source)) == 4

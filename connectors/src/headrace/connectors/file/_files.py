@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.connectors.file._listing import Found, file_at, matching, may_read
-from headrace.connectors.file._names import Names, partition_of, root_of, shown, unrotated
+from headrace.connectors.file._absent import AbsentLog, AbsentLogs
+from headrace.connectors.file._listing import Found, file_at, matching, may_match, may_read
+from headrace.connectors.file._names import Names, bases, partition_of, root_of, shown, unrotated
 from headrace.connectors.file._parts import Key, key_of
 from headrace.sdk import InvalidSource
 
@@ -56,7 +57,8 @@ class Files:
         self.streams: dict[str, Stream] = {}
         """By partition, also those whose files are gone and that are still read."""
         self.listed: list[str] = []
-        """The partitions of the files that exist."""
+        """The partitions of the files that exist, and of absent logs."""
+        self.absent = AbsentLogs()
         self._partitions: dict[str, str] = {}
         self._left_out: dict[str, str] = {}
         self._now_left_out: set[str] = set()
@@ -88,11 +90,14 @@ class Files:
             if own == path and owners.get(file.key, path) != path:
                 self.leave_out(path, f"it is the same file as {shown(owners[file.key])}", quiet=True)
             elif file.key not in watched or not self._is_moved(file, own, open_files):
-                partition = self._partitions.get(path) or self._partition(own, roots.get(path, ""), path)
+                root, is_new = roots.get(path, ""), own not in self._partitions
+                partition = self._partitions.get(path) or self._partition(own, root, path)
                 if partition is not None:
+                    if is_new:
+                        self._ask(own, root, partition)
                     listed[partition] = None
         self._moved = {key: moved for key, moved in self._moved.items() if key in keys or key in open_files}
-        self.listed = list(listed)
+        self.listed = list(dict.fromkeys(self.absent.listed()) | listed)
         for path in [path for path in list(self._left_out) if path not in self._now_left_out]:
             del self._left_out[path]
         self._has_looked = True
@@ -183,6 +188,25 @@ class Files:
         if path != own and Path(path) not in stream.rotated:
             stream.rotated.append(Path(path))
         return partition
+
+    def _ask(self, own: str, root: str, partition: str) -> None:
+        """Asks whether a new file was rotated from a log that does not exist now, and that the patterns would match."""
+        folder, name = os.path.split(own)
+        for base in bases(name) if self._rotation else ():
+            log = os.path.join(folder, base)
+            of = partition_of(log, root, self._names)
+            if of not in self.streams and any(may_match(pattern, log) for pattern in self._patterns):
+                self.absent.ask(of, log, partition)
+
+    def join(self, partition: str, log: AbsentLog) -> None:
+        """Makes the files that wait for an absent log parts of its stream."""
+        stream = self.streams.setdefault(partition, Stream(Path(log.path)))
+        self._partitions[log.path] = partition
+        for waiting in log.waiting:
+            part = self.streams.pop(waiting, None)
+            if part is not None:
+                del self._partitions[os.fspath(part.path)]
+                stream.rotated += [path for path in (part.path, *part.rotated) if path not in stream.rotated]
 
     def forget(self, partition: str) -> None:
         """Forgets a stream whose files are gone."""

@@ -5,7 +5,7 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -44,6 +44,20 @@ def matching(pattern: str, leave_out: LeaveOut) -> Iterator[Found]:
         leave_out: Called with a path that cannot be read as a file, or a folder that cannot be listed, and the reason.
     """
     return _matching("/", [part for part in pattern.split("/") if part], leave_out, ())
+
+
+def may_match(pattern: str, path: str) -> bool:
+    """Returns whether an absolute pattern would match a file at a path."""
+    return pattern == path or _fits(pattern.split("/"), path.split("/"))
+
+
+def _fits(parts: Sequence[str], names: Sequence[str]) -> bool:
+    if not parts or not names:
+        return not parts and not names
+    if parts[0] == "**":
+        return any(_fits(parts[1:] or ["*"], names[at:]) for at in range(len(names)))
+    shown = not names[0].startswith(".") or parts[0].startswith(".")
+    return shown and fnmatch.fnmatchcase(names[0], parts[0]) and _fits(parts[1:], names[1:])
 
 
 def _matching(folder: str, parts: list[str], leave_out: LeaveOut, above: tuple[Key, ...]) -> Iterator[Found]:

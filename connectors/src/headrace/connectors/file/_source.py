@@ -28,6 +28,8 @@ _END = Batch(())
 # The delay before a file with the name of a removed one is listed, in seconds: until then, the session has noticed that the name
 # was free.
 _FREE_SECONDS = 10.0
+# How long a new file waits for a query to read the absent log that it may have been rotated from; it may read the file alone.
+_ABSENT_SECONDS = 10.0
 # A new query reads the files of closed streams when they have their next turn.
 _NEXT_TURN_SECONDS = 3600.0
 # Switching threads costs as much as reading a third of an item.
@@ -137,6 +139,11 @@ class FileSource(PolicySource):
             PositionLost: The files no longer have the data after the position.
             BadRecord: A file is damaged, or in another format, and the policy is to fail.
         """
+        if not await self._has_stream(partition, position):
+            self._gone.add(partition)
+            self._end(partition, 0)
+            yield GONE
+            return
         idle_since, troubled = math.inf, Backoff(_SOON_SECONDS, _AGAIN_SECONDS, jitter=0.0)
         if (position.sequence if position is not None else 0) < self._acknowledged.get(partition, 0):
             self._turns.begin_again()
@@ -195,6 +202,19 @@ class FileSource(PolicySource):
         """Returns the number of bytes between the last yielded record and the end of the last complete record."""
         reader = self._readers.get(partition)
         return None if reader is None else await self._watch.run(reader.backlog)
+
+    async def _has_stream(self, partition: str, position: Position | None) -> bool:
+        """Returns whether there is anything to read; not of an absent log that was never read, nor of a rotated file of one."""
+        absent = self._files.absent
+        if (log := absent.log(partition)) is not None:
+            if position is not None:
+                await self._watch.run(self._files.join, partition, log)
+            absent.answer(partition, was_read=position is not None)
+        elif position is None:
+            return await absent.is_own(partition, _ABSENT_SECONDS)
+        else:
+            absent.begin(partition)
+        return partition in self._files.streams
 
     async def _list(self) -> Sequence[str]:
         """Looks for files, if that is due, and returns those whose turn it is."""
