@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import os
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -78,6 +79,24 @@ async def test_rotations_and_no_log_at_a_restart(tmp_path, follow):
         await found.has(b"two", b"three")
         await found.looks()
         assert found.values == [b"two", b"three"]
+
+
+@pytest.mark.behaviour(
+    "file", "another name of a file, added while the connector runs or not", "reads on in the stream of the first"
+)
+async def test_another_name_of_a_file_changes_no_stream(tmp_path):
+    positions = {}
+    (tmp_path / "web.log").write_bytes(b"one\n")
+    async with reading(tmp_path / "*", positions=positions) as found:
+        await found.has(b"one")
+    os.link(tmp_path / "web.log", tmp_path / "a")
+    (tmp_path / "b").symlink_to("web.log")
+    append(tmp_path / "web.log", b"two\n")
+    for expected in ([b"two"], []):
+        async with reading(tmp_path / "*", positions=positions) as found:
+            await found.until(lambda reading, expected=expected: len(reading.values) >= len(expected))
+            await found.looks()
+            assert {name: values for name, values in found.found.items() if values} == ({"web.log": expected} if expected else {})
 
 
 async def test_files_that_only_look_rotated_are_streams_of_their_own(tmp_path):

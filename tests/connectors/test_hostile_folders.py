@@ -185,6 +185,24 @@ async def test_a_file_that_gets_another_name_is_not_read_again(tmp_path):
         assert found.values == [b"a1", b"a2", b"a3"]
 
 
+@pytest.mark.behaviour("file", "logs whose names are swapped while they are read", "reads each on in its stream")
+async def test_logs_whose_names_are_swapped_while_they_are_read_are_read_on(tmp_path):
+    first, second = tmp_path / "a.log", tmp_path / "b.log"
+    first.write_bytes(b"a1\n")
+    second.write_bytes(b"b1\n")
+    async with reading(tmp_path / "*") as found:
+        await found.has(b"a1", b"b1")
+        os.rename(first, tmp_path / ".swapped")
+        os.rename(second, first)
+        os.rename(tmp_path / ".swapped", second)
+        for path, value in ((second, b"a2\n"), (first, b"b2\n")):
+            with path.open("ab") as file:
+                file.write(value)
+        await found.has(b"a2", b"b2")
+        await found.looks()
+        assert found.found == {"a.log": [b"a1", b"a2"], "b.log": [b"b1", b"b2"]}
+
+
 CAPABILITIES = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
 
 UNREADABLE = """

@@ -85,17 +85,25 @@ class Files:
         owners = self._owners(found, own_of) if len(keys) < len(found) else {}
         watched = open_files.keys() | self._moved.keys()
         listed: dict[str, None] = {}
+        new: set[str] = set()
+        others: list[tuple[str, str]] = []
         for path, file in found.items():
             own = own_of.get(path, path)
             if own == path and owners.get(file.key, path) != path:
                 self.leave_out(path, f"it is the same file as {shown(owners[file.key])}", quiet=True)
+                others.append((path, owners[file.key]))
             elif file.key not in watched or not self._is_moved(file, own, open_files):
                 root, is_new = roots.get(path, ""), own not in self._partitions
                 partition = self._partitions.get(path) or self._partition(own, root, path)
                 if partition is not None:
                     if is_new:
+                        new.add(own)
                         self._ask(own, root, partition)
                     listed[partition] = None
+        for path, own in others:
+            # A file of several names may have been read under any of them.
+            if own in new:
+                self._ask_for(path, roots.get(path, ""), self._partitions[own])
         self._moved = {key: moved for key, moved in self._moved.items() if key in keys or key in open_files}
         self.listed = list(dict.fromkeys(self.absent.listed()) | listed)
         for path in [path for path in list(self._left_out) if path not in self._now_left_out]:
@@ -130,12 +138,16 @@ class Files:
     def _owners(self, found: Mapping[str, Found], own_of: Mapping[str, str]) -> dict[Key, str]:
         """Returns under which path each file is read, if some have several.
 
-        That is where it is a stream already, otherwise the log that it was rotated from, otherwise no link, otherwise the first.
+        That is where it is a stream already, otherwise the log that it was rotated from, otherwise a log that was rotated,
+        otherwise no link, otherwise the first.
         """
         logs = {found[path].key: own for path, own in own_of.items() if own != path}
 
-        def order(path: str) -> tuple[bool, bool, bool, str]:
-            return path not in self._partitions, logs.get(found[path].key) != path, found[path].is_link, path
+        rotated = {own for path, own in own_of.items() if own != path}
+
+        def order(path: str) -> tuple[bool, bool, bool, bool, str]:
+            is_of_another = logs.get(found[path].key) != path
+            return path not in self._partitions, is_of_another, path not in rotated, found[path].is_link, path
 
         owners: dict[Key, str] = {}
         for path in sorted((path for path in found if own_of.get(path, path) == path), key=order):
@@ -194,9 +206,14 @@ class Files:
         folder, name = os.path.split(own)
         for base in bases(name) if self._rotation else ():
             log = os.path.join(folder, base)
-            of = partition_of(log, root, self._names)
-            if of not in self.streams and any(may_match(pattern, log) for pattern in self._patterns):
-                self.absent.ask(of, log, partition)
+            if any(may_match(pattern, log) for pattern in self._patterns):
+                self._ask_for(log, root, partition)
+
+    def _ask_for(self, path: str, root: str, partition: str) -> None:
+        """Asks whether the file of a partition was read under another path, unless that is the name of another stream."""
+        other = partition_of(path, root, self._names)
+        if other not in self.streams:
+            self.absent.ask(other, path, partition)
 
     def join(self, partition: str, log: AbsentLog) -> None:
         """Makes the files that wait for an absent log parts of its stream."""

@@ -22,6 +22,7 @@ class Options:
         bad_record: Called with a record that cannot be sent; raises if that ends the connector.
         encoding: The encoding of files of lines without a byte order mark.
         moved: Returns where the file of a key is now, if it was given a name that is no rotation of its own.
+        is_read_elsewhere: Returns whether another stream reads the file of a key now.
     """
 
     format: Format
@@ -31,3 +32,4 @@ class Options:
     bad_record: Callable[[Message, BadRecord], None]
     encoding: Encoding = Encoding.UTF_8
     moved: Callable[[Key], Path | None] = lambda key: None
+    is_read_elsewhere: Callable[[Key], bool] = lambda key: False

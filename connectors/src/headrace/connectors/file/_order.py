@@ -13,8 +13,8 @@ from headrace.sdk import PositionLost
 
 SEEN_FILES = 8
 """How many of the files before the present one are remembered: where the newest of them lies tells in which order names count."""
-# Two files of one log that share so many bytes are the same file.
-_TELLING_BYTES = 256
+# Two files of one log that share different lines of so many bytes are the same file.
+_TELLING_BYTES, _TELLING_LINES = 256, 4
 
 
 class _Is(Enum):
@@ -46,7 +46,7 @@ def later(parts: Sequence[Part], at: Part | None, seen: Sequence[Seen] | None) -
     others = [part for part in parts if not part.current]
     known = {part.path: _what(part, seen or ()) for part in others if at is None or part.key != at.key}
     if at is None:
-        return [*(part for part in ordered(others) if known[part.path] is _Is.NEW), *current]
+        return [*unseen(others, others, seen or ()), *current]
     for flipped in (False, True):
         order = ordered(others, flipped=flipped)
         place = next(place for place, part in enumerate(order) if part.key == at.key)
@@ -100,12 +100,61 @@ def _what(part: Part, seen: Sequence[Seen]) -> _Is:
         try:
             with part.open() as file:
                 fits = each.fits(file)
+                file.seek(0)
+                head = file.read(min(HEAD_BYTES, each.size)) if fits else b""
         except OSError:
             return _Is.PERHAPS_SEEN
-        if fits and (each.inode == part.inode or each.size >= _TELLING_BYTES):
+        if fits and (each.inode == part.inode or is_telling(head)):
             return _Is.SEEN
         found = _Is.PERHAPS_SEEN if fits else found
     return found
+
+
+def is_telling(head: bytes) -> bool:
+    """Returns whether two files of one log that begin alike are the same file: the same lines over and over tell nothing."""
+    lines = set(head.split(b"\n"))
+    return len(lines) >= _TELLING_LINES and sum(map(len, lines)) >= _TELLING_BYTES
+
+
+def unseen(among: Sequence[Part], parts: Sequence[Part], seen: Sequence[Seen]) -> list[Part]:
+    """Returns those of some rotated files that were not seen, oldest first.
+
+    Args:
+        among: These files.
+        parts: All rotated files of the stream.
+        seen: The last files before the present one.
+
+    Raises:
+        PositionLost: Some are like files that were seen, and it cannot be told which are these.
+    """
+    order = ordered(parts)
+    places = [place for each in seen for place, part in enumerate(order) if part.inode == each.inode and _has(part, each)]
+    if len(places) > 1 and places[0] > places[-1]:
+        order = ordered(parts, flipped=True)
+    of_inode = {each for each in seen if any(part.inode == each.inode and _has(part, each) for part in order)}
+    last = max((place for place, part in enumerate(order) for each in of_inode if part.inode == each.inode), default=-1)
+    wanted = {part.path for part in among}
+    found = []
+    for part in order[last + 1 :]:
+        what = _what(part, seen)
+        if part.path not in wanted or what in (_Is.SEEN, _Is.EMPTY):
+            continue
+        like = [each for each in seen if each not in of_inode and what is _Is.PERHAPS_SEEN and _has(part, each)]
+        if like and not is_packed(part.path):
+            raise PositionLost(
+                f"whether {shown(part.path)} was read cannot be told: its contents are those of another file of its log; "
+                "move away what was read"
+            )
+        if not like:
+            found.append(part)
+    return found
+
+
+def _has(part: Part, each: Seen) -> bool:
+    """Returns whether a file begins with the contents of one that was seen."""
+    with contextlib.suppress(OSError), part.open() as file:
+        return each.fits(file)
+    return False
 
 
 def left_out(parts: Sequence[Part]) -> tuple[Seen, ...]:

@@ -2,6 +2,7 @@
 
 import io
 import lzma
+import os
 from pathlib import PurePath
 from typing import BinaryIO, cast
 
@@ -28,6 +29,7 @@ class _Stream(Unpacked):
 
     def _rewind(self) -> None:
         self._file.seek(0)
+        self._ended_at = -1
         if self._suffix == ".xz":
             self._unpacked: BinaryIO = cast("BinaryIO", lzma.LZMAFile(self._file))  # noqa: SIM115 - its file is closed
             return
@@ -37,8 +39,16 @@ class _Stream(Unpacked):
         self._unpacked = cast("BinaryIO", pa.CompressedInputStream(_Unowned(self._file), _CODECS[self._suffix]))
 
     def _next(self, at_most: int) -> bytes:
+        size = os.fstat(self._file.fileno()).st_size
+        # An empty file is no damaged one, and no codec reads what was appended after it has reported the end.
+        if size in (0, self._ended_at):
+            return b""
+        if self._ended_at >= 0:
+            self._again()
         try:
-            return self._unpacked.read(min(_STEP_BYTES, at_most))
+            piece = self._unpacked.read(min(_STEP_BYTES, at_most))
+            self._ended_at = -1 if piece else size
+            return piece
         except (EOFError, OSError, lzma.LZMAError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
@@ -48,10 +58,14 @@ class _Stream(Unpacked):
         """Returns the error of damaged data. What is cut short is read again from the beginning, since it may have grown."""
         cut_short = isinstance(error, EOFError) or "Truncated" in str(error)
         if cut_short:
-            at, self._at = self._at, 0
-            self._rewind()
-            self.seek(at)
+            self._again()
         return Damaged("it ends within compressed data" if cut_short else str(error), cut_short=cut_short)
+
+    def _again(self) -> None:
+        """Reads again from the beginning, up to this place."""
+        at, self._at = self._at, 0
+        self._rewind()
+        self.seek(at)
 
 
 class _Unowned(io.RawIOBase):

@@ -1,6 +1,7 @@
 """A place in the files of one stream: opens the right file, and follows it through rotations. Everything here blocks."""
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,10 +12,13 @@ from headrace.connectors.file._mark import Mark, Seen, checksum, decoded, seen_o
 from headrace.connectors.file._names import is_packed, shown
 from headrace.connectors.file._open_file import OpenFile
 from headrace.connectors.file._options import Options
-from headrace.connectors.file._order import SEEN_FILES, later, left_out, ordered
+from headrace.connectors.file._order import SEEN_FILES, later, left_out, ordered, unseen
 from headrace.connectors.file._parts import Part, all_parts, is_removed, key_of, part_at
-from headrace.connectors.file._recognition import copy_of, fits, part_of, size_of
+from headrace.connectors.file._recognition import copy_of, distrust, fits, part_of, size_of
 from headrace.sdk import Position, PositionLost
+
+# The clock of a file system may be coarse.
+_TICK_NS = 100_000_000
 
 
 class Place:
@@ -44,6 +48,8 @@ class Place:
         self.encoding: Encoding | None = None
         """The encoding of its lines; at its beginning that of the file before. None if it is unknown."""
         self._seen: tuple[Seen, ...] | None = ()
+        self._states = (0, 0, 0)
+        """When the file and its folder had changed, and when that was looked at, in nanoseconds."""
 
     @property
     def sequence(self) -> int:
@@ -107,6 +113,7 @@ class Place:
         self.close()
         self._file = OpenFile(part, offset, waits_for_rest=self._options.follow)
         self.part, self.offset = part, offset
+        self._states = part.mtime_ns, _changed_at(self.path.parent), time.time_ns()
         self.opened += 1
         return self._file
 
@@ -119,8 +126,10 @@ class Place:
         self.encoding = mark.encoding
         own = part_at(self.path, current=True)
         if own is not None and own.inode == mark.inode and fits(own, mark) and sequence - mark.base <= size_of(own):
-            self.base = mark.base
-            self._open(own, sequence - mark.base)
+            self.base, before = mark.base, None if self.part is None else self._states
+            head = self._open(own, sequence - mark.base).head
+            if self._options.rotation and (before is None or _both_differ(before, self._states)):
+                distrust(own, mark, head, self._parts(), is_open=False)
             return
         parts = self._parts()
         part = part_of(mark, parts, self._moved)
@@ -237,6 +246,7 @@ class Place:
                 # A process that has the file open may still write to it after it was removed.
                 return stat.st_nlink == 0 and self._has_not_grown(stat) and is_removed(self.path)
             if now.key == key_of(stat):
+                self._distrust(now)
                 return False
             if not self._is_replaced(stat, now):
                 return False
@@ -262,7 +272,8 @@ class Place:
         if not self._options.rotation:
             raise PositionLost(f"{shown(self.path)} is not the file that was read; give a new file a new name")
         if stat.st_nlink:
-            return True
+            # Logs whose names were swapped are read on, each in its stream.
+            return not self._options.is_read_elsewhere(now.key)
         shares = shares_first_line(now, self._file.descriptor, stat.st_size, self.encoding)
         if shares:
             raise PositionLost(
@@ -270,6 +281,26 @@ class Place:
                 "the same records again; give a new file a new name"
             )
         return shares is not None and self._has_not_grown(stat)
+
+    def _distrust(self, now: Part) -> None:
+        """Looks whether a file that was written to was copied and truncated unnoticed, because it has the same contents again.
+
+        Raises:
+            PositionLost: That cannot be told.
+        """
+        assert self._file is not None
+        state = now.mtime_ns, _changed_at(self.path.parent), time.time_ns()
+        before, self._states = self._states, state
+        if not self._options.rotation or not _both_differ(before, state):
+            return
+        parts = self._parts()
+        if now.size == 0 and self._seen is not None:
+            # What was written, copied and truncated between two looks is in the copies alone.
+            rotated = [part for part in parts if not part.current]
+            if new := unseen(rotated, rotated, self._seen):
+                self._open(new[0], 0)
+        else:
+            distrust(now, self.mark(), self._file.head, parts, is_open=True)
 
     def _has_not_grown(self, stat: os.stat_result) -> bool:
         """Returns whether the open file has been unchanged for `rotated_seconds`."""
@@ -310,3 +341,20 @@ class Place:
         if self._file is None or not self._file.is_open or self.part is None or is_packed(self.part.path):
             return None
         return self._file.descriptor
+
+
+def _changed_at(folder: Path) -> int:
+    """Returns when names in a folder were last added or removed, in nanoseconds; 0 if that is unknown."""
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _both_differ(before: tuple[int, int, int], now: tuple[int, int, int]) -> bool:
+    """Returns whether a file may have been written to, and names added to its folder or removed.
+
+    Times have ticks: what changes just after a look may have the time that was seen.
+    """
+    latest = before[2] - _TICK_NS
+    return (before[0] != now[0] or before[0] > latest) and (before[1] != now[1] or before[1] > latest)

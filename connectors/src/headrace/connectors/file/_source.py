@@ -271,6 +271,7 @@ class FileSource(PolicySource):
             lambda message, error: self._leave_out(partition, message, error),
             self._encoding,
             self._files.moved,
+            lambda key: any(reader.key == key for name, reader in list(self._readers.items()) if name != partition),
         )
         stream = self._files.streams[partition]
         earlier = (part_at(path, current=False, base=stream.path.name) for path in stream.rotated if not is_copy(path))

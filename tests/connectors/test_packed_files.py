@@ -1,0 +1,78 @@
+"""Compressed files that grow: members that are appended, and files that are empty at first."""
+
+import bz2
+import gzip
+import lzma
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.connectors.file_reading import Reading
+
+from headrace.connectors import FileSource
+
+PACK = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda data: pa.Codec("zstd").compress(data, asbytes=True),
+    ".lz4": lambda data: pa.Codec("lz4").compress(data, asbytes=True),
+}
+EACH = pytest.mark.parametrize("suffix", PACK)
+
+
+@asynccontextmanager
+async def reading(*patterns: Path, positions=None, **options):
+    """Reads, and ends all reading at the end."""
+    found = Reading(FileSource("s", patterns, **{"rotated_seconds": 0.0, **options}), positions)
+    try:
+        yield found
+    finally:
+        await found.stop()
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+@EACH
+@pytest.mark.behaviour("file", "members that are appended to a compressed file", "reads them")
+async def test_members_that_are_appended_are_read(tmp_path, suffix):
+    path, positions = tmp_path / f"app.log{suffix}", {}
+    path.write_bytes(PACK[suffix](b"one\n"))
+    async with reading(path, positions=positions) as found:
+        await found.has(b"one")
+        for value in (b"two", b"three"):
+            append(path, PACK[suffix](value + b"\n"))
+            await found.has(value)
+        assert found.values == [b"one", b"two", b"three"]
+    append(path, PACK[suffix](b"four\n"))
+    async with reading(path, positions=positions) as found:
+        await found.has(b"four")
+        assert found.values == [b"four"]
+
+
+@EACH
+@pytest.mark.parametrize("follow", [True, False])
+@pytest.mark.behaviour(
+    "file", "an empty file with the name of a compressed one", "reads nothing of it, and what is written to it later"
+)
+async def test_an_empty_file_is_not_damaged(tmp_path, suffix, follow):
+    path = tmp_path / f"app.log.1{suffix}"
+    path.touch()
+    (tmp_path / "app.log").write_bytes(b"two\n")
+    async with reading(tmp_path / "*", follow=follow) as found:
+        await found.has(b"two")
+        assert found.values == [b"two"]
+
+
+@EACH
+async def test_an_empty_file_may_be_written_later(tmp_path, suffix):
+    path = tmp_path / f"app.log{suffix}"
+    path.touch()
+    async with reading(path) as found:
+        await found.until(lambda reading: reading.yielded)
+        path.write_bytes(PACK[suffix](b"one\n"))
+        await found.has(b"one")
