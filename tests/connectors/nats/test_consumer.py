@@ -361,6 +361,39 @@ async def test_a_consumer_that_gives_up_is_warned_of(server, consumer, query, ru
 
 @pytest.mark.behaviour(
     "nats",
+    "a message that a consumer has delivered almost as often as its `max_deliver` allows",
+    "`nats-consumer` warns of it, and the gateway names it, until the message is acknowledged",
+)
+async def test_a_message_that_is_near_its_last_delivery_is_named(server, consumer, query, run, caplog, address):
+    stream = await server.stream()
+    await server.js.add_consumer(stream, durable_name="c", ack_policy="explicit", max_deliver=4)
+    await server.numbers(f"{stream}.x", 3)
+    reading = await query()
+
+    async def named() -> bool:
+        sessions = (await reading.engine.status()).sessions
+        reported = [each.reported for each in sessions]
+        return any("max_deliver is 4" in each.reason and each.state == CONNECTOR_STATE_DEGRADED for each in reported)
+
+    running = run(consumer(stream))
+    await until(lambda: _has_delivered(server, stream, 3))
+    assert not await named()
+    await running.stop()
+    await until_gone(address, "s")
+    run(consumer(stream))
+    await until(named)
+    assert f"consumer c of stream {stream} has delivered a message 2 times, and its max_deliver is 4" in caplog.text
+    assert sorted(numbers(await reading.read(3))) == [0, 1, 2]
+    await reading.commit()
+
+    async def over() -> bool:
+        return not await named()
+
+    await until(over)
+
+
+@pytest.mark.behaviour(
+    "nats",
     "`consumer_limits` of the stream allow fewer unacknowledged messages (`max_ack_pending`)",
     "`nats-consumer` uses as many as they allow; if the parameter asks for more, it ends with an error that names both",
 )

@@ -75,6 +75,12 @@ class Rabbit:
             channel.cancel()
         return taken
 
+    def deliver_in_vain(self, queue: str) -> None:
+        """Takes all messages that wait, and loses the channel before it acknowledges them."""
+        with contextlib.closing(self.channel()) as channel:
+            while channel.basic_get(queue)[0] is not None:
+                pass
+
     def close(self) -> None:
         # The broker may have been killed since.
         if self._connection is not None and self._works(self._connection):

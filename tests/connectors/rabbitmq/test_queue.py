@@ -393,6 +393,38 @@ async def test_a_queue_that_stays_is_read(rabbit, source, address, query, proper
     rabbit.delete(queue)
 
 
+@pytest.mark.behaviour(
+    "rabbitmq",
+    "a message that a quorum queue has delivered in vain almost as often as its delivery limit allows",
+    "`rabbitmq` warns of it, and the gateway names it, until the message is acknowledged",
+)
+@on_each_version
+async def test_a_message_that_is_near_the_delivery_limit_is_named(rabbit, source, address, query, caplog):
+    queue = declared(rabbit, arguments={"x-queue-type": "quorum", "x-delivery-limit": 20})
+    rabbit.publish(queue, numbered(3))
+    reading, engine = query(), Engine(address)
+
+    async def named() -> bool:
+        reported = [each.reported for each in (await engine.status()).sessions]
+        return any("times in vain" in each.reason and each.state == CONNECTOR_STATE_DEGRADED for each in reported)
+
+    for _ in range(10):
+        rabbit.deliver_in_vain(queue)
+    async with serving(source(queue), address):
+        assert sorted(values(await reading.uncommitted(3))) == numbered(3)
+        await until(named)
+        assert f"queue {queue} has delivered a message 10 times in vain, and " in caplog.text
+        assert "limit is 20" in caplog.text
+        await reading.commit()
+
+        async def over() -> bool:
+            return not await named()
+
+        await until(over)
+    await engine.close()
+    rabbit.delete(queue)
+
+
 @on_each_version
 async def test_a_queue_that_is_exclusive_to_another_connection_is_refused(rabbit, source, address, query):
     queue = declared(rabbit, exclusive=True)

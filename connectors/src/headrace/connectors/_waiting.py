@@ -52,6 +52,14 @@ def warns(connector: Reporting, part: str, reason: str) -> None:
         connector.report_state(*reasons.state)
 
 
+def fine(connector: Reporting, part: str) -> None:
+    """Reports that what `warns` told of a part is over; has no effect if it told nothing. May be called on any thread."""
+    with _lock:
+        reasons = _reasons.get(connector)
+        if reasons is not None and reasons.warnings.pop(part, None) is not None:
+            connector.report_state(*reasons.state)
+
+
 def goes_on(connector: Reporting, part: str) -> None:
     """Reports that a part of a connector no longer waits; has no effect if it did not. May be called on any thread."""
     # Called with each batch: the lock is taken only if something waits.

@@ -14,7 +14,8 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, RetentionPolicy, StreamInfo
 from nats.js.errors import NotFoundError
 
-from headrace.connectors._waiting import goes_on, waits, warns
+from headrace.connectors._delivery_limit import is_near
+from headrace.connectors._waiting import fine, goes_on, waits, warns
 from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._columns import Delivered, batch_of, delivered
 from headrace.connectors.nats._connection import consumer_config, jetstream, stream_info
@@ -31,6 +32,7 @@ _GIVE_UP = b"+TERM"
 _DEFAULT_ACK_WAIT_SECONDS = 30.0
 _DEFAULT_ACK_PENDING = 20_000
 _PAUSE = "pause"
+_LIMIT = "max_deliver"
 
 
 class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
@@ -52,6 +54,8 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
         self._earlier: Position | None = None
         self._cursor = b""
         self._pending = 0
+        self._limit = 0
+        self._endangered: set[int] = set()
 
     async def partitions(self) -> Sequence[str]:
         """Returns the stream."""
@@ -61,6 +65,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
         """Yields the messages that have arrived, as batches."""
         self._unsettled = unsettled = Unsettled(self._settled)
         self._earlier = position
+        self._no_longer_endangered(list(self._endangered))
         try:
             async with aclosing(self._reconnecting(partition, unsettled)) as batches:
                 async for batch in batches:
@@ -71,11 +76,19 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
     async def settle(self, partition: str, tokens: Sequence[object]) -> None:
         """Acknowledges messages, and waits for the server's confirmation; if the server is unavailable, once it is back."""
         await self._unsettled.settle(cast("Sequence[int]", tokens))
+        self._no_longer_endangered(cast("Sequence[int]", tokens))
+
+    def _no_longer_endangered(self, sequences: Sequence[int]) -> None:
+        if self._endangered:
+            self._endangered.difference_update(sequences)
+            if not self._endangered:
+                fine(self, _LIMIT)
 
     async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
         """Skips a message, and tells the server not to redeliver it."""
         await super().unsendable(partition, message, error)
         await self._unsettled.settle([cast("int", message.token)], _GIVE_UP)
+        self._no_longer_endangered([cast("int", message.token)])
 
     async def backlog(self, partition: str) -> Backlog:
         """Returns the number of messages that the consumer has left."""
@@ -105,6 +118,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
                     messages, told = await unsettled.admit(client, arrived, delivered(arrived))
                     self._pending = told.pending
                     if messages:
+                        self._see_limit(told)
                         yield self._batch(messages, told)
                     if not told.pending and not pull.ready:
                         yield None
@@ -126,6 +140,24 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
                 waits(self, _PAUSE, f"{self._what} is paused until {info.config.pause_until}; resume it, or wait")
             else:
                 goes_on(self, _PAUSE)
+
+    def _see_limit(self, told: Delivered) -> None:
+        """Warns of messages that the server gives up soon: it counts each lost session."""
+        limit = self._limit
+        if limit <= 0:
+            return
+        counts = zip(told.sequences, map(int, told.deliveries), strict=True)
+        near = {sequence: count for sequence, count in counts if is_near(count, limit)}
+        if not near:
+            return
+        reason = (
+            f"{self._what} has delivered a message {max(near.values())} times, and its max_deliver is {limit}: after that, the "
+            "server delivers it no more, acknowledged or not; find out why the connector loses its sessions, or raise max_deliver"
+        )
+        if not self._endangered:
+            log.warning("%s", reason)
+        self._endangered |= near.keys()
+        warns(self, _LIMIT, reason)
 
     def _batch(self, messages: Sequence[Msg], told: Delivered) -> Batch:
         """Converts messages to a batch."""
@@ -154,6 +186,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
             info = await manager.add_consumer(self._parameters.stream, self._config(client, stream))
             self._tell_created(stream)
         check_consumer(info, self._parameters)
+        self._limit = info.config.max_deliver or 0
         cursor = _identity(info)
         if self._created is None:
             self._check_earlier(client, cursor)

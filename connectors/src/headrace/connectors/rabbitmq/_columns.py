@@ -11,6 +11,7 @@ from headrace.sdk import Batch
 PREFIX = "amqp-"
 """The prefix of headers for message data that AMQP stores outside the headers."""
 MILLISECONDS = "timestamp_in_ms"
+_FAILED = "x-delivery-count"
 _MAX_DIGITS = 15
 
 
@@ -22,6 +23,8 @@ class _Kind:
     message_id: str | None
     event_time: int | None
     headers: list[Header] | None
+    failed: int = 0
+    """How often they were delivered in vain, as a quorum queue counts it."""
 
 
 class Columns:
@@ -31,6 +34,8 @@ class Columns:
         """Creates a converter. `key` is the source of the message key: routing-key, none, or header:NAME."""
         self._key = key
         self._key_header = key.removeprefix("header:")
+        self.failed = 0
+        """How often a message of the last batch was delivered in vain at most; 0 if the queue does not count."""
 
     def batch(self, arrived: Arrived, sequences: Sequence[int] | None = None, tokens: Sequence[object] | None = None) -> Batch:
         """Creates a batch. A message whose properties cannot be parsed has its raw properties in a header."""
@@ -38,6 +43,7 @@ class Columns:
         kinds = {pair: self._kind(*pair) for pair in set(pairs)}
         rows = [kinds[pair] for pair in pairs]
         some = kinds.values()
+        self.failed = max((kind.failed for kind in some), default=0)
         return Batch(
             arrived.values,
             keys=[row.key for row in rows] if any(kind.key is not None for kind in some) else None,
@@ -76,6 +82,7 @@ class Columns:
             None if message_id is None else message_id.decode(errors="backslashreplace"),
             event_time,
             headers or None,
+            _failed(properties.headers),
         )
 
     def _key_of(self, routing_key: bytes, headers: list[Header]) -> bytes | None:
@@ -83,6 +90,14 @@ class Columns:
         if self._key == "routing-key":
             return routing_key
         return next((value for name, value in headers if name == self._key_header), None) if self._key != "none" else None
+
+
+def _failed(headers: list[Header]) -> int:
+    """Returns how often a message was delivered in vain."""
+    for name, value in headers:
+        if name == _FAILED and value is not None and value.isdigit() and len(value) <= _MAX_DIGITS:
+            return int(value)
+    return 0
 
 
 def _event_time(timestamp: int | None, headers: list[Header]) -> int | None:

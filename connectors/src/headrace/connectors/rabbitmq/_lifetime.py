@@ -1,7 +1,7 @@
 """Whether a queue goes with its last consumer. AMQP tells the properties of a queue only by refusing another declaration."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pika.channel import Channel
 
@@ -16,6 +16,7 @@ _ACCESS_REFUSED, _PRECONDITION_FAILED = 403, 406
 # A queue that has gone in the meantime is created by the declaration, and goes at once.
 _EXPIRES_MS = 1
 _MOST_QUESTIONS = 8
+_DELIVERY_LIMIT = "x-delivery-limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Lifetime:
     temporary: str | None = None
     transient: bool = False
     unknown: str | None = None
+    delivery_limit: int | None = None
+    """How often a quorum queue delivers a message in vain; None if the broker does not tell. Negative is without limit."""
 
 
 async def lifetime_of(link: Link, queue: str) -> Lifetime:
@@ -39,8 +42,15 @@ async def lifetime_of(link: Link, queue: str) -> Lifetime:
     Raises:
         RabbitMQError: The connection is lost, or the queue is exclusive to another one.
     """
-    durable = True
     arguments: dict[str, object] = {"x-expires": _EXPIRES_MS}
+    found = await _lifetime(link, queue, arguments)
+    limit = arguments.get(_DELIVERY_LIMIT)
+    return replace(found, delivery_limit=limit) if isinstance(limit, int) else found
+
+
+async def _lifetime(link: Link, queue: str, arguments: dict[str, object]) -> Lifetime:
+    """Asks until the lifetime is known; adds what the broker tells of the queue's arguments meanwhile."""
+    durable = True
     for _ in range(_MOST_QUESTIONS):
 
         def declare(channel: Channel, done: object, durable: bool = durable) -> None:

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
+from headrace.connectors._delivery_limit import is_near
 from headrace.connectors._retry import Retry
-from headrace.connectors._waiting import warns
+from headrace.connectors._waiting import fine, warns
 from headrace.connectors.rabbitmq._columns import Columns
 from headrace.connectors.rabbitmq._consumer import Consumer, is_stream
 from headrace.connectors.rabbitmq._deliveries import Arrived
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 _TAG_BITS = 48
 _TAG = (1 << _TAG_BITS) - 1
 _IDLE_SECONDS = 1.0
+_USUAL_LIMIT = 20
+"""How often a quorum queue of RabbitMQ 4 delivers a message in vain, unless it was declared otherwise."""
 
 
 class RabbitMQQueueSource(PolicySource):
@@ -48,6 +51,8 @@ class RabbitMQQueueSource(PolicySource):
         self._consumers: dict[str, Consumer] = {}
         self._no_streams: set[str] = set()
         self._lifetimes: dict[str, Lifetime] = {}
+        self._endangered: dict[str, int] = {}
+        """The last token of each partition whose message may be near the delivery limit."""
 
     async def partitions(self) -> Sequence[str]:
         """Returns the queues."""
@@ -69,7 +74,7 @@ class RabbitMQQueueSource(PolicySource):
                     while True:
                         if arrived := consumer.take():
                             await self._see_that_it_is_no_stream(partition, arrived)
-                            yield self._batch(arrived, consumer)
+                            yield self._batch(partition, arrived, consumer)
                             await consumer.gather()
                         else:
                             yield None
@@ -87,6 +92,9 @@ class RabbitMQQueueSource(PolicySource):
         assert isinstance(last, int)
         if (consumer := self._consumer_of(partition, last)) is not None:
             consumer.acknowledge(last & _TAG)
+        if last >= self._endangered.get(partition, last + 1):
+            del self._endangered[partition]
+            fine(self, _near(self._queues[partition]))
 
     async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
         """Removes one message from the queue; without a folder for dead letters, by rejecting it."""
@@ -123,6 +131,8 @@ class RabbitMQQueueSource(PolicySource):
             check=lambda link: self._check_lifetime(link, queue),
         )
         self._consumers[partition] = consumer
+        if self._endangered.pop(partition, None) is not None:
+            fine(self, _near(queue))
         try:
             yield consumer
         finally:
@@ -162,7 +172,7 @@ class RabbitMQQueueSource(PolicySource):
                 raise Denied(f"queue {queue} is a stream queue; use the connector rabbitmq-stream")
             self._no_streams.add(partition)
 
-    def _batch(self, arrived: Arrived, consumer: Consumer) -> Batch:
+    def _batch(self, partition: str, arrived: Arrived, consumer: Consumer) -> Batch:
         """Converts deliveries to a batch, except those that are too large."""
         limit = self._parameters.reject_above_bytes
         if limit is not None and max(map(len, arrived.values)) > limit:
@@ -172,7 +182,33 @@ class RabbitMQQueueSource(PolicySource):
                     consumer.reject(tag)
             arrived = arrived.only(fitting)
         base = consumer.number << _TAG_BITS
-        return self._columns.batch(arrived, tokens=[base + tag for tag in arrived.tags])
+        batch = self._columns.batch(arrived, tokens=[base + tag for tag in arrived.tags])
+        if self._columns.failed:
+            self._see_limit(partition, self._columns.failed, base + arrived.tags[-1])
+        return batch
+
+    def _see_limit(self, partition: str, failed: int, last: int) -> None:
+        """Warns of a message that the broker gives up soon: it counts each lost session."""
+        queue = self._queues[partition]
+        lifetime = self._lifetimes.get(queue)
+        known = None if lifetime is None else lifetime.delivery_limit
+        limit = _USUAL_LIMIT if known is None else known
+        if limit < 0 or not is_near(failed + 1, limit + 1):
+            return
+        told = f"its delivery limit is {limit}" if known is not None else f"the limit is {limit} unless it was declared otherwise"
+        reason = (
+            f"queue {queue} has delivered a message {failed} times in vain, and {told}: beyond it, the broker drops the message, "
+            "or moves it to the dead letters of the queue; find out why sessions are lost, or raise x-delivery-limit"
+        )
+        if partition not in self._endangered:
+            log.warning("%s", reason)
+        self._endangered[partition] = last
+        warns(self, _near(queue), reason)
+
+
+def _near(queue: str) -> str:
+    """Names what is reported of a queue's delivery limit."""
+    return f"delivery limit of {queue}"
 
 
 def check_lifetime(lifetime: Lifetime, queue: str, parameters: RabbitMQParameters) -> None:

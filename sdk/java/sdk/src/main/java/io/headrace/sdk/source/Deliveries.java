@@ -30,7 +30,8 @@ public interface Deliveries<T> {
 
   /**
    * Names the system behind the source, as of the message that was added last. It comes back with
-   * {@link RedeliveringSource#open(String, java.util.Optional)} once that message is in a checkpoint.
+   * {@link RedeliveringSource#open(String, java.util.Optional)} once that message is in a
+   * checkpoint.
    *
    * @param cursor at most 4 KiB that only this source interprets
    */

@@ -30,8 +30,8 @@ public non-sealed interface RedeliveringSource<T> extends Source {
    * is not acknowledged, whatever the position.
    *
    * @param partition one of {@link #partitions()}
-   * @param earlier the last position in a checkpoint, of an earlier epoch, with the cursor that this
-   *     source gave before it ({@link Deliveries#cursor}); empty if no checkpoint has one
+   * @param earlier the last position in a checkpoint, of an earlier epoch, with the cursor that
+   *     this source gave before it ({@link Deliveries#cursor}); empty if no checkpoint has one
    * @return a reader, which the SDK closes
    * @throws Exception if the partition cannot be opened, or the messages of another system would be
    *     taken for those of this one; this ends the connector
