@@ -71,6 +71,31 @@ async def test_what_comes_and_goes_is_an_event() -> None:
             await closed.close()
 
 
+async def test_a_process_that_its_supervisor_starts_again_is_an_event() -> None:
+    def processes(restarts: int, reason: str = "") -> pb.SupervisedProcesses:
+        kind, state = pb.PROCESS_KIND_CONNECTOR, pb.PROCESS_STATE_KIND_STARTS
+        one = pb.ProcessState(name="ledger", kind=kind, state=state, restarts=restarts, reason=reason)
+        return pb.SupervisedProcesses(processes=[one])
+
+    async with serve() as (gateway, address):
+        supervisor = Supervisor(address)
+        # How often before it registered is no news.
+        hello = pb.SuperviseHello(deployment="shop", run="r1", connectors=pb.SupervisedConnectors(), processes=processes(7))
+        await supervisor.send(hello=hello)
+        await supervisor.read()
+        for restarts in (7, 8, 8, 10):
+            await supervisor.send(processes=processes(restarts, "ended with exit code 1"))
+        engine = Engine(address)
+        await engine.status_once(lambda status: status.deployments[0].processes[0].restarts == 10)
+        restarted = [event for event in gateway.event_log.events() if event.kind is EventKind.RESTARTED]
+        assert [event.text for event in restarted] == [
+            f"by its supervisor, {times} times by now: ended with exit code 1" for times in (8, 10)
+        ]
+        assert {event.part for event in restarted} == {"process ledger of shop"}
+        await engine.close()
+        await supervisor.close()
+
+
 async def test_a_session_that_breaks_a_rule_is_an_event() -> None:
     async with serve() as (gateway, address):
         source = Connector(address)

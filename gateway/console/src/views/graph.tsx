@@ -13,7 +13,7 @@ import { PartLink } from "../parts/link";
 import { useNarrow } from "../parts/narrow";
 
 const WIDTH = 266;
-const HEAD = 66;
+const HEAD = 83;
 const STEP = 17;
 const COLUMNS = ["Sources", "Streams", "Pipelines", "Sinks"];
 const SHOWN = 60;

@@ -100,6 +100,12 @@ def replace_processes(gateway: Gateway, deployment: Deployment, processes: pb.Su
     """
     replaced = checked_processes(processes)
     _check_processes_in_all(gateway, replaced, deployment.name)
+    for name, process in replaced.items():
+        known = (deployment.processes or {}).get(name)
+        if known is not None and process.state.restarts > known.state.restarts:
+            reason = f": {process.state.reason}" if process.state.reason else ""
+            text = f"by its supervisor, {process.state.restarts} times by now{reason}"
+            gateway.event_log.add(EventKind.RESTARTED, f"process {name} of {deployment.name}", text)
     deployment.processes = replaced
 
 
