@@ -83,6 +83,42 @@ TYPES: dict[str, list[str]] = {
     "timestamptz[]": ["{infinity,2026-01-31 00:00:00.000001Z}"],
     "pg_lsn": ["FFFFFFFF/FFFFFFFF"],
     "regclass": ["pg_class"],
+    "line": ["{1,-1,0}", "{0,1,1e300}"],
+    "lseg": ["[(0,0),(1e300,-1)]"],
+    "box": ["(1,1),(-1,-1)", "(Infinity,1),(0,-Infinity)"],
+    "path": ["[(0,0),(1,1)]", "((0,0),(1,1),(2,0))"],
+    "circle": ["<(0,0),1e300>", "<(1,2),0>"],
+    "macaddr": ["08:00:2b:01:02:03", "ff:ff:ff:ff:ff:ff"],
+    "oid": ["0", "4294967295"],
+    "xid": ["4294967295"],
+    "xid8": ["18446744073709551615"],
+    "cid": ["4294967295"],
+    "tid": ["(4294967295,65535)", "(0,0)"],
+    "regtype": ["integer", "timestamp with time zone", "text[]"],
+    "regproc": ["pg_sleep"],
+    "regprocedure": ["sum(integer)"],
+    "regoperator": ["+(integer,integer)"],
+    "regnamespace": ["pg_catalog"],
+    "regconfig": ["english"],
+    "regdictionary": ["simple"],
+    "int8range": ["[-9223372036854775808,9223372036854775807)", "(,0)"],
+    "numrange": ["(NaN,)", "[1.10,1.100]"],
+    "daterange": ["[-infinity,infinity]", "[2026-01-31,2026-02-01)"],
+    "tsrange": ['["4713-01-01 00:00:00 BC","294276-12-31 23:59:59.999999"]'],
+    "int8multirange": ["{(,0),[5,)}"],
+    "nummultirange": ["{[0.1,0.10],(1,2)}"],
+    "datemultirange": ["{[2026-01-31,2026-02-01)}"],
+    "tstzmultirange": ['{["2026-01-31 00:00:00Z",infinity)}'],
+    "jsonpath": ['$.a[*] ? (@ > 1 && @.b like_regex "x\\\\d")', "strict $"],
+    "pg_snapshot": ["10:20:10,14,15"],
+    "bit(3)[]": ["{101,NULL}"],
+    "uuid[]": ["{00000000-0000-0000-0000-000000000000,NULL}"],
+    "jsonb[]": ['{"{\\"a\\": [1, null]}",NULL}'],
+    "inet[]": ["{1.2.3.4/8,::1}"],
+    "numeric(4,1)[]": ["{{1.1,NaN},{NULL,-0.1}}"],
+    "point[]": ['{"(1,2)","(NaN,3)"}'],
+    "box[]": ["{(1,1),(0,0);(2,2),(1,1)}"],
+    "drawn.mood[]": ['{"so so",NULL,50%}'],
     "drawn.mood": ["so so", "50%"],
     "drawn.code": ["abc", ""],
     "drawn.times": ["2026-01-31 00:00:00.000001Z"],
@@ -273,4 +309,18 @@ def test_what_comes_out_of_a_random_table_is_what_went_in(url: str) -> None:
         with psycopg.connect(url, autocommit=True) as connection:
             for (gid,) in connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
                 connection.execute(f"ROLLBACK PREPARED '{gid}'")
+            connection.execute("DROP SCHEMA IF EXISTS drawn, other CASCADE")
+
+
+@pytest.mark.parametrize("types", [sorted(TYPES)[place::4] for place in range(4)], ids=["1", "2", "3", "4"])
+def test_each_value_of_each_type_comes_out_as_it_went_in(url: str, types: list[str]) -> None:
+    count = max(len(TYPES[type_]) for type_ in types)
+    rows: list[list[str | None]] = [[str(at), *(TYPES[each][at % len(TYPES[each])] for each in types)] for at in range(count)]
+    table = Drawn("each", "plain", "n", ("k", "integer"), {f"c{at}": type_ for at, type_ in enumerate(types)}, rows)
+    try:
+        with psycopg.connect(url, autocommit=True) as connection:
+            name, copy = make(connection, table)
+        asyncio.run(everything(url, table, name, copy))
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("DROP SCHEMA IF EXISTS drawn, other CASCADE")

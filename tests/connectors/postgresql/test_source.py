@@ -342,9 +342,39 @@ async def test_a_table_that_is_not_there_and_a_view_are_refused(url, table, data
     with pytest.raises(InvalidSource, match=f"there is no table {table}"):
         await read_all(source(url, table))
     await database.execute(f"CREATE TABLE {table} ({NUMBERED}, value text)")
-    await database.execute(f"CREATE VIEW {table}_view AS SELECT * FROM {table}")
-    with pytest.raises(InvalidSource, match="is not a table"):
-        await read_all(source(url, f"{table}_view"))
+
+
+@pytest.mark.behaviour(
+    "postgresql", "a view, a sequence, an index, a foreign table or a type in place of a table", "ends with what to name instead"
+)
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("VIEW {other} AS SELECT * FROM {table}", r"is a view, not a table; name the table that it selects from: \w+\.{table}"),
+        ("MATERIALIZED VIEW {other} AS SELECT * FROM {table}", r"is a materialized view, not a table; .*: \w+\.{table}"),
+        ("SEQUENCE {other} OWNED BY {table}.id", r"is a sequence, not a table; name the table whose .*: \w+\.{table}"),
+        ("INDEX {other} ON {table} (value)", r"is an index, not a table; name its table: \w+\.{table}"),
+        ("TYPE {other} AS (n int)", "is a type, not a table; name a table with columns of it"),
+        ("TYPE {other} AS ENUM ('a')", "is a type, not a table"),
+        ("DOMAIN {other} AS int", "is a type, not a table"),
+    ],
+)
+async def test_what_is_no_table_is_named_with_what_to_name_instead(url, schema, database, made, told):
+    table, other = f"{schema}.rows", f"{schema}.other"
+    await database.execute(f"CREATE TABLE {table} ({NUMBERED}, value text)")
+    await database.execute("CREATE " + made.format(table=table, other=other if "INDEX" not in made else "other"))
+    with pytest.raises(InvalidSource, match=told.format(table="rows")):
+        await read_all(source(url, other))
+
+
+async def test_a_foreign_table_is_named_with_what_to_do(url, schema, database):
+    await database.execute(f"CREATE FOREIGN DATA WRAPPER {schema}; CREATE SERVER {schema} FOREIGN DATA WRAPPER {schema}")
+    try:
+        await database.execute(f"CREATE FOREIGN TABLE {schema}.far (id bigint) SERVER {schema}")
+        with pytest.raises(InvalidSource, match="is a foreign table, not a table; run the connector at the database"):
+            await read_all(source(url, f"{schema}.far"))
+    finally:
+        await database.execute(f"DROP FOREIGN DATA WRAPPER {schema} CASCADE")
 
 
 @pytest.mark.behaviour(

@@ -465,6 +465,45 @@ async def test_rows_that_may_be_hidden_are_warned_of(url, database, schema, t, c
         await database.execute(f"DROP OWNED BY {schema}; DROP ROLE {schema}")
 
 
+@pytest.mark.behaviour("postgresql", "row-level security that begins while a source runs", "warns of it")
+async def test_row_level_security_that_begins_later_is_warned_of(url, database, schema, t, caplog):
+    await database.execute(f"CREATE TABLE {t} ({NUMBERED}); INSERT INTO {t} DEFAULT VALUES")
+    await database.execute(f"CREATE ROLE {schema} LOGIN PASSWORD 'secret'; GRANT USAGE ON SCHEMA {schema} TO {schema}")
+    await database.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {schema}")
+    items = source(url.replace("headrace:headrace", f"{schema}:secret"), t).read("0", None)
+    try:
+        async with asyncio.timeout(150):
+            while await anext(items) is None:
+                pass
+            assert "row-level security" not in caplog.text
+            await database.execute(f"ALTER TABLE {t} ENABLE ROW LEVEL SECURITY")
+            while "row-level security of table" not in caplog.text:
+                await anext(items)
+    finally:
+        await items.aclose()
+        await database.execute(f"DROP OWNED BY {schema}; DROP ROLE {schema}")
+
+
+@pytest.mark.behaviour(
+    "postgresql",
+    "a trigger that does what a prepared transaction may not, such as NOTIFY",
+    "fails the batch, and says what to do",
+)
+async def test_a_trigger_that_prevents_prepared_transactions_says_what_to_do(url, database, schema, t, closing):
+    await database.execute(f"CREATE TABLE {t} (n int)")
+    await database.execute(
+        f"CREATE FUNCTION {schema}.tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NOTIFY told; RETURN new; END $$"
+    )
+    await database.execute(f"CREATE TRIGGER tell BEFORE INSERT ON {t} FOR EACH ROW EXECUTE FUNCTION {schema}.tell()")
+    sink = PostgreSQLSink(PostgreSQLSinkParameters(url=url, table=t, sink="out"))
+    closing.push_async_callback(sink.close)
+    await sink.recover()
+    (part,) = parts_of(BATCHES[0])
+    await sink.stage(part, coming(messages(b'{"n": 1}')))
+    with pytest.raises(RuntimeError, match=r"NOTIFY.* change that trigger, or use postgresql-upsert"):
+        await sink.prepare(BATCHES[0], [part])
+
+
 # Large rows
 
 

@@ -31,7 +31,7 @@ _PEEK = (
     + _TABLES
     + """
     SELECT (SELECT coalesce(max(message.{number}), 0)::bigint FROM {name} AS message), {last_drawn},
-           (SELECT array_agg(oid) FROM tables), {generator}
+           (SELECT array_agg(oid) FROM tables), {generator}, pg_catalog.row_security_active({table}::oid)
 """
 )
 # The largest number is from the snapshot at the beginning of the statement, and the locks are read after that.
@@ -167,6 +167,8 @@ class Opened:
         self.layout = layout
         self.horizon = Horizon()
         self.newest = 0
+        self.hides = False
+        """Whether row-level security hides rows, at the last check."""
         self.last_drawn: int | None = None
         self.looked_at = float("-inf")
         self.processes: Sequence[int | None] = ()
@@ -184,7 +186,7 @@ class Opened:
             return
         began = time.monotonic()
         earlier, final = self.newest, self.horizon.all_final_to
-        self.newest, self.last_drawn, tables, generator = (await self.session.fetch(self._statements.peek))[0]
+        self.newest, self.last_drawn, tables, generator, self.hides = (await self.session.fetch(self._statements.peek))[0]
         if frozenset(tables) != self._tables or generator != self.fingerprint.generator:
             self._tables = frozenset(tables)
             self._moves.clear()

@@ -249,6 +249,7 @@ class Reading:
     async def _check_look(self, opened: Opened) -> None:
         """Checks that numbers increase and no row has gone, and logs the transactions for which rows are held back."""
         table = opened.layout.table
+        self._watch.note_hidden(table, hides=opened.hides)
         last = opened.last_drawn if opened.last_drawn is not None and opened.last_drawn < self._after else opened.started_over
         if last is not None:
             which = "last generated one is" if last == opened.last_drawn else "newest row has"

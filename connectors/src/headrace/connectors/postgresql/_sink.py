@@ -197,6 +197,11 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
                 f"{in_a_line(error)}. Either two rows of the batch have the same key, or another session has inserted one: "
                 "set on_conflict to skip, or use postgresql-upsert"
             ) from error
+        except psycopg.errors.FeatureNotSupported as error:
+            raise RuntimeError(
+                f"{opened.trial.table}: {in_a_line(error)}. The sink prepares its transactions, in which a trigger may neither "
+                "NOTIFY nor use temporary tables: change that trigger, or use postgresql-upsert, which prepares none"
+            ) from error
         except psycopg.errors.LockNotAvailable as error:
             # A prepared transaction that waits for this thread may hold the lock.
             raise RuntimeError(f"{opened.trial.table} is locked: {in_a_line(error)}") from error

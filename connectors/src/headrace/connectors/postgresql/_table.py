@@ -33,6 +33,28 @@ _RELATION = """
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)
 """
 _TABLE_KINDS = "rp"
+_OTHER_KINDS = {
+    "v": ("a view", "name the table that it selects from"),
+    "m": ("a materialized view", "name the table that it selects from"),
+    "f": ("a foreign table", "run the connector at the database that stores the rows"),
+    "S": ("a sequence", "name the table whose column draws from it"),
+    "c": ("a type", "name a table with columns of it"),
+    "i": ("an index", "name its table"),
+    "I": ("an index", "name its table"),
+    "t": ("a TOAST table", "name the table that it belongs to"),
+}
+# The tables of a view, of a column that owns a sequence, or of an index.
+_BEHIND = """
+    SELECT DISTINCT format('%%s.%%s', n.nspname, c.relname)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p') AND c.oid IN (
+        SELECT d.refobjid FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+        WHERE r.ev_class = %s AND d.refclassid = 'pg_class'::regclass
+        UNION
+        SELECT d.refobjid FROM pg_depend d
+        WHERE d.classid = 'pg_class'::regclass AND d.objid = %s AND d.refclassid = 'pg_class'::regclass
+    ) ORDER BY 1
+"""
 _SHAPE = """
     (SELECT string_agg(a.attnum || ' ' || a.attname || ' ' || a.atttypid || ' ' || a.atttypmod, ', ' ORDER BY a.attnum)
      FROM pg_catalog.pg_attribute a WHERE a.attrelid = {table} AND a.attnum > 0 AND NOT a.attisdropped AND {which})
@@ -173,12 +195,18 @@ async def find_table(session: Session, database: Database, written: str) -> Tabl
     """
     rows = await session.fetch(_RELATION, (written,))
     if not rows:
+        own = written.rpartition(".")[2].strip('"')
+        if (await session.fetch("SELECT EXISTS (SELECT FROM pg_type WHERE typname = %s)", (own,)))[0][0]:
+            raise database.invalid(f"{database.where}: {written} is a type, not a table; name a table with columns of it")
         raise database.invalid(
             f"{database.where}: there is no table {written}; write schema.table if its schema is not in the search path"
         )
     oid, schema, relation, kind = rows[0]
-    if (kind.decode() if isinstance(kind, bytes) else kind) not in _TABLE_KINDS:
-        raise database.invalid(f"{database.where}: {written} is not a table; name the table itself rather than a view of it")
+    kind = kind.decode() if isinstance(kind, bytes) else kind
+    if kind not in _TABLE_KINDS:
+        what, advice = _OTHER_KINDS.get(kind, ("a relation of another kind", "name a table"))
+        behind = ", ".join(table for (table,) in await session.fetch(_BEHIND, (oid, oid)))
+        raise database.invalid(f"{database.where}: {written} is {what}, not a table; {advice}{': ' + behind if behind else ''}")
     columns = [Column(*row) for row in await session.fetch(_COLUMNS, (oid,))]
     return Table(oid, schema, relation, {column.name: column for column in columns})
 

@@ -61,6 +61,7 @@ class Watch:
         self._where = where
         self._partition_column = partition_column
         self._link: Link[Opened] = Link(database, self._open)
+        self._hides = False
         self._accepted: set[str] = set()
         """The codes of accepted changes that were logged."""
 
@@ -85,6 +86,12 @@ class Watch:
             opened = await self._open(session)
             await opened.look(0.0)
             return f"{self.database.where}: {opened.layout.table}, newest {self._parameters.sequence_column} {opened.newest}"
+
+    def note_hidden(self, table: Table, *, hides: bool) -> None:
+        """Warns of row-level security once it hides rows, which may begin while the table is read."""
+        if hides and not self._hides:
+            log.warning("%s: row-level security of %s hides rows from this user, which are not read", self.database.who, table)
+        self._hides = hides
 
     async def close(self) -> None:
         """Closes the connection; it is reopened when it is needed."""
@@ -144,8 +151,7 @@ class Watch:
         by_insert = given.hold_back == "writers"
         sequence = await check_numbers(session, database, table, given.sequence_column, drawn_by_insert=by_insert)
         ((hides, unlogged),) = await session.fetch(_IS_PARTIAL, (table.oid,))
-        if hides:
-            log.warning("%s: row-level security of %s hides rows from this user, which are not read", database.who, table)
+        self.note_hidden(table, hides=hides)
         if unlogged:
             log.warning("%s: %s is UNLOGGED: a crash of the server empties it, read or not", database.who, table)
         layout = self.layout_of(table)
