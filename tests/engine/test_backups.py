@@ -266,11 +266,18 @@ class TakingTree(LocalTree):
         return super().take(name, source, other)
 
 
-steps = st.builds(Step, st.lists(st.integers(0, 2), unique=True).map(tuple), st.integers(0, 2), st.none() | st.integers(0, 40))
+steps = st.builds(
+    Step,
+    st.lists(st.integers(0, 2), unique=True, min_size=1).map(tuple),
+    st.integers(0, 1),
+    st.sampled_from([None, None, None, 0, 3, 7, 12, 20]),
+)
+# How many micro-batches are committed before an operation: now and then so many that what it is about to read is gone.
+pauses = st.lists(st.sampled_from([0, 0, 0, 1, 2, 5]), min_size=10, max_size=80)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(steps, min_size=2, max_size=15), st.integers(1, 3), st.lists(st.integers(0, 4), max_size=60), st.integers(1, 8))
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(steps, min_size=10, max_size=40), st.integers(1, 2), pauses, st.integers(1, 8))
 def test_a_query_that_commits_while_it_is_copied_is_copied_as_of_one_of_its_micro_batches(
     tmp_path_factory: pytest.TempPathFactory, history: list[Step], retained: int, advances: list[int], first: int
 ) -> None:

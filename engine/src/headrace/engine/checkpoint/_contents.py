@@ -77,6 +77,8 @@ def contents(tree: Tree) -> Contents:
         for each in (each for each in _numbers(tree, log) if each < batch):
             # Spark reads the last two entries at a start.
             (recent if each == batch - 1 else older).append(f"{log}/{each}")
+        if batch and f"{log}/{batch - 1}" not in recent and last_committed(tree) != batch:
+            raise FileNotFoundError(f"{log}/{batch - 1}")
     for name in recent:
         _check_entry(tree, name)
     states: Manifest | None = None
