@@ -44,8 +44,8 @@ class Program:
         """The rotated files, the newest first."""
         return sorted((path for path in self.log.parent.iterdir() if self._age(path)), key=self._age)
 
-    def rotate(self) -> None:
-        """Begins another file."""
+    def rotate(self, between: Callable[[], object] = lambda: None) -> None:
+        """Begins another file; does something else before, when the old one was renamed."""
         self._rotations += 1
         if self._rest:
             # The last line of a file that is over has no line feed.
@@ -62,6 +62,7 @@ class Program:
         self.log.rename(new)
         if self.scheme == "packed at once":
             self.pack(new, ".gz")
+        between()
         self._file.close()
         self._file = self.log.open("ab", buffering=0)
 

@@ -67,6 +67,20 @@ class FolderMachine(RuleBasedStateMachine):
             self._program(number).rotate()
             self._program(number).write(1)
 
+    @rule(number=program, lost=st.booleans())
+    def restart_in_a_rotation(self, number: int, lost: bool) -> None:
+        """Stops or kills the connector while a log is renamed and the new one does not exist."""
+
+        def between() -> None:
+            if lost:
+                self.kill()
+            else:
+                self.restart()
+            self.read(3)
+
+        self._program(number).rotate(between)
+        self._program(number).write(1)
+
     @rule(number=program, which=st.integers(0, 9), suffix=st.sampled_from(sorted(PACK)))
     def compress(self, number: int, which: int, suffix: str) -> None:
         plain = [path for path in self._program(number).rotated() if path.suffix not in PACK]
