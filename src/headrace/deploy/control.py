@@ -78,11 +78,11 @@ class ControlSocket:
         """The processes of the deployment, as commands are told of them."""
         self._path = folder / SOCKET_FILE
         # The lock of the folder proves that nobody listens on a socket that is already there.
-        self._path.unlink(missing_ok=True)
         self._callers: list[_Caller] = []
         self._requests: list[Request] = []
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            self._path.unlink(missing_ok=True)
             with address_in(folder) as address:
                 self._listener.bind(address)
             os.chmod(self._path, 0o600)
@@ -98,7 +98,8 @@ class ControlSocket:
 
     def __exit__(self, *_: object) -> None:
         """Closes the socket and all connections."""
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
         self._listener.close()
         for caller in self._callers:
             caller.connection.close()

@@ -7,9 +7,11 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO
+
+from headrace.deploy.comfort import Comfort
 
 from headrace.processes import last_words
 
@@ -19,38 +21,21 @@ _LAST_BYTES = 16 << 10
 _LARGEST_TAIL_BYTES = 256 << 10
 _SAYS_WHY = re.compile(r"(?:\d{4}-\d\d-\d\dT\S+Z )?(?:Error|ERROR)\b:?\s*(?P<why>.*)")
 """Log lines begin with a timestamp; other output of a command does not."""
-T = TypeVar("T")
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Logs:
     """Rotates logs that have grown large."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        """Creates it.
-
-        Args:
-            tell: Called with lines for people.
-        """
-        self._tell = tell
-        self._failed: dict[Path, str] = {}
+    def __init__(self, comfort: Comfort) -> None:
+        """Takes what tells of errors."""
+        self._comfort = comfort
 
     def keep_small(self, logs: Iterable[Path]) -> None:
         """Rotates each log that is large. Tells once why one cannot be rotated; the next call tries again."""
         for log in logs:
-            try:
-                left_out = _rotate(log)
-            except OSError as error:
-                # Without the numbers in it, which change from call to call.
-                why = error.strerror or str(error)
-                if self._failed.get(log) != why:
-                    self._tell(f"cannot rotate {log}: {why}; this is tried again every second, and the processes run on")
-                self._failed[log] = why
-            else:
-                self._failed.pop(log, None)
-                if left_out:
-                    self._tell(f"rotated {log} without its first {left_out} bytes, for which the disk has no room")
+            left_out = self._comfort.do(f"rotate {log}", lambda log=log: _rotate(log), 0)  # type: ignore[misc]
+            if left_out:
+                self._comfort.tell(f"rotated {log} without its first {left_out} bytes, for which the disk has no room")
 
 
 def _rotate(log: Path) -> int:
@@ -94,7 +79,7 @@ def size_of(log: Path) -> int:
 def last_error_line(log: Path, offset: int) -> str:
     """Returns the last error that a process has logged since byte `offset`, else its last line; empty if the log is gone."""
     try:
-        with log.open("rb") as file:
+        with _opened(log) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0 if offset > size else offset, size - _LAST_BYTES))
             said = file.read().decode(errors="replace")
@@ -112,19 +97,28 @@ def last_lines(log: Path, count: int) -> list[str]:
         OSError: It cannot be read, or is no file.
     """
     try:
-        # What stands in place of a log, such as a FIFO, must not be waited for.
-        descriptor = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+        file = _opened(log)
     except FileNotFoundError:
         return []
-    with open(descriptor, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is no file")
-        first = max(0, found.st_size - _LARGEST_TAIL_BYTES)
+    with file:
+        first = max(0, os.fstat(file.fileno()).st_size - _LARGEST_TAIL_BYTES)
         file.seek(first)
         lines = file.read(_LARGEST_TAIL_BYTES).decode(errors="replace").splitlines()
     # The first one may have lost its beginning.
     return lines[1 if first and len(lines) > 1 else 0 :][-count:] if count > 0 else []
+
+
+def _opened(log: Path) -> BinaryIO:
+    """Opens a log to read it. What stands in its place, such as a FIFO, is not waited for.
+
+    Raises:
+        OSError: It cannot be opened, or is no file.
+    """
+    file = open(os.open(log, os.O_RDONLY | os.O_NONBLOCK), "rb")  # noqa: SIM115  # the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no file")
+    return file
 
 
 def _why_of(line: str) -> str | None:
@@ -139,16 +133,3 @@ def _why_of(line: str) -> str | None:
     if document.get("level") not in ("error", "critical"):
         return None
     return ": ".join(str(document[name]) for name in ("event", "error") if document.get(name))
-
-
-def unless_full(tell: Callable[[T], None]) -> Callable[[T], None]:
-    """Returns `tell`, without its errors where the output goes to a full disk: that must not end what it tells about."""
-
-    def told(line: T) -> None:
-        try:
-            tell(line)
-        except OSError as error:
-            if error.errno not in _FULL:
-                raise
-
-    return told

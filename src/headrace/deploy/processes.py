@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 
+from headrace.deploy.comfort import Comfort
 from headrace.deploy.commands import ADDRESS_FILE, reachable
 from headrace.deploy.errors import CannotChange, CannotRestart
 from headrace.deploy.gateway import GatewayProbe, Known
@@ -22,16 +23,17 @@ Connect = Callable[[str], GatewayProbe]
 class SupervisedProcesses:
     """All processes of a deployment. The gateway starts first, the others once it listens."""
 
-    def __init__(self, plan: Plan, connect: Connect, inherits: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, connect: Connect, inherits: int, comfort: Comfort) -> None:
         """Starts nothing yet.
 
         Args:
             plan: The processes.
             connect: Returns a probe of the gateway at an address.
             inherits: A file descriptor that every process inherits.
-            tell: Called with lines for people.
+            comfort: Does what the processes do not depend on.
         """
-        self._logs = Logs(tell)
+        self._comfort = comfort
+        self._logs = Logs(comfort)
         self._plan = plan
         self._inherits = inherits
         self._connect = connect
@@ -73,14 +75,14 @@ class SupervisedProcesses:
     def look(self) -> None:
         """Updates the state of every process, and asks the gateway once a second."""
         now = time.monotonic()
-        self._find_gateway()
+        self._comfort.do("find the gateway", self._find_gateway, None)
         if now - self._asked_at >= _ASK_EVERY_S:
             self._ask(now)
-        self.gateway.look(now, self._known is not None)
+        self._look(self.gateway, now, self._known is not None)
         if not self.gateway.process.runs:
             self._known = None
         for one in self._others:
-            one.look(now, self._is_connected(one))
+            self._look(one, now, self._is_connected(one))
         self._others = [one for one in self._others if not one.leaves or one.process.runs]
 
     @property
@@ -177,7 +179,7 @@ class SupervisedProcesses:
     def close(self) -> None:
         """Kills the processes that are left, and closes the probe."""
         for one in self.all:
-            one.process.kill()
+            self._comfort.do(f"kill {one.role.name}", one.process.kill, None)
         if self._probe is not None:
             self._probe.close()
 
@@ -193,6 +195,7 @@ class SupervisedProcesses:
             cwd=self._plan.cwd,
             ends_with_parent=True,
             inherits=(self._inherits,),
+            may_lack_log=True,
         )
 
     def _find_gateway(self) -> None:
@@ -208,10 +211,18 @@ class SupervisedProcesses:
     def _ask(self, now: float) -> None:
         self._asked_at = now
         self._logs.keep_small(one.process.log for one in self.all)
-        self._known = self._probe.ask() if self._probe is not None and self.gateway.process.runs else None
+        known = self._probe.ask if self._probe is not None and self.gateway.process.runs else lambda: None
+        self._known = self._comfort.do("ask the gateway", known, None)
         if self._known is not None and self._known.permitted:
             self._last = self._known
             self._counts.append((now, self._known.acknowledged))
+
+    def _look(self, one: Supervised, now: float, connected: bool | None) -> None:
+        """Looks at a process. That of another one does not depend on it."""
+        self._comfort.do(f"look at {one.role.name}", lambda: one.look(now, connected), None)
+        if one.process.log_error is not None:
+            error, one.process.log_error = one.process.log_error, None
+            self._comfort.tell(f"{one.role.name} runs without its log {one.process.log}: {error}")
 
     def _is_connected(self, one: Supervised) -> bool | None:
         # An older answer is about the previous start.

@@ -124,7 +124,10 @@ class Replays:
             process = self._processes.replay(request.name, replay.source, replay.refused_by)
             if process is None:
                 return refusal(f"the deployment has no connector {request.name} whose dead letters it can replay", invalid=True)
-            process.start()
+            try:
+                process.start()
+            except OSError as error:
+                return refusal(f"the replay cannot be started: {error}")
             running = self._running[request.name] = _Running(replay, process, time.monotonic())
         elif running.replay != replay:
             return refusal(f"a replay of what {request.name} has written is in progress, as source {running.replay.source}")

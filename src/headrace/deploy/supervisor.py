@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from types import FrameType
 
 from headrace.contract.errors import HeadraceError
+from headrace.deploy.comfort import Comfort, regardless
 from headrace.deploy.control import ControlSocket
 from headrace.deploy.errors import CannotRun
 from headrace.deploy.link import GatewayLink, Reach
 from headrace.deploy.lock import exclusive_run
-from headrace.deploy.logs import unless_full
 from headrace.deploy.plan import Plan
 from headrace.deploy.processes import Connect, SupervisedProcesses
 from headrace.deploy.replays import Replays
@@ -69,8 +69,9 @@ class Supervisor:
         self._reload_wanted = False
         self._plan = plan
         self._connect = connect
-        self._show = unless_full(show)
+        self._shown = regardless(show)
         self._report: Callable[[], None] = lambda: None
+        self._comfort = Comfort(lambda _: None)
         self._signals: list[int] = []
 
     def run(self, tell: Callable[[str], None]) -> Ending:
@@ -85,7 +86,8 @@ class Supervisor:
             AlreadyRuns: Another supervisor runs it.
             CannotRun: One of its processes can never run as it is configured.
         """
-        tell = unless_full(tell)
+        tell = regardless(tell)
+        self._comfort = Comfort(tell)
         link = GatewayLink(self._plan.name, uuid.uuid4().hex, self._reach, tell)
         self._plan.folder.mkdir(parents=True, exist_ok=True)
         with (
@@ -94,7 +96,7 @@ class Supervisor:
             ControlSocket(self._plan.folder, tell) as control,
             link,
         ):
-            processes = SupervisedProcesses(self._plan, self._connect, lock, tell)
+            processes = SupervisedProcesses(self._plan, self._connect, lock, self._comfort)
             reports = Reports()
 
             def report() -> None:
@@ -103,14 +105,14 @@ class Supervisor:
                 control.processes = [one.document(now) for one in listed]
                 link.report(listed, now)
 
-            self._report = report
+            self._report = lambda: self._comfort.do("report the processes", report, None)
             restarts, replays = Restarts((control, link), processes, tell), Replays(link, processes, tell)
             try:
                 cannot_run = self._until_over(processes, restarts, replays, link, tell)
                 self._drain(processes, restarts, replays)
                 self._show(processes.status(stopping=True))
             finally:
-                replays.close()
+                self._comfort.do("end replays", replays.close, None)
                 processes.close()
         if cannot_run is not None:
             said = f"{cannot_run.role.name} {cannot_run.reason} (log: {cannot_run.process.log})"
@@ -125,6 +127,8 @@ class Supervisor:
             changes = processes.apply(self._replan())
         except HeadraceError as error:
             tell(f"reload refused: {error}")
+        except OSError as error:
+            tell(f"reload refused: {error}; nothing has changed")
         else:
             tell(f"reloaded: {', '.join(changes) or 'nothing has changed'}")
 
@@ -142,9 +146,9 @@ class Supervisor:
                 self._reload(processes, tell)
             processes.look()
             self._report()
-            link.update(processes.address, processes.connectors)
-            restarts.look()
-            replays.look()
+            self._comfort.do("call the gateway", lambda: link.update(processes.address, processes.connectors), None)
+            self._comfort.do("take requests", restarts.look, None)
+            self._comfort.do("replay dead letters", replays.look, None)
             cannot_run = next((one for one in processes.all if one.cannot_run), None)
             if cannot_run is not None or processes.is_over:
                 return cannot_run
@@ -155,15 +159,15 @@ class Supervisor:
 
     def _drain(self, processes: SupervisedProcesses, restarts: Restarts, replays: Replays) -> None:
         """Stops the processes in order. Replays stop with the sources."""
-        replays.ask_to_stop()
+        self._comfort.do("stop replays", replays.ask_to_stop, None)
         for kinds, within_s in _STOP_ORDER:
             group = [one for kind in kinds for one in processes.of(kind)]
             for one in group:
                 one.ask_to_stop()
             deadline = time.monotonic() + within_s
             while _run(kinds, group, replays) and time.monotonic() < deadline and len(self._signals) < 2:
-                restarts.refuse()
-                replays.refuse()
+                self._comfort.do("take requests", restarts.refuse, None)
+                self._comfort.do("replay dead letters", replays.refuse, None)
                 self._report()
                 self._show(processes.status(stopping=True))
                 time.sleep(_LOOK_EVERY_S)
@@ -171,7 +175,10 @@ class Supervisor:
             for one in group:
                 one.kill()
             if Kind.SOURCE in kinds:
-                replays.close()
+                self._comfort.do("end replays", replays.close, None)
+
+    def _show(self, status: Status) -> None:
+        self._comfort.do("show the status", lambda: self._shown(status), None)
 
     def _ending(self, processes: SupervisedProcesses) -> Ending:
         if len(self._signals) > 1:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 import psutil
 
@@ -31,6 +32,10 @@ class OwnedProcess:
     """Whether its standard input is a pipe that closes when this process ends, even if killed."""
     inherits: tuple[int, ...] = ()
     """File descriptors that it inherits."""
+    may_lack_log: bool = False
+    """Whether it starts without a log if that cannot be opened; its output is lost then."""
+    log_error: str | None = None
+    """Why its latest start has no log; None if it has one."""
     _process: "subprocess.Popen[bytes] | None" = None
 
     @property
@@ -52,11 +57,9 @@ class OwnedProcess:
         """Starts it, or restarts it after it has ended.
 
         Raises:
-            OSError: Its log cannot be opened, or the system has no room for another process.
+            OSError: Its log cannot be opened, and it may not lack one, or the system has no room for another process.
         """
-        # Its folder may have been removed with an old log in it.
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
+        with self._opened_log() as log:
             self._process = subprocess.Popen(
                 self.command,
                 cwd=self.cwd or self.folder,
@@ -68,6 +71,21 @@ class OwnedProcess:
                 pass_fds=self.inherits,
             )
         self.pids.append(self._process.pid)
+
+    def _opened_log(self) -> BinaryIO:
+        self.log_error = None
+        try:
+            # Its folder may have been removed with an old log in it.
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            # What stands in its place, such as a FIFO that nobody reads, is not waited for.
+            descriptor = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+            os.set_blocking(descriptor, True)
+            return open(descriptor, "ab")
+        except OSError as error:
+            if not self.may_lack_log:
+                raise
+            self.log_error = error.strerror or str(error)
+            return open(os.devnull, "ab")
 
     def exit_code(self) -> int | None:
         """Returns its exit code, None while it runs. Kills the descendants that it leaves behind."""

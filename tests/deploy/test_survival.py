@@ -1,0 +1,199 @@
+"""The supervisor survives each failure of what it does for comfort, with all processes still running, and names it."""
+
+import builtins
+import errno
+import io
+import os
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.deploy.supervisors import LISTENS, SLEEPS, Watched, plan, process_of, runs, stop
+
+from headrace.deploy import Kind, NotRunning, Status, ask_processes
+from headrace.deploy import logs as logs_module
+from headrace.deploy import supervised as supervised_module
+from headrace.deploy import supervisor as supervisor_module
+from headrace.deploy.comfort import Comfort, regardless
+
+INJECTED = "an injected fault"
+OPERATIONS = ("open", "stat", "unlink", "truncate", "replace", "mkdir", "statvfs", "chmod", "rename", "listdir", "scandir")
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits for long."""
+    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
+    monkeypatch.setattr(logs_module, "_LARGEST_BYTES", 1 << 10)
+    monkeypatch.setattr(logs_module, "_LEAST_KEPT_BYTES", 1)
+
+
+class Files:
+    """The operations on files below a folder, each of which fails once: the first time that a line of Headrace makes it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, error: int) -> None:
+        self._folder, self._error = str(folder), error
+        self._thread = threading.get_ident()
+        self.fails = False
+        self.failed: dict[str, str] = {}
+        """The function that has made each operation that has failed, by the place of the operation."""
+        for name in OPERATIONS:
+            self._replace(monkeypatch, os, name)
+        for module in (io, builtins):
+            self._replace(monkeypatch, module, "open")
+
+    def _replace(self, monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
+        real = getattr(module, name)
+
+        def operation(*arguments: Any, **named: Any) -> Any:
+            if self.fails and self._concerns(arguments) and threading.get_ident() == self._thread:
+                place, function = _caller(name)
+                if place not in self.failed:
+                    self.failed[place] = function
+                    raise OSError(self._error, f"{INJECTED} in {place}")
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(module, name, operation)
+
+    def _concerns(self, arguments: tuple[Any, ...]) -> bool:
+        return bool(arguments) and isinstance(arguments[0], str | os.PathLike) and self._folder in os.fspath(arguments[0])
+
+
+def _caller(operation: str) -> tuple[str, str]:
+    """The place in Headrace that makes an operation, and its function."""
+    frame = sys._getframe(2)
+    while "headrace" not in frame.f_code.co_filename and frame.f_back is not None:
+        frame = frame.f_back
+    code = frame.f_code
+    return f"{Path(code.co_filename).name}:{frame.f_lineno} {code.co_name} {operation}", code.co_name
+
+
+NOISY = "while :; do echo a line of output; sleep 0.01; done"
+
+
+SILENT = {"size_of stat", "_opened open", "__exit__ unlink", "_opened_log mkdir", "_rotate unlink"}
+"""What nobody misses: what a log says of an end, a socket that stays until the next start, a folder that is there already, and a
+part of a copy that has failed, which is told."""
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_every_operation_on_files_may_fail_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    """While logs are rotated, a process crashes, the file is read again, and the deployment ends."""
+    planned = plan(tmp_path, LISTENS, source=(Kind.SOURCE, NOISY), sink=(Kind.SINK, SLEEPS))
+    watched, files = Watched(planned, replan=lambda: planned), Files(monkeypatch, tmp_path / "run", error)
+    rotated = tmp_path / "run" / "source.1.log"
+
+    def crash(status: Status) -> None:
+        files.fails = True
+        pid = process_of(status, "sink").pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+
+    def is_done(status: Status) -> bool:
+        return runs("source", "sink", "gateway")(status) and process_of(status, "sink").restarts >= 1 and os.access(rotated, 0)
+
+    watched.when(runs("source", "sink", "gateway"), crash)
+    watched.when(is_done, crash)
+    watched.when(lambda status: process_of(status, "sink").restarts >= 2, lambda _: os.kill(os.getpid(), signal.SIGHUP))
+    watched.when(lambda _: any(line.startswith(("reloaded", "reload refused")) for line in watched.told), stop)
+    assert watched.run().exit_code == 0, watched.told
+    files.fails = False
+    for name in ("source", "gateway"):
+        assert process_of(watched.statuses[-1], name).restarts == 0
+    assert {"_rotate", "_opened_log"} <= set(files.failed.values())
+    said = "\n".join((*watched.told, *{process.reason or "" for status in watched.statuses for process in status.processes}))
+    assert [place for place in files.failed if place.partition(" ")[2] not in SILENT and place not in said] == []
+
+
+def failing(error: Exception) -> Callable[[Any], None]:
+    def fail(_: Any) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        BrokenPipeError(),
+        OSError(errno.EBADF, "closed"),
+        ValueError("I/O operation on closed file"),
+    ],
+)
+def test_output_that_is_full_closed_or_a_pipe_that_has_ended_ends_nothing(tmp_path: Path, error: Exception) -> None:
+    regardless(failing(error))("a line")
+    planned = plan(tmp_path, source=(Kind.SOURCE, SLEEPS))
+    seen = []
+
+    def show(status: Status) -> None:
+        seen.append(status)
+        if len(seen) > 20 and runs("source")(status):
+            stop(status)
+        raise error
+
+    from tests.deploy.supervisors import Probe
+
+    from headrace.deploy import Supervisor
+
+    ending = Supervisor(planned, lambda _: Probe(), show).run(failing(error))
+    assert ending.exit_code == 0
+    assert {process_of(status, "source").restarts for status in seen} == {0}
+
+
+def fifo(log: Path) -> None:
+    os.mkfifo(log)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, fifo])
+def test_a_process_runs_without_its_log_where_something_else_is_in_its_place(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    planned = plan(tmp_path, source=(Kind.SOURCE, f"touch started; {SLEEPS}"), sink=(Kind.SINK, "exit 1"))
+    (tmp_path / "run").mkdir()
+    for name in ("source", "sink"):
+        make(tmp_path / "run" / f"{name}.log")
+    watched = Watched(planned)
+    watched.when(lambda status: runs("source")(status) and process_of(status, "sink").restarts >= 2, stop)
+    assert watched.run().exit_code == 0
+    assert any("source runs without its log" in line for line in watched.told)
+    assert process_of(watched.statuses[-1], "source").restarts == 0
+    assert stat.S_IFMT(os.stat(tmp_path / "run" / "source.log").st_mode) != stat.S_IFREG
+
+
+def test_processes_run_on_where_the_folder_or_its_lock_is_renamed(tmp_path: Path) -> None:
+    planned = plan(tmp_path, source=(Kind.SOURCE, SLEEPS), sink=(Kind.SINK, SLEEPS))
+    watched = Watched(planned)
+
+    def rename(status: Status) -> None:
+        (tmp_path / "run" / "supervisor.lock").rename(tmp_path / "run" / "renamed.lock")
+        (tmp_path / "run").rename(tmp_path / "renamed")
+        pid = process_of(status, "sink").pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+
+    watched.when(runs("source", "sink"), rename)
+    watched.when(lambda status: runs("source", "sink")(status) and process_of(status, "sink").restarts == 1, stop)
+    assert watched.run().exit_code == 0
+    assert process_of(watched.statuses[-1], "source").restarts == 0
+    with pytest.raises(NotRunning):
+        ask_processes(tmp_path / "run", 60.0)
+
+
+def test_a_fault_is_told_once_until_it_is_over() -> None:
+    told: list[str] = []
+    comfort = Comfort(told.append)
+    for error in (OSError(errno.EIO, "no disk"), OSError(errno.EIO, "no disk"), KeyError("other"), None, KeyError("other")):
+        assert comfort.do("rotate logs", (lambda error=error: failing(error)(None)) if error else lambda: None, None) is None  # type: ignore[misc]
+    assert [line.partition(";")[0] for line in told] == [
+        "cannot rotate logs: no disk",
+        "cannot rotate logs: 'other'",
+        "cannot rotate logs: 'other'",
+    ]
