@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headrace.deploy.comfort import Comfort
-
 from headrace.processes import last_words
 
 _LARGEST_BYTES = 32 << 20
