@@ -174,7 +174,7 @@ def test_a_sink_that_ends_by_itself_is_started_again(tmp_path: Path) -> None:
 
 
 def test_who_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_module, "_STOP_ORDER", ((Kind.SINK, 0.1), (Kind.GATEWAY, 5.0)))
+    monkeypatch.setattr(supervisor_module, "_STOP_ORDER", (((Kind.SINK,), 0.1), ((Kind.GATEWAY,), 5.0)))
     watched = Watched(plan(tmp_path, sink=(Kind.SINK, "trap '' TERM\ntouch deaf; while :; do sleep 600; done")))
     watched.when(lambda status: runs("sink")(status) and (tmp_path / "deaf").exists(), stop)
     assert watched.run() == Ending(1, "ended; killed, since they did not stop in time: sink")
