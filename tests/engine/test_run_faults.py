@@ -72,6 +72,13 @@ headrace.engine.SinkFailed: sink totals-out cannot write batch 7: instance w: No
         ),
         ("java.lang.OutOfMemoryError: Java heap space\n\tat a.b\n\t... 3 more", None, pb.RUN_FAULT_ORIGIN_SPARK, ""),
         ("[USER_RAISED_EXCEPTION] no price SQLSTATE: P0001\n\tat a.b", None, pb.RUN_FAULT_ORIGIN_FUNCTION, ""),
+        (
+            "Caused by: java.lang.RuntimeException: headrace.engine._errors.Replaced: another driver has started this query",
+            "java.lang.RuntimeException: headrace.engine._errors.Replaced: another driver has started this query",
+            pb.RUN_FAULT_ORIGIN_OTHER_RUN,
+            "",
+        ),
+        ("java.io.IOException: another driver has continued this query", None, pb.RUN_FAULT_ORIGIN_OTHER_RUN, ""),
         ("headrace.engine.Replaced: run 4 has started", None, pb.RUN_FAULT_ORIGIN_OTHER_RUN, ""),
         (
             "headrace.engine.SourceSilent: stream orders/0 sends nothing; start its connector",

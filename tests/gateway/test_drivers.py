@@ -57,6 +57,24 @@ async def test_a_driver_that_finds_another_one_on_its_checkpoint_has_it_named(
     await site.until()
 
 
+@pytest.mark.parametrize("run", [1, 2])
+async def test_a_query_that_another_driver_has_ended_is_a_rival_however_late_the_gateway_learns_of_it(
+    site: Site, run: int
+) -> None:
+    """The query of the older run may end in a micro-batch, and report that before the newer one is known, or after it."""
+    told = pb.RunFault(kind=FAILED, batch=0, message="another driver has started", origin=pb.RUN_FAULT_ORIGIN_OTHER_RUN)
+    if run == 1:
+        await site.query.writer.report_commits(fault=told, stopped=True)
+    else:
+        newer = Writer(site.address, "r2", readers=["p"])
+        await newer.report_commits()
+        with pytest.raises(grpc.RpcError):
+            await site.query.writer.report_commits(fault=told, stopped=True)
+        await newer.close()
+    assert (await site.query.reader.status()).pipelines[0].HasField("rival")
+    assert not (await site.query.reader.status()).pipelines[0].HasField("fault")
+
+
 async def test_a_report_of_a_replaced_run_changes_nothing_else(site: Site) -> None:
     before = (await site.query.reader.status()).sinks
     older = Writer(site.address, "r0", readers=["p"], number=1)

@@ -33,6 +33,8 @@ _BY_ERROR: dict[str, "pb.RunFaultOrigin.ValueType"] = {
     "TakenOver": pb.RUN_FAULT_ORIGIN_OTHER_RUN,
 }
 """Where errors of the engine began, by their class."""
+_OF_AN_ENGINE = re.compile(rf"\b({'|'.join(_BY_ERROR)}): ")
+_OTHER_DRIVER = re.compile(r"another driver has (?:started|continued)")
 _MAX_TEXT = 1_000
 _LEAST_BYTES = 2**20
 """A file system with less room is full."""
@@ -72,9 +74,11 @@ def cause_of(error: str) -> Cause:
 
 
 def _origin(line: str, *, is_of_a_function: bool) -> "pb.RunFaultOrigin.ValueType":
-    name = line.partition(":")[0].rpartition(".")[2]
-    if name in _BY_ERROR:
-        return _BY_ERROR[name]
+    # The JVM may have wrapped an error of the engine in one of its own.
+    if (found := _OF_AN_ENGINE.search(line)) is not None:
+        return _BY_ERROR[found[1]]
+    if _OTHER_DRIVER.search(line):
+        return pb.RUN_FAULT_ORIGIN_OTHER_RUN
     if _NO_ROOM.search(line):
         return pb.RUN_FAULT_ORIGIN_STORAGE
     if _LACKS.search(line):

@@ -37,6 +37,7 @@ from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
 from headrace.engine.wire._connection import Connection, to_error
 from headrace.engine.wire._gateway_options import Defaults
 from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_ORIGIN_OTHER_RUN
 
 DETACH_TIMEOUT_S = 2.0
 ASYNC_REFUSED = (
@@ -152,7 +153,11 @@ class QueryListener:
             if event.exception().isDefined():
                 committed = watched.execution.last_committed()
                 batch, error = 0 if committed is None else committed + 1, event.exception().get()
-                watched.reported.failure = failed(batch, error, watched.execution.checkpoint, local_folders(self._spark))
+                failure = failed(batch, error, watched.execution.checkpoint, local_folders(self._spark))
+                watched.reported.failure = failure
+                if failure.origin == RUN_FAULT_ORIGIN_OTHER_RUN:
+                    # A micro-batch has found the other driver before the reports did, which end here.
+                    watched.reported.tell_replaced()
             for reported in (watched.reported, *watched.followed):
                 self._reporter.end(reported)
             if watched.sources:

@@ -297,13 +297,11 @@ class ReportedRun:
         except Exception:
             log.warning("cannot record a run of query %s", self.query_id, exc_info=True, extra=self._fields)
 
-    def _tell_replaced(self) -> None:
-        """Tells the gateway that two drivers use one checkpoint, and nothing else. A query that was stopped has no rival."""
-        if self._connection is None or self.options is None or self.log is None:
+    def tell_replaced(self) -> None:
+        """Tells the gateway that two drivers use one checkpoint, and nothing else. For a query that nobody has stopped."""
+        if self._connection is None or self.options is None:
             return
         try:
-            if self.log.is_stopped():
-                return
             request = pb.SettleRequest(
                 pipeline=self.query_id,
                 readers=sorted(self.readers),
@@ -322,8 +320,8 @@ class ReportedRun:
         return {"query": self.query_id, "run": self.run.id}
 
     def _end(self, error: Exception) -> None:
-        if isinstance(error, Replaced):
-            self._tell_replaced()
+        if isinstance(error, Replaced) and self.log is not None and not self.log.is_stopped():
+            self.tell_replaced()
         self.replaced = True
         log.error("query %s: %s", self.query_id, error, extra=self._fields)
         if self.log is not None and self.ends is None:

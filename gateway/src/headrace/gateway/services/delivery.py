@@ -220,6 +220,10 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
     if request.replaced:
         _note_rival(gateway, request, peer)
         return pb.SettleResponse()
+    if fault is not None and fault.told.origin == metrics_pb2.RUN_FAULT_ORIGIN_OTHER_RUN:
+        # Its query has ended because of the other one, which is no fault of the batch.
+        _note_rival(gateway, request, peer)
+        fault = None
     try:
         pending = delivering.report_commits(gateway, commit_log, votes, accept_older=request.accept_older)
     except Superseded:

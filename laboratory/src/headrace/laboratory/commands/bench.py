@@ -255,8 +255,8 @@ def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
     once. They only run if --only names them, and need Playwright.
 
     The part readyz_names_cause measures how long it takes until /readyz names the first cause of a fault, and is clear after its
-    repair, for each of the twelve faults that docs/operate.md lists. It names those that it leaves out, for which this machine
-    lacks root or nats-server.
+    repair, for the twelve faults that docs/operate.md lists, and four more: a driver that is frozen, killed or not alone, and an
+    invalid configuration. It names those that it leaves out, for which this machine lacks root or nats-server.
 
     Takes about ten minutes. Progress goes to standard error.
 

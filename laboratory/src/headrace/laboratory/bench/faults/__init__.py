@@ -1,4 +1,4 @@
-"""Twelve faults of a running site, and how soon `/readyz` names the first cause of each."""
+"""Sixteen faults of a running site, and how soon `/readyz` names the first cause of each."""
 
 from headrace.laboratory.bench.faults.measure import readyz_names_cause
 

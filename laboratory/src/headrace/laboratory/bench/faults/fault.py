@@ -20,6 +20,8 @@ class Fault:
         inject: Injects it.
         repair: Repairs it, and returns as soon as the cause is gone.
         cause: What the cause contains.
+        begins: Whether it has begun, if it does some time after it was injected, such as with the start of a driver.
+        is_remembered: Whether the gateway names it for a minute after it is over.
     """
 
     name: str
@@ -28,6 +30,8 @@ class Fault:
     inject: Callable[[], object]
     repair: Callable[[], object]
     cause: str = ""
+    begins: Callable[[], bool] | None = None
+    is_remembered: bool = False
 
     def is_in(self, problems: list[dict[str, str]]) -> bool:
         """Whether one of these problems names it."""

@@ -46,11 +46,11 @@ class Gateway:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Gateway]:
-    """Runs a gateway, whose files are in a folder, until the block ends."""
+def running(folder: Path, *more: str) -> Iterator[Gateway]:
+    """Runs a gateway with more options, whose files are in a folder, until the block ends."""
     shift, address, http = folder / "shift", free_address(), free_address()
     shift.write_text("0")
-    options = ["--listen", address, "--http-listen", http, "--log-level", "error"]
+    options = ["--listen", address, "--http-listen", http, "--log-level", "error", *more]
     with Restartable(["-m", _MODULE, str(shift), "gateway", *options]) as process:
         wait_for("the gateway to serve HTTP", lambda: problems(http) is not None, START_S)
         yield Gateway(address, http, process, shift)
