@@ -22,6 +22,7 @@ from headrace.deploy import supervisor as supervisor_module
 from headrace.deploy.control import PROCESSES_IN_ANSWER
 from headrace.processes import memory_of_sessions
 from headrace.protocol.v1 import admin_pb2 as pb
+from headrace.terminal.contexts import Context, changing_contexts
 
 FAILS = "echo 'Error: no such table' >&2; exit 1"
 
@@ -95,9 +96,13 @@ def test_ps_lists_the_processes_of_a_deployment_on_this_machine(tmp_path: Path) 
     assert [one.returncode for one in (listed, table, log, unknown, invalid)] == [0, 0, 0, 2, 2]
 
 
-def test_ps_by_the_gateway_needs_the_rights_and_shows_the_same(tmp_path: Path) -> None:
+def test_ps_by_the_gateway_needs_the_rights_and_shows_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_CONTEXTS", str(tmp_path / "contexts.toml"))
+    (tmp_path / "token").write_text("operator")
     tokens = [token("deployment", supervise=True), token("reader", admin=True), token("operator", admin=True, control=True)]
     with served(*tokens) as gateway:
+        with changing_contexts() as changing:
+            changing.put("prod", Context(gateway.address, tmp_path / "token"))
 
         def call(caller: str, *options: str) -> list[str]:
             return ["--gateway", gateway.address, "--token", caller, *options]
@@ -106,6 +111,7 @@ def test_ps_by_the_gateway_needs_the_rights_and_shows_the_same(tmp_path: Path) -
             call("reader", "--json"),
             call("reader", "--log", "sink"),
             call("operator", "--log", "sink", "--lines", "1"),
+            ["--context", "prod", "--log", "sink", "--lines", "1"],
             call("deployment"),
             call("reader", "--deployment", "other.toml"),
         )
@@ -117,15 +123,15 @@ def test_ps_by_the_gateway_needs_the_rights_and_shows_the_same(tmp_path: Path) -
         watched = Watched(plan(tmp_path, app=(Kind.PIPELINE, SLEEPS), sink=(Kind.SINK, FAILS)), reach=gateway.reach("deployment"))
         watched.when(lambda status: is_known(status) and runs("app")(status), asking.begin).when(asking.done, stop)
         watched.run()
-    listed, refused, log, forbidden, other = asking.results()
+    listed, refused, log, by_context, forbidden, other = asking.results()
     (deployment,) = json.loads(listed.stdout)["deployments"]
     assert {process["name"]: process["kind"] for process in deployment["processes"]} == {
         "gateway": "gateway",
         "app": "application",
         "sink": "connector",
     }
-    assert log.stdout == "Error: no such table\n"
-    assert [one.returncode for one in (listed, refused, log, forbidden, other)] == [0, 1, 0, 1, 2]
+    assert log.stdout == by_context.stdout == "Error: no such table\n"
+    assert [one.returncode for one in (listed, refused, log, by_context, forbidden, other)] == [0, 1, 0, 0, 1, 2]
     assert "control" in refused.stderr
 
 

@@ -64,7 +64,7 @@ def test_the_unit_is_valid(host: Path) -> None:
         assert name in settings
     assert settings["ExecStartPre"] == f"{settings['ExecStart']} --dry-run"
     assert {"User", "EnvironmentFile", "LimitNOFILE", "Restart"} <= settings.keys()
-    # Not every machine has it; what it would find in addition are misspelled names.
+    # Not every machine has systemd; it would find misspelled names in addition.
     if (verifier := shutil.which("systemd-analyze")) is not None:
         file = host / "headrace.service"
         program = Path(sys.executable).with_name("headrace")

@@ -191,7 +191,7 @@ def test_what_is_named_was_reported_is_not_committed_and_is_of_the_last_run_that
             assert told is None
             continue
         if told is None:
-            assert known.told.kind == FAILED, "what hinders for a time is over once the driver no longer says so"
+            assert known.told.kind == FAILED, "what hinders for a time is over once the driver no longer reports it"
             assert known.told.batch > committed
         assert last is not None
         if last[1].kind == FAILED and last[1].batch > committed and known.run != f"r{last[0]}":

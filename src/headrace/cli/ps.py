@@ -32,7 +32,7 @@ _MOST_LINES = 1_000
     metavar="FILE",
     default="deploy.toml",
     show_default=True,
-    help="The file of the deployment; with --gateway, only its name counts, and without it all are shown.",
+    help="The file of the deployment; with --gateway or --context, only its name counts, and without it all are shown.",
 )
 @click.option("--log", "process", metavar="NAME", help="Print the last lines of the log of this process instead.")
 @click.option(
@@ -43,9 +43,9 @@ _MOST_LINES = 1_000
 def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connection: Connection) -> None:
     """List the processes of deployments: state, restarts, since when, why, version and memory.
 
-    Without --gateway, this asks the supervisor of a deployment on this machine, as the user that runs it. With --gateway, it runs
-    anywhere, and lists the processes of all deployments that are registered there: the token needs the right admin, and for a log
-    the right control.
+    Without --gateway and --context, this asks the supervisor of a deployment on this machine, as the user that runs it. With one
+    of them, it runs anywhere, and lists the processes of all deployments that are registered there: the token needs the right
+    admin, and for a log the right control.
 
     \b
     Examples:
@@ -58,9 +58,9 @@ def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connect
     from headrace.configuration import ConfigurationError
     from headrace.deploy import DeploymentError
 
-    by_gateway = _is_given("gateway")
+    by_gateway = _is_given("gateway") or _is_given("context")
     if not by_gateway and (given := [f"--{option.replace('_', '-')}" for option in _OF_A_CALL if _is_given(option)]):
-        text = f"{', '.join(given)}: only with --gateway; without it, the deployment on this machine is asked"
+        text = f"{', '.join(given)}: only with --gateway or --context; without them, the deployment on this machine is asked"
         raise Failure(text, EXIT_INVALID)
     only = deployment.name if not by_gateway or _is_given("deployment") else ""
     try:
@@ -78,7 +78,7 @@ def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connect
 
 
 def _is_given(option: str) -> bool:
-    """Whether an option is on the command line: HEADRACE_GATEWAY alone does not choose the gateway."""
+    """Whether an option is on the command line: HEADRACE_GATEWAY and a context in use alone do not choose the gateway."""
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 

@@ -58,7 +58,7 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
         if _is_given("gateway") or _is_given("context"):
             done = _ask_gateway(connection, name, deployment.name if _is_given("deployment") else "", timeout)
         elif given := [f"--{option.replace('_', '-')}" for option in _OF_A_CALL if _is_given(option)]:
-            text = f"{', '.join(given)}: only with --gateway; without it, the deployment on this machine is asked"
+            text = f"{', '.join(given)}: only with --gateway or --context; without them, the deployment on this machine is asked"
             raise Failure(text, EXIT_INVALID)
         else:
             done = ask_restart(run_folder(deployment), name, timeout)

@@ -69,7 +69,7 @@ def of_deployments(check: Callable[[_Site], Finding]) -> Callable[[Site], Findin
             try:
                 findings.append(check(_loaded(path)))
             except ConnectorUnavailable as error:
-                findings.append(failed(f"{path}: {error}", "headrace connector list shows what there is"))
+                findings.append(failed(f"{path}: {error}", "headrace connector list shows all connectors"))
             except ConfigurationError as error:
                 findings.append(failed("; ".join(str(error).splitlines()), "correct the file", EXIT_INVALID))
         if not findings:

@@ -174,7 +174,7 @@ class Query:
                     return messages
 
     async def poll(self, wait_ms: int = 50, **limits: int) -> list[Message]:
-        """Commits what was read, and runs a micro-batch of what there is then, within limits such as `max_messages`."""
+        """Commits what was read, and runs a micro-batch of all that arrived, within limits such as `max_messages`."""
         messages: list[Message] = []
         self.committed |= self._read
         for planned in (await self._plan(wait_ms, **limits)).ranges:

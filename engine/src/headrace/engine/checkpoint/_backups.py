@@ -82,7 +82,7 @@ def back_up_checkpoint(checkpoint: str, into: str, spark: SparkSession | None = 
 
     Raises:
         CheckpointError: The checkpoint is incomplete or damaged, or `into` exists.
-        OSError: A file cannot be read or written. The backup is then not finished, and `verify_checkpoint` says so.
+        OSError: A file cannot be read or written. The backup is then not finished, and `verify_checkpoint` names that.
     """
     return back_up(_tree(checkpoint, spark), _tree(into, spark))
 

@@ -42,7 +42,7 @@ def _silent(part: str, session: pb.SessionStatus | pb.SinkSessionStatus) -> Iter
     """Yields that a connector sends nothing. It comes before what the connector has reported, which is out of date."""
     if session.HasField("silent_ms"):
         cause = f"it is connected from {session.peer}, and has sent nothing for more than {SILENT_AFTER_S:.0f} s"
-        remedy = "check the network between its host and the gateway, and whether its process runs; its session goes on meanwhile"
+        remedy = "check the network between its host and the gateway, and whether its process runs; its session stays open"
         yield Problem(part, Kind.CONNECTOR_SILENT, cause, session.silent_ms, remedy)
 
 
