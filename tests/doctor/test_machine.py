@@ -176,6 +176,6 @@ def test_a_spark_that_does_not_start_is_told_by_its_cause(monkeypatch: pytest.Mo
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     finding = check("session", start_spark=True)
     assert (finding.level, finding.exit_code) == (Level.FAILED, 1)
-    assert "[JAVA_GATEWAY_EXITED]" in finding.found
+    assert "JAVA_HOME is /nowhere" in finding.found
     assert "pyspark" in finding.fix
     assert os.environ["JAVA_HOME"] == "/nowhere"

@@ -32,6 +32,21 @@ def test_a_java_that_ends_at_once_is_an_error_with_what_it_has_printed(tmp_path:
     assert ("it has printed: Error: Could not create the Java Virtual Machine." in last) is quiet
 
 
+@pytest.fixture(autouse=True)
+def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java is looked for on the path alone, on any machine."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+
+@pytest.mark.parametrize("content", [None, "bin/java is no program"])
+def test_a_home_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "java").write_text(content)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert why_exited([]).startswith(f"JAVA_HOME is {tmp_path}, where no bin/java can be run")
+
+
 def test_exhausted_descriptors_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_jvm_exit.os, "listdir", lambda folder: ["0"] * 250)  # type: ignore[attr-defined]
     monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 256))

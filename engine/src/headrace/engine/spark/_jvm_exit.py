@@ -29,6 +29,9 @@ def why_exited(printed: Sequence[str]) -> str:
 
 def _lacks() -> str:
     """Returns what this process or its machine lacks; empty if it seems to lack nothing."""
+    home = os.environ.get("JAVA_HOME")
+    if home and not os.access(os.path.join(home, "bin", "java"), os.X_OK):
+        return f"JAVA_HOME is {home}, where no bin/java can be run: set it to the folder of a JDK 17 or newer, or unset it"
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         used = len(os.listdir(_FOLDER)) if os.path.isdir(_FOLDER) else 0
