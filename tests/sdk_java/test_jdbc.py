@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(900)  # The first build fetches what it needs.
 Command = Callable[..., list[str]]
 
 _OF_OTHER_SOURCES = {
-    *("redelivery", "epochs", "starts", "position-lost"),
+    *("redelivery", "epochs", "earlier-epoch", "starts", "position-lost"),
     *("end-of-stream", "last-acks", "reopen-after-end", "gone"),
     *("max-streams", "stream-credit"),  # It has one stream.
 }

@@ -38,6 +38,7 @@ def test_the_source_passes(log: Log) -> None:
     assert verdict.named("skipped") == {
         "redelivery",
         "epochs",
+        "earlier-epoch",
         "starts",
         "end-of-stream",
         "gone",

@@ -120,7 +120,13 @@ def _checked(files: StateFiles, place: _Place) -> bytes:
         CheckpointError: They are not those that were written, or are missing.
     """
     file, offset, size, checksum = place
-    found = files.read(file, offset, size)
+    try:
+        found = files.read(file, offset, size)
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"{STATES}/{file} in the checkpoint is missing: a driver that has started meanwhile may have removed it; "
+            f"if none has: {RESTORE}"
+        ) from error
     if checksum is not None and zlib.crc32(found) != checksum:
         raise CheckpointError(
             f"{STATES}/{file} in the checkpoint is damaged: {size} bytes from byte {offset} on are not those that were written; "
