@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-import grpc
+import grpc.aio
 import pytest
 from tests.gateway.http_server import get, serve_http
 from tests.gateway.sink_wire import SinkClient, Writer, stage_and_vote
@@ -47,9 +47,14 @@ class Query:
         self._calls = asyncio.create_task(self._call())
 
     async def _call(self) -> None:
-        while True:
-            await self.writer.report_commits(fault=self.told)
-            await asyncio.sleep(LEASE_MS / 1000 / 50)
+        """Reports until a newer run has taken over."""
+        try:
+            while True:
+                await self.writer.report_commits(fault=self.told)
+                await asyncio.sleep(LEASE_MS / 1000 / 50)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.ABORTED:
+                raise
 
     async def kill(self) -> None:
         """Ends it without a word to the gateway."""

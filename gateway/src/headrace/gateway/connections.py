@@ -105,10 +105,13 @@ class Connections:
         """By descriptor and inode, in the order in which they were found; None for what is no connection to the port."""
         self._called = set[Peer]()
         """Who has called since the last look."""
+        calls.peer_observers.append(self._note)
 
     async def watch(self) -> None:
         """Looks again and again, until cancelled."""
-        self._calls.peer_observers.append(self._note)
+        # It was removed if an error has ended an earlier watch.
+        if self._note not in self._calls.peer_observers:
+            self._calls.peer_observers.append(self._note)
         try:
             while True:
                 began = clock.monotonic()
