@@ -1,16 +1,13 @@
-"""Certificates and authorities of clients that change while a connector listens, and SIGHUP, which ends none."""
+"""Certificates and authorities of clients that change while a connector listens."""
 
 import asyncio
 import logging
-import signal
 import ssl
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.connectors.programs import free_port, listening
 from tests.connectors.query import querying, serving
 from tests.fake_gateway.server import until
 from tests.gateway.certificates import Authority, Pair
@@ -136,37 +133,3 @@ async def test_authorities_of_clients_come_and_go(tmp_path):
         assert await let_in() == (False, True)
         cas.write_bytes(b"nothing")
         assert await let_in() == (False, True)
-
-
-@pytest.mark.behaviour("http", "SIGHUP", "runs on, and reads TLS files again")
-@pytest.mark.behaviour("tcp", "SIGHUP", "runs on, and reads TLS files again")
-@pytest.mark.parametrize("connector", ["http", "tcp", "file", "stdout-sink"])
-async def test_sighup_ends_no_connector(connector, tmp_path):
-    (tmp_path / "in.txt").write_text("one\n")
-    port = free_port()
-    own = {
-        "http": ["--source", "s", "--listen", f"127.0.0.1:{port}"],
-        "tcp": ["--source", "s", "--listen", f"127.0.0.1:{port}"],
-        "file": ["--source", "s", "--path", str(tmp_path / "*.txt")],
-        "stdout-sink": ["--sink", "s"],
-    }[connector]
-    async with gateway() as (_, address), querying(address, "s/*") as query:
-        command = [sys.executable, "-m", "headrace.cli", "connector", "run", connector, *own, "-v", "--gateway", address]
-        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
-        assert process.stderr is not None
-        log = ""
-        async with asyncio.timeout(DEADLINE_S):
-            while "connected to gateway" not in log:
-                log += (await process.stderr.readline()).decode()
-            process.send_signal(signal.SIGHUP)
-            while "SIGHUP: reading certificates again" not in log:
-                log += (await process.stderr.readline()).decode()
-            process.send_signal(signal.SIGHUP)
-        if connector == "file":
-            assert await query.values("s/in.txt", 1) == [b"one"]
-            await query.commit()
-        elif connector in ("http", "tcp"):
-            await listening(port)
-        process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(process.communicate(), DEADLINE_S)
-        assert process.returncode == 0

@@ -14,6 +14,7 @@ from tests.gateway.processes import gateway_process
 from tests.sdk_rust.conftest import SDK, Toolchain
 from tests.sdks.crashes import BATCHES, LINES, kill_a_sink, kill_a_source, take_over
 from tests.sdks.processes import DEADLINE_S, connector
+from tests.sdks.tunnel import TunnelProxy
 
 pytestmark = pytest.mark.timeout(900)  # The first build compiles gRPC.
 
@@ -83,3 +84,25 @@ async def test_mutual_tls(example: Example, tmp_path: Path, told: str) -> None:
                     while wanted not in source.log:  # noqa: ASYNC110 - a log has no event
                         await asyncio.sleep(0.02)
                 assert await source.end(signal.SIGTERM) == 0, source.log
+
+
+async def test_tls_goes_through_the_proxy_of_the_environment(example: Example, tmp_path: Path) -> None:
+    """The gateway has an address that is not this machine's, where clients use no proxy: only the proxy reaches it."""
+    program, host = example("secured"), "192.0.2.1"
+    authority, stranger = Authority(tmp_path, "authority"), Authority(tmp_path, "stranger")
+    server, client = authority.issue("server", host), authority.issue("client")
+    arguments = ("--tls-cert", server.cert, "--tls-key", server.key, "--tls-client-ca", authority.cert)
+    with gateway_process(*arguments) as gateway:
+        async with TunnelProxy(int(gateway.address.rpartition(":")[2])) as proxy:
+            named = f"through the proxy {proxy.url} (grpc_proxy)"
+            for ca, wanted in ((authority.cert, "connected"), (stranger.cert, named)):
+                command = ["env", f"grpc_proxy={proxy.url}", "no_grpc_proxy=", program, ca, client.cert, client.key]
+                log = tmp_path / f"{ca.stem}.log"
+                async with connector(f"{host}:7433", log, *command) as source:
+                    async with asyncio.timeout(DEADLINE_S):
+                        while wanted not in source.log:  # noqa: ASYNC110 - a log has no event
+                            await asyncio.sleep(0.02)
+                    assert await source.end(signal.SIGTERM) == 0, source.log
+            assert {*proxy.requests} == {f"CONNECT {host}:7433 HTTP/1.1"}
+            # Each tunnel begins with a handshake of TLS.
+            assert {first[:1] for first in proxy.tunnels} == {b"\x16"}

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 DEADLINE_S = 150.0
@@ -34,10 +34,18 @@ class Connector:
         assert self._process is not None
         if self._process.returncode is None:
             if number is signal.SIGTERM:
-                self._process.send_signal(signal.SIGHUP)
+                self.hang_up()
             self._process.send_signal(number)
         async with asyncio.timeout(DEADLINE_S):
             return await self._process.wait()
+
+    def hang_up(self) -> None:
+        """Sends SIGHUP, unless it has ended."""
+        assert self._process is not None
+        if self._process.returncode is None:
+            # Not send_signal: it would take the exit code of one that has just ended, and asyncio would not find it.
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGHUP)
 
     async def restart(self) -> None:
         """Kills it with SIGKILL, and starts it again."""

@@ -2,14 +2,13 @@
 
 import asyncio
 import shutil
-import ssl
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from contextlib import AsyncExitStack, closing
 
 import pytest
 from scripts.brokers import Kafka
 from tests.connectors.kafka.rig import DEADLINE, SETTINGS, numbered, numbers, reading, sink_of, until, write
+from tests.connectors.tls_front import TlsFront
 from tests.gateway.certificates import Authority, locked
 
 from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, _connection
@@ -72,32 +71,10 @@ async def test_a_sink_that_is_started_without_a_network_waits_for_it(
     sink.close()
 
 
-@asynccontextmanager
-async def speaking_tls(kafka: Kafka, authority: Authority) -> AsyncIterator[str]:
-    """Where the broker is reached by TLS, with a certificate; cuts all connections at the end."""
-    pair = authority.issue("server")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.cert)
-    writers: list[asyncio.StreamWriter] = []
-    context.load_cert_chain(pair.cert, pair.key)
-    context.verify_mode = ssl.CERT_REQUIRED
+def speaking_tls(kafka: Kafka, authority: Authority) -> TlsFront:
+    """Where the broker is reached by TLS, with a certificate."""
     inner, outer = kafka.proxied
-
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        inner_reader, inner_writer = await asyncio.open_connection(kafka.host, inner)
-        writers.extend((writer, inner_writer))
-        await asyncio.gather(carry(reader, inner_writer), carry(inner_reader, writer))
-
-    async with await asyncio.start_server(forward, kafka.host, outer, ssl=context):
-        yield f"{kafka.host}:{outer}"
-    for writer in writers:
-        writer.close()
+    return TlsFront(inner, authority, port=outer)
 
 
 async def test_brokers_are_reached_by_tls(kafka, log, topic, address, query, monkeypatch, tmp_path, each_client):
@@ -106,8 +83,8 @@ async def test_brokers_are_reached_by_tls(kafka, log, topic, address, query, mon
     shown = {"tls_certificate": client.cert, "tls_key": client.key, "tls_key_password": "passphrase"}
     log.append(topic, [b"x" * 900_000, b"y"])
     one = query()
-    async with speaking_tls(kafka, authority) as server:
-        parameters = {"bootstrap_servers": server, "topics": topic, "tls": True}
+    async with speaking_tls(kafka, authority) as front:
+        parameters = {"bootstrap_servers": front.address, "topics": topic, "tls": True}
         async with reading(address, **parameters, tls_ca=authority.cert, **shown):
             await one.attach()
             assert [message.value for message in await one.read(2)] == [b"x" * 900_000, b"y"]
@@ -148,8 +125,8 @@ async def test_tls_files_that_are_replaced_are_used_without_a_restart(
     out, one = log.create(), query()
     log.append(topic, numbered(0, 100))
     async with AsyncExitStack() as stack:
-        async with speaking_tls(kafka, old) as server:
-            parameters = {"bootstrap_servers": server, "tls": True, **files}
+        async with speaking_tls(kafka, old) as front:
+            parameters = {"bootstrap_servers": front.address, "tls": True, **files}
             sink = stack.enter_context(closing(sink_of(topic=out, sink=out, **parameters)))
             await asyncio.to_thread(write, sink, 0, numbered(0, 10))
             await stack.enter_async_context(reading(address, topics=topic, **parameters))

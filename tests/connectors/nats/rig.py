@@ -21,7 +21,7 @@ from scripts.brokers import Broker
 from tests.gateway.wire import Engine
 
 from headrace.protocol.v1.engine_pb2 import PlanResponse
-from headrace.protocol.v1.frame_pb2 import Position
+from headrace.protocol.v1.frame_pb2 import Frame, Position
 from headrace.sdk import AsyncSink, AsyncSource, Message, Settings, decode_frame, serve
 
 DEADLINE = 90.0
@@ -142,6 +142,8 @@ class Query:
         self._available_now = available_now
         self.committed: dict[str, Position] = {}
         self.exhausted = False
+        self.frames: list[Frame] = []
+        """The frames of which the last micro-batch had messages, the last of a stream perhaps not all."""
         self._read: dict[str, Position] = {}
 
     async def attach(self) -> None:
@@ -176,10 +178,12 @@ class Query:
     async def poll(self, wait_ms: int = 50, **limits: int) -> list[Message]:
         """Commits what was read, and runs a micro-batch of all that arrived, within limits such as `max_messages`."""
         messages: list[Message] = []
+        self.frames = []
         self.committed |= self._read
         for planned in (await self._plan(wait_ms, **limits)).ranges:
             start = self.committed.get(planned.stream)
             frames = await self.engine.fetch(planned.stream, start, planned.end)
+            self.frames += frames
             new = start is None or start.epoch < planned.end.epoch
             read = [message for frame in frames for message in decode_frame(frame)]
             read = [message for message in read if (message.sequence or 0) <= planned.end.sequence]

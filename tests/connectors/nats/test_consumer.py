@@ -6,7 +6,7 @@ import logging
 import pytest
 from nats.js import api
 from nats.js.errors import NotFoundError
-from tests.connectors.nats.rig import numbers, special, until, unused
+from tests.connectors.nats.rig import DEADLINE, numbers, special, until, unused
 from tests.connectors.nats.rig import server as connected
 from tests.gateway.wire import until_gone
 
@@ -282,6 +282,39 @@ async def test_a_consumer_that_was_deleted_while_away_is_refused_or_accepted(
     await server.numbers(f"{stream}.x", 1, first=10)
     found = await reading.read(1)
     assert 10 in numbers(found)
+
+
+async def test_a_new_consumer_that_was_accepted_is_read_on_after_a_part_of_its_first_frame(server, consumer, query, run, address):
+    stream = await server.stream()
+    await server.numbers(f"{stream}.x", 100)
+    running = run(consumer(stream))
+    reading = await query()
+    await reading.read(1)
+    await reading.commit()
+    await running.close()
+    await until_gone(address, "s")
+
+    async def cut() -> bool:
+        """Commits the first message of a new consumer; returns whether its frame has more of them."""
+        await server.js.delete_consumer(stream, "c")
+        running = run(consumer(stream, new_consumer="accept"))
+        while not await reading.poll(wait_ms=200, max_messages=1):
+            pass
+        await reading.commit()
+        await running.close()
+        await until_gone(address, "s")
+        return reading.frames[0].count > 1
+
+    async with asyncio.timeout(DEADLINE):
+        # The first message may have arrived alone.
+        while not await cut():
+            pass
+    run(consumer(stream))
+    await server.numbers(f"{stream}.x", 1, first=100)
+    found: set[int] = set()
+    async with asyncio.timeout(DEADLINE):
+        while not found >= set(range(1, 101)):
+            found |= set(numbers(await reading.read(1)))
 
 
 async def test_a_consumer_that_was_deleted_before_anything_was_committed_is_created_again(server, consumer, query, run, address):

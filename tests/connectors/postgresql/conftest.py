@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 from scripts.brokers import PostgreSQL
-from tests.connectors.postgresql.rig import connected, in_database
+from tests.connectors.postgresql.rig import connected, temporary_schema
 from tests.gateway.wire import serve
 
 
@@ -33,12 +33,8 @@ def table(url: str, request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def schema(url: str, table: str) -> Iterator[str]:
     """A schema for the table of a sink and what is beside it; it is searched first."""
-    in_database(url, f"CREATE SCHEMA {table}")
-    yield table
-    with psycopg.connect(url, autocommit=True) as connection:
-        for (gid,) in connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
-            connection.execute(f"ROLLBACK PREPARED '{gid}'")
-        connection.execute(f"DROP SCHEMA {table} CASCADE")
+    with temporary_schema(url, table) as name:
+        yield name
 
 
 @pytest.fixture

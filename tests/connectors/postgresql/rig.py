@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import psycopg
@@ -112,6 +112,17 @@ def in_database(url: str, *statements: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in statements:
             connection.execute(statement)
+
+
+@contextmanager
+def temporary_schema(url: str, name: str) -> Iterator[str]:
+    """A schema, which is dropped afterwards with all that is in it, as are transactions that are prepared still."""
+    in_database(url, f"CREATE SCHEMA {name}")
+    yield name
+    with psycopg.connect(url, autocommit=True) as connection:
+        for (gid,) in connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
+            connection.execute(f"ROLLBACK PREPARED '{gid}'")
+        connection.execute(f"DROP SCHEMA {name} CASCADE")
 
 
 async def started(broker: PostgreSQL) -> None:

@@ -91,20 +91,32 @@ def _signals_set(stop: asyncio.Event) -> Iterator[None]:
             loop.add_signal_handler(number, received, number)
             handled.append(number)
 
-    def hung_up() -> None:
+    hung_up = False
+
+    def look_again() -> None:
+        nonlocal hung_up
+        hung_up = False
         log.info("SIGHUP: reading certificates again")
         read_again()
 
-    # A handler of the program itself stays.
+    def hang_up(*_: object) -> None:
+        nonlocal hung_up
+        if not hung_up:
+            hung_up = True
+            loop.call_soon_threadsafe(look_again)
+
+    # A handler of the program itself stays. The loop's own one would not do: for a moment after it is removed, SIGHUP ends the
+    # process.
     before = signal.getsignal(signal.SIGHUP)
+    replaced = False
     if before in (signal.SIG_DFL, signal.SIG_IGN):
-        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
-            loop.add_signal_handler(signal.SIGHUP, hung_up)
-            handled.append(signal.SIGHUP)
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGHUP, hang_up)
+            replaced = True
     try:
         yield
     finally:
         for number in handled:
             loop.remove_signal_handler(number)
-        if signal.SIGHUP in handled:
+        if replaced:
             signal.signal(signal.SIGHUP, before)
