@@ -4,7 +4,7 @@ import asyncio
 import json
 import ssl
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -35,7 +35,7 @@ from tests.sdks.processes import Connector, connector
 
 from headrace.connectors import CONNECTORS, declared
 
-Work = Callable[[int], Awaitable[None]]
+Work = Callable[[int], Coroutine[None, None, None]]
 
 
 @dataclass
@@ -192,14 +192,14 @@ async def nats(certificates: Certificates, name: str, broker: Nats) -> AsyncIter
 async def postgresql(certificates: Certificates, name: str, broker: PostgreSQL) -> AsyncIterator[System]:
     with temporary_schema(broker.url, unused("hangups").replace("-", "_")) as schema:
         table = f"{schema}.t"
-        in_database(
-            broker.url, f"CREATE TABLE {table} (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, value bytea, k text UNIQUE)"
-        )
+        keyed = name == "postgresql-upsert"
+        own = "k text PRIMARY KEY" if keyed else "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
+        in_database(broker.url, f"CREATE TABLE {table} ({own}, value bytea)")
         async with TlsFront(broker.port, certificates.authority, before=ssl_request) as front:
             files = {"sslrootcert": certificates.ca, "sslcert": certificates.certificate, "sslkey": certificates.key}
             options = "&".join(f"{option}={path}" for option, path in files.items())
             told = {"url": f"{broker.url_at(front.port)}?sslmode=verify-full&{options}", "table": table, "value_column": "value"}
-            if name == "postgresql-upsert":
+            if keyed:
                 told["key_columns"] = "k"
 
             async def put(value: bytes) -> None:
@@ -332,6 +332,16 @@ async def writing(address: str) -> AsyncIterator[Work]:
     await writer.close()
 
 
+async def done(process: Connector, work: Coroutine[None, None, None]) -> None:
+    """Waits for work of a connector, or for its end, which would be wrong."""
+    working = asyncio.create_task(work)
+    async with asyncio.timeout(DEADLINE_S):
+        while not working.done():
+            assert process.runs, process.log
+            await asyncio.wait({working}, timeout=0.25)
+        await working
+
+
 async def ended(process: Connector) -> int:
     """Ends it in order while the terminal hangs up again and again; returns the exit code."""
     ending = asyncio.create_task(process.end(SIGTERM))
@@ -353,14 +363,14 @@ async def test_a_connector_goes_on_with_its_new_certificate(case, tmp_path):
     async with gateway() as (_, address), case.system as system:
         command, log = case.command(system.parameters), tmp_path / "log"
         async with connector(address, log, *command) as process, case.working(system, address) as work:
-            await asyncio.wait_for(work(0), DEADLINE_S)
+            await done(process, work(0))
             certificates.replace("second")
             if system.front is not None:
                 assert system.front.presented, "it does not use TLS"
                 system.front.use(certificates.authority)
             process.hang_up()
             await until(lambda: "SIGHUP: reading certificates again" in process.log)
-            await asyncio.wait_for(work(1), DEADLINE_S)
+            await done(process, work(1))
             if system.front is not None:
                 assert {*system.front.presented} == {None if case.name == "http-sink" else certificates.presented}
             assert await ended(process) == 0, process.log

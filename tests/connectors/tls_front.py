@@ -49,9 +49,13 @@ class TlsFront(Forwarder):
 
     async def greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         """Shakes hands."""
-        context = self._context
+        context, below = self._context, writer.transport
         await self._before(reader, writer)
         await writer.start_tls(context)
+        if writer.transport is None:
+            # The connection was lost meanwhile, which asyncio's writer does not expect.
+            writer._transport = below
+            raise ConnectionAbortedError
         if context is not self._context:
             raise ConnectionAbortedError
         self.presented.append(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))

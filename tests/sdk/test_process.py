@@ -1,6 +1,7 @@
 """`run`: the connector as a process of its own, with signals and exit codes; and the example in the README."""
 
 import asyncio
+import logging
 import re
 import signal
 import sys
@@ -8,7 +9,10 @@ from pathlib import Path
 
 import grpc
 import pytest
+from tests.fake_gateway.server import until
 from tests.fake_gateway.sinks import part
+
+from headrace.sdk._run import _signals_set
 
 README = Path(__file__).parents[2] / "sdk" / "python" / "README.md"
 
@@ -97,6 +101,19 @@ async def test_a_second_signal_stops_at_once(gateway):
         process.terminate()
         await asyncio.wait({asyncio.ensure_future(process.wait())}, timeout=0.1)
     assert process.returncode == 143
+
+
+async def test_hangups_that_come_before_it_looks_again_are_one(caplog):
+    caplog.set_level(logging.INFO)
+    before = signal.getsignal(signal.SIGHUP)
+    with _signals_set(asyncio.Event()):
+        for _ in range(100):
+            signal.raise_signal(signal.SIGHUP)
+        await until(lambda: "SIGHUP: reading certificates again" in caplog.text)
+        assert caplog.text.count("SIGHUP") == 1
+        signal.raise_signal(signal.SIGHUP)
+        await until(lambda: caplog.text.count("SIGHUP") == 2)
+    assert signal.getsignal(signal.SIGHUP) == before
 
 
 async def test_a_failure_is_one_line_and_exit_code_1(gateway):

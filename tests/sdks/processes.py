@@ -25,6 +25,11 @@ class Connector:
         """Everything that it has logged."""
         return self._log.read_text()
 
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process is not None and self._process.returncode is None
+
     async def start(self) -> None:
         with self._log.open("ab") as out:
             self._process = await asyncio.create_subprocess_exec(*self._command, stdout=out, stderr=out, env=self._environ)

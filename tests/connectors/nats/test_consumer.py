@@ -309,12 +309,13 @@ async def test_a_new_consumer_that_was_accepted_is_read_on_after_a_part_of_its_f
         # The first message may have arrived alone.
         while not await cut():
             pass
-    run(consumer(stream))
+    running = run(consumer(stream))
     await server.numbers(f"{stream}.x", 1, first=100)
     found: set[int] = set()
     async with asyncio.timeout(DEADLINE):
         while not found >= set(range(1, 101)):
-            found |= set(numbers(await reading.read(1)))
+            assert not running.task.done(), await running.broken()
+            found |= set(numbers(await reading.poll(wait_ms=200)))
 
 
 async def test_a_consumer_that_was_deleted_before_anything_was_committed_is_created_again(server, consumer, query, run, address):
