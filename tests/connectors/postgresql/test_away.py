@@ -16,6 +16,8 @@ from headrace.connectors.postgresql import (
     PostgreSQLSource,
 )
 from headrace.connectors.postgresql._fingerprint import Fingerprint
+from headrace.connectors.postgresql._sketch import Sketch
+from headrace.connectors.postgresql._snapshot import Counted, Snapshot
 from headrace.connectors.postgresql._table import Described
 from headrace.sdk import InvalidSource, Position, PositionLost
 
@@ -170,6 +172,12 @@ async def test_another_table_with_the_same_name_is_noticed(url, database, t):
         ("ALTER TABLE {t} ALTER id RESTART; DELETE FROM {t}; INSERT INTO {t} SELECT FROM generate_series(1, 9)", "may have"),
         ("TRUNCATE {t}", "rows of table {t} after 3 and up to 5 are gone before they were read"),
         ("TRUNCATE {t}; INSERT INTO {t} DEFAULT VALUES", "rows of table {t} after 3 and up to 5 are gone"),
+        ("SELECT setval('{t}_id_seq', 1)", "the last generated one is 1"),
+        (
+            "SELECT setval('{t}_id_seq', 1, false); DELETE FROM {t}; INSERT INTO {t} SELECT FROM generate_series(1, 9)",
+            "row 3 was",
+        ),
+        ("TRUNCATE {t}; SELECT setval('{t}_id_seq', 2); INSERT INTO {t} SELECT FROM generate_series(1, 9)", "row 3 was inserted"),
         ("DELETE FROM {t} WHERE id > 3", "rows of table {t} after 3 and up to 5 are gone"),
         ("DELETE FROM {t} WHERE id <= 3", None),
         ("VACUUM FULL {t}", None),
@@ -177,7 +185,8 @@ async def test_another_table_with_the_same_name_is_noticed(url, database, t):
         ("SELECT setval('{t}_id_seq', 1000)", None),
     ],
 )
-async def test_a_table_that_was_emptied_meanwhile_is_noticed(url, database, t, change, message):
+async def test_a_table_that_was_emptied_meanwhile_is_noticed(url, database, t, change, message, monkeypatch):
+    monkeypatch.setattr("headrace.connectors.postgresql._continuity._REPORTED_SECONDS", 0.0)
     await database.execute(f"CREATE TABLE {t} ({NUMBERED})")
     await database.execute(f"INSERT INTO {t} SELECT FROM generate_series(1, 5)")
     _, cursor = await read(source(url, t))
@@ -278,6 +287,7 @@ async def test_a_cursor_of_another_connector_is_refused(url, database, t):
 
 
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=63)
+COUNTS = st.integers(0, 2**63 - 1)
 COLUMNS = st.lists(st.builds(Described, st.integers(1, 1600), NAMES, NAMES), max_size=400, unique_by=lambda c: c.number)
 
 
@@ -286,12 +296,14 @@ COLUMNS = st.lists(st.builds(Described, st.integers(1, 1600), NAMES, NAMES), max
     columns=COLUMNS.map(tuple) | st.text("0123456789abcdef", min_size=8, max_size=8),
     complete=st.booleans(),
     generator=st.none() | st.integers(1, 2**32 - 1),
-    others=st.none() | st.frozensets(st.integers(1, 2**32 - 1), max_size=100),
+    others=st.frozensets(st.integers(1, 2**32 - 1), max_size=100),
+    sketched=st.booleans(),
     newest=st.integers(0, 2**63 - 1),
+    snapshot=st.none() | st.builds(Snapshot, COUNTS, COUNTS, st.builds(Counted, COUNTS, COUNTS)),
 )
-def test_a_fingerprint_is_read_as_it_was_written(table, columns, complete, generator, others, newest):
-    tables = None if others is None else others | {table}
-    written = Fingerprint(table, columns, complete, generator, tables, newest)
+def test_a_fingerprint_is_read_as_it_was_written(table, columns, complete, generator, others, sketched, newest, snapshot):
+    tables = Sketch.of(others | {table}) if sketched else others | {table}
+    written = Fingerprint(table, columns, complete, generator, tables, newest, snapshot)
     assert Fingerprint.read(written.cursor()) == written
 
 

@@ -30,7 +30,8 @@ _PACKED_TIMES = "pg_catalog.string_agg(coalesce(pg_catalog.timestamptz_send(pack
 _PAGE = """
     SELECT pg_catalog.string_agg(pg_catalog.int8send(packed.number), ''), pg_catalog.string_agg(packed.value, ''),
            pg_catalog.string_agg(coalesce(pg_catalog.int4send(pg_catalog.octet_length(packed.value)), '\\xffffffff'), ''),
-           {keys}, {event_times}, {headers}, {shape}, {tables}
+           {keys}, {event_times}, {headers}, pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::bigint,
+           {shape}, {tables}
     FROM (
         SELECT {parts} FROM (
             SELECT found.*, sum(found.{size}) OVER (ORDER BY found.{number} ROWS UNBOUNDED PRECEDING) AS {bytes}
@@ -109,10 +110,11 @@ class Layout:
         return self.table.shape_of(self.fixed)
 
     def page(self, tables: sql.Composable) -> sql.Composed:
-        """Returns a statement for the rows after one number and up to another, as one row of packed columns, shape and tables.
+        """Returns a statement for the rows after one number and up to another.
 
-        Its parameters are the partition, if the layout has such a column, the two numbers, the maximum number of rows, and about
-        as many bytes of them. It returns at least one row.
+        It returns one row: packed columns, the end of the snapshot, the shape and the tables. Its parameters are the partition,
+        if the layout has such a column, the two numbers, the maximum number of rows, and about as many bytes of them. At least
+        one row is packed.
 
         Args:
             tables: The expression for the ids of the tables that are read.

@@ -14,6 +14,7 @@ from headrace.connectors.postgresql._horizon import Horizon
 from headrace.connectors.postgresql._layout import Layout
 from headrace.connectors.postgresql._link import Outdated
 from headrace.connectors.postgresql._names import name, value
+from headrace.connectors.postgresql._snapshot import Counted, count_rows
 
 _NAMED_NUMBERS = 10_000
 """If a check finds at most this many new numbers, it also determines their partitions."""
@@ -152,6 +153,8 @@ class Opened:
         processes: The processes that are waited for; None for a prepared transaction.
         started_over: A number that appeared although all rows up to a larger one were final; None if there was none.
         fingerprint: What cursors keep of the table.
+        tables: The ids of the table, and of all partitions and tables that inherit.
+        counted: What sessions had reported of them at the first check; None if the server does not count, or a table is unlogged.
     """
 
     def __init__(self, session: Session, layout: Layout, sequence: int | None, *, by_insert: bool) -> None:
@@ -174,7 +177,8 @@ class Opened:
         self.processes: Sequence[int | None] = ()
         self.started_over: int | None = None
         self.fingerprint = Fingerprint.of(layout, None, frozenset())
-        self._tables: frozenset[int] = frozenset()
+        self.tables: frozenset[int] = frozenset()
+        self.counted: Counted | None = None
         self._moves: dict[frozenset[int], Moves] = {}
         self._statements = _Statements.of(layout, sequence, by_insert=by_insert)
         self._fresh_after = 0
@@ -187,10 +191,11 @@ class Opened:
         began = time.monotonic()
         earlier, final = self.newest, self.horizon.all_final_to
         self.newest, self.last_drawn, tables, generator, self.hides = (await self.session.fetch(self._statements.peek))[0]
-        if frozenset(tables) != self._tables or generator != self.fingerprint.generator:
-            self._tables = frozenset(tables)
+        if frozenset(tables) != self.tables or generator != self.fingerprint.generator:
+            self.tables = frozenset(tables)
             self._moves.clear()
-            self.fingerprint = Fingerprint.of(self.layout, generator, self._tables)
+            self.counted = await count_rows(self.session, self.tables)
+            self.fingerprint = Fingerprint.of(self.layout, generator, self.tables)
         if earlier < self.newest <= final:
             self.started_over = self.newest
         if self.newest > final:
@@ -205,10 +210,10 @@ class Opened:
         Raises:
             Outdated: Partitions have come or gone since the last check.
         """
-        divided = len(self._tables) > 1
+        divided = len(self.tables) > 1
         statement = self._statements.divided_page if divided else self._statements.page
         *row, tables = (await self.session.fetch(statement, which))[0]
-        if divided and frozenset(tables) != self._tables:
+        if divided and frozenset(tables) != self.tables:
             raise Outdated(f"{self.layout.table} has other partitions now")
         return tuple(row)
 
@@ -226,7 +231,7 @@ class Opened:
         self._fresh_after, self._fresh = after, None
         if self._statements.whose is not None and newest - after <= _NAMED_NUMBERS:
             found, tables = (await self.session.fetch(self._statements.whose, (after, newest)))[0]
-            if frozenset(tables) == self._tables:
+            if frozenset(tables) == self.tables:
                 self._fresh = frozenset(found or ())
 
     async def has(self, number: int) -> bool:
@@ -237,8 +242,8 @@ class Opened:
         """Returns the partitions with rows that have come and gone since others were part of the table."""
         found = self._moves.get(earlier)
         if found is None:
-            came = [(called, first) for called, first, _ in [await self._ends(oid) for oid in sorted(self._tables - earlier)]]
-            went = [(called, last) for called, _, last in [await self._ends(oid) for oid in sorted(earlier - self._tables)]]
+            came = [(called, first) for called, first, _ in [await self._ends(oid) for oid in sorted(self.tables - earlier)]]
+            went = [(called, last) for called, _, last in [await self._ends(oid) for oid in sorted(earlier - self.tables)]]
             found = self._moves[earlier] = Moves(
                 [Attached(called, first) for called, first in came if first is not None],
                 [Detached(called, last) for called, last in went if last is not None],

@@ -9,13 +9,14 @@ import psycopg
 from psycopg import sql
 
 from headrace.connectors._retry import ThrottledLog
-from headrace.connectors.postgresql._continuity import check_known
+from headrace.connectors.postgresql._continuity import check_known, check_last_read
 from headrace.connectors.postgresql._errors import in_a_line, is_passing
 from headrace.connectors.postgresql._fingerprint import Fingerprint
 from headrace.connectors.postgresql._layout import MAX_BYTES
 from headrace.connectors.postgresql._link import Outdated
 from headrace.connectors.postgresql._opened import Opened, readable
 from headrace.connectors.postgresql._page import MAX_ROWS, BadRow, Page, Piece, read_page
+from headrace.connectors.postgresql._snapshot import Snapshot
 from headrace.connectors.postgresql._watch import Watch
 from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, PositionLost
 
@@ -55,6 +56,8 @@ class Reading:
         """The cursor of the last row that was read."""
         self._known: Fingerprint | None = None
         """The table at the last check."""
+        self._snapshot: Snapshot | None = None
+        """The rows that were read last; None if that is unknown."""
         self._partition = partition
         self._detect_deleted = detect_deleted
         self._only_grows = only_grows
@@ -147,7 +150,7 @@ class Reading:
         if self._window is not None:
             to = await opened.end((*self._which, self._after, to, self._window)) or to
         try:
-            page = await self._page(opened, to)
+            page, xid = await self._page(opened, to)
         except psycopg.Error as error:
             if not await self._concerns_rows(opened, error):
                 raise
@@ -166,7 +169,10 @@ class Reading:
             return None
         self._rows = page.next_rows
         count = self._advance(opened, page.sequences)
-        return list(page.part(0, count).pieces(self._cursor)) if count else None
+        if not count:
+            return None
+        self._note_read(opened, page.sequences[count - 1], xid)
+        return list(page.part(0, count).pieces(self._cursor))
 
     def _note_nothing(self, opened: Opened) -> None:
         """Notes that no row is left to read now."""
@@ -184,17 +190,24 @@ class Reading:
         self._after = numbers[count - 1] if count else max(self._after, opened.horizon.all_final_to)
         return count
 
+    def _note_read(self, opened: Opened, last: int, xid: int) -> None:
+        """Makes a cursor of the rows up to one that are read."""
+        counted = opened.counted
+        self._snapshot = None if counted is None else Snapshot(last, xid, counted)
+        newest = self._seen if self._only_grows else 0
+        self._cursor = replace(opened.fingerprint, newest=newest, snapshot=self._snapshot).cursor()
+
     @property
     def _which(self) -> tuple[object, ...]:
         return () if self._partition is None else (self._partition,)
 
     # Pages that fail
 
-    async def _page(self, opened: Opened, to: int) -> Page | None:
-        """Reads rows up to a number."""
+    async def _page(self, opened: Opened, to: int) -> tuple[Page | None, int]:
+        """Reads rows up to a number; returns them, and the id of a transaction before which they were inserted."""
         try:
             size = MAX_BYTES if self._window is None else MAX_BYTES * self._window // MAX_ROWS + 1
-            *row, shape = await opened.page((*self._which, self._after, to, self._rows, size))
+            *row, xid, shape = await opened.page((*self._which, self._after, to, self._rows, size))
         except (TimeoutError, psycopg.errors.QueryCanceled):
             self._look_at_fewer()
             raise
@@ -202,7 +215,7 @@ class Reading:
             await self._watch.changed(opened)
             # The statements have to be prepared again, even if it was changed and changed back.
             raise Outdated(f"{opened.layout.table} has changed")
-        return read_page(tuple(row))
+        return read_page(tuple(row)), int(str(xid))
 
     def _look_at_fewer(self) -> None:
         """Limits the next statement to half as many rows."""
@@ -242,7 +255,7 @@ class Reading:
                 self._known = Fingerprint.read(self._cursor)
             except ValueError as error:
                 raise self._watch.database.invalid(f"{table}: {error}. Give the stream another name") from None
-            self._seen = self._known.newest
+            self._seen, self._snapshot = self._known.newest, self._known.snapshot
         await opened.look(0.0)
         await self._check_look(opened)
 
@@ -260,7 +273,7 @@ class Reading:
             )
         if self._known is not None and self._known != opened.fingerprint:
             await check_known(self._watch, opened, self._known, self._after)
-            if self._known.tables != opened.fingerprint.tables:
+            if self._known.earlier_tables(opened.tables) != opened.tables:
                 self._seen = 0
         if self._only_grows and self._after < self._seen and await self._is_gone(opened):
             raise PositionLost(
@@ -268,10 +281,9 @@ class Reading:
                 "DROP of a partition has removed them. If that was intended, start the query with failOnDataLoss=false: it "
                 "continues with new rows"
             )
-        if self._known != opened.fingerprint or self._seen != opened.newest or self._cursor is None:
-            self._known, self._seen = opened.fingerprint, opened.newest
-            newest = self._seen if self._only_grows else 0
-            self._cursor = replace(opened.fingerprint, newest=newest).cursor()
+        if opened is not self._opened and self._known is not None and self._snapshot is not None:
+            await check_last_read(opened, self._known, self._snapshot, self._after)
+        self._known, self._seen = opened.fingerprint, opened.newest
         if self._held_since is not None and time.monotonic() - self._held_since >= _HELD_REPORT_SECONDS:
             whose = ", ".join("a prepared transaction" if pid is None else f"process {pid}" for pid in opened.processes)
             held = f"rows of {table} after {self._after} are held back for transactions that have not ended: {whose}"
