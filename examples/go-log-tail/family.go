@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 )
 
@@ -25,58 +23,13 @@ type member struct {
 	info fs.FileInfo
 }
 
-// family lists the files of a log, by name. It looks twice, since a folder in which files are renamed meanwhile may be
-// listed without some of them.
-func family(folder, log string) ([]member, error) {
-	before, err := look(folder, log)
-	for err == nil {
-		var now []member
-		if now, err = look(folder, log); err == nil && slices.EqualFunc(before, now, same) {
-			return now, nil
-		}
-		before = now
-	}
-	return nil, err
-}
-
-// look lists the files of a log once.
-func look(folder, log string) ([]member, error) {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, err
-	}
-	var found []member
-	for _, entry := range entries {
-		if name := entry.Name(); name != log && !isRotated(name, log) {
-			continue
-		}
-		// A log may be a link to a file.
-		info, err := os.Stat(filepath.Join(folder, entry.Name()))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // It was renamed or removed meanwhile.
-		}
-		if err != nil {
-			return nil, err
-		}
-		if info.Mode().IsRegular() {
-			found = append(found, member{filepath.Join(folder, entry.Name()), info})
-		}
-	}
-	slices.SortFunc(found, func(a, b member) int { return strings.Compare(a.path, b.path) })
-	return found, nil
-}
-
-// isRotated says whether a file was a log before a rotation, such as app.log.1, app.log-20261123 or app.2026-11-23.log.
-func isRotated(name, log string) bool {
-	if slices.Contains(compressed, filepath.Ext(name)) {
-		return false
-	}
-	rest, ok := strings.CutPrefix(name, log)
-	return ok && rest != "" && strings.ContainsAny(rest[:1], ".-") || slices.Contains(bases(name), log)
-}
-
 func same(a, b member) bool {
 	return a.path == b.path && os.SameFile(a.info, b.info)
+}
+
+// unchanged says whether nobody has written to a file.
+func unchanged(a, b member) bool {
+	return same(a, b) && a.info.Size() == b.info.Size() && a.info.ModTime().Equal(b.info.ModTime())
 }
 
 // open opens the file, unless its path is that of another one by now.

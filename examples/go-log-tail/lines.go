@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 )
 
 // chunkBytes is how much is read at once.
 const chunkBytes = 64 << 10
+
+// chunks are those that nobody reads into: thousands of logs that do not grow need none.
+var chunks = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
 
 // errTooLong is why a line is left out.
 var errTooLong = errors.New("it is longer than --max-line allows")
@@ -20,11 +24,10 @@ type lines struct {
 	start int64  // where the line begins that is not complete
 	size  int64  // what was read of it
 	text  []byte // the same, as far as it is needed
-	chunk []byte
 }
 
 func newLines(file io.ReaderAt, start int64, limit int) *lines {
-	return &lines{file: file, limit: limit, start: start, chunk: make([]byte, chunkBytes)}
+	return &lines{file: file, limit: limit, start: start}
 }
 
 // emit takes a line, or why it is left out; the text is valid during the call. An error ends the reading, and is returned.
@@ -32,9 +35,11 @@ type emit func(text []byte, leftOut error) error
 
 // read passes on the lines that are complete now.
 func (l *lines) read(to emit) error {
+	chunk := chunks.Get().(*[chunkBytes]byte)
+	defer chunks.Put(chunk)
 	for {
-		n, err := l.file.ReadAt(l.chunk, l.start+l.size)
-		if err := l.cut(l.chunk[:n], to); err != nil {
+		n, err := l.file.ReadAt(chunk[:], l.start+l.size)
+		if err := l.cut(chunk[:n], to); err != nil {
 			return err
 		}
 		if errors.Is(err, io.EOF) {

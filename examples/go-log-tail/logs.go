@@ -27,7 +27,9 @@ type logs struct {
 	interval time.Duration
 	leftOut  func(log string, number uint64, err error)
 
-	warned sync.Map // names that cannot be those of partitions
+	listing listing  // of the folder
+	files   files    // that are open
+	warned  sync.Map // names that cannot be those of partitions
 }
 
 // source is the source that reads them.
@@ -77,7 +79,7 @@ func (l *logs) list(context.Context) ([]string, error) {
 func (l *logs) read(ctx context.Context, p *headrace.Partition) iter.Seq2[headrace.Message, error] {
 	return func(yield func(headrace.Message, error) bool) {
 		sent := p.Next(1) - 1
-		t := &tail{folder: l.folder, log: p.Name, limit: l.limit, number: sent, sent: sent}
+		t := &tail{logs: l, log: p.Name, number: sent, sent: sent}
 		defer t.close()
 		send := func(text []byte, leftOut error) error {
 			if t.number++; t.number <= t.sent {
@@ -94,7 +96,7 @@ func (l *logs) read(ctx context.Context, p *headrace.Partition) iter.Seq2[headra
 			}
 			return err
 		}
-		err := t.resume(ctx, p.Position, l.interval)
+		err := t.resume(ctx, p.Position)
 		for err == nil {
 			var moved bool
 			if moved, err = t.step(send); err == nil && !moved {

@@ -77,11 +77,16 @@ type reading struct {
 
 // read reads app.log after a position, until the test ends.
 func (f *folder) read(position *headrace.Position) *reading {
+	return f.readLog("app.log", position)
+}
+
+// readLog reads a log after a position, until the test ends.
+func (f *folder) readLog(log string, position *headrace.Position) *reading {
 	ctx, stop := context.WithCancel(f.t.Context())
 	r := &reading{t: f.t, lines: make(chan headrace.Message), ended: make(chan error, 1), stop: stop}
 	go func() {
 		var found error
-		for m, err := range f.logs.read(ctx, &headrace.Partition{Name: "app.log", Position: position}) {
+		for m, err := range f.logs.read(ctx, &headrace.Partition{Name: log, Position: position}) {
 			if found = err; err != nil {
 				break
 			}

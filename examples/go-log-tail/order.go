@@ -154,7 +154,7 @@ func (t *tail) what(m member) int {
 		if m.info.Size() < each.Size {
 			continue
 		}
-		opened, err := m.open()
+		opened, err := t.logs.files.open(m)
 		if err != nil {
 			return isPerhapsSeen
 		}
@@ -197,7 +197,7 @@ func (t *tail) sorted(members []member, own os.FileInfo) ([]member, int, bool) {
 		sortByName(members, t.log, countsUp)
 		at := slices.IndexFunc(members, func(m member) bool { return os.SameFile(m.info, own) })
 		if at < 0 {
-			return slices.DeleteFunc(members, func(m member) bool { return !m.isLive(t.log) && t.what(m) != isNew }), -1, true
+			return t.unread(members), -1, true
 		}
 		if members[at].isLive(t.log) || t.agrees(members, at) {
 			return members, at, true

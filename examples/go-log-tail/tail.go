@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/headrace/headrace/sdk/go/headrace"
@@ -23,6 +24,13 @@ const (
 // errStopped ends the reading of a log of which no more lines are wanted.
 var errStopped = errors.New("stopped")
 
+var (
+	// errGone ends a step whose file was removed while it was closed.
+	errGone = errors.New("the file was removed")
+	// errChanged ends a step whose file lost what was read of it while it was closed.
+	errChanged = errors.New("the file was truncated, or replaced")
+)
+
 // cursor says where a log is read on.
 type cursor struct {
 	Line   uint64 `json:"line"`           // the number of the line that was read last
@@ -34,21 +42,23 @@ type cursor struct {
 
 // tail reads one log, file by file.
 type tail struct {
-	folder, log string
-	limit       int
-	number      uint64 // of the last line that was read
-	sent        uint64 // of the last line that was passed on, or need not be
+	logs   *logs
+	log    string
+	number uint64 // of the last line that was read
+	sent   uint64 // of the last line that was passed on, or need not be
 
 	file   member
-	opened *os.File // nil before there is a file
+	opened *file // nil before there is a file
 	lines  *lines
-	mark   cursor // the last one that was made, to notice that the file was truncated
-	given  int64  // the offset of the last one that was given away
-	seen   []done // the last files that were read to their ends
+	size   int64    // the largest size of it that was seen
+	known  []member // the files of the log before the last step, if that has read all of them; else nil
+	mark   cursor   // the last one that was made, to notice that the file was truncated
+	given  int64    // the offset of the last one that was given away
+	seen   []done   // the last files that were read to their ends
 }
 
 // resume goes to a position; without one, the oldest file is read from its beginning.
-func (t *tail) resume(ctx context.Context, position *headrace.Position, interval time.Duration) error {
+func (t *tail) resume(ctx context.Context, position *headrace.Position) error {
 	if position == nil {
 		return nil
 	}
@@ -62,14 +72,14 @@ func (t *tail) resume(ctx context.Context, position *headrace.Position, interval
 		return fmt.Errorf("the cursor %q is not one of this program: %w", position.Cursor, err)
 	}
 	for range tries {
-		members, err := family(t.folder, t.log)
+		members, err := t.logs.family(t.log, time.Now())
 		if err != nil {
 			return err
 		}
 		if found, err := t.find(members, c); found || err != nil {
 			return err
 		}
-		if err := wait(ctx, interval); err != nil {
+		if err := wait(ctx, t.logs.interval); err != nil {
 			return err
 		}
 	}
@@ -95,7 +105,7 @@ func (t *tail) find(members []member, c cursor) (bool, error) {
 
 // goTo goes on at a cursor in a file, if that has what is before it.
 func (t *tail) goTo(m member, c cursor) (bool, error) {
-	opened, err := m.open()
+	opened, err := t.logs.files.open(m)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -113,16 +123,40 @@ func (t *tail) goTo(m member, c cursor) (bool, error) {
 
 // step passes on what is there, and goes on to the next file if the writer did. It returns whether there may be more at once.
 func (t *tail) step(to emit) (moved bool, err error) {
-	members, err := family(t.folder, t.log)
+	members, err := t.logs.family(t.log, time.Now().Add(-t.logs.interval))
 	if err != nil {
 		return false, err
 	}
+	if t.known != nil && slices.EqualFunc(t.known, members, unchanged) {
+		return false, nil
+	}
+	listed := slices.Clone(members)
+	t.known = nil
+	switch moved, err = t.read(members, to); {
+	case errors.Is(err, errGone):
+		return true, t.gone(to)
+	case errors.Is(err, errChanged):
+		return true, t.truncated()
+	case err == nil && !moved:
+		t.known = listed
+	}
+	return moved, err
+}
+
+// read is a step, unless nothing has changed. The files of the log were listed before.
+func (t *tail) read(members []member, to emit) (moved bool, err error) {
 	if t.opened == nil {
+		members = t.unread(members)
 		if len(members) == 0 {
 			return false, nil
 		}
 		sortUnread(members, t.log)
 		return true, t.open(members[0])
+	}
+	for _, m := range members {
+		if os.SameFile(m.info, t.file.info) {
+			t.size = max(t.size, m.info.Size())
+		}
 	}
 	if intact, err := t.intact(); err != nil {
 		return false, err
@@ -151,9 +185,44 @@ func (t *tail) step(to emit) (moved bool, err error) {
 	if err := t.setMark(); err != nil {
 		return false, err
 	}
+	t.leave()
+	return true, t.open(*next)
+}
+
+// leave notes that the present file was read to its end.
+func (t *tail) leave() {
 	before := append(t.seen, done{t.mark.Inode, t.mark.Offset, t.mark.Print})
 	t.seen = before[max(0, len(before)-seenFiles):]
-	return true, t.open(*next)
+}
+
+// gone goes on after the file was removed while it was closed.
+func (t *tail) gone(to emit) error {
+	if t.mark.Offset > 0 {
+		members, err := t.logs.family(t.log, time.Now())
+		if err != nil {
+			return err
+		}
+		if found, err := t.find(members, t.mark); found || err != nil {
+			return err
+		}
+	}
+	if t.lines.start+t.lines.size < t.size {
+		return &headrace.PositionLostError{Reason: fmt.Sprintf(
+			"%s was removed before it was read beyond line %d; keep rotated files until they are read",
+			filepath.Base(t.file.path), t.number)}
+	}
+	slog.Warn("a log was removed: lines that were added since the last look are lost", "log", t.log, "line", t.number)
+	if err := t.lines.rest(to); err != nil {
+		return err
+	}
+	t.leave()
+	t.opened = nil
+	return nil
+}
+
+// unread leaves out the files that were read.
+func (t *tail) unread(members []member) []member {
+	return slices.DeleteFunc(members, func(m member) bool { return !m.isLive(t.log) && t.what(m) != isNew })
 }
 
 // next returns the file to which the writer went on; nil if there is none with lines.
@@ -192,14 +261,16 @@ func (t *tail) intact() (bool, error) {
 // setMark makes a cursor of the line that was read last.
 func (t *tail) setMark() error {
 	print, err := fingerprint(t.opened, t.lines.start)
-	t.mark = cursor{t.number, t.file.inode(), t.lines.start, print, t.seen}
+	if err == nil {
+		t.mark = cursor{t.number, t.file.inode(), t.lines.start, print, t.seen}
+	}
 	return err
 }
 
 // truncated goes on with a copy that was made before, or else at the beginning of the file.
 func (t *tail) truncated() error {
 	if t.mark.Offset > 0 {
-		members, err := family(t.folder, t.log)
+		members, err := t.logs.family(t.log, time.Now())
 		if err != nil {
 			return err
 		}
@@ -215,7 +286,7 @@ func (t *tail) truncated() error {
 
 // open goes on with the beginning of a file. If it was renamed meanwhile, the next step finds it.
 func (t *tail) open(m member) error {
-	opened, err := m.open()
+	opened, err := t.logs.files.open(m)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -226,13 +297,41 @@ func (t *tail) open(m member) error {
 }
 
 // begin reads a file from an offset on.
-func (t *tail) begin(m member, opened *os.File, offset int64) {
+func (t *tail) begin(m member, opened *file, offset int64) {
 	if opened != t.opened {
 		t.close()
 	}
 	slog.Info("reading", "log", t.log, "file", filepath.Base(m.path), "offset", offset)
-	t.file, t.opened, t.lines = m, opened, newLines(opened, offset, t.limit)
+	opened.owner = t
+	t.size = offset
+	t.file, t.opened, t.lines = m, opened, newLines(opened, offset, t.logs.limit)
 	t.mark, t.given = cursor{Offset: offset}, -markBytes
+}
+
+// again finds the file that was closed.
+func (t *tail) again() (member, error) {
+	members, err := t.logs.family(t.log, time.Now())
+	if err != nil {
+		return member{}, err
+	}
+	for _, m := range members {
+		if os.SameFile(m.info, t.file.info) {
+			return m, nil
+		}
+	}
+	return member{}, errGone
+}
+
+// check checks that a file that was closed has what was read of it: its inode may be that of another file by now.
+func (t *tail) check(opened *os.File) error {
+	if t.mark.Offset == 0 {
+		return nil
+	}
+	print, err := fingerprint(opened, t.mark.Offset)
+	if err == nil && print != t.mark.Print {
+		err = errChanged
+	}
+	return err
 }
 
 // cursor returns the cursor of the last line; nil if the one before is near enough.
@@ -240,7 +339,9 @@ func (t *tail) cursor() ([]byte, error) {
 	if t.lines.start-t.given < markBytes {
 		return nil, nil
 	}
-	if err := t.setMark(); err != nil {
+	if err := t.setMark(); errors.Is(err, errGone) || errors.Is(err, errChanged) {
+		return nil, nil // The line was read. The step ends with what is read next.
+	} else if err != nil {
 		return nil, err
 	}
 	t.given = t.lines.start
