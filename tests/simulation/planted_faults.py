@@ -220,7 +220,7 @@ SINK_SIDE = (
     ),
     _fault(
         "does not count sessions whose token is revoked",
-        "headrace.gateway.core.gateway:Gateway.count_rejected",
+        "headrace.gateway.core.gateway:Gateway.note_rejected",
         "self.rejected_sessions.get(error.status.name, 0) + 1",
         'self.rejected_sessions.get(error.status.name, 0) + (error.status.name != "UNAUTHENTICATED")',
     ),
