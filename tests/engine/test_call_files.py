@@ -79,6 +79,20 @@ def test_a_process_that_dies_is_named_with_what_it_processed(
     assert not Path(files.path).exists()
 
 
+def test_the_file_of_a_dead_process_stays_until_spark_has_read_it(
+    files: CallFiles, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_call_files, "KEPT_S", float("inf"))
+    process = started(files.path, "exit")
+    process.communicate(timeout=DEADLINE_S)
+    wait_for(lambda: caplog.records)
+    (file,) = Path(files.path).glob("[0-9]*")
+    assert file.read_bytes().startswith(WHERE.encode())
+    monkeypatch.setattr(_call_files, "KEPT_S", 0.0)
+    wait_for(lambda: not file.exists())
+    assert len(caplog.records) == 1
+
+
 def test_a_function_that_does_not_return_is_named_while_it_runs(
     files: CallFiles, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

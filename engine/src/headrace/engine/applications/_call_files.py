@@ -25,6 +25,8 @@ from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_FUNCTION_RUNS, RunFa
 
 PREFIX = "headrace-calls-"
 LOOKS_EVERY_S = 1.0
+KEPT_S = 30.0
+"""How long the file of a process that has died is kept, in seconds: Spark reads it for the error of the task."""
 LONG_S = 10.0
 """How long a call runs before the driver's log names it, in seconds; again after twice the time, and so on."""
 _SPARK_FOLDER = "PYTHON_FAULTHANDLER_DIR"
@@ -105,6 +107,8 @@ class CallFiles:
         """The folder."""
         self._seen: dict[str, tuple[str, float, float]] = {}
         """The text of each file, since when it is there, and after how many seconds it is named."""
+        self._died: dict[str, float] = {}
+        """When the process of a file was found dead."""
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._watch: subprocess.Popen[bytes] | None = None
@@ -149,10 +153,9 @@ class CallFiles:
             with suppress(OSError):
                 text = path.read_bytes()[:RECORD_BYTES].decode(errors="replace").strip()
                 if not _is_alive(_pid(path.name)):
-                    path.unlink()
-                    if text:
-                        log.error("a Python process of the application has died while it processed %s", text)
+                    self._note_dead(path, text, now)
                     continue
+                self._died.pop(path.name, None)
                 before, since, named = self._seen.get(path.name, ("", now, LONG_S))
                 if text != before:
                     since, named = now, LONG_S
@@ -162,6 +165,16 @@ class CallFiles:
                 found[path.name] = text, since, named
         with self._lock:
             self._seen = found
+
+    def _note_dead(self, path: Path, text: str, now: float) -> None:
+        """Names what a process has died of once, and removes its file once Spark has had time to read it."""
+        if path.name not in self._died:
+            self._died[path.name] = now
+            if text:
+                log.error("a Python process of the application has died while it processed %s", text)
+        elif now - self._died[path.name] >= KEPT_S:
+            del self._died[path.name]
+            path.unlink()
 
 
 def function_runs(calls: Sequence[Call]) -> RunFault | None:
