@@ -7,7 +7,6 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from signal import SIGTERM
 
@@ -15,7 +14,6 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificate
 from scripts.brokers import Kafka, Nats, PostgreSQL, RabbitMQ
-from tests.absent import absent
 from tests.connectors.http.receiver import receiving
 from tests.connectors.kafka.rig import Log
 from tests.connectors.nats.rig import server as nats_client
@@ -241,20 +239,17 @@ SYSTEMS: dict[str, tuple[str | None, Callable[..., AbstractAsyncContextManager[S
 }
 """The broker and the system of each connector."""
 # With librdkafka, a broker whose new authority is presented before the client has read the new files ends a connector.
-CASES = [(known.name, "") for known in CONNECTORS]
+CASES = [known.name for known in CONNECTORS]
 
 
-@pytest.fixture(params=CASES, ids=lambda case: "-".join(filter(None, case)))
+@pytest.fixture(params=CASES)
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> "Case":
-    name, client = request.param
-    if client and find_spec("confluent_kafka") is None:
-        absent("confluent-kafka is not installed; run: make setup-dev")
+    name: str = request.param
     assert name in SYSTEMS, f"{name} is a new connector: add its system"
     broker, attach = SYSTEMS[name]
     certificates = Certificates(tmp_path)
     own = () if broker is None else (request.getfixturevalue(broker),)
-    more = {"client": client} if client else {}
-    return Case(name, certificates, attach(certificates, name, *own), more)
+    return Case(name, certificates, attach(certificates, name, *own))
 
 
 @dataclass(frozen=True)
@@ -264,7 +259,6 @@ class Case:
     name: str
     certificates: Certificates
     system: AbstractAsyncContextManager[System]
-    more: Mapping[str, object]
 
     @property
     def kind(self) -> str:
@@ -274,7 +268,7 @@ class Case:
     def command(self, parameters: Mapping[str, object]) -> list[str]:
         """How it is run."""
         path = self.certificates.folder / "connector.toml"
-        given = {"connector": self.name, self.kind: "s", **parameters, **self.more}
+        given = {"connector": self.name, self.kind: "s", **parameters}
         path.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items()))
         return [sys.executable, "-m", "headrace.cli", "connector", "run", "--verbose", "-c", str(path)]
 
