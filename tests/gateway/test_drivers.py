@@ -95,9 +95,16 @@ async def test_a_query_without_a_sink_that_plans_after_it_was_replaced_is_a_riva
     await newer.close()
 
 
-async def test_a_query_that_was_stopped_is_no_rival_of_the_next_one(site: Site) -> None:
+@pytest.mark.parametrize("reports_more", [False, True])
+async def test_a_query_that_was_stopped_is_no_rival_of_the_next_one(site: Site, *, reports_more: bool) -> None:
+    site.query._calls.cancel()
+    await asyncio.gather(site.query._calls, return_exceptions=True)
     newer = Writer(site.address, "r2", readers=["p"])
     await newer.report_commits()
+    if reports_more:
+        with pytest.raises(grpc.RpcError):
+            await site.query.writer.report_commits()
+        assert (await site.query.reader.status()).pipelines[0].HasField("rival")
     with pytest.raises(grpc.RpcError):
         await site.query.writer.report_commits(stopped=True)
     assert not (await site.query.reader.status()).pipelines[0].HasField("rival")

@@ -88,6 +88,13 @@ class Drivers:
             if len(self._rivals) > MOST_RIVALS:
                 self._rivals.popitem(last=False)
 
+    def end_rival(self, pipelines: Iterable[str], run: str) -> None:
+        """Notes that a run which may be a rival of these pipelines has ended in order."""
+        for name in pipelines:
+            known = self._rivals.get(name)
+            if known is not None and known.run == run:
+                del self._rivals[name]
+
     def rival(self, pipeline: str) -> pb.RivalRun | None:
         """Returns the rival of a pipeline's run; None if none has called lately."""
         known = self._rivals.get(pipeline)

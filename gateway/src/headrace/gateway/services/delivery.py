@@ -220,7 +220,8 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
     if request.replaced:
         _note_rival(gateway, request, peer)
         return pb.SettleResponse()
-    if fault is not None and fault.told.origin == metrics_pb2.RUN_FAULT_ORIGIN_OTHER_RUN:
+    was_replaced = fault is not None and fault.told.origin == metrics_pb2.RUN_FAULT_ORIGIN_OTHER_RUN
+    if was_replaced:
         # Its query has ended because of the other one, which is no fault of the batch.
         _note_rival(gateway, request, peer)
         fault = None
@@ -229,6 +230,9 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
     except Superseded:
         if not (request.stopped or request.closed):
             _note_rival(gateway, request, peer)
+        elif not was_replaced:
+            # It may have reported once more before somebody stopped it.
+            gateway.drivers.end_rival(_read_by(request), _run_of(request))
         raise
     gateway.drivers.by_query.setdefault(commit_log.pipeline, Driver()).heard(peer)
     renew(gateway, request.readers)
@@ -253,10 +257,18 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
 def _note_rival(gateway: Gateway, request: pb.SettleRequest, peer: str) -> None:
     """Notes that the driver of a run reports although another run has replaced it."""
     current = gateway.drivers.by_query.get(request.pipeline)
-    run = f"run {request.run_number} ({request.run})"
     # The current run may not have reported yet.
     taken_over = current.peer if current is not None and current.peer != peer else ""
-    gateway.drivers.note_rival(request.readers or [request.pipeline], run, peer, taken_over)
+    gateway.drivers.note_rival(_read_by(request), _run_of(request), peer, taken_over)
+
+
+def _read_by(request: pb.SettleRequest) -> Sequence[str]:
+    """Returns the pipelines that a query reads as; its own name if it reads as none."""
+    return request.readers or [request.pipeline]
+
+
+def _run_of(request: pb.SettleRequest) -> str:
+    return f"run {request.run_number} ({request.run})"
 
 
 @contextmanager
