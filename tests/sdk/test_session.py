@@ -227,21 +227,21 @@ async def test_a_source_that_does_not_go_on_has_told_what_is_left(gateway, conne
 
 
 async def test_the_same_backlog_again_is_told_after_more_messages(gateway, connect):
+    another = threading.Semaphore(0)
+
     class Steady(Log):
         def backlog(self, partition):
             return Backlog(messages=990)
 
         def read(self, partition, position):
-            for number in range(3):
-                yield Message(b"%d" % number)
-                yield None
             while True:
-                yield None
+                yield Message(b"one more") if another.acquire(blocking=False) else None
 
     connect(Steady(VALUES, ends=False))
     session = await gateway.session()
     await session.open()
     for _ in range(3):
+        another.release()
         await session.next("frame", ignore=("backlog", "report"))
         assert (await session.next("backlog", ignore=("report",))).backlog.messages == 990
 
