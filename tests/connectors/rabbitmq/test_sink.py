@@ -19,7 +19,7 @@ from headrace.connectors.rabbitmq import (
     Unavailable,
     _publisher,
 )
-from headrace.sdk import WRITTEN, Message, Part, Refused, Rows, Transaction
+from headrace.sdk import WRITTEN, ConnectorState, Message, Part, Refused, Rows, Transaction
 
 
 @pytest.fixture
@@ -283,7 +283,8 @@ async def test_a_queue_that_stays_full_fails_the_batch(rabbit, sink):
 async def test_an_alarm_holds_the_query_back(rabbit, rabbitmq, sink, caplog, monkeypatch):
     monkeypatch.setattr(_publisher, "_SILENT_SECONDS", 0.1)
     queue = rabbit.declare("classic")
-    publish = sink(queue, wait_seconds=0.2)
+    publish, reports = sink(queue, wait_seconds=0.2), list[tuple[ConnectorState, str]]()
+    monkeypatch.setattr(publish, "report_state", lambda state, reason="": reports.append((state, reason)))
     assert await publish.write(rows(b"a")) is None
     await asyncio.to_thread(rabbitmq.ctl, "set_vm_memory_high_watermark", "absolute", "1")
     try:
@@ -291,11 +292,15 @@ async def test_an_alarm_holds_the_query_back(rabbit, rabbitmq, sink, caplog, mon
         await until(lambda: "accepts no messages: low on memory; waiting" in caplog.text)
         await until(lambda: caplog.text.count("does not confirm 1 messages: it blocks publishers") > 4)
         assert not writing.done()
+        state, reason = reports[-1]
+        assert state is ConnectorState.WAITING
+        assert reason == f"RabbitMQ at {rabbitmq.host}:{rabbitmq.port} accepts no messages: low on memory"
     finally:
         # A broker on a busy machine may take its time from now on.
         monkeypatch.setattr(_publisher, "_SILENT_SECONDS", DEADLINE_S)
         await asyncio.to_thread(rabbitmq.ctl, "set_vm_memory_high_watermark", "absolute", "1GB")
     assert await asyncio.wait_for(writing, DEADLINE_S) is None
+    assert reports[-1] == (ConnectorState.RUNNING, "")
     assert bodies(await take(rabbit, queue, 2)) == [b"a", b"b"]
 
 

@@ -4,6 +4,8 @@ import asyncio
 import logging
 import math
 import time
+from types import TracebackType
+from typing import Self
 
 from headrace.connectors._waiting import Reporting, goes_on, waits
 from headrace.contract.backoff import Backoff
@@ -54,7 +56,10 @@ class ThrottledLog:
 
 
 class Retry:
-    """Backoff between attempts to reach a system, with log messages."""
+    """Backoff between attempts to reach a system, with log messages.
+
+    As a context manager, it ends with the work that is retried: whatever its result is, the connector no longer waits for it.
+    """
 
     def __init__(self, what: str, connector: Reporting | None = None) -> None:
         """Creates the backoff of a connection; `what` names it in the log, and `connector` reports that it waits."""
@@ -63,6 +68,13 @@ class Retry:
         self._backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
         self._log = ThrottledLog(log, connector, what)
         self._connected_at = math.inf
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._connector is not None:
+            goes_on(self._connector, self._what)
 
     def connected(self) -> None:
         """Notes that an attempt has succeeded."""

@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from kafka import errors
@@ -83,6 +83,19 @@ def connect(make: Callable[[], C], connection: KafkaConnection) -> C:
         raise problem from error
 
 
+def why_unreachable(connection: KafkaConnection) -> str:
+    """Returns why no initial broker of a cluster can be reached now; empty if one answers. Takes some seconds at most."""
+    problems = []
+    for server in connection.bootstrap_servers:
+        try:
+            if _answers(server, connection):
+                return ""
+            problems.append(f"{server} does not answer")
+        except OSError as error:
+            problems.append(f"{server}: {error.strerror or error}")
+    return _no_broker(problems)
+
+
 def _unreachable(connection: KafkaConnection) -> HeadraceError:
     """Determines why no broker of a cluster can be reached, as far as the client can tell."""
     problems = []
@@ -103,7 +116,11 @@ def _unreachable(connection: KafkaConnection) -> HeadraceError:
             certificate = "" if connection.tls_certificate else " and no certificate"
             tried = f"with TLS{certificate}" if connection.tls else "without TLS"
             problems.append(f"{server} does not answer {tried}; is that what it requires?")
-    return KafkaAway(f"no broker can be reached: {'; '.join(problems)}")
+    return KafkaAway(_no_broker(problems))
+
+
+def _no_broker(problems: Sequence[str]) -> str:
+    return f"no broker can be reached: {'; '.join(problems)}"
 
 
 def _answers(server: str, connection: KafkaConnection) -> bool:

@@ -11,7 +11,6 @@ from headrace.connectors.kafka._librdkafka import connect, imported, told_by_lib
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
 from headrace.connectors.kafka._replaced_files import TlsFiles
 from headrace.connectors.kafka._transactions import (
-    DELIVERY_SECONDS,
     LINGER_MS,
     REQUEST_BYTES,
     START_SECONDS,
@@ -93,7 +92,7 @@ class LibrdkafkaTransactions:
     def commit(self) -> None:
         """As `Transactions.commit`."""
         self._wait_until_stored()
-        self._complete(self._producer.commit_transaction, DELIVERY_SECONDS)
+        self._complete(self._producer.commit_transaction, self._parameters.retry_seconds)
 
     def abandon(self) -> None:
         """As `Transactions.abandon`."""
@@ -109,7 +108,7 @@ class LibrdkafkaTransactions:
             "transactional.id": parameters.writer,
             "transaction.timeout.ms": timeout_ms,
             # librdkafka refuses longer ones.
-            "message.timeout.ms": min(int(DELIVERY_SECONDS * 1000), timeout_ms),
+            "message.timeout.ms": min(int(parameters.retry_seconds * 1000), timeout_ms),
             "socket.timeout.ms": min(int(_connection.REQUEST_TIMEOUT_SECONDS * 1000), timeout_ms),
             "compression.type": parameters.compression,
             "batch.size": batch_bytes,
@@ -130,10 +129,11 @@ class LibrdkafkaTransactions:
         Raises:
             HeadraceError: As `begin`.
         """
-        deadline = time.monotonic() + DELIVERY_SECONDS + _connection.REQUEST_TIMEOUT_SECONDS
+        seconds = self._parameters.retry_seconds
+        deadline = time.monotonic() + seconds + _connection.REQUEST_TIMEOUT_SECONDS
         while self._flush():
             if time.monotonic() >= deadline:
-                raise not_completed(self._parameters, f"messages were not stored within {DELIVERY_SECONDS:g} s")
+                raise not_completed(self._parameters, f"messages were not stored within {seconds:g} s")
 
     def _flush(self) -> int:
         """Sends messages for a while; returns how many are not stored yet."""

@@ -94,6 +94,11 @@ class KafkaSinkParameters(KafkaConnection):
         "transaction.max.timeout.ms. If the sink dies and is not restarted, its open transaction may block "
         "consumers for this long.",
     )
+    retry_seconds: float = Field(
+        120.0,
+        ge=15,
+        description="How long a micro-batch waits for brokers that cannot be reached before it fails, in seconds.",
+    )
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
         "none", description="The compression of written records."
     )

@@ -13,7 +13,6 @@ from headrace.connectors.kafka._internals import NULL
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
 from headrace.connectors.kafka._producer import Producer
 from headrace.connectors.kafka._transactions import (
-    DELIVERY_SECONDS,
     LINGER_MS,
     REQUEST_BYTES,
     START_SECONDS,
@@ -65,7 +64,7 @@ class PythonTransactions:
 
         def begin() -> None:
             producer.begin_transaction()
-            _wait_until_stored(producer, [producer.send(topic, value, key=key, partition=0)])
+            _wait_until_stored(producer, [producer.send(topic, value, key=key, partition=0)], self._parameters.retry_seconds)
 
         self._telling(begin)
 
@@ -75,7 +74,7 @@ class PythonTransactions:
 
     def commit(self) -> None:
         """As `Transactions.commit`."""
-        self._telling(lambda: self._producer.commit(DELIVERY_SECONDS))
+        self._telling(lambda: self._producer.commit(self._parameters.retry_seconds))
 
     def abandon(self) -> None:
         """As `Transactions.abandon`."""
@@ -92,9 +91,9 @@ class PythonTransactions:
             sent.append(producer.send(topic, value, key=key, headers=headers, timestamp_ms=timestamp))
             unsent_bytes += len(key or b"") + len(value or b"")
             if unsent_bytes >= _UNSENT_BYTES:
-                _wait_until_stored(producer, sent)
+                _wait_until_stored(producer, sent, self._parameters.retry_seconds)
                 sent, unsent_bytes = [], 0
-        _wait_until_stored(producer, sent)
+        _wait_until_stored(producer, sent, self._parameters.retry_seconds)
 
     def _telling(self, step: Callable[[], R]) -> R:
         """Makes a step, whose errors it translates."""
@@ -122,7 +121,7 @@ def _producer(parameters: KafkaSinkParameters, batch_bytes: int) -> Producer:
         **parameters.client_configs(KafkaProducer),
         transactional_id=parameters.writer,
         transaction_timeout_ms=int(parameters.transaction_timeout_seconds * 1000),
-        delivery_timeout_ms=int(DELIVERY_SECONDS * 1000),
+        delivery_timeout_ms=int(parameters.retry_seconds * 1000),
         max_block_ms=int(START_SECONDS * 1000),
         compression_type=None if parameters.compression == "none" else parameters.compression,
         batch_size=batch_bytes,
@@ -135,13 +134,13 @@ def _producer(parameters: KafkaSinkParameters, batch_bytes: int) -> Producer:
     )
 
 
-def _wait_until_stored(producer: Producer, sent: Iterable[Any]) -> None:
-    """Waits until all messages are stored.
+def _wait_until_stored(producer: Producer, sent: Iterable[Any], seconds: float) -> None:
+    """Waits until all messages are stored, each of which may take so many seconds.
 
     Raises:
         KafkaError: A message is not stored.
     """
-    producer.flush(DELIVERY_SECONDS + REQUEST_TIMEOUT_SECONDS)
+    producer.flush(seconds + REQUEST_TIMEOUT_SECONDS)
     for future in sent:
         if not future.succeeded():
             # kafka-python would commit a transaction although a batch has timed out, so every message is checked.

@@ -10,8 +10,6 @@ from headrace.sdk import HeadraceError, Message
 REQUEST_BYTES = 96 << 20
 """The largest size of a request, in bytes."""
 LINGER_MS = 5
-DELIVERY_SECONDS = 120.0
-"""How long it may take until a record is stored, or until a commit is confirmed."""
 START_SECONDS = 60.0
 """How long it may take until the earlier transactions of a writer are over."""
 

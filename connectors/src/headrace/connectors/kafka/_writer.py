@@ -11,7 +11,7 @@ from headrace.connectors.kafka._librdkafka_transactions import LibrdkafkaTransac
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
 from headrace.connectors.kafka._python_transactions import PythonTransactions
 from headrace.connectors.kafka._state import StateTopic
-from headrace.connectors.kafka._transactions import DELIVERY_SECONDS, START_SECONDS, Fenced, Forgotten, Transactions
+from headrace.connectors.kafka._transactions import START_SECONDS, Fenced, Forgotten, Transactions
 from headrace.contract.backoff import Backoff
 from headrace.sdk import Message, Transaction
 
@@ -109,7 +109,7 @@ class Writer:
 
     def _opened_again(self) -> Transactions:
         """Opens another producer; waits for brokers as long as the one that it replaces would have done."""
-        deadline = time.monotonic() + DELIVERY_SECONDS
+        deadline = time.monotonic() + self._parameters.retry_seconds
         backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
         while True:
             try:

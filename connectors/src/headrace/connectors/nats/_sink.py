@@ -42,8 +42,14 @@ class NatsSink(AsyncSink):
             encoded[place] = refused
         outcomes: list[Outcome] = [one if isinstance(one, Refused) else WRITTEN for one in encoded]
         left = {place: one for place, one in enumerate(encoded) if isinstance(one, Outgoing)}
+        with Retry(f"sink {self.name}", self) as retry:
+            await self._keep_publishing(left, outcomes, retry)
+        return None if outcomes.count(WRITTEN) == len(outcomes) else outcomes
+
+    async def _keep_publishing(self, left: dict[int, Outgoing], outcomes: list[Outcome], retry: Retry) -> None:
+        """Publishes until none is left."""
         reasons: dict[int, NatsError] = {}
-        retry, loop = Retry(f"sink {self.name}", self), asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         give_up = loop.time() + self._parameters.retry_seconds
         while left:
             before = len(left)
@@ -55,7 +61,6 @@ class NatsSink(AsyncSink):
                 self._give_up(left, outcomes, reasons, error)
             if left:
                 await retry.wait(error)
-        return None if outcomes.count(WRITTEN) == len(outcomes) else outcomes
 
     def _give_up(
         self, left: dict[int, Outgoing], outcomes: list[Outcome], reasons: dict[int, NatsError], error: NatsError

@@ -62,9 +62,11 @@ class Link(Generic[S]):
                 except (psycopg.Error, OSError) as error:
                     await self._let_go()
                     if not is_passing(error):
+                        self._database.works()
                         raise
                     self._database.report(error)
                 except BaseException:
+                    self._database.works()
                     await self._let_go()
                     raise
             await asyncio.sleep(backoff.next())

@@ -11,6 +11,7 @@ from pika.channel import Channel
 from pika.frame import Method
 from pika.spec import Basic
 
+from headrace.connectors._waiting import Reporting, goes_on, waits
 from headrace.connectors.rabbitmq._errors import Unavailable
 from headrace.connectors.rabbitmq._link import Link
 from headrace.connectors.rabbitmq._outgoing import Outgoing
@@ -24,13 +25,15 @@ _TURN_BYTES = 64 << 10
 _TURN_MESSAGES = 100
 # If the broker confirms nothing for this long, in seconds, messages are published again on another connection.
 _SILENT_SECONDS = 15.0
+_BLOCKED = "publishing"
 
 
 class Publisher:
     """A connection whose channel has publisher confirms."""
 
-    def __init__(self, parameters: RabbitMQSinkParameters, link: Link) -> None:
+    def __init__(self, parameters: RabbitMQSinkParameters, link: Link, connector: Reporting) -> None:
         """Creates a publisher that is not open yet."""
+        self._connector = connector
         self._parameters = parameters
         self._link = link
         self._tag = 0
@@ -40,14 +43,14 @@ class Publisher:
         self._blocked = False
 
     @classmethod
-    async def open(cls, parameters: RabbitMQSinkParameters) -> "Publisher":
-        """Opens the connection.
+    async def open(cls, parameters: RabbitMQSinkParameters, connector: Reporting) -> "Publisher":
+        """Opens the connection; `connector` reports that it waits while the broker blocks publishers.
 
         Raises:
             RabbitMQError: The broker is unavailable, or rejects the connection.
         """
         link = await Link.open(parameters, parameters.sink)
-        publisher = cls(parameters, link)
+        publisher = cls(parameters, link, connector)
         link.lost.add_done_callback(lambda _: publisher._progress.set())
         link.connection.add_on_connection_blocked_callback(publisher._on_blocked)
         link.connection.add_on_connection_unblocked_callback(publisher._on_unblocked)
@@ -66,6 +69,7 @@ class Publisher:
 
     async def close(self) -> None:
         """Closes the connection."""
+        goes_on(self._connector, _BLOCKED)
         await self._link.close()
 
     async def publish(self, messages: Sequence[Outgoing]) -> None:
@@ -152,11 +156,14 @@ class Publisher:
     def _on_blocked(self, _: object, frame: Method[Any]) -> None:
         """Called when the broker blocks publishers, because it is short of memory or disk space."""
         self._blocked = True
-        log.warning("sink %s: %s accepts no messages: %s; waiting", self._parameters.sink, self._link.broker, frame.method.reason)
+        problem = f"{self._link.broker} accepts no messages: {frame.method.reason}"
+        waits(self._connector, _BLOCKED, problem)
+        log.warning("sink %s: %s; waiting", self._parameters.sink, problem)
 
     def _on_unblocked(self, _: object, __: object) -> None:
         """Called when the broker no longer blocks publishers."""
         self._blocked = False
+        goes_on(self._connector, _BLOCKED)
         log.info("sink %s: %s accepts messages again", self._parameters.sink, self._link.broker)
 
 

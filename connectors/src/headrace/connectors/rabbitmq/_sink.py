@@ -57,7 +57,10 @@ class RabbitMQSink(AsyncSink):
 
     async def _publish(self, messages: Sequence[Outgoing]) -> None:
         """Publishes messages, with retries, until each has an outcome."""
-        retry = Retry(f"sink {self.name}", self)
+        with Retry(f"sink {self.name}", self) as retry:
+            await self._keep_publishing(messages, retry)
+
+    async def _keep_publishing(self, messages: Sequence[Outgoing], retry: Retry) -> None:
         began = time.monotonic()
         left = messages
         while left:
@@ -107,7 +110,7 @@ class RabbitMQSink(AsyncSink):
         if self._publisher is not None and self._publisher.lost:
             await self.close()
         if self._publisher is None:
-            self._publisher = await Publisher.open(self._parameters)
+            self._publisher = await Publisher.open(self._parameters, self)
             retry.connected()
         return self._publisher
 
