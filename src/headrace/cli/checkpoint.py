@@ -10,7 +10,7 @@ import click
 
 from headrace.cli.application import load
 from headrace.cli.spark_options import SparkOptions, require_java, spark_options
-from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, bytes_text, print_action, print_line
+from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, bytes_text, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.engine import Verification
 
 _SHOWN = 20
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+_JSON = json_option()
 _OTHER_SYSTEMS = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
 """Variables of the environment that name settings, among which may be that of a default file system."""
 
@@ -63,7 +63,7 @@ def backup(target: str, folder: str | None, into: str, as_json: bool, on: SparkO
     summary = f"micro-batch {made.batch} of {made.checkpoint} is copied to {into} ({size})"
     result = {"backup": into, "checkpoint": made.checkpoint, "query": made.query, "batch": made.batch}
     if as_json:
-        print_action("checkpoint backup", summary, {**result, "files": len(made.files), "bytes": made.bytes})
+        print_result(summary, {**result, "files": len(made.files), "bytes": made.bytes})
     else:
         print_line(summary)
 
@@ -93,7 +93,7 @@ def verify(ctx: click.Context, /, folder: str, as_json: bool, on: SparkOptions) 
     summary = _summary(folder, found)
     if as_json:
         result = {"batch": found.batch, "files": found.files, "wrong": list(found.wrong), "backup": found.backup is not None}
-        print_action("checkpoint verify", summary, result, error=summary if found.wrong else None)
+        print_result(summary, result, error=summary if found.wrong else None)
     else:
         print_line(summary)
         for sentence in found.wrong[:_SHOWN]:
@@ -128,7 +128,7 @@ def restore(folder: str, into: str, as_json: bool, on: SparkOptions) -> None:
         made = restore_checkpoint(folder, into, spark)
     summary = f"{into} continues after micro-batch {made.batch} of {made.checkpoint}"
     if as_json:
-        print_action("checkpoint restore", summary, {"checkpoint": into, "query": made.query, "batch": made.batch})
+        print_result(summary, {"checkpoint": into, "query": made.query, "batch": made.batch})
     else:
         print_line(summary)
 

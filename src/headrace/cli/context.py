@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, console, print_action, print_json, print_line
+from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, console, json_option, print_line, print_result
 from headrace.terminal.contexts import Context, changing_contexts, contexts_file, load_contexts
 
 _File = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True)
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+_JSON = json_option()
 
 
 @click.group(cls=ProgramGroup)
@@ -53,7 +53,6 @@ def add(name: str, replaces: bool, as_json: bool, **values: Any) -> None:
         changing.put(name, Context(**values))
         used = changing.contexts.used
     _report(
-        "context add",
         f"context {name} is added{', and in use' if used == name else ''}",
         {"context": name, "used": used},
         as_json,
@@ -76,7 +75,7 @@ def use(name: str | None, none: bool, as_json: bool) -> None:
         raise Failure("name a context, or pass --none", EXIT_INVALID)
     with changing_contexts() as changing:
         changing.use(name)
-    _report("context use", "no context is in use" if name is None else f"context {name} is in use", {"used": name}, as_json)
+    _report("no context is in use" if name is None else f"context {name} is in use", {"used": name}, as_json)
 
 
 @context.command()
@@ -92,18 +91,18 @@ def remove(name: str, as_json: bool) -> None:
     with changing_contexts() as changing:
         changing.remove(name)
         used = changing.contexts.used
-    _report("context remove", f"context {name} is removed", {"context": name, "used": used}, as_json)
+    _report(f"context {name} is removed", {"context": name, "used": used}, as_json)
 
 
 @context.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option()
 def list_(as_json: bool) -> None:
     """List the contexts; a star marks the one in use.
 
     \b
     Examples:
       headrace context list
-      headrace context list --json | jq --raw-output '.contexts[].gateway'
+      headrace context list --json | jq --raw-output '.result.contexts[].gateway'
     """
     from headrace.terminal.tables import FittingTable
 
@@ -113,7 +112,7 @@ def list_(as_json: bool) -> None:
         for name, one in sorted(found.by_name.items())
     ]
     if as_json:
-        print_json({"file": str(contexts_file()), "contexts": rows})
+        print_result(f"{len(rows)} contexts", {"file": str(contexts_file()), "contexts": rows})
         return
     if not rows:
         print_line("there are no contexts; to add one: headrace context add NAME --gateway HOST:PORT")
@@ -125,8 +124,8 @@ def list_(as_json: bool) -> None:
     console().print(table)
 
 
-def _report(command: str, summary: str, result: dict[str, Any], as_json: bool) -> None:
+def _report(summary: str, result: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        print_action(command, summary, result)
+        print_result(summary, result)
     else:
         print_line(summary)

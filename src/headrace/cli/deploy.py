@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from headrace.connectors_cli.loading import quiet_grpc
 from headrace.contract.logs import FORMAT_VARIABLE, configure_logging
-from headrace.terminal import EXIT_INVALID, Connection, Failure, console, print_action, print_json, print_line
+from headrace.terminal import EXIT_INVALID, Connection, Failure, console, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.deploy import ApplicationGraph, Deployment, Ending, GatewayProbe, Plan
@@ -51,12 +51,11 @@ def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json
             say(f"note: {note}")
         ending = _supervise(deployment, planned, connection, as_json, say)
     except (ConfigurationError, ConnectorUnavailable, DeploymentError) as error:
-        if as_json and not dry_run:
-            print_action("run", "failed", {"deployment": path.name}, str(error))
-        raise Failure(str(error), error.exit_code) from None
+        result = {"deployment": path.name}
+        raise Failure(str(error), error.exit_code, summary="failed", result=result) from None
     if as_json:
         failure = ending.summary if ending.exit_code else None
-        print_action("run", ending.summary, {"deployment": path.name}, failure)
+        print_result(ending.summary, {"deployment": path.name}, failure)
     else:
         say(f"{path.name} {ending.summary}")
     click.get_current_context().exit(ending.exit_code)
@@ -120,7 +119,8 @@ def _print_plan(planned: "Plan", graphs: "Mapping[str, ApplicationGraph]", notes
     roles = (planned.gateway, *planned.others)
     if as_json:
         processes = [{"name": role.name, "kind": role.kind, "what": role.what} for role in roles]
-        print_json({"deployment": planned.name, "processes": processes, "folder": str(planned.folder), "notes": notes})
+        document = {"deployment": planned.name, "processes": processes, "folder": str(planned.folder), "notes": notes}
+        print_result(f"{len(processes)} processes would run", document)
         return
     from rich.table import Table
 

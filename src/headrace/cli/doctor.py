@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from headrace.terminal import Connection, connection_options, console, print_action, print_line
+from headrace.terminal import Connection, connection_options, console, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,7 +27,7 @@ _STYLES = {"ok": "green", "skipped": "dim", "warning": "yellow", "failed": "bold
     multiple=True,
     help="Check these connectors, or this deployment. Repeatable.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@json_option()
 @connection_options
 @click.pass_context
 def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: bool, connection: Connection) -> None:
@@ -63,7 +63,7 @@ def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: 
     code = exit_code([finding for _, finding in findings])
     if as_json:
         summary = summary_of(findings)
-        print_action("doctor", summary, document(findings), error=summary if code else None)
+        print_result(summary, document(findings), error=summary if code else None)
     else:
         console().print(table(findings))
         print_line(summary_of(findings))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, fail_action, print_action, print_line
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.scaffold import Created
@@ -18,7 +18,7 @@ _NAMES = ("python", "go", "typescript", "java", "rust")
 def _options(command: F) -> F:
     """Adds what all projects have in common."""
     for decorator in (
-        click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}."),
+        json_option(),
         click.option(
             "--sdk",
             type=click.Path(path_type=Path),
@@ -59,8 +59,7 @@ def new() -> None:
 @new.command()
 @_language
 @_options
-@click.pass_context
-def source(ctx: click.Context, language: str, name: str, into: Path, sdk: Path | None, as_json: bool) -> None:
+def source(language: str, name: str, into: Path, sdk: Path | None, as_json: bool) -> None:
     """Create the project of a source, which reads a file line by line.
 
     NAME has small letters, digits and hyphens. It is the name of the folder, the package and the connector.
@@ -71,14 +70,13 @@ def source(ctx: click.Context, language: str, name: str, into: Path, sdk: Path |
     """
     from headrace.scaffold import LANGUAGES, new_connector
 
-    _create(ctx, as_json, lambda: new_connector("source", LANGUAGES[language], name, into, sdk))
+    _create(as_json, lambda: new_connector("source", LANGUAGES[language], name, into, sdk))
 
 
 @new.command()
 @_language
 @_options
-@click.pass_context
-def sink(ctx: click.Context, language: str, name: str, into: Path, sdk: Path | None, as_json: bool) -> None:
+def sink(language: str, name: str, into: Path, sdk: Path | None, as_json: bool) -> None:
     """Create the project of a sink, which writes files exactly once.
 
     NAME has small letters, digits and hyphens. It is the name of the folder, the package and the connector.
@@ -89,13 +87,12 @@ def sink(ctx: click.Context, language: str, name: str, into: Path, sdk: Path | N
     """
     from headrace.scaffold import LANGUAGES, new_connector
 
-    _create(ctx, as_json, lambda: new_connector("sink", LANGUAGES[language], name, into, sdk))
+    _create(as_json, lambda: new_connector("sink", LANGUAGES[language], name, into, sdk))
 
 
 @new.command()
 @_options
-@click.pass_context
-def app(ctx: click.Context, name: str, into: Path, sdk: Path | None, as_json: bool) -> None:
+def app(name: str, into: Path, sdk: Path | None, as_json: bool) -> None:
     """Create the project of an application, which counts words.
 
     NAME has small letters, digits and hyphens. It is the name of the folder and the pipeline. For --sdk, name sdk/python.
@@ -106,20 +103,19 @@ def app(ctx: click.Context, name: str, into: Path, sdk: Path | None, as_json: bo
     """
     from headrace.scaffold import new_app
 
-    _create(ctx, as_json, lambda: new_app(name, into, sdk))
+    _create(as_json, lambda: new_app(name, into, sdk))
 
 
-def _create(ctx: click.Context, as_json: bool, create: "Callable[[], Created]") -> None:
+def _create(as_json: bool, create: "Callable[[], Created]") -> None:
     from headrace.scaffold import ScaffoldError
 
-    command = f"new {ctx.info_name}"
     try:
         created = create()
     except ScaffoldError as error:
-        fail_action(command, _NOTHING, Failure(str(error), EXIT_INVALID), as_json)
+        raise Failure(str(error), EXIT_INVALID, summary=_NOTHING) from None
     except OSError as error:
-        failure = Failure(f"cannot write {error.filename}: {error.strerror}", EXIT_ENVIRONMENT)
-        fail_action(command, _NOTHING, failure, as_json)
+        text = f"cannot write {error.filename}: {error.strerror}"
+        raise Failure(text, EXIT_ENVIRONMENT, summary=_NOTHING) from None
     what = "an application" if created.kind == "app" else f"a {created.kind}"
     summary = f"created {created.folder}: {what} in {created.language}, {len(created.files)} files"
     if as_json:
@@ -131,7 +127,7 @@ def _create(ctx: click.Context, as_json: bool, create: "Callable[[], Created]") 
             "files": list(created.files),
             "next": list(created.commands),
         }
-        print_action(command, summary, result)
+        print_result(summary, result)
         return
     print_line(summary)
     print_line("\nnext:")

@@ -2,17 +2,17 @@
 
 import signal
 import sys
+from typing import NoReturn
 
 import click
 
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, bytes_text, print_action, print_line
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, bytes_text, json_option, print_line, print_result
 
 
 @click.command()
 @click.option("--if-missing", is_flag=True, help="Do nothing if there is an archive already.")
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, without progress.")
-@click.pass_context
-def prepare(ctx: click.Context, if_missing: bool, as_json: bool) -> None:
+@json_option()
+def prepare(if_missing: bool, as_json: bool) -> None:
     """Speed up Spark's startup on this machine. Run it once after each installation.
 
     Runs a short job, and stores an archive of the classes that Spark's JVM loads for it (160 MB) in this Python environment.
@@ -30,7 +30,7 @@ def prepare(ctx: click.Context, if_missing: bool, as_json: bool) -> None:
     try:
         require_java()
     except JavaMissing as error:
-        ctx.exit(_report(str(error), [], as_json, EXIT_ENVIRONMENT))
+        _fail(str(error), [], as_json, EXIT_ENVIRONMENT)
     # Exit through `finally`, so that no child process outlives this one.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if not as_json:
@@ -38,23 +38,21 @@ def prepare(ctx: click.Context, if_missing: bool, as_json: bool) -> None:
     try:
         made = run(if_missing=if_missing)
     except OSError as error:
-        ctx.exit(_report(f"cannot write {error.filename}: {error.strerror}", [], as_json, EXIT_ENVIRONMENT))
+        _fail(f"cannot write {error.filename}: {error.strerror}", [], as_json, EXIT_ENVIRONMENT)
     except PreparationFailed as error:
-        ctx.exit(_report(str(error), error.detail, as_json, EXIT_FAILED))
+        _fail(str(error), error.detail, as_json, EXIT_FAILED)
     when = "which was there already" if made.took_s is None else f"made in {made.took_s:.0f} s"
     summary = f"Spark starts from {made.archive} ({bytes_text(made.bytes)}), {when}"
     if as_json:
         took_s = None if made.took_s is None else round(made.took_s, 1)
-        print_action("prepare", summary, {"archive": str(made.archive), "bytes": made.bytes, "took_s": took_s})
+        print_result(summary, {"archive": str(made.archive), "bytes": made.bytes, "took_s": took_s})
     else:
         print_line(summary)
 
 
-def _report(what: str, detail: list[str], as_json: bool, code: int) -> int:
-    """Reports a failure, after the job's output, and returns the exit code."""
+def _fail(what: str, detail: list[str], as_json: bool, code: int) -> NoReturn:
+    """Ends the command with a failure, after the job's output."""
     if not as_json:
         for line in detail:
             print_line(line, err=True)
-        raise Failure(what, code)
-    print_action("prepare", "nothing is prepared", error=what)
-    return code
+    raise Failure(what, code, summary="nothing is prepared")

@@ -17,8 +17,9 @@ from headrace.terminal import (
     connection_options,
     console,
     duration_text,
-    print_json,
+    json_option,
     print_line,
+    print_result,
 )
 
 _OF_A_CALL = ("token", "tls", "tls_ca", "tls_cert", "tls_key")
@@ -38,7 +39,7 @@ _MOST_LINES = 1_000
 @click.option(
     "--lines", type=click.IntRange(1, _MOST_LINES), default=100, show_default=True, help="How many lines of the log at most."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option()
 @connection_options
 def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connection: Connection) -> None:
     """List the processes of deployments: state, restarts, since when, why, version and memory.
@@ -72,7 +73,7 @@ def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connect
     except (ConfigurationError, DeploymentError) as error:
         raise Failure(str(error), error.exit_code) from None
     if as_json:
-        print_json({"deployments": listed})
+        print_result(f"{len(listed)} deployments", {"deployments": listed})
     else:
         _print(listed)
 
@@ -141,7 +142,7 @@ def _log_by_gateway(connection: Connection, only: str, process: str, lines: int)
 
 def _print_log(log: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
-        print_json(log)
+        print_result(f"the last {len(log['lines'])} lines of the log of {log['name']}", log)
         return
     for line in log["lines"]:
         print_line(line)

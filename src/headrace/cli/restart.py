@@ -6,7 +6,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from headrace.terminal import EXIT_INVALID, Connection, Failure, connection_options, fail_action, print_action, print_line
+from headrace.terminal import EXIT_INVALID, Connection, Failure, connection_options, json_option, print_line, print_result
 
 _ANSWERS_LATER_S = 5.0
 """How much longer than the gateway the command waits."""
@@ -31,7 +31,7 @@ _OF_A_CALL = ("token", "tls", "tls_ca", "tls_cert", "tls_key")
     show_default=True,
     help="Time until it has a session at the gateway again.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@json_option()
 @connection_options
 def restart(name: str, deployment: Path, timeout: float, as_json: bool, connection: Connection) -> None:
     """Restart a connector of a running deployment.
@@ -63,7 +63,7 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
         else:
             done = ask_restart(run_folder(deployment), name, timeout)
     except (ConfigurationError, DeploymentError) as error:
-        fail_action("restart", f"{name} is not restarted", Failure(str(error), error.exit_code), as_json)
+        raise Failure(str(error), error.exit_code, summary=f"{name} is not restarted") from None
     if done["stopped_pid"] is None:
         before = "was not running"
     else:
@@ -71,7 +71,7 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
     now = "runs" if done["state"] == "runs" else "has reached its end"
     summary = f"{name} is restarted: {before}, process {done['pid']} {now} ({done['seconds']} s)"
     if as_json:
-        print_action("restart", summary, done)
+        print_result(summary, done)
     else:
         print_line(summary)
 

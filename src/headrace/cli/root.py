@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import click
 
-from headrace.terminal import EXIT_ENVIRONMENT, Failure, run_program
+from headrace.terminal import EXIT_ENVIRONMENT, Failure, ProgramGroup, run_program
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _is_installed(module: str) -> bool:
     return importlib.util.find_spec(_leaf(module)) is not None
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(ProgramGroup):
     """A group that imports its commands on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

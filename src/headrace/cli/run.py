@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,10 +22,10 @@ from headrace.terminal import (
     EXIT_INVALID,
     Connection,
     Failure,
+    json_option,
     own_connection_options,
-    print_action,
-    print_json,
     print_line,
+    print_result,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
 )
 @click.option("--drop-states", metavar="STEP", multiple=True, help="Drop the states of a removed step. Repeatable.")
 @click.option("--migrate-states", metavar="STEP", multiple=True, help="Keep the states of a changed step. Repeatable.")
-@click.option("--json", "as_json", is_flag=True, help="Print progress and the result as JSON lines.")
+@json_option("progress before it, one object per line")
 @click.option(
     "--log-format",
     type=click.Choice(FORMATS),
@@ -151,7 +150,9 @@ def run(
     graph = application.pipeline.graph
     if dry_run and as_json:
         steps = graph.describe().splitlines()
-        print_json({"pipeline": graph.name, "streams": graph.streams, "sinks": graph.sinks, "steps": steps}, compact=True)
+        document = {"pipeline": graph.name, "streams": graph.streams, "sinks": graph.sinks, "steps": steps}
+        # On one line, after what the application itself may have printed.
+        print_result(f"pipeline {graph.name} can run", document, compact=True)
         return
     if dry_run:
         print_line(graph.describe())
@@ -209,12 +210,11 @@ def run(
         output.end(str(refusal), EXIT_INVALID)
     finally:
         spark.stop()
-    if as_json:
-        print_action("run", "stopped" if failure is None else "failed", {"pipeline": graph.name, "checkpoint": folder}, failure)
+    result = {"pipeline": graph.name, "checkpoint": folder}
     if failure is not None:
-        if as_json:
-            sys.exit(EXIT_FAILED)
-        output.end(failure, EXIT_FAILED)
+        output.end(failure, EXIT_FAILED, result)
+    if as_json:
+        print_result("stopped", result, compact=True)
 
 
 def _watch(

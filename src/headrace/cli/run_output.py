@@ -3,8 +3,9 @@
 import logging
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from headrace.terminal import Failure, print_json, print_line
 
@@ -69,9 +70,10 @@ class Output:
         else:
             print_line(text, err=True)
 
-    def end(self, failure: str, exit_code: int) -> NoReturn:
+    def end(self, failure: str, exit_code: int, result: Mapping[str, Any] | None = None) -> NoReturn:
         """Ends the command with an error."""
-        if not self.logs_json:
-            raise Failure(failure, exit_code)
-        log.error("application failed", extra={"pipeline": self.pipeline, "error": failure})
-        sys.exit(exit_code)
+        if self.logs_json:
+            log.error("application failed", extra={"pipeline": self.pipeline, "error": failure})
+        if self.logs_json and not self.prints_json:
+            sys.exit(exit_code)
+        raise Failure(failure, exit_code, summary="failed", result=result)

@@ -11,7 +11,7 @@ import click
 
 from headrace.cli.application import load
 from headrace.cli.spark_options import SparkOptions, require_java, spark_options
-from headrace.terminal import EXIT_INVALID, Failure, console, print_action, print_json, print_line
+from headrace.terminal import EXIT_INVALID, Failure, console, json_option, print_json, print_line, print_result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ def state() -> None:
 @state.command()
 @_APP
 @_CHECKPOINT
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@json_option()
 @spark_options
 def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> None:
     """Show which steps keep states, and for how many keys.
@@ -53,7 +53,7 @@ def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> N
         sizes = stored.sizes()
         batch = stored.committed.batch
     if as_json:
-        print_json({"batch": batch, "steps": [dataclasses.asdict(size) for size in sizes]})
+        print_result(f"states after micro-batch {batch}", {"batch": batch, "steps": [dataclasses.asdict(size) for size in sizes]})
         return
     print_line(f"After micro-batch {batch}:")
     table = Table("step", "keys", box=None, pad_edge=False, header_style="bold")
@@ -67,9 +67,10 @@ def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> N
 @click.argument("key")
 @_STEP
 @_CHECKPOINT
+@json_option()
 @spark_options
-def get(app: str, key: str, step: str | None, checkpoint: str | None, on: SparkOptions) -> None:
-    """Print the state of a key, as JSON.
+def get(app: str, key: str, step: str | None, checkpoint: str | None, as_json: bool, on: SparkOptions) -> None:
+    """Print the state of a key, as a JSON object, or with --json as its result.
 
     KEY is text; it matches keys that are text, bytes or integers.
 
@@ -82,7 +83,11 @@ def get(app: str, key: str, step: str | None, checkpoint: str | None, on: SparkO
         for candidate in _keys(key):
             found = stored.find(chosen, candidate)
             if found is not None:
-                print_json({"step": chosen, "key": key, "state": plain(found)})
+                document = {"step": chosen, "key": key, "state": plain(found)}
+                if as_json:
+                    print_result(f"state of key {key} in step {chosen}", document)
+                else:
+                    print_json(document)
                 return
     raise Failure(f"step {chosen} keeps no state for key {key}")
 
@@ -111,7 +116,7 @@ def export(app: str, step: str | None, checkpoint: str | None, on: SparkOptions)
 @click.option("--into", metavar="DIR", required=True, help="The new checkpoint; it must not exist.")
 @click.option("--shared-checkpoint", is_flag=True, help="Both are on a file system that all cluster nodes mount.")
 @click.option("--parallelism", type=click.IntRange(1), metavar="N", required=True, help="Number of key partitions.")
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@json_option()
 @spark_options
 def rescale(
     app: str, checkpoint: str | None, into: str, shared_checkpoint: bool, parallelism: int, as_json: bool, on: SparkOptions
@@ -139,7 +144,7 @@ def rescale(
             raise Failure(str(error)) from None
     summary = f"{keys:,} states divided among {parallelism} key partitions; continue with headrace run {app} --checkpoint {into}"
     if as_json:
-        print_action("state rescale", summary, {"checkpoint": into, "parallelism": parallelism, "keys": keys})
+        print_result(summary, {"checkpoint": into, "parallelism": parallelism, "keys": keys})
     else:
         print_line(summary)
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.configuration import nearest
 from headrace.deploy.commands import environment, graph_command
@@ -57,10 +58,22 @@ def _read(deployment: Deployment, process: str, options: PipelineOptions) -> App
     except subprocess.TimeoutExpired:
         raise CannotRun(f"{process}: {options.app} was not imported within {_WITHIN_S:.0f} s", 1) from None
     if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise CannotRun(f"{process}: {said[-1].removeprefix('Error: ')}", done.returncode)
+        raise CannotRun(f"{process}: {_why(done)}", done.returncode)
+    return ApplicationGraph(**_answer(done.stdout)["result"])
+
+
+def _answer(printed: str) -> dict[str, Any]:
     # Lines before the last one are printed by the application itself.
-    return ApplicationGraph(**json.loads(done.stdout.splitlines()[-1]))
+    answer: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    return answer
+
+
+def _why(done: subprocess.CompletedProcess[str]) -> str:
+    """Returns why an application cannot be imported; its process may have ended in the middle."""
+    try:
+        return str(_answer(done.stdout)["error"])
+    except (ValueError, IndexError, LookupError, TypeError):
+        return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
 
 
 def missing(deployment: Deployment, graph: ApplicationGraph) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.contract.errors import HeadraceError
-from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, ProgramGroup, console, print_action, print_json, print_line
+from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, ProgramGroup, console, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.conformance.core.spec import Spec
@@ -40,7 +40,7 @@ def _options(command: _Command) -> _Command:
     for option in (
         click.argument("words", metavar="COMMAND...", nargs=-1, type=click.UNPROCESSED),
         click.option("--junit", metavar="FILE", type=click.Path(path_type=Path), help="Also write the results as JUnit's XML."),
-        click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}."),
+        json_option(),
         click.option("--list", "list_them", is_flag=True, help="List the checks, and run nothing."),
         click.option("--jobs", metavar="N", type=click.IntRange(1), default=1, show_default=True, help="Checks at a time."),
         click.option("--only", metavar="CHECK", multiple=True, help="Run this check. May be repeated."),
@@ -110,7 +110,7 @@ def _run(
 ) -> None:
     """Runs or lists checks, and exits with the code of the run."""
     from headrace.conformance.core.spec import load_spec
-    from headrace.conformance.report import document, print_result, summary
+    from headrace.conformance.report import document, print_check, summary
     from headrace.conformance.report import junit as to_junit
 
     selected = _selected(checks, only)
@@ -123,18 +123,16 @@ def _run(
     try:
         declared = load_spec(model, spec, tuple(check.name for check in checks))
         trial = _bound(new_trial, words, declared)
-        asyncio.run(_collect(selected, declared, trial, jobs, results, None if as_json else print_result))
+        asyncio.run(_collect(selected, declared, trial, jobs, results, None if as_json else print_check))
     except HeadraceError as error:
-        if not as_json:
-            raise Failure(str(error), error.exit_code) from None
-        print_action(f"conformance {kind}", "the run could not be finished", {"checks": document(results)}, error=str(error))
-        ctx.exit(error.exit_code)
+        result = {"checks": document(results)}
+        raise Failure(str(error), error.exit_code, summary="the run could not be finished", result=result) from None
     if junit is not None:
         _write(junit, to_junit(kind, results))
     failed = [result.check.name for result in results if result.outcome.fails_the_run]
     if as_json:
         wrong = f"failed: {', '.join(failed)}" if failed else None
-        print_action(f"conformance {kind}", summary(results), {"checks": document(results)}, error=wrong)
+        print_result(summary(results), {"checks": document(results)}, error=wrong)
     else:
         print_line(summary(results))
     ctx.exit(EXIT_FAILED if failed else 0)
@@ -177,7 +175,7 @@ def _list(checks: "Sequence[AnyCheck]", as_json: bool) -> None:
     from headrace.conformance.report import listing
 
     if as_json:
-        print_json({"checks": listing(checks)})
+        print_result(f"{len(checks)} checks", {"checks": listing(checks)})
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("check", no_wrap=True)

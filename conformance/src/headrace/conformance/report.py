@@ -20,7 +20,7 @@ _WORDS = {
 _WIDTH = 22
 
 
-def print_result(result: Result) -> None:
+def print_check(result: Result) -> None:
     """Prints the line of a check; of one that failed also the rule, the trace and the connector's log."""
     word, colour = _WORDS[result.outcome]
     seconds = "        " if result.outcome is Outcome.SKIPPED else f"{result.seconds:6.1f} s"

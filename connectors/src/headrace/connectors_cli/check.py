@@ -7,12 +7,12 @@ import click
 
 from headrace.connectors_cli.group import ConnectorGroup, connector_command
 from headrace.connectors_cli.loading import configuration
-from headrace.terminal import Failure, as_typed, print_action, print_line
+from headrace.terminal import Failure, as_typed, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.connectors import Connector, Implementation, Parameters
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+_json_option = json_option()
 
 
 class _CheckGroup(ConnectorGroup):
@@ -71,12 +71,9 @@ def _report(as_json: bool, what: str, look: Callable[[], tuple[str, str | None]]
     try:
         name, found = look()
     except Failure as failure:
-        if not as_json:
-            raise
-        print_action("connector check", f"{what} is invalid, or its connector cannot connect", error=failure.message)
-        click.get_current_context().exit(failure.exit_code)
+        raise failure.with_summary(f"{what} is invalid, or its connector cannot connect") from None
     if as_json:
-        print_action("connector check", f"{what} is valid", {"connector": name, "found": found})
+        print_result(f"{what} is valid", {"connector": name, "found": found})
     else:
         of_file = f"{name}, " if name != what else ""
         details = f"{of_file}{found or ''}".removesuffix(", ")

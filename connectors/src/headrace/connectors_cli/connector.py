@@ -11,12 +11,12 @@ from headrace.connectors_cli.check import check
 from headrace.connectors_cli.loading import implementation_of, named
 from headrace.connectors_cli.positions import positions
 from headrace.connectors_cli.run import run
-from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, as_typed, console, print_json, print_line
+from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, as_typed, console, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.connectors import Catalog, Connector, Parameter
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+_json_option = json_option()
 
 
 @click.group(cls=ProgramGroup)
@@ -53,7 +53,8 @@ def list_connectors(as_json: bool) -> None:
     if as_json:
         connectors = [_listed(known) for known in found.connectors]
         unavailable = [{"name": one.connector, "origin": one.origin, "error": one.reason} for one in found.unavailable]
-        print_json({"connectors": connectors, "unavailable": unavailable, "notes": found.notes})
+        document = {"connectors": connectors, "unavailable": unavailable, "notes": found.notes}
+        print_result(f"{len(connectors)} connectors", document)
     else:
         _print_list(found)
 
@@ -72,6 +73,8 @@ def describe(name: str, as_json: bool, schema: bool) -> None:
       headrace connector describe file-sink
       headrace connector describe file-sink --schema > file-sink.schema.json
     """
+    if schema and as_json:
+        raise Failure("--schema and --json exclude each other: the schema is JSON in a shape of its own", EXIT_INVALID)
     known = _named(name)
     implementation = implementation_of(known)
     from headrace.connectors import declared
@@ -80,7 +83,7 @@ def describe(name: str, as_json: bool, schema: bool) -> None:
     if schema:
         _print_schema([known])
     elif as_json:
-        print_json(_document(known, parameters))
+        print_result(f"{known.name} ({known.kind}): {known.summary}", _document(known, parameters))
     else:
         _print(known, parameters)
 

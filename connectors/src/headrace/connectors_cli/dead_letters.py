@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.connectors_cli.run import format_option, run_connector
-from headrace.terminal import Connection, Failure, ProgramGroup, console, own_connection_options, print_json, print_line
+from headrace.terminal import (
+    Connection,
+    Failure,
+    ProgramGroup,
+    console,
+    json_option,
+    own_connection_options,
+    print_line,
+    print_result,
+)
 
 if TYPE_CHECKING:
     from headrace.connectors import DeadLetter
@@ -35,7 +44,7 @@ def dead_letters() -> None:
 @dead_letters.command()
 @_path
 @click.option("--limit", type=click.IntRange(1), default=_SHOWN, show_default=True, help="Number of dead letters to show.")
-@click.option("--json", "as_json", is_flag=True, help="Print all dead letters as JSON.")
+@json_option()
 def list_files(path: Path, limit: int, as_json: bool) -> None:
     """Show the dead letters in PATH, and their number for each reason.
 
@@ -51,7 +60,7 @@ def list_files(path: Path, limit: int, as_json: bool) -> None:
     except HeadraceError as error:
         raise Failure(str(error), error.exit_code) from None
     if as_json:
-        print_json({"dead_letters": [_document(letter) for letter in letters]})
+        print_result(f"{len(letters):,} dead letters", {"dead_letters": [_document(letter) for letter in letters]})
     else:
         _print(letters, limit)
 

@@ -8,7 +8,7 @@ import click
 from headrace.contract.limits import MAX_DEAD_LETTERS
 from headrace.gateway_cli.previews import FORMS, content_lines, printable
 from headrace.gateway_cli.replay import replay
-from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramGroup, connection_options, print_json, print_line
+from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramGroup, connection_options, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.gateway_status.dead_letters import DeadLetterDocument, DeadLettersDocument
@@ -29,7 +29,7 @@ def dead_letters() -> None:
 @click.argument("sink", default="")
 @click.option("--limit", type=click.IntRange(1, MAX_DEAD_LETTERS), default=10, show_default=True, help="How many of each sink.")
 @click.option("--form", type=click.Choice(FORMS), default="auto", show_default=True, help="How to show values.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option()
 @connection_options
 def list_(sink: str, limit: int, form: str, as_json: bool, connection: Connection) -> None:
     """Show the last dead letters that queries have delivered to SINK since the gateway started, or to all sinks.
@@ -41,7 +41,7 @@ def list_(sink: str, limit: int, form: str, as_json: bool, connection: Connectio
     Examples:
       headrace dead-letters list
       headrace dead-letters list errors --limit 50 --form hex
-      headrace dead-letters list --json | jq '.sinks[].letters[].reason'
+      headrace dead-letters list --json | jq '.result.sinks[].letters[].reason'
 
     Exit codes: 0 shown, 1 the gateway does not know the sink, refuses or is away.
     """
@@ -59,7 +59,8 @@ def list_(sink: str, limit: int, form: str, as_json: bool, connection: Connectio
         raise connection.failure(error) from None
     document = dead_letters_document(answer)
     if as_json:
-        print_json(document)
+        count = sum(one["count"] for one in document["sinks"])
+        print_result(f"{count:,} dead letters since the gateway started", document)
     else:
         print_line("\n".join(_lines(document, form)))
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.terminal import EXIT_FAILED, Connection, ProgramCommand, connection_options, fail_action, print_action, print_line
+from headrace.terminal import EXIT_FAILED, Connection, ProgramCommand, connection_options, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.protocol.v1.admin_pb2 import DrainResponse
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @click.option(
     "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Time to finish; the gateway's setting if unset."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@json_option()
 @connection_options
 def drain(timeout: float | None, as_json: bool, connection: Connection) -> None:
     """Let a gateway finish, and show the progress.
@@ -42,7 +42,7 @@ def drain(timeout: float | None, as_json: bool, connection: Connection) -> None:
                 if not as_json:
                     print_line(_describe(left), err=True)
     except grpc.RpcError as error:
-        fail_action("drain", "the gateway is not drained", connection.failure(error), as_json)
+        raise connection.failure(error).with_summary("the gateway is not drained") from None
     complete = left.done and not (left.sessions or left.sink_sessions)
     summary = "the gateway is drained" if complete else f"the time is over, and this is left: {_describe(left)}"
     if as_json:
@@ -51,7 +51,7 @@ def drain(timeout: float | None, as_json: bool, connection: Connection) -> None:
             "sink_sessions": left.sink_sessions,
             "unacknowledged_messages": left.unacknowledged_messages,
         }
-        print_action("drain", summary, result, None if complete else summary)
+        print_result(summary, result, None if complete else summary)
     else:
         print_line(summary)
     if not complete:

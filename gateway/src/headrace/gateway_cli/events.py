@@ -9,7 +9,16 @@ import click
 
 from headrace.contract.limits import MAX_EVENTS
 from headrace.gateway_cli.previews import printable
-from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramCommand, connection_options, print_json, print_line
+from headrace.terminal import (
+    CALL_TIMEOUT_S,
+    Connection,
+    ProgramCommand,
+    connection_options,
+    json_option,
+    print_json,
+    print_line,
+    print_result,
+)
 
 if TYPE_CHECKING:
     import grpc
@@ -21,7 +30,7 @@ _KIND_WIDTH = len("fault-began")
 
 @click.command(cls=ProgramCommand)
 @click.option("--limit", type=click.IntRange(1, MAX_EVENTS), default=50, show_default=True, help="How many, the latest ones.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document; with --follow, one event per line.")
+@json_option("with --follow, bare events, one per line")
 @click.option("--follow", is_flag=True, help="Print further events as they happen, until Ctrl-C.")
 @click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between looks.")
 @connection_options
@@ -34,14 +43,14 @@ def events(limit: int, as_json: bool, follow: bool, interval: float, connection:
     Examples:
       headrace events
       headrace events --follow
-      headrace events --limit 1200 --json | jq '.events[] | select(.kind == "fault-began")'
+      headrace events --limit 1200 --json | jq '.result.events[] | select(.kind == "fault-began")'
 
     Exit codes: 0 shown, 1 the gateway refuses or is away.
     """
     with connection.channel() as channel:
         found = fetch_events(channel, connection, limit)
         if as_json and not follow:
-            print_json(found)
+            print_result(f"{len(found['events'])} events since {found['started']}", found)
             return
         _print(found["events"], as_json)
         if not follow:

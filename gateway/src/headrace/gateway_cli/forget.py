@@ -7,16 +7,16 @@ from headrace.terminal import (
     Connection,
     ProgramCommand,
     connection_options,
-    fail_action,
-    print_action,
+    json_option,
     print_line,
+    print_result,
 )
 
 
 @click.command(cls=ProgramCommand)
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Forget a pipeline even while a query is attached.")
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@json_option()
 @connection_options
 def forget(name: str, force: bool, as_json: bool, connection: Connection) -> None:
     """Forget the pipeline or the stream NAME.
@@ -49,9 +49,9 @@ def forget(name: str, force: bool, as_json: bool, connection: Connection) -> Non
                 request = ForgetPipelineRequest(pipeline=name, force=force)
                 stub.ForgetPipeline(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
     except grpc.RpcError as error:
-        fail_action("forget", f"{name} is not forgotten", connection.failure(error), as_json)
+        raise connection.failure(error).with_summary(f"{name} is not forgotten") from None
     summary = f"{name} is forgotten" if forgotten else f"{name} has ended; it is forgotten once its pipelines have read the rest"
     if as_json:
-        print_action("forget", summary, {"stream": name, "forgotten": forgotten} if is_stream else {"pipeline": name})
+        print_result(summary, {"stream": name, "forgotten": forgotten} if is_stream else {"pipeline": name})
     else:
         print_line(summary)

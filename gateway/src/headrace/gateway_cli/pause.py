@@ -7,9 +7,9 @@ from headrace.terminal import (
     Connection,
     ProgramCommand,
     connection_options,
-    fail_action,
-    print_action,
+    json_option,
     print_line,
+    print_result,
 )
 
 _KINDS = click.Choice(["stream", "connector", "pipeline", "sink"])
@@ -18,7 +18,7 @@ _KINDS = click.Choice(["stream", "connector", "pipeline", "sink"])
 @click.command(cls=ProgramCommand)
 @click.argument("kind", type=_KINDS)
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@json_option()
 @connection_options
 def pause(kind: str, name: str, as_json: bool, connection: Connection) -> None:
     """Pause a stream, all streams of a connector, a pipeline or a sink.
@@ -41,7 +41,7 @@ def pause(kind: str, name: str, as_json: bool, connection: Connection) -> None:
 @click.command(cls=ProgramCommand)
 @click.argument("kind", type=_KINDS)
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@json_option()
 @connection_options
 def resume(kind: str, name: str, as_json: bool, connection: Connection) -> None:
     """End the pause of a stream, a connector, a pipeline or a sink.
@@ -76,8 +76,8 @@ def _change(command: str, kind: str, name: str, as_json: bool, connection: Conne
                 changed = stub.Resume(request, timeout=CALL_TIMEOUT_S, metadata=metadata).changed
                 summary = f"{kind} {name} {'is resumed' if changed else 'was not paused'}"
     except grpc.RpcError as error:
-        fail_action(command, f"{kind} {name}: nothing has changed", connection.failure(error), as_json)
+        raise connection.failure(error).with_summary(f"{kind} {name}: nothing has changed") from None
     if as_json:
-        print_action(command, summary, {"kind": kind, "name": name, "changed": changed})
+        print_result(summary, {"kind": kind, "name": name, "changed": changed})
     else:
         print_line(summary)

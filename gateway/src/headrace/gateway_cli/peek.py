@@ -7,7 +7,7 @@ import click
 
 from headrace.contract.limits import MAX_PEEK
 from headrace.gateway_cli.previews import FORMS, preview_lines
-from headrace.terminal import Connection, ProgramCommand, connection_options, print_json, print_line
+from headrace.terminal import Connection, ProgramCommand, connection_options, json_option, print_json, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.protocol.v1.admin_pb2 import PeekResponse
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.argument("stream")
 @click.option("--limit", type=click.IntRange(0, MAX_PEEK), default=10, show_default=True, help="End after so many; 0: never.")
 @click.option("--form", type=click.Choice(FORMS), default="auto", show_default=True, help="How to show values.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON documents, one per line.")
+@json_option("samples before it, one per line")
 @connection_options
 def peek(stream: str, limit: int, form: str, as_json: bool, connection: Connection) -> None:
     """Show messages of a stream, those that the gateway holds and then those that arrive.
@@ -29,7 +29,7 @@ def peek(stream: str, limit: int, form: str, as_json: bool, connection: Connecti
     Examples:
       headrace peek orders/0
       headrace peek orders/0 --limit 0 --form hex
-      headrace peek orders/0 --json | jq '.messages[].value.text'
+      headrace peek orders/0 --json | jq '.messages[]?.value.text'
 
     Exit codes: 0 the limit is reached or Ctrl-C, 1 the gateway does not know the stream, refuses or is away.
     """
@@ -55,5 +55,8 @@ def peek(stream: str, limit: int, form: str, as_json: bool, connection: Connecti
                         print_json(document, compact=True)
         except grpc.RpcError as error:
             raise connection.failure(error) from None
-    if sample is not None and not as_json:
-        print_line(f"{sample.not_shown:,} messages were not shown", err=True)
+    not_shown = 0 if sample is None else sample.not_shown
+    if as_json:
+        print_result(f"{not_shown:,} messages were not shown", {"not_shown": not_shown}, compact=True)
+    elif sample is not None:
+        print_line(f"{not_shown:,} messages were not shown", err=True)

@@ -7,14 +7,14 @@ from headrace.terminal import (
     Connection,
     ProgramCommand,
     connection_options,
-    fail_action,
-    print_action,
+    json_option,
     print_line,
+    print_result,
 )
 
 
 @click.command(cls=ProgramCommand)
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@json_option()
 @connection_options
 def reload(as_json: bool, connection: Connection) -> None:
     """Let a running gateway read its configuration file again.
@@ -38,10 +38,10 @@ def reload(as_json: bool, connection: Connection) -> None:
         with connection.channel() as channel:
             answer = AdminServiceStub(channel).Reload(ReloadRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
     except grpc.RpcError as error:
-        fail_action("gateway reload", "nothing has changed", connection.failure(error), as_json)
+        raise connection.failure(error).with_summary("nothing has changed") from None
     changes = list(answer.changes)
     summary = f"{len(changes)} changes are in effect" if changes else "nothing has changed"
     if as_json:
-        print_action("gateway reload", summary, {"changes": changes})
+        print_result(summary, {"changes": changes})
     else:
         print_line("\n".join([*changes, summary]))

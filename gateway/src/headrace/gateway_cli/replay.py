@@ -2,7 +2,7 @@
 
 import click
 
-from headrace.terminal import Connection, ProgramCommand, connection_options, fail_action, print_action, print_line
+from headrace.terminal import Connection, ProgramCommand, connection_options, json_option, print_line, print_result
 
 _ANSWERS_LATER_S = 5.0
 """How much longer than the gateway the command waits."""
@@ -21,7 +21,7 @@ _ANSWERS_LATER_S = 5.0
     show_default=True,
     help="Time until all is acknowledged. The replay goes on afterwards.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@json_option()
 @connection_options
 def replay(
     sink: str, source: str, refused_by: str, deployment: str, timeout: float, as_json: bool, connection: Connection
@@ -53,14 +53,12 @@ def replay(
             call = AdminServiceStub(channel).ReplayDeadLetters
             answer = call(request, timeout=timeout + _ANSWERS_LATER_S, metadata=connection.metadata)
     except grpc.RpcError as error:
-        fail_action(
-            "dead-letters replay", f"dead letters of {sink} are not replayed", connection.failure_of_request(error), as_json
-        )
+        raise connection.failure_of_request(error).with_summary(f"dead letters of {sink} are not replayed") from None
     seconds = answer.replayed.duration_ms / 1000
     where = f"{answer.connector} of {answer.deployment}"
     summary = f"dead letters of {sink} are replayed as source {source}, and acknowledged: {where} ({seconds} s)"
     if as_json:
         result = {"sink": sink, "source": source, "deployment": answer.deployment, "connector": answer.connector}
-        print_action("dead-letters replay", summary, {**result, "pid": answer.replayed.pid, "seconds": seconds})
+        print_result(summary, {**result, "pid": answer.replayed.pid, "seconds": seconds})
     else:
         print_line(summary)

@@ -14,7 +14,8 @@ from headrace.terminal import (
     ProgramCommand,
     connection_options,
     console,
-    print_json,
+    json_option,
+    print_result,
 )
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=ProgramCommand)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document; with --watch, one per line.")
+@json_option("with --watch, bare documents, one per line")
 @click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
 @click.option("--check", is_flag=True, help="Exit with 1 unless all is well.")
 @click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between refreshes.")
@@ -41,10 +42,10 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
       headrace status
       headrace status --watch --interval 0.5
       headrace status --check
-      headrace status --json | jq '.streams[] | select(.lag_messages > 0)'
+      headrace status --json | jq '.result.streams[] | select(.lag_messages > 0)'
 
     \b
-    The JSON document. Names and types are stable; sizes are in bytes, times in milliseconds:
+    The result with --json. Names and types are stable; sizes are in bytes, times in milliseconds:
       problems   [part, kind, cause, root, since, remedy], as /readyz has them; null from an older gateway
       problems_in_all  how many there are; the list has at most 1,000
       gateway    address, version, uptime_ms, buffered_bytes, buffer_limit_bytes, draining,
@@ -83,7 +84,7 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
             return
         document = fetch_status(channel, connection)
     if as_json:
-        print_json(document)
+        print_result(_summary(document), document)
     else:
         from headrace.gateway_cli.status_tables import status_tables
 
@@ -111,6 +112,13 @@ def fetch_status(channel: "grpc.Channel", connection: Connection) -> "StatusDocu
     except grpc.RpcError as error:
         raise connection.failure(error) from None
     return status_document(connection.gateway, answer)
+
+
+def _summary(document: "StatusDocument") -> str:
+    """Returns one line that says whether all is well."""
+    if document["problems"] is None:
+        return "the gateway is of an older version, which does not report problems"
+    return f"{document['problems_in_all']:,} problems" if document["problems"] else "all is well"
 
 
 def _view(channel: "grpc.Channel", connection: Connection) -> "RenderableType":

@@ -6,7 +6,16 @@ import click
 
 from headrace.contract.limits import MAX_BATCHES
 from headrace.gateway_cli.watching import watch_json, watch_view
-from headrace.terminal import CALL_TIMEOUT_S, Connection, Failure, ProgramCommand, connection_options, console, print_json
+from headrace.terminal import (
+    CALL_TIMEOUT_S,
+    Connection,
+    Failure,
+    ProgramCommand,
+    connection_options,
+    console,
+    json_option,
+    print_result,
+)
 
 if TYPE_CHECKING:
     import grpc
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
 @click.argument("pipeline")
 @click.option("--limit", type=click.IntRange(1, MAX_BATCHES), default=20, show_default=True, help="How many micro-batches.")
 @click.option("--batch", type=click.IntRange(min=0), help="Show one micro-batch with its streams, among the last 500.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document; with --watch, one per line.")
+@json_option("with --watch, bare documents, one per line")
 @click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
 @click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between refreshes.")
 @connection_options
@@ -36,7 +45,7 @@ def timeline(
       headrace timeline market-spread
       headrace timeline market-spread --limit 100 --watch
       headrace timeline market-spread --batch 41
-      headrace timeline market-spread --json | jq '.summary.acknowledged.max_ms'
+      headrace timeline market-spread --json | jq '.result.summary.acknowledged.max_ms'
 
     Exit codes: 0 shown, 1 the gateway does not know the pipeline or the micro-batch, refuses or is away.
     """
@@ -54,7 +63,8 @@ def timeline(
         if watch:
             watch_json(fetch, interval) if as_json else watch_view(view, interval)
         elif as_json:
-            print_json(fetch())
+            found = fetch()
+            print_result(f"{len(found['batches'])} micro-batches of pipeline {pipeline}", found)
         else:
             console().print(view())
 

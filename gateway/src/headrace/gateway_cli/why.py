@@ -13,7 +13,8 @@ from headrace.terminal import (
     ProgramCommand,
     connection_options,
     console,
-    print_json,
+    json_option,
+    print_result,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _SEQUENCE = click.IntRange(0, MAX_SEQUENCE)
 @click.argument("stream")
 @click.argument("sequence", type=_SEQUENCE, required=False)
 @click.option("--epoch", type=_SEQUENCE, help="The epoch of the sequence, of a redelivering source; the latest if omitted.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option()
 @connection_options
 def why(stream: str, sequence: int | None, epoch: int | None, as_json: bool, connection: Connection) -> None:
     """Show where a message stands on its way to its acknowledgement, and what it waits for.
@@ -38,7 +39,7 @@ def why(stream: str, sequence: int | None, epoch: int | None, as_json: bool, con
       headrace why orders/0
       headrace why orders/0 4711
       headrace why queue/orders 12 --epoch 3
-      headrace why orders/0 4711 --json | jq --raw-output .state
+      headrace why orders/0 4711 --json | jq --raw-output .result.state
 
     \b
     state is one of not-received, not-planned, in-batch, committed, acknowledged, redelivered.
@@ -65,7 +66,7 @@ def why(stream: str, sequence: int | None, epoch: int | None, as_json: bool, con
             raise connection.failure(error) from None
     document = message_document(answer)
     if as_json:
-        print_json(document)
+        print_result(f"message {sequence} of {stream}: {document['state']}", document)
         return
     from headrace.gateway_cli.message_lines import message_lines
 

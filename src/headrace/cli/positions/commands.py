@@ -12,7 +12,7 @@ from headrace.cli.positions.output import document_of, print_changes, show_batch
 from headrace.cli.positions.stored import is_application, stored_positions
 from headrace.cli.positions.wanted import Wanted, check_abandoned, check_patterns, check_states, streams_of, target_of
 from headrace.cli.spark_options import SparkOptions, spark_options
-from headrace.terminal import EXIT_INVALID, Connection, Failure, connection_options
+from headrace.terminal import EXIT_INVALID, Connection, Failure, connection_options, json_option
 
 if TYPE_CHECKING:
     from headrace.engine import Direction
@@ -21,7 +21,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _TARGET = click.argument("target", metavar="CHECKPOINT|APP.PY[:NAME]")
 _CHECKPOINT = click.option("--checkpoint", metavar="DIR", help="With APP.PY: its checkpoint.  [default: checkpoints/<name>]")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+_JSON = json_option()
 
 
 @click.group()
@@ -180,7 +180,7 @@ def _move(
             raise Failure("nothing would change: the streams are there already")
         document = document_of(stored, changes, wanted)
         if wanted.dry_run:
-            print_changes(f"positions {direction.value}", "nothing was written", document, as_json)
+            print_changes("nothing was written", document, as_json)
             return
         if not wanted.offline:
             gateway.check_stopped()
@@ -200,7 +200,6 @@ def _move(
             else "start the query with it"
         )
         print_changes(
-            f"positions {direction.value}",
             f"{wanted.into} is complete; {proceed}, and never again with {old}",
             {**document, "checkpoint": wanted.into},
             as_json,

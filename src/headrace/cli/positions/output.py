@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.cli.positions.wanted import Wanted
 from headrace.contract.names import covers
-from headrace.terminal import console, print_action, print_json, print_line
+from headrace.terminal import console, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.engine import Change, StoredPositions
@@ -60,12 +60,12 @@ def _notes(stored: "StoredPositions", changes: "Sequence[Change]", wanted: Wante
     return found
 
 
-def print_changes(command: str, summary: str, document: dict[str, Any], as_json: bool) -> None:
+def print_changes(summary: str, document: dict[str, Any], as_json: bool) -> None:
     """What a command has changed or would change."""
     from headrace.terminal.tables import FittingTable
 
     if as_json:
-        print_action(command, summary, document)
+        print_result(summary, document)
         return
     table = FittingTable("stream", "before", "after", "again", "skipped", box=None, pad_edge=False, header_style="bold")
     for change in document["streams"]:
@@ -97,7 +97,8 @@ def show_positions(stored: "StoredPositions", streams: Sequence[str], as_json: b
     ]
     batch, planned = stored.committed.batch, _iso(stored.committed.planned_ms)
     if as_json:
-        print_json({"batch": batch, "planned": planned, "abandoned_batch": stored.abandoned, "streams": rows})
+        document = {"batch": batch, "planned": planned, "abandoned_batch": stored.abandoned, "streams": rows}
+        print_result(f"positions after micro-batch {batch}", document)
         return
     print_line(f"After micro-batch {batch}, planned at {planned}:")
     table = FittingTable("pipeline", "stream", "position", "source", box=None, pad_edge=False, header_style="bold")
@@ -121,7 +122,7 @@ def show_batches(stored: "StoredPositions", streams: Sequence[str], as_json: boo
         if not streams or any(covers(text, name) for text in streams)
     ]
     if as_json:
-        print_json({"batches": rows})
+        print_result(f"positions of {len(stored.points)} pipelines, by micro-batch", {"batches": rows})
         return
     table = FittingTable(
         "micro-batch", "planned", "pipeline", "stream", "position", box=None, pad_edge=False, header_style="bold"

@@ -10,12 +10,11 @@ from headrace.terminal.output import (
     bytes_text,
     console,
     duration_text,
-    fail_action,
-    print_action,
     print_json,
     print_line,
 )
 from headrace.terminal.program import ProgramCommand, ProgramGroup, as_typed, run_program
+from headrace.terminal.results import JsonOption, command_name, failures_as_json, json_option, note_words, print_result
 
 __all__ = [
     "CALL_TIMEOUT_S",
@@ -25,17 +24,21 @@ __all__ = [
     "EXIT_INVALID",
     "Connection",
     "Failure",
+    "JsonOption",
     "ProgramCommand",
     "ProgramGroup",
     "as_typed",
     "bytes_text",
+    "command_name",
     "connection_options",
     "console",
     "duration_text",
-    "fail_action",
+    "failures_as_json",
+    "json_option",
+    "note_words",
     "own_connection_options",
-    "print_action",
     "print_json",
     "print_line",
+    "print_result",
     "run_program",
 ]

@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,11 +21,28 @@ _WIDTH_OF_A_PIPE = 200
 
 
 class Failure(click.ClickException):
-    """Ends a command with one clear line on standard error, and an exit code."""
+    """Ends a command with one clear line on standard error, or with one object if it has --json, and an exit code.
 
-    def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
+    Attributes:
+        summary: What the object has as `summary`, such as what is as before; None for the first line of the message.
+        result: What the object has as `result`: what was found or done before the failure.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        exit_code: int = EXIT_FAILED,
+        *,
+        summary: str | None = None,
+        result: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self.exit_code = exit_code  # type: ignore[misc]  # click declares it for the class, and reads it from the instance
+        self.summary, self.result = summary, result
+
+    def with_summary(self, summary: str) -> "Failure":
+        """Returns the same failure, with what is as before."""
+        return Failure(self.message, self.exit_code, summary=summary, result=self.result)
 
     def format_message(self) -> str:
         """Returns the line. It may quote what a connector has said."""
@@ -39,19 +57,6 @@ def print_line(text: str = "", *, err: bool = False) -> None:
 def print_json(document: Any, *, compact: bool = False) -> None:
     """Prints one JSON document, on one line if `compact` is set or standard output is not a terminal."""
     print_line(json.dumps(document, indent=2 if sys.stdout.isatty() and not compact else None))
-
-
-def print_action(command: str, summary: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
-    """Prints the result of an action, as the object that every action prints with --json."""
-    print_json({"command": command, "ok": error is None, "summary": summary, "result": result, "error": error})
-
-
-def fail_action(command: str, summary: str, failure: Failure, as_json: bool) -> NoReturn:
-    """Ends a command whose action has failed: with one line, or with the object that every action prints with --json."""
-    if not as_json:
-        raise failure from None
-    print_action(command, summary, error=failure.message)
-    click.get_current_context().exit(failure.exit_code)
 
 
 def console() -> "Console":

@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 
 import click
 
+from headrace.terminal.results import failures_as_json, note_words
+
 
 class ProgramCommand(click.Command):
     """A command whose help names the program that runs it."""
@@ -33,6 +35,16 @@ class ProgramGroup(click.Group):
     def get_help(self, ctx: click.Context) -> str:
         """Returns the help, with examples for the running program."""
         return as_typed(super().get_help(ctx), ctx)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses the words of a call."""
+        note_words(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command that is called; its failure is one JSON object if the call has --json."""
+        with failures_as_json(ctx):
+            return super().invoke(ctx)
 
     def program(self, name: str, typed: Mapping[str, str], **more: click.Command) -> "ProgramGroup":
         """Returns this group as a program: the same options and commands, the commands in `more`, and `--version`.

@@ -38,7 +38,7 @@ def read_shown(gateway: str, http: str) -> Shown:
     """Reads what a gateway shows, by the command and by HTTP."""
     command = headrace("status", "--json", "--gateway", gateway)
     done = subprocess.run(command, capture_output=True, text=True, timeout=_CALL_TIMEOUT_S, check=True)
-    documents = {"headrace status": json.loads(done.stdout), "/api/v1/status": json.loads(_get(http, "/api/v1/status"))}
+    documents = {"headrace status": json.loads(done.stdout)["result"], "/api/v1/status": json.loads(_get(http, "/api/v1/status"))}
     return Shown(documents, samples(_get(http, "/metrics")))
 
 

@@ -11,7 +11,7 @@ import click
 
 from headrace.cli.spark_options import verbose_option
 from headrace.laboratory.commands.work_folder import end_at_sigterm, say
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console, print_line
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console, json_option, print_result
 
 CORE_PARTS = ("throughput", "latency", "stalled", "sessions", "curves")
 SINK_PARTS = ("throughput", "latency", "recovery")
@@ -95,7 +95,7 @@ def _benchmark(parts: tuple[str, ...]) -> Callable[[Callable[..., None]], click.
             click.option(
                 "--quick", is_flag=True, help="Shorter runs, to check that everything works; do not quote their figures."
             ),
-            click.option("--json", "as_json", is_flag=True, help='Print {"figures": [...], "conditions": {...}}.'),
+            json_option(),
             click.option("--fail", is_flag=True, help="Exit with code 1 if a target is missed."),
             verbose_option,
         )
@@ -312,7 +312,9 @@ def _report(title: str, run: Any, parts: tuple[str, ...], quick: bool, as_json: 
     with own_temporary_folder("bench"):
         figures, conditions = run(parts, quick, say)
     if as_json:
-        print_line(json.dumps(document(figures, conditions), indent=2))
+        missed = sum(figure.met is False for figure in figures)
+        summary = f"{len(figures)} figures, {missed} of them miss their targets"
+        print_result(summary, document(figures, conditions), summary if fail and missed else None)
     else:
         console().print(table(title, figures))
         console().print(f"conditions: {json.dumps(conditions)}")

@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.spark_options import verbose_option
 from headrace.laboratory.commands.work_folder import end_at_sigterm, new_folder, say, shown_logs
-from headrace.terminal import EXIT_FAILED, Failure, console, print_action
+from headrace.terminal import EXIT_FAILED, Failure, console, json_option, print_result
 
 _KEEP = click.Path(file_okay=False, path_type=Path)
 
@@ -20,7 +20,7 @@ _KEEP = click.Path(file_okay=False, path_type=Path)
 @click.option("--seed", type=int, metavar="N", help="Seed of the kills, to repeat a run.  [default: random]")
 @click.option("--master", default="local-cluster[2,1,1024]", show_default=True, help="Spark's master.")
 @click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoints, output.")
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@json_option()
 @verbose_option
 @click.pass_context
 def chaos(ctx: click.Context, minutes: float, seed: int | None, master: str, keep: Path | None, as_json: bool) -> None:
@@ -60,13 +60,12 @@ def chaos(ctx: click.Context, minutes: float, seed: int | None, master: str, kee
             outcome = Run(folder, seed, minutes * 60, master, say).to_the_end()
         well = not outcome.findings
         if as_json:
-            print_action("chaos", summary(outcome), document(outcome, seed, master), None if well else summary(outcome))
+            print_result(summary(outcome), document(outcome, seed, master), None if well else summary(outcome))
         else:
             print_outcome(console(), outcome)
     except ChaosError as stuck:
-        if not as_json:
-            raise Failure(f"seed {seed}: {stuck}") from None
-        print_action("chaos", "the run did not finish", {"seed": seed, "master": master}, str(stuck))
+        result = {"seed": seed, "master": master}
+        raise Failure(f"seed {seed}: {stuck}", summary="the run did not finish", result=result) from None
     except (KeyboardInterrupt, SystemExit):
         stopped = True
         raise

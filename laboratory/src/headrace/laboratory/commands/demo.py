@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.spark_options import verbose_option
 from headrace.laboratory.commands.work_folder import end_at_sigterm, report_stuck, work_folder
-from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, console, print_action, print_line
+from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, console, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.laboratory.demo.run import Run
@@ -22,7 +22,7 @@ _KEEP = click.Path(file_okay=False, path_type=Path)
 )
 @click.option("--seed", type=int, metavar="N", help="With --chaos: seed of the kills, to repeat a run.  [default: random]")
 @click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, table.")
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, and no progress.")
+@json_option()
 @verbose_option
 @click.pass_context
 def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, as_json: bool) -> None:
@@ -64,16 +64,16 @@ def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, a
             paced = f"micro-batches have at most {pace.max_messages:,} messages, so that the stream outlasts the kills"
             print_line(f"Seed {seed} determines the kills; {paced}.")
         try:
-            ok = _carry_out(run, "demo", as_json)
+            ok = _carry_out(run, as_json)
         except DemoError as error:
-            ctx.exit(report_stuck(error, "demo", as_json))
+            report_stuck(error, as_json)
     ctx.exit(0 if ok else EXIT_FAILED)
 
 
 @demo.command("market-spread")
 @click.option("--messages", type=click.IntRange(1), default=2_000_000, show_default=True, help="Number of quotes, and of orders.")
 @click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, results.")
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, and no progress.")
+@json_option()
 @verbose_option
 @click.pass_context
 def market_spread(ctx: click.Context, messages: int, keep: Path | None, as_json: bool) -> None:
@@ -97,15 +97,15 @@ def market_spread(ctx: click.Context, messages: int, keep: Path | None, as_json:
     with work_folder(keep, "demo") as folder:
         run = MarketRun(folder, choose_view(console(), silent=as_json), messages=messages)
         try:
-            ok = _carry_out(run, "demo market-spread", as_json)
+            ok = _carry_out(run, as_json)
         except DemoError as error:
-            ctx.exit(report_stuck(error, "demo market-spread", as_json))
+            report_stuck(error, as_json)
     ctx.exit(0 if ok else EXIT_FAILED)
 
 
 @demo.command("cluster")
 @click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, table.")
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, and no progress.")
+@json_option()
 @verbose_option
 @click.pass_context
 def cluster(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
@@ -129,13 +129,13 @@ def cluster(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
     with work_folder(keep, "demo") as folder:
         run = cluster_run(folder, choose_view(console(), silent=as_json))
         try:
-            ok = _carry_out(run, "demo cluster", as_json)
+            ok = _carry_out(run, as_json)
         except DemoError as error:
-            ctx.exit(report_stuck(error, "demo cluster", as_json))
+            report_stuck(error, as_json)
     ctx.exit(0 if ok else EXIT_FAILED)
 
 
-def _carry_out(run: "Run", command: str, as_json: bool) -> bool:
+def _carry_out(run: "Run", as_json: bool) -> bool:
     """Runs a demo and prints its outcome. Returns whether the results are as expected."""
     from headrace.laboratory.demo.java import require_java
 
@@ -143,7 +143,7 @@ def _carry_out(run: "Run", command: str, as_json: bool) -> bool:
     outcome = run.to_the_end()
     if as_json:
         error = None if outcome.equal else outcome.summary()
-        print_action(command, outcome.summary(), outcome.document(), error)
+        print_result(outcome.summary(), outcome.document(), error)
     else:
         outcome.print_to(console())
         _speed_up_next_start()

@@ -10,7 +10,7 @@ import click
 
 from headrace.cli.spark_options import require_java, verbose_option
 from headrace.laboratory.commands.work_folder import report_stuck, say, work_folder
-from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, console, print_action
+from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, console, json_option, print_result
 
 _KEEP = click.Path(file_okay=False, path_type=Path)
 _WARM_UP_SHARE = 1 / 3
@@ -34,7 +34,7 @@ _LONGEST_WARM_UP_MIN = 10.0
 @click.option("--keys", type=click.IntRange(1), default=10_000, show_default=True, help="Number of keys with a state.")
 @click.option("--master", default="local[2]", show_default=True, help="Spark master URL, on this machine.")
 @click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, results.")
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@json_option()
 @verbose_option
 @click.pass_context
 def soak(
@@ -89,10 +89,10 @@ def soak(
         try:
             outcome = Soak(folder, plan, say, stop).to_the_end()
         except DemoError as error:
-            ctx.exit(report_stuck(error, "soak", as_json))
+            report_stuck(error, as_json)
     text = summary(outcome, plan)
     if as_json:
-        print_action("soak", text, document(outcome, plan), text if outcome.growing or outcome.stopped else None)
+        print_result(text, document(outcome, plan), text if outcome.growing or outcome.stopped else None)
     else:
         print_outcome(console(), outcome, plan)
     if outcome.growing:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from headrace.contract.logs import is_verbose
 from headrace.processes import scratch_folder
-from headrace.terminal import EXIT_INVALID, Failure, print_action, print_line
+from headrace.terminal import EXIT_INVALID, Failure, print_line
 
 if TYPE_CHECKING:
     from headrace.laboratory.errors import DemoError
@@ -90,18 +90,16 @@ def _follow(folder: Path, over: threading.Event) -> None:
             return
 
 
-def report_stuck(error: "DemoError", command: str, as_json: bool) -> int:
-    """Prints why a run did not finish, as JSON; returns its exit code.
+def report_stuck(error: "DemoError", as_json: bool) -> NoReturn:
+    """Ends a command whose run did not finish.
 
     Raises:
-        Failure: Without JSON, with the same content.
+        Failure: Always. The last lines of the log are printed before, or are in the result.
     """
     if not as_json:
         for line in error.log:
             print_line(f"  {line}", err=True)
-        raise Failure(str(error), error.exit_code) from None
-    print_action(command, "the run did not finish", {"log": error.log}, str(error))
-    return error.exit_code
+    raise Failure(str(error), error.exit_code, summary="the run did not finish", result={"log": error.log}) from None
 
 
 def _terminate(signal_number: int, frame: FrameType | None) -> None:
