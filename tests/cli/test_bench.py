@@ -1,6 +1,5 @@
 """`headrace bench`: its output, for programs and for people. The figures of so short a run mean nothing."""
 
-import json
 import os
 import shutil
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from scripts.brokers import Kafka, Nats, RabbitMQ
+from tests.cli.json_shape import result_of
 
 from headrace.laboratory.bench.connectors.run import PARTS as OF_CONNECTORS
 from headrace.laboratory.bench.latency.run import PARTS as OF_LATENCY
@@ -28,7 +28,7 @@ BENCH = (sys.executable, "-m", "headrace.cli", "bench")
 def test_a_quick_run_prints_its_figures_as_json() -> None:
     command = [sys.executable, "-m", "headrace.cli", "bench", "core", "--only", "latency", "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    document = json.loads(done.stdout)
+    document = result_of(done.stdout)
     assert set(document) == {"figures", "conditions"}
     assert [f["name"] for f in document["figures"]] == ["ack_latency_p50", "ack_latency_p99"]
     for figure in document["figures"]:
@@ -44,7 +44,7 @@ def test_a_quick_run_compares_the_latency_of_an_application_with_spark_alone(tmp
     command = [*BENCH, "latency", "--only", "stateful", "--quick", "--json", "--plot", str(plot)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=360, check=False)
     assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = result_of(done.stdout)
     figures = {figure["name"]: figure for figure in document["figures"]}
     assert list(figures) == ["stateful_p50", "stateful_p99", "ack_p50", "floor_p50", "stateful_over_floor"]
     stateful, floor = figures["stateful_p50"], figures["floor_p50"]
@@ -60,7 +60,7 @@ def test_a_quick_run_compares_the_latency_of_an_application_with_spark_alone(tmp
 def test_a_quick_run_reads_the_metrics_of_a_gateway_and_names_a_fault() -> None:
     done = subprocess.run([*BENCH, "operate", "--quick", "--json"], capture_output=True, text=True, timeout=540, check=False)
     assert done.returncode == 0, done.stderr
-    figures = {figure["name"]: figure for figure in json.loads(done.stdout)["figures"]}
+    figures = {figure["name"]: figure for figure in result_of(done.stdout)["figures"]}
     assert list(figures) == [
         "metrics_overhead",
         "metrics_overhead_gateway_cpu",
@@ -144,7 +144,7 @@ def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures
         "--json",
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=360, check=True)
-    document = json.loads(done.stdout)
+    document = result_of(done.stdout)
     assert [f["name"] for f in document["figures"]] == ["market_spread_spark_part", "market_spread_functions_alone"]
     rate, alone = document["figures"]
     assert rate["unit"] == "messages/s"
@@ -163,7 +163,7 @@ def test_connectors_bring_all_messages_of_real_brokers_or_there_are_no_figures(
     command = [sys.executable, "-m", "headrace.cli", "bench", "connectors", *only, *brokers, "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=360, check=False)
     assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = result_of(done.stdout)
     figures = {figure["name"]: figure for figure in document["figures"]}
     assert list(figures) == [
         *("rabbitmq_drain", "rabbitmq_memory", "nats_drain", "nats_memory", "kafka_drain", "kafka_memory", "kafka_sink"),

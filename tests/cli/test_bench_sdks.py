@@ -1,6 +1,5 @@
 """`headrace bench sdks`: its output, what it leaves out, and that it counts what arrives. Its figures mean nothing here."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 from scripts.go_environ import GO_ENVIRON as GO
+from tests.cli.json_shape import result_of
 from tests.sdk_go.toolchain import toolchain
 
 from headrace.laboratory.bench.rig import gateway
@@ -40,7 +40,7 @@ def bench(*options: str, **environ: str) -> "subprocess.CompletedProcess[str]":
 def figures(done: "subprocess.CompletedProcess[str]") -> tuple[dict[str, dict[str, Any]], Mapping[str, Any]]:
     """The figures by name, and the conditions."""
     assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = result_of(done.stdout)
     return {figure["name"]: figure for figure in document["figures"]}, document["conditions"]
 
 

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.cli.json_shape import result_of
 
 from headrace.cli import cli
 from headrace.terminal import Connection, connection_options, own_connection_options
@@ -59,7 +60,7 @@ def test_contexts_are_added_used_listed_and_removed(tmp_path: Path, file: Path) 
     add(tmp_path, "prod")
     add(tmp_path, "test")
     assert headrace("use", "test").output == "context test is in use\n"
-    found = json.loads(headrace("list", "--json").output)
+    found = result_of(headrace("list", "--json").output)
     assert [(row["context"], row["used"], row["gateway"]) for row in found["contexts"]] == [
         ("prod", False, "prod:7433"),
         ("test", True, "test:7433"),

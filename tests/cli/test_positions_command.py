@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
+from tests.cli.json_shape import document_of, result_of
 from tests.docs.pages import blocks
 from tests.engine.test_positions import SLOW, add, counts, expected, run, run_with
 from tests.examples.rig import rig
@@ -67,7 +68,7 @@ def test_positions_are_shown_moved_and_continued_from(
 ) -> None:
     seen: Counter[int] = Counter()
     assert run(spark, tmp_path, source, "checkpoint") == expected(seen, range(100, 145))
-    shown = json.loads(positions("show", "--json").stdout)
+    shown = result_of(positions("show", "--json").stdout)
     assert [(row["pipeline"], row["stream"], row["position"], row["kind"]) for row in shown["streams"]] == [
         ("counts", "n/0", 180, "replayable")
     ]
@@ -77,17 +78,17 @@ def test_positions_are_shown_moved_and_continued_from(
         ["pipeline", "stream", "position", "source"],
         ["counts", "n/0", "180,", "ended", "replayable"],
     ]
-    batches = json.loads(positions("show", "--batches", "--json").stdout)["batches"]
+    batches = result_of(positions("show", "--batches", "--json").stdout)["batches"]
     assert batches[0] == {**batches[0], "batch": shown["batch"], "position": 180}
     first = next(row for row in reversed(batches) if row["position"] >= 40)
 
-    planned = json.loads(positions("rewind", "--all", "--batch", str(first["batch"]), "--dry-run", "--json").stdout)
+    planned = document_of(positions("rewind", "--all", "--batch", str(first["batch"]), "--dry-run", "--json").stdout)
     again = 180 - first["position"]
     assert planned["result"]["streams"] == [
         {"pipeline": "counts", "stream": "n/0", "before": 180, "after": first["position"], "again": again, "skipped": 0}
     ]
     then = first["planned"].replace("Z", "+00:00")
-    by_time = json.loads(positions("rewind", "--all", "--time", then, "--dry-run", "--json").stdout)
+    by_time = document_of(positions("rewind", "--all", "--time", then, "--dry-run", "--json").stdout)
     assert by_time["result"]["streams"] == planned["result"]["streams"]
     assert not (tmp_path / "new").exists()
 
@@ -177,7 +178,7 @@ def test_a_time_is_found_by_the_index_of_the_source_in_one_command(
     assert done.exit_code == 0, done.output
     (stream,) = json.loads(done.stdout)["result"]["streams"]
     assert (stream["stream"], stream["before"], stream["after"]) == ("n/0", 180, 60)
-    (row,) = json.loads(positions("show", "--json", target=into).stdout)["streams"]
+    (row,) = result_of(positions("show", "--json", target=into).stdout)["streams"]
     assert (row["position"], row["cursor_bytes"]) == (60, 1)
     assert asked == [("deploy.toml:n", "2020-01-01T00:00:00+00:00")]
     found["n/0"] = None

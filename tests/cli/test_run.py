@@ -1,6 +1,5 @@
 """`headrace run` and `headrace state`, as far as they come without Spark: what they load, print and refuse."""
 
-import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.cli.json_shape import result_of
 
 import headrace.engine
 from headrace.cli import cli
@@ -86,7 +86,7 @@ def test_a_dry_run_refuses_arguments_that_are_wrong(program: Write, before: str,
 def test_a_dry_run_tells_programs_the_same(program: Write) -> None:
     result = run("run", program(VOTES), "--dry-run", "--json")
     assert result.exit_code == 0, result.output
-    document = json.loads(result.stdout)
+    document = result_of(result.stdout)
     assert (document["pipeline"], document["streams"], document["sinks"]) == ("votes", ["votes/*"], ["totals"])
     assert len(document["steps"]) == 4
 

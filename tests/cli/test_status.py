@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from click.testing import CliRunner, Result
 from tests.cli.goldens import expected
+from tests.cli.json_shape import result_of
 from tests.cli.statuses import BUSY, gateway_that_says
 
 from headrace.cli import cli
@@ -26,7 +27,7 @@ def busy() -> Result:
 
 def test_the_json_document_is_stable(busy: Result) -> None:
     assert busy.exit_code == 0
-    found = json.loads(busy.stdout)
+    found = result_of(busy.stdout)
     for problem in found["problems"]:
         assert datetime.fromisoformat(problem["since"].replace("Z", "+00:00")) <= datetime.now(UTC)
         problem["since"] = "2026-11-23T20:10:29Z"
@@ -34,7 +35,7 @@ def test_the_json_document_is_stable(busy: Result) -> None:
 
 
 def test_numbers_are_numbers_beyond_53_bits_too(busy: Result) -> None:
-    document = json.loads(busy.stdout)
+    document = result_of(busy.stdout)
     assert document["streams"][0]["received"]["sequence"] == 9_007_199_254_740_993
     assert document["pipelines"][0]["run"] == 1_795_000_000_000_000_123
 
@@ -63,13 +64,13 @@ def test_check_says_by_its_exit_code_whether_all_is_well() -> None:
         with gateway_that_says(answer) as address:
             assert status("--gateway", address).exit_code == 0
             checked = status("--gateway", address, "--check", "--json")
-        assert (checked.exit_code, len(json.loads(checked.stdout)["problems"])) == (code, len(answer.problems))
+        assert (checked.exit_code, len(result_of(checked.stdout)["problems"])) == (code, len(answer.problems))
 
 
 def test_an_older_gateway_does_not_say_that_all_is_well() -> None:
     with gateway_that_says(GetStatusResponse(gateway=GatewayStatus(version="0.1.0"))) as address:
         assert "does not report problems" in status("--gateway", address).stdout
-        document = json.loads(status("--gateway", address, "--json").stdout)
+        document = result_of(status("--gateway", address, "--json").stdout)
         assert (document["problems"], document["problems_in_all"]) == (None, None)
         checked = status("--gateway", address, "--check")
     assert (checked.exit_code, "older version" in checked.stderr) == (1, True)
@@ -82,7 +83,7 @@ def test_check_and_watch_exclude_each_other() -> None:
 def test_the_gateway_can_come_from_the_environment() -> None:
     with gateway_that_says(BUSY) as address:
         result = status("--json", env={"HEADRACE_GATEWAY": address})
-    assert json.loads(result.stdout)["gateway"]["address"] == address
+    assert result_of(result.stdout)["gateway"]["address"] == address
 
 
 def test_no_gateway_is_one_clear_line() -> None:
@@ -90,12 +91,15 @@ def test_no_gateway_is_one_clear_line() -> None:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         result = status("--gateway", address, "--json")
+        plain = status("--gateway", address)
 
-    assert result.exit_code == 1
-    assert result.stdout == ""
-    assert result.stderr == (
-        f"Error: nothing listens at {address}: start a gateway with headrace gateway, or name another with --gateway\n"
-    )
+    assert result.exit_code == plain.exit_code == 1
+    assert result.stderr == ""
+    document, text = json.loads(result.stdout), f"nothing listens at {address}: "
+    text += "start a gateway with headrace gateway, or name another with --gateway"
+    assert document == {"command": "status", "ok": False, "summary": text, "result": None, "error": text}
+    assert plain.stdout == ""
+    assert plain.stderr == f"Error: {text}\n"
 
 
 def test_forgetting_a_pipeline_prints_one_object() -> None:

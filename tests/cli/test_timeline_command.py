@@ -1,11 +1,11 @@
 """`headrace timeline` and `headrace why`, at a real gateway."""
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.cli.json_shape import result_of
 from tests.gateway.sink_wire import sink_and_source
 from tests.gateway.test_rights import token
 from tests.gateway.test_timeline import report, until_reached
@@ -25,7 +25,7 @@ async def call(*arguments: str, address: str, environ: dict[str, str] | None = N
 async def answer(*arguments: str, address: str) -> Any:
     result = await call(*arguments, "--json", address=address)
     assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
+    return result_of(result.stdout)
 
 
 async def test_a_micro_batch_is_followed_from_its_plan_to_its_acknowledgement() -> None:

@@ -1,10 +1,10 @@
 """`headrace bench cluster`: its output. The figures of so short a run mean nothing."""
 
-import json
 import subprocess
 import sys
 
 import pytest
+from tests.cli.json_shape import result_of
 
 from headrace.laboratory.bench.cluster.run import PARTS
 from headrace.laboratory.commands.bench import CLUSTER_PARTS
@@ -15,7 +15,7 @@ def test_a_quick_run_prints_how_long_results_pause_when_a_worker_is_lost() -> No
     command = [sys.executable, "-m", "headrace.cli", "bench", "cluster", "--only", "worker_lost_pause_s", "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = result_of(done.stdout)
     (figure,) = document["figures"]
     assert (figure["name"], figure["unit"], figure["target"]) == ("worker_lost_pause_s", "s", "")
     assert figure["value"] > 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from tests.cli.json_shape import result_of
 from tests.conformance.kit import ROOT
 from tests.conformance.test_sources import COMMON, command
 
@@ -86,7 +87,7 @@ def test_a_known_failure_does_not_fail_the_run_and_one_that_passes_does(tmp_path
 
 
 def test_checks_are_listed() -> None:
-    listed = json.loads(run("source", "--list", "--json").stdout)["checks"]
+    listed = result_of(run("source", "--list", "--json").stdout)["checks"]
     assert [check["check"] for check in listed] == [check.name for check in SOURCE_CHECKS]
     shown = run("source", "--list").stdout
     assert all(f"\n{check.name} " in shown for check in SOURCE_CHECKS)

@@ -1,7 +1,6 @@
 """`headrace connector`, as a process, against the scripted gateway."""
 
 import asyncio
-import json
 import os
 import re
 import signal
@@ -10,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.cli.json_shape import result_of
 from tests.fake_gateway.sinks import FakeSinkGateway, part, transaction
 from tests.fake_gateway.sources import FakeGateway
 
@@ -47,7 +47,7 @@ async def test_list():
     out, _ = await (await headrace("list")).communicate()
     assert "lines or length-prefixed records" in out.decode()
     out, _ = await (await headrace("list", "--json")).communicate()
-    assert {"file", "file-sink", "stdout-sink"} <= {c["name"] for c in json.loads(out)["connectors"]}
+    assert {"file", "file-sink", "stdout-sink"} <= {c["name"] for c in result_of(out)["connectors"]}
 
 
 async def test_files_are_streamed_to_their_end(gateway, tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from tests.cli.json_shape import result_of
 from tests.connectors.queue_connector import CONNECTOR, PASSWORD, Queue, registered
 
 import headrace.connectors
@@ -172,7 +173,7 @@ def test_describe() -> None:
     assert rows["prefetch"] == "whole number, at least 1, at most 10000 1000 no no How many at once."
     assert rows["hosts"] == "list of texts localhost no no Where it is."
     assert rows["arguments"] == "text by name - no no Arguments."
-    document = json.loads(connector("describe", "queue", "--json").output)
+    document = result_of(connector("describe", "queue", "--json").output)
     assert document["replayable"] is False
     assert [parameter["name"] for parameter in document["parameters"] if parameter["required"]] == ["queue", "source", "password"]
     schema = json.loads(connector("describe", "queue", "--schema").output)

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.cli.json_shape import result_of
 from tests.fake_gateway.sources import FakeGateway
 
 from headrace.connectors import DeadLetterSource, FileSink, dead_letters
@@ -104,7 +105,7 @@ async def test_show(folder: Path) -> None:
     assert "... and 1 more" in out.decode()
     as_json = await dead_letters_of_files("list-files", folder, "--json")
     out, _ = await as_json.communicate()
-    assert [letter["sequence"] for letter in json.loads(out)["dead_letters"]] == [100, 101, 102]
+    assert [letter["sequence"] for letter in result_of(out)["dead_letters"]] == [100, 101, 102]
 
 
 async def test_replay(folder: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
+from tests.cli.json_shape import result_of
 from tests.connectors.manifests import DUMP, MANIFEST, add, environ
 
 from headrace.cli import cli
@@ -47,7 +48,7 @@ def test_it_stands_beside_the_bundled_connectors(folder: Path) -> None:
     manifest = add(folder)
     (row,) = [line for line in connector("list").output.splitlines() if line.startswith("acme ")]
     assert row.split() == ["acme", "source", "yes", "-", str(manifest), "a", "queue", "of", "Acme"]
-    (listed,) = [one for one in json.loads(connector("list", "--json").output)["connectors"] if one["name"] == "acme"]
+    (listed,) = [one for one in result_of(connector("list", "--json").output)["connectors"] if one["name"] == "acme"]
     assert (listed["origin"], listed["module"], listed["distribution"]) == (str(manifest), None, None)
     assert listed["program"]["capabilities"] == ["pace", "report"]
     described = connector("describe", "acme").output
@@ -132,7 +133,7 @@ def test_it_is_part_of_a_deployment(folder: Path, tmp_path: Path) -> None:
     add(folder)
     file = tmp_path / "deploy.toml"
     file.write_text('[connectors.orders]\nconnector = "acme"\nsource = "orders"\n')
-    shown = json.loads(headrace("run", file, "--dry-run", "--json").output)
+    shown = result_of(headrace("run", file, "--dry-run", "--json").output)
     assert {"name": "orders", "kind": "source", "what": "acme"} in shown["processes"]
     file.write_text(file.read_text().replace("source =", "sorce ="))
     assert (
@@ -257,7 +258,7 @@ def test_a_bad_manifest_is_told_with_line_and_key_and_breaks_nothing_else(folder
     listed = connector("list")
     assert listed.exit_code == 0
     assert "acme" in listed.output.partition("cannot be used")[2]
-    document = json.loads(connector("list", "--json").output)
+    document = result_of(connector("list", "--json").output)
     assert [one["name"] for one in document["unavailable"]] == ["acme"]
     assert "good" in {one["name"] for one in document["connectors"]}
     failed = connector("describe", "acme")
@@ -333,7 +334,7 @@ def test_what_is_wrong_with_the_search_path(folder: Path, tmp_path: Path, monkey
         f"note: HEADRACE_CONNECTORS: connectors is not used: write an absolute path, such as {folder}",
         f"note: the connectors in {tmp_path}/absent cannot be listed: No such file or directory",
     ]
-    assert len(json.loads(connector("list", "--json").output)["notes"]) == 2
+    assert len(result_of(connector("list", "--json").output)["notes"]) == 2
 
 
 # Who can change it

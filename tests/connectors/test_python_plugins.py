@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.cli.json_shape import result_of
 
 from headrace.cli import cli
 from headrace.connectors import CONNECTORS, Connector, ConnectorUnavailable, catalog, connector_names, find_connector
@@ -101,7 +102,7 @@ def test_a_plugin_stands_beside_the_bundled_connectors(counter: Path) -> None:
     (row,) = [line for line in shown.output.splitlines() if line.startswith("counter ")]
     assert row.split() == ["counter", "source", "yes", "-", "acme-counter", "numbers,", "counted"]
     assert "cannot be used" not in shown.output
-    (listed,) = [one for one in json.loads(connector("list", "--json").output)["connectors"] if one["name"] == "counter"]
+    (listed,) = [one for one in result_of(connector("list", "--json").output)["connectors"] if one["name"] == "counter"]
     assert (listed["distribution"], listed["guarantee"].partition(":")[0]) == ("acme-counter", "exactly once")
     described = connector("describe", "counter").output
     assert "from: acme-counter" in described
@@ -126,7 +127,7 @@ def test_a_plugin_is_checked_by_options_and_by_a_file(counter: Path, tmp_path: P
 def test_a_plugin_is_part_of_a_deployment(counter: Path, tmp_path: Path) -> None:
     file = tmp_path / "deploy.toml"
     file.write_text('[connectors.numbers]\nconnector = "counter"\nsource = "numbers"\n')
-    shown = json.loads(headrace("run", file, "--dry-run", "--json").output)
+    shown = result_of(headrace("run", file, "--dry-run", "--json").output)
     assert {"name": "numbers", "kind": "source", "what": "counter"} in shown["processes"]
 
 
@@ -165,7 +166,7 @@ def test_a_faulty_plugin_is_reported_by_name_and_breaks_nothing_else(counter: Pa
     (row,) = [line for line in listed.output.splitlines() if "acme-faulty" in line]
     assert row.startswith(f"{name} ")
     assert told in row
-    document = json.loads(connector("list", "--json").output)
+    document = result_of(connector("list", "--json").output)
     assert [(one["name"], one["origin"]) for one in document["unavailable"]] == [(name, "acme-faulty")]
     assert {"file", "counter"} <= {one["name"] for one in document["connectors"]}
     for words in (("run", "--help"), ("run", "counter", "--help"), ("describe", "file"), ("check", "counter", "--source", "s")):

@@ -1,6 +1,5 @@
 """`headrace ps`: the processes of a deployment, by its supervisor and by the gateway, and the ends of their logs."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.cli.json_shape import result_of
 from tests.deploy.supervisors import SLEEPS, Probe, Watched, plan, process_of, runs, stop
 from tests.deploy.test_link import served
 from tests.gateway.test_rights import token
@@ -82,7 +82,7 @@ def test_ps_lists_the_processes_of_a_deployment_on_this_machine(tmp_path: Path) 
     watched.when(asking.done, stop)
     watched.run()
     listed, table, log, unknown, invalid = asking.results()
-    (deployment,) = json.loads(listed.stdout)["deployments"]
+    (deployment,) = result_of(listed.stdout)["deployments"]
     found = {process["name"]: process for process in deployment["processes"]}
     assert (deployment["deployment"], set(found)) == ("deploy.toml", {"gateway", "source", "sink"})
     assert found["source"]["state"] == "runs"
@@ -92,7 +92,7 @@ def test_ps_lists_the_processes_of_a_deployment_on_this_machine(tmp_path: Path) 
     assert found["sink"]["restarts"] >= 3
     assert "no such table" in found["sink"]["reason"]
     assert "sink: ended with exit code 1: no such table" in table.stdout
-    assert json.loads(log.stdout)["lines"] == ["Error: no such table"]
+    assert result_of(log.stdout)["lines"] == ["Error: no such table"]
     assert [one.returncode for one in (listed, table, log, unknown, invalid)] == [0, 0, 0, 2, 2]
 
 
@@ -124,7 +124,7 @@ def test_ps_by_the_gateway_needs_the_rights_and_shows_the_same(tmp_path: Path, m
         watched.when(lambda status: is_known(status) and runs("app")(status), asking.begin).when(asking.done, stop)
         watched.run()
     listed, refused, log, by_context, forbidden, other = asking.results()
-    (deployment,) = json.loads(listed.stdout)["deployments"]
+    (deployment,) = result_of(listed.stdout)["deployments"]
     assert {process["name"]: process["kind"] for process in deployment["processes"]} == {
         "gateway": "gateway",
         "app": "application",
@@ -176,7 +176,7 @@ def test_a_large_deployment_is_listed_in_several_answers(tmp_path: Path) -> None
     watched.when(lambda status: len(watched.statuses) > 1, asking.begin).when(asking.done, stop)
     watched.run()
     (listed,) = asking.results()
-    (deployment,) = json.loads(listed.stdout)["deployments"]
+    (deployment,) = result_of(listed.stdout)["deployments"]
     assert {process["name"] for process in deployment["processes"]} == {"gateway", *others}
     assert {process["state"] for process in deployment["processes"] if process["name"] != "gateway"} == {"waits"}
 

@@ -1,7 +1,6 @@
 """A host that runs a gateway, or connectors, needs the distribution of that role alone, which has no Spark in it."""
 
 import asyncio
-import json
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.json_shape import result_of
 from tests.distributions.programs import DEADLINE_S, Program, environ, running
 from tests.distributions.wheels import Wheel, install, size_mb
 from tests.docs.pages import table
@@ -121,7 +121,7 @@ def status_of(gateway: Path, address: str) -> dict[str, Any]:
     """What `headrace-gateway status` shows."""
     call = [gateway, "status", "--json", "--gateway", address]
     done = subprocess.run(call, env=environ(), capture_output=True, text=True, timeout=DEADLINE_S, check=True)
-    document: dict[str, Any] = json.loads(done.stdout)
+    document: dict[str, Any] = result_of(done.stdout)
     return document
 
 

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from tests.cli.json_shape import result_of
 from tests.engine.older_states import add_older_stages, forget_files
 from tests.examples.rig import rig
 from tests.fake_gateway.sinks import frame_of
@@ -211,13 +212,14 @@ def test_the_command_shows_states_by_key(
     run(spark, tmp_path, source, numbers(), "checkpoint")
     shown = state("show", "--json")
     assert shown.exit_code == 0, shown.output
-    assert json.loads(shown.stdout)["steps"] == [{"step": "count", "keys": 7}, {"step": "sums", "keys": 5}]
+    assert result_of(shown.stdout)["steps"] == [{"step": "count", "keys": 7}, {"step": "sums", "keys": 5}]
     table = state("show").stdout.splitlines()
-    assert table[0] == f"After micro-batch {json.loads(shown.stdout)['batch']}:"
+    assert table[0] == f"After micro-batch {result_of(shown.stdout)['batch']}:"
     assert [line.split() for line in table[1:]] == [["step", "keys"], ["count", "7"], ["sums", "5"]]
 
     found = state("get", "3", "--step", "count")
     assert json.loads(found.stdout) == {"step": "count", "key": "3", "state": {"seen": 6}}
+    assert result_of(state("get", "3", "--step", "count", "--json").stdout) == json.loads(found.stdout)
     unknown = state("get", "8", "--step", "count")
     assert (unknown.exit_code, unknown.stderr) == (1, "Error: step count keeps no state for key 8\n")
     for words, says in ([], "several steps keep states"), (["--step", "total"], "there is no step total"):

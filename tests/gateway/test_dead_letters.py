@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 from structlog.testing import capture_logs
+from tests.cli.json_shape import result_of
 from tests.cli.test_timeline_command import call
 from tests.gateway.http_server import get, serve_http
 from tests.gateway.sink_wire import AT_LEAST_ONCE, TWO_PHASE, SinkClient, Writer
@@ -407,7 +408,7 @@ async def test_http_and_the_command_show_what_the_admin_service_shows() -> None:
             told = await rig.list("")
             assert await get(http, "/api/v1/dead-letters") == (200, told)
             found = await call("dead-letters", "list", "--json", address=rig.address)
-            assert (found.exit_code, json.loads(found.stdout)) == (0, told)
+            assert (found.exit_code, result_of(found.stdout)) == (0, told)
             found = await call("dead-letters", "list", "out", address=rig.address)
             assert found.exit_code == 0
             for said in ("sink out: 1 dead letter", "no number", "batch 0", "orders/0 7", "hello\\x1b", told["replay"]):

@@ -1,14 +1,15 @@
 """Reloads of the configuration and drains on request, at gateways that are processes of their own."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
+from tests.cli.json_shape import document_of
 from tests.gateway.http_server import post, serve_http
 from tests.gateway.processes import GatewayProcess, gateway_process
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, serve
@@ -33,11 +34,11 @@ def write(path: Path, *, drain: int = 2000, http: str = "off", paused: str = "[]
     path.write_text(FILE.format(drain=drain, http=http, paused=paused, more=more))
 
 
-def headrace(gateway: GatewayProcess, *words: str) -> tuple[int, dict[str, object]]:
+def headrace(gateway: GatewayProcess, *words: str) -> tuple[int, dict[str, Any]]:
     """The exit code of a command, and what it prints with --json."""
     command = [sys.executable, "-m", "headrace.cli", *words, "--json", "--gateway", gateway.address]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    return done.returncode, json.loads(done.stdout)
+    return done.returncode, document_of(done.stdout)
 
 
 def test_a_reload_applies_what_has_changed_and_says_what_that_is(tmp_path: Path) -> None:
@@ -47,17 +48,17 @@ def test_a_reload_applies_what_has_changed_and_says_what_that_is(tmp_path: Path)
         write(config, drain=3000, paused='["totals"]', more='[[streams]]\npattern = "orders/*"\npipelines = ["totals"]')
         code, told = headrace(gateway, "gateway", "reload")
         assert (code, told["ok"]) == (0, True)
-        changes = told["result"]["changes"]  # type: ignore[index]
+        changes = told["result"]["changes"]
         assert changes[0] == "limits.drain_timeout_ms: 2000 -> 3000"
         assert [change.partition(":")[0] for change in changes] == ["limits.drain_timeout_ms", "paused.pipelines", "streams"]
         code, status = headrace(gateway, "status")
-        (pipeline,) = status["pipelines"]  # type: ignore[misc]
+        (pipeline,) = status["result"]["pipelines"]
         assert (pipeline["pipeline"], pipeline["paused"]["by"]) == ("totals", "the configuration")
         assert headrace(gateway, "resume", "pipeline", "totals")[0] == 1
         write(config, drain=3000)
         os.kill(gateway.process.pid, signal.SIGHUP)
         gateway.wait_for_log("paused.pipelines: ['totals'] -> []")
-        assert headrace(gateway, "status")[1]["pipelines"] == []
+        assert headrace(gateway, "status")[1]["result"]["pipelines"] == []
         assert headrace(gateway, "gateway", "reload")[1]["summary"] == "nothing has changed"
 
 
@@ -80,7 +81,7 @@ def test_a_reload_that_is_not_possible_changes_nothing(tmp_path: Path, change: d
         os.kill(gateway.process.pid, signal.SIGHUP)
         gateway.wait_for_log("SIGHUP")
         write(config, drain=3000)
-        changes = headrace(gateway, "gateway", "reload")[1]["result"]["changes"]  # type: ignore[index]
+        changes = headrace(gateway, "gateway", "reload")[1]["result"]["changes"]
         assert changes == ["limits.drain_timeout_ms: 2000 -> 3000"]
 
 
@@ -91,7 +92,7 @@ def test_a_gateway_is_drained_by_a_command_and_goes_on_without_sessions(tmp_path
         code, told = headrace(gateway, "drain")
         assert (code, told["summary"]) == (0, "the gateway is drained")
         assert headrace(gateway, "drain")[0] == 0
-        assert headrace(gateway, "status")[1]["gateway"]["draining"]  # type: ignore[index]
+        assert headrace(gateway, "status")[1]["result"]["gateway"]["draining"]
 
 
 async def test_a_drain_ends_when_everything_is_acknowledged_and_is_joined_by_a_second_caller() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from tests.cli.json_shape import result_of
 from tests.gateway.http_server import get
 from tests.gateway.processes import GatewayProcess, gateway_process, headrace
 
@@ -39,7 +40,7 @@ class Site:
     async def status(self) -> dict[str, Problem]:
         """What `headrace status --json` lists, by part: the same data as in `headrace top` and in the console."""
         done = await asyncio.to_thread(headrace, "status", "--gateway", self.address, "--json")
-        return {problem["part"]: problem for problem in json.loads(done.stdout)["problems"]}
+        return {problem["part"]: problem for problem in result_of(done.stdout)["problems"]}
 
     async def names(self, kind: str, part: str, cause: str = "", *, root: str = "") -> Problem:
         """Waits until a part is degraded for a cause of a kind, at `/readyz` and then also in `headrace status --json`.
