@@ -1,4 +1,4 @@
-"""SIGHUP ends no bundled connector: each goes on with its work, and those with TLS use the files that were replaced before it."""
+"""Neither SIGHUP nor certificates that are replaced end a bundled connector: it goes on, and those with TLS use the new files."""
 
 import asyncio
 import json
@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from signal import SIGTERM
 
@@ -14,6 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificate
 from scripts.brokers import Kafka, Nats, PostgreSQL, RabbitMQ
+from tests.absent import absent
 from tests.connectors.http.receiver import receiving
 from tests.connectors.kafka.rig import Log
 from tests.connectors.nats.rig import server as nats_client
@@ -42,17 +44,21 @@ class Certificates:
 
     folder: Path
     authority: Authority = field(init=False)
-    """Who has signed them; nobody else is trusted."""
+    """Who signs them; nobody else is trusted."""
     presented: bytes = field(init=False)
     """The connector's certificate, in DER."""
 
     def __post_init__(self) -> None:
-        self.replace("first")
+        self.authority = Authority(self.folder, "first")
+        self.install()
 
-    def replace(self, authority: str) -> None:
-        """Installs the files of a new authority."""
-        self.authority = Authority(self.folder, authority)
-        own = self.authority.issue(f"{authority}-own")
+    def renew(self) -> None:
+        """Founds another authority, whose files are not installed yet."""
+        self.authority = Authority(self.folder, "second")
+
+    def install(self) -> None:
+        """Installs the files of the authority."""
+        own = self.authority.issue("own")
         for path, new in ((self.ca, self.authority.cert), (self.certificate, own.cert), (self.key, own.key)):
             fresh = path.with_suffix(".fresh")
             fresh.write_bytes(new.read_bytes())
@@ -238,18 +244,25 @@ SYSTEMS: dict[str, tuple[str | None, Callable[..., AbstractAsyncContextManager[S
     "tcp": (None, clients),
 }
 """The broker and the system of each connector."""
-# With librdkafka, a broker whose new authority is presented before the client has read the new files ends a connector.
-CASES = [known.name for known in CONNECTORS]
+CASES = [(known.name, "") for known in CONNECTORS] + [("kafka", "librdkafka"), ("kafka-sink", "librdkafka")]
+CLIENTS_OF_TLS = [(name, client) for name, client in CASES if SYSTEMS[name][0] is not None or name == "http-sink"]
 
 
-@pytest.fixture(params=CASES)
+def named(case: tuple[str, str]) -> str:
+    return "-".join(filter(None, case))
+
+
+@pytest.fixture(params=CASES, ids=named)
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> "Case":
-    name: str = request.param
+    name, client = request.param
+    if client and find_spec("confluent_kafka") is None:
+        absent("confluent-kafka is not installed; run: make setup-dev")
     assert name in SYSTEMS, f"{name} is a new connector: add its system"
     broker, attach = SYSTEMS[name]
     certificates = Certificates(tmp_path)
     own = () if broker is None else (request.getfixturevalue(broker),)
-    return Case(name, certificates, attach(certificates, name, *own))
+    more = {"client": client} if client else {}
+    return Case(name, certificates, attach(certificates, name, *own), more)
 
 
 @dataclass(frozen=True)
@@ -259,6 +272,7 @@ class Case:
     name: str
     certificates: Certificates
     system: AbstractAsyncContextManager[System]
+    more: Mapping[str, object]
 
     @property
     def kind(self) -> str:
@@ -268,7 +282,7 @@ class Case:
     def command(self, parameters: Mapping[str, object]) -> list[str]:
         """How it is run."""
         path = self.certificates.folder / "connector.toml"
-        given = {"connector": self.name, self.kind: "s", **parameters}
+        given = {"connector": self.name, self.kind: "s", **parameters, **self.more}
         path.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items()))
         return [sys.executable, "-m", "headrace.cli", "connector", "run", "--verbose", "-c", str(path)]
 
@@ -359,7 +373,8 @@ async def test_a_connector_goes_on_with_its_new_certificate(case, tmp_path):
         command, log = case.command(system.parameters), tmp_path / "log"
         async with connector(address, log, *command) as process, case.working(system, address) as work:
             await done(process, work(0))
-            certificates.replace("second")
+            certificates.renew()
+            certificates.install()
             if system.front is not None:
                 assert system.front.presented, "it does not use TLS"
                 system.front.use(certificates.authority)
@@ -368,6 +383,45 @@ async def test_a_connector_goes_on_with_its_new_certificate(case, tmp_path):
             await done(process, work(1))
             if system.front is not None:
                 assert {*system.front.presented} == {None if case.name == "http-sink" else certificates.presented}
+            assert await ended(process) == 0, process.log
+
+
+@pytest.mark.behaviour(
+    "kafka",
+    "authorities, certificates and keys that its system replaces before its own files are replaced",
+    "waits, tries again with backoff, and continues once its own files fit",
+)
+@pytest.mark.behaviour(
+    "nats",
+    "authorities, certificates and keys that its system replaces before its own files are replaced",
+    "waits, tries again with backoff, and continues once its own files fit",
+)
+@pytest.mark.behaviour(
+    "rabbitmq",
+    "authorities, certificates and keys that its system replaces before its own files are replaced",
+    "waits, tries again with backoff, and continues once its own files fit",
+)
+@pytest.mark.behaviour(
+    "http",
+    "authorities, certificates and keys that its system replaces before its own files are replaced",
+    "waits, tries again with backoff, and continues once its own files fit",
+)
+@pytest.mark.parametrize("case", CLIENTS_OF_TLS, ids=named, indirect=True)
+async def test_a_connector_waits_while_only_its_system_has_new_certificates(case, tmp_path):
+    """Nobody replaces both sides at the same moment. The files are read again without SIGHUP, too."""
+    certificates = case.certificates
+    async with gateway() as (_, address), case.system as system:
+        front = system.front
+        assert front is not None
+        command, log = case.command(system.parameters), tmp_path / "log"
+        async with connector(address, log, *command) as process, case.working(system, address) as work:
+            await done(process, work(0))
+            certificates.renew()
+            front.use(certificates.authority)
+            waiting = asyncio.create_task(done(process, work(1)))
+            await done(process, until(lambda: front.failures >= 3))
+            certificates.install()
+            await waiting
             assert await ended(process) == 0, process.log
 
 

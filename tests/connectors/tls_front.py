@@ -40,22 +40,31 @@ class TlsFront(Forwarder):
         self._context = self._context_of(authority)
         self.presented: list[bytes | None] = []
         """The certificate of each connection, in DER; None if the client has none."""
+        self.failures = 0
+        """How many handshakes have failed, for instance because one side does not trust the other."""
 
     def use(self, authority: Authority) -> None:
         """Cuts all connections; new ones need the certificates of another authority."""
         self._context = self._context_of(authority)
         self.presented.clear()
+        self.failures = 0
         self.cut()
 
     async def greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         """Shakes hands."""
         context, below = self._context, writer.transport
         await self._before(reader, writer)
-        await writer.start_tls(context)
-        if writer.transport is None:
-            # The connection was lost meanwhile, which asyncio's writer does not expect.
-            writer._transport = below
-            raise ConnectionAbortedError
+        try:
+            await writer.start_tls(context)
+            if writer.transport is None:
+                raise ConnectionAbortedError
+        except OSError:
+            self.failures += context is self._context
+            raise
+        finally:
+            if writer.transport is None:
+                # The connection was lost meanwhile, which asyncio's writer does not expect.
+                writer._transport = below
         if context is not self._context:
             raise ConnectionAbortedError
         self.presented.append(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))

@@ -6,12 +6,17 @@ import time
 from contextlib import AsyncExitStack, closing
 
 import pytest
+from kafka import TopicPartition
 from scripts.brokers import Kafka
 from tests.connectors.kafka.rig import DEADLINE, SETTINGS, numbered, numbers, reading, sink_of, until, write
 from tests.connectors.tls_front import TlsFront
 from tests.gateway.certificates import Authority, locked
 
 from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, _connection
+from headrace.connectors.kafka._cluster import Cluster
+from headrace.connectors.kafka._errors import KafkaUntrusted
+from headrace.connectors.kafka._fetcher import Wanted
+from headrace.connectors.kafka._librdkafka_fetcher import LibrdkafkaFetcher
 from headrace.sdk import serve
 
 CUT_SECONDS = 3.0
@@ -101,6 +106,38 @@ async def test_brokers_are_reached_by_tls(kafka, log, topic, address, query, mon
             await check(tls_ca=stranger.cert, **shown)
         with pytest.raises(KafkaAway, match="does not answer with TLS and no certificate; is that what it requires"):
             await check(tls_ca=authority.cert)
+
+
+@pytest.mark.parametrize("library", ["kafka-python", "librdkafka"])
+async def test_only_a_cluster_that_was_never_reached_ends_a_client_by_its_certificate(impatient, tmp_path, library):
+    """A stranger's certificate, and then files of this client that do not fit together."""
+    stranger, mine = Authority(tmp_path, "stranger"), Authority(tmp_path, "mine")
+    own = {name: tmp_path / name for name in ("ca", "certificate", "key")}
+    issued, other = mine.issue("client"), mine.issue("other")
+    for name, path in (("ca", mine.cert), ("certificate", issued.cert), ("key", issued.key)):
+        shutil.copy(path, own[name])
+
+    def ask(parameters: KafkaParameters) -> None:
+        if library == "kafka-python":
+            with closing(Cluster(parameters)) as cluster:
+                cluster.topics()
+            return
+        with closing(LibrdkafkaFetcher(parameters)) as fetcher:
+            deadline = time.monotonic() + DEADLINE
+            while time.monotonic() < deadline:
+                fetcher.fetch([Wanted(TopicPartition("t", 0), "t", 0)], hurry=False)
+
+    async with TlsFront(9, stranger, anonymous=True) as front:
+        told = {"bootstrap_servers": front.address, "topics": "t", "tls": True, "client": library}
+        parameters = KafkaParameters(source="s", **told, **{f"tls_{name}": path for name, path in own.items()})
+        with pytest.raises(KafkaFailed, match=r"not trusted|verify failed"):
+            await asyncio.to_thread(ask, parameters)
+        parameters.note_reached(library)
+        with pytest.raises(KafkaUntrusted, match=r"not trusted|verify failed"):
+            await asyncio.to_thread(ask, parameters)
+        shutil.copy(other.key, own["key"])
+        with pytest.raises(KafkaAway):
+            await asyncio.to_thread(ask, parameters)
 
 
 @pytest.mark.behaviour(

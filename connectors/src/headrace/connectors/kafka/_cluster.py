@@ -178,7 +178,7 @@ class Cluster:
             )
         try:
             return question(self._client)
-        except kafka_errors.KafkaError as error:
+        except (kafka_errors.KafkaError, OSError) as error:
             problem = told(error, self._connection)
             if isinstance(problem, KafkaAway):
                 self.close()

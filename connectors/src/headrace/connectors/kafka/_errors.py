@@ -11,6 +11,7 @@ from headrace.connectors.kafka._connection import KafkaConnection
 from headrace.sdk import HeadraceError
 
 C = TypeVar("C")
+_LIBRARY = "kafka-python"
 _PROBE_SECONDS = 3.0
 # ApiVersions, version 0, correlation id 1, no client id: every broker answers it, even before authentication.
 _PROBE = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
@@ -22,6 +23,18 @@ class KafkaFailed(HeadraceError):
 
 class KafkaAway(HeadraceError):
     """The cluster cannot be reached, or cannot answer now. A retry may help."""
+
+
+class KafkaUntrusted(KafkaAway):
+    """TLS fails with a cluster that was reached before: one side has been replaced, and the other is about to be.
+
+    Another client, which reads the TLS files again, may succeed.
+    """
+
+
+def untrusted(connection: KafkaConnection, library: str, text: str) -> HeadraceError:
+    """Returns the error if TLS fails: `KafkaUntrusted` if this client library has reached the cluster, or else `KafkaFailed`."""
+    return KafkaUntrusted(text) if connection.was_reached(library) else KafkaFailed(text)
 
 
 def told(error: BaseException, connection: KafkaConnection) -> HeadraceError:
@@ -57,6 +70,8 @@ def told(error: BaseException, connection: KafkaConnection) -> HeadraceError:
             return KafkaAway(f"{where} cannot process the request now: {error}")
         case errors.KafkaError():
             return KafkaFailed(f"{where}: {error}")
+        case OSError():
+            return untrusted(connection, _LIBRARY, f"{where}: the TLS files cannot be used: {type(error).__name__}: {error}")
         case _:
             return KafkaFailed(f"{where}: {type(error).__name__}: {error}")
 
@@ -69,7 +84,7 @@ def connect(make: Callable[[], C], connection: KafkaConnection) -> C:
         KafkaFailed: The brokers reject this client.
     """
     try:
-        return make()
+        return _reached(make, connection)
     except errors.KafkaTimeoutError as error:
         problem = _unreachable(connection)
         if isinstance(problem, KafkaAway):
@@ -78,9 +93,15 @@ def connect(make: Callable[[], C], connection: KafkaConnection) -> C:
         raise told(error, connection) from error
     # The brokers answer: if they have just started, this succeeds; if they reject this client, they will do so again.
     try:
-        return make()
+        return _reached(make, connection)
     except (errors.KafkaError, OSError) as error:
         raise problem from error
+
+
+def _reached(make: Callable[[], C], connection: KafkaConnection) -> C:
+    client = make()
+    connection.note_reached(_LIBRARY)
+    return client
 
 
 def why_unreachable(connection: KafkaConnection) -> str:
@@ -104,7 +125,7 @@ def _unreachable(connection: KafkaConnection) -> HeadraceError:
             answers = _answers(server, connection)
         except ssl.SSLCertVerificationError as error:
             why = f"{error.verify_message}; set tls_ca to the authority that signed it"
-            return KafkaFailed(f"the certificate of {server} is not trusted: {why}")
+            return untrusted(connection, _LIBRARY, f"the certificate of {server} is not trusted: {why}")
         except OSError as error:
             problems.append(f"{server}: {error.strerror or error}")
             continue

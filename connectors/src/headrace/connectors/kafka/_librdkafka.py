@@ -10,12 +10,13 @@ from kafka import errors as kafka_errors
 
 from headrace.connectors.kafka import _connection
 from headrace.connectors.kafka._connection import KafkaConnection
-from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, told
+from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, told, untrusted
 from headrace.connectors.kafka._logs import LIBRDKAFKA
 from headrace.sdk import HeadraceError, Message
 
 log = logging.getLogger(__name__)
 
+LIBRARY = "librdkafka"
 _TOKEN_SECONDS = 60.0
 """How long librdkafka uses a token before it asks for one again: the provider knows its age, in seconds."""
 _RETRY_TOKEN_SECONDS = 10.0
@@ -45,6 +46,7 @@ def connect(kind: str, settings: Mapping[str, Any], connection: KafkaConnection)
 
     Raises:
         KafkaFailed: A setting is not permitted, or the token endpoint refuses the client.
+        KafkaUntrusted: An earlier client has reached the cluster, and the TLS files cannot be used now.
         KafkaAway: The token endpoint cannot be reached.
     """
     library = imported()
@@ -52,7 +54,7 @@ def connect(kind: str, settings: Mapping[str, Any], connection: KafkaConnection)
     try:
         return getattr(library, kind)({**_configs(connection), **login, **settings, **connection.client_properties})
     except (library.KafkaException, ValueError, TypeError) as error:
-        raise KafkaFailed(f"Kafka at {connection.servers}: {error}") from error
+        raise untrusted(connection, LIBRARY, f"Kafka at {connection.servers}: {error}") from error
 
 
 class _Tokens:
@@ -123,7 +125,8 @@ def told_by_librdkafka(error: Any, connection: KafkaConnection) -> HeadraceError
         case errors._AUTHENTICATION | errors.SASL_AUTHENTICATION_FAILED:
             return KafkaFailed(f"{where} rejects {user} with {connection.sasl_mechanism}: check its credentials: {error.str()}")
         case errors._SSL if "Disconnected" not in error.str():  # a broker that stops ends the handshakes that have begun
-            return KafkaFailed(f"{where}: TLS fails: {error.str()}; check tls_ca, tls_certificate and tls_key")
+            text = f"{where}: TLS fails: {error.str()}; check tls_ca, tls_certificate and tls_key"
+            return untrusted(connection, LIBRARY, text)
         case errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             return KafkaFailed(f"{where} does not permit the transactional id to {user}; grant WRITE on it")
         case errors.TOPIC_AUTHORIZATION_FAILED | errors.GROUP_AUTHORIZATION_FAILED | errors.CLUSTER_AUTHORIZATION_FAILED:

@@ -11,9 +11,9 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
+from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, KafkaUntrusted
 from headrace.connectors.kafka._fetcher import Ends, Fetched, OutOfRange, Truncated, Wanted
-from headrace.connectors.kafka._librdkafka import connect, imported, told_by_librdkafka
+from headrace.connectors.kafka._librdkafka import LIBRARY, connect, imported, told_by_librdkafka
 from headrace.connectors.kafka._parameters import KafkaParameters
 from headrace.connectors.kafka._records import Records
 from headrace.connectors.kafka._replaced_files import TlsFiles
@@ -100,10 +100,14 @@ class LibrdkafkaFetcher:
         """Creates the fetcher, which connects with the first fetch."""
         self._parameters = parameters
         self._library = imported()
+        self._eof = self._library.KafkaError._PARTITION_EOF
+        self._all_down = self._library.KafkaError._ALL_BROKERS_DOWN
         self._tls_files = TlsFiles(parameters)
         self._consumer: Any = None
         self._places: dict[TopicPartition, _Place] = {}
         self._problem: Exception | None = None
+        self._untrusted: KafkaUntrusted | None = None
+        """Why TLS fails, until a message shows that it does not."""
         self._next_look = 0.0
 
     def fetch(self, wanted: Sequence[Wanted], *, hurry: bool) -> Fetched:
@@ -116,12 +120,20 @@ class LibrdkafkaFetcher:
         try:
             self._assign(wanted)
             fetched = self._fetched(wanted, _HURRIED_POLL_SECONDS if hurry else _POLL_SECONDS)
+            if not fetched.stretches and isinstance(self._problem, KafkaUntrusted):
+                # A partition that begins again tells of its end, even if nothing more is to be read.
+                self._untrusted, self._problem = self._problem, None
+                raise self._untrusted
         except BaseException:
             # Records may have been consumed and lost: every partition begins again where its reader is.
             self._unassign(list(self._places))
             raise
-        if not fetched.stretches and self._problem is not None:
-            problem, self._problem = self._problem, None
+        if fetched.stretches:
+            return fetched
+        problem, self._problem = self._problem, None
+        if self._untrusted is not None and not isinstance(problem, KafkaFailed):
+            problem = KafkaUntrusted(str(self._untrusted))
+        if problem is not None:
             raise problem
         return fetched
 
@@ -190,6 +202,9 @@ class LibrdkafkaFetcher:
     def _fetched(self, wanted: Sequence[Wanted], seconds: float) -> Fetched:
         first = self._consumer.poll(seconds)
         messages = [] if first is None else [first, *self._consumer.consume(_MESSAGES_AT_ONCE, 0)]
+        if any(message.error() is None or message.error().code() == self._eof for message in messages):
+            self._parameters.note_reached(LIBRARY)
+            self._untrusted = None
         runs: dict[TopicPartition, _Run] = {}
         last: dict[TopicPartition, Any] = {}
         for message in messages:
@@ -280,5 +295,7 @@ class LibrdkafkaFetcher:
     def _note(self, error: Any) -> None:
         """Notes a problem of the whole client; the next fetch without records reports it."""
         problem = told_by_librdkafka(error, self._parameters)
-        if not isinstance(problem, KafkaAway) or error.code() == self._library.KafkaError._ALL_BROKERS_DOWN:
+        if isinstance(problem, KafkaAway) and isinstance(self._problem, KafkaUntrusted):
+            return  # which is why no broker can be reached
+        if not isinstance(problem, KafkaAway) or isinstance(problem, KafkaUntrusted) or error.code() == self._all_down:
             self._problem = problem

@@ -6,8 +6,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 from headrace.connectors.kafka import _connection
-from headrace.connectors.kafka._errors import KafkaFailed
-from headrace.connectors.kafka._librdkafka import connect, imported, told_by_librdkafka
+from headrace.connectors.kafka._errors import KafkaFailed, KafkaUntrusted
+from headrace.connectors.kafka._librdkafka import LIBRARY, connect, imported, told_by_librdkafka
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
 from headrace.connectors.kafka._replaced_files import TlsFiles
 from headrace.connectors.kafka._transactions import (
@@ -51,6 +51,9 @@ class LibrdkafkaTransactions:
         self._library = imported()
         self._client_failure: HeadraceError | None = None
         self._delivery_failure: Any = None
+        self._untrusted: KafkaUntrusted | None = None
+        self._is_replaceable = True
+        """Whether a failure of TLS ends it at once, as another one can take its place: it has no messages yet."""
         self._tls_files = TlsFiles(parameters)
         self._producer = self._connect(batch_bytes)
         try:
@@ -58,6 +61,8 @@ class LibrdkafkaTransactions:
         except BaseException:
             self.abandon()
             raise
+        parameters.note_reached(LIBRARY)
+        self._untrusted = None
 
     def are_outdated(self) -> bool:
         """As `Transactions.are_outdated`."""
@@ -69,6 +74,7 @@ class LibrdkafkaTransactions:
             self._producer.begin_transaction()
             self._producer.produce(topic, value, key, 0)
         self._wait_until_stored()
+        self._untrusted, self._is_replaceable = None, False
 
     def send(self, messages: Iterable[tuple[str, Message]]) -> None:
         """As `Transactions.send`."""
@@ -93,6 +99,7 @@ class LibrdkafkaTransactions:
         """As `Transactions.commit`."""
         self._wait_until_stored()
         self._complete(self._producer.commit_transaction, self._parameters.retry_seconds)
+        self._untrusted, self._is_replaceable = None, True
 
     def abandon(self) -> None:
         """As `Transactions.abandon`."""
@@ -185,6 +192,8 @@ class LibrdkafkaTransactions:
         """Raises what librdkafka has reported, if the transaction cannot be committed because of it."""
         if self._client_failure is not None:
             raise self._client_failure
+        if self._untrusted is not None and (self._is_replaceable or self._tls_files.are_replaced()):
+            raise self._untrusted
         if self._delivery_failure is None:
             return
         errors = self._library.KafkaError
@@ -202,7 +211,9 @@ class LibrdkafkaTransactions:
     def _note(self, error: Any) -> None:
         """Notes a problem of the whole client that no retry mends."""
         problem = told_by_librdkafka(error, self._parameters)
-        if isinstance(problem, KafkaFailed) and not error.fatal():
+        if isinstance(problem, KafkaUntrusted):
+            self._untrusted = problem
+        elif isinstance(problem, KafkaFailed) and not error.fatal():
             self._client_failure = problem
 
     def _told(self, error: Any) -> HeadraceError:
@@ -218,6 +229,6 @@ class LibrdkafkaTransactions:
             case errors._STATE | errors.INVALID_TXN_STATE:
                 return aborted(error.str())
             case errors._TIMED_OUT | errors._MSG_TIMED_OUT:
-                return not_completed(self._parameters, error.str())
+                return not_completed(self._parameters, self._untrusted or error.str())
             case _:
                 return told_by_librdkafka(error, self._parameters)

@@ -2,11 +2,11 @@
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from headrace.connectors._retry import FIRST_SECONDS, LONGEST_SECONDS
 from headrace.connectors.kafka._cluster import Cluster
-from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
+from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, KafkaUntrusted
 from headrace.connectors.kafka._librdkafka_transactions import LibrdkafkaTransactions
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
 from headrace.connectors.kafka._python_transactions import PythonTransactions
@@ -61,7 +61,7 @@ class Writer:
         began = time.monotonic()
         timeout = self._parameters.transaction_timeout_seconds
         try:
-            transactions = self._begin(transaction)
+            transactions = self._again(lambda: self._begin(transaction), KafkaUntrusted)
             transactions.send(messages)
             transactions.commit()
         except (Fenced, KafkaAway, KafkaFailed) as error:
@@ -96,25 +96,29 @@ class Writer:
             self.close()
             transactions = self._open()
             transactions.begin(self._state.topic, *self._state.entry(transaction))
+        except KafkaUntrusted:
+            self.close()
+            raise
         return transactions
 
     def _open(self) -> Transactions:
         """Returns the transactions of a producer; none of earlier producers is still open."""
         if self._transactions is not None and self._transactions.are_outdated():
             self.close()
-            self._transactions = self._opened_again()
+            # It waits for brokers as long as the one that it replaces would have done.
+            self._transactions = self._again(self._opened, KafkaAway)
         if self._transactions is None:
             self._transactions = self._opened()
         return self._transactions
 
-    def _opened_again(self) -> Transactions:
-        """Opens another producer; waits for brokers as long as the one that it replaces would have done."""
+    def _again(self, attempt: Callable[[], Transactions], passing: type[KafkaAway]) -> Transactions:
+        """Returns the result of an attempt, which is repeated after errors that may pass, for `retry_seconds`."""
         deadline = time.monotonic() + self._parameters.retry_seconds
         backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
         while True:
             try:
-                return self._opened()
-            except KafkaAway:
+                return attempt()
+            except passing:
                 if time.monotonic() >= deadline:
                     raise
             time.sleep(backoff.next())

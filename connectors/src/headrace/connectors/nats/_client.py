@@ -25,15 +25,18 @@ class Client(MendedClient):
     and acknowledgements may be, too. A reader that begins again after its last message has no such gaps.
     """
 
-    def __init__(self, where: str, *, encrypted: bool) -> None:
+    def __init__(self, where: str, *, encrypted: bool, reached: bool = False) -> None:
         """Creates the client, without connecting.
 
         Args:
             where: The servers, for messages.
             encrypted: Whether to send nothing, in particular no password, without TLS.
+            reached: Whether an earlier client has reached the servers.
         """
         super().__init__(encrypted=encrypted)
         self.where = where
+        self.reached = reached
+        """Whether this client or an earlier one has reached the servers."""
         self.denied = ""
         self.lost = False
         self.watchers: list[Callable[[], None]] = []
@@ -43,7 +46,7 @@ class Client(MendedClient):
     @property
     def loss(self) -> Exception:
         """The cause of the loss of the connection."""
-        return explain(self._cause, self.where)
+        return explain(self._cause, self.where, reached=self.reached)
 
     async def complained(self, error: Exception) -> None:
         """Receives the errors that nats-py reports asynchronously."""

@@ -16,7 +16,7 @@ from nats.js.errors import NotFoundError
 
 from headrace.connectors._tls_files import client_context
 from headrace.connectors.nats._client import Client
-from headrace.connectors.nats._errors import NatsRefused, explain
+from headrace.connectors.nats._errors import NatsAway, NatsRefused, explain
 from headrace.connectors.nats._parameters import JetStreamParameters, NatsConnection
 
 REQUEST_SECONDS = 5.0
@@ -34,9 +34,11 @@ async def connect(parameters: NatsConnection) -> Client:
         NatsRefused: A server rejects this client.
     """
     options = {**_OPTIONS, **_options(parameters)}
-    client = Client(", ".join(parameters.servers), encrypted=parameters.encrypted)
+    client = Client(", ".join(parameters.servers), encrypted=parameters.encrypted, reached=parameters.was_reached())
     try:
         await client.connect(list(parameters.servers), error_cb=client.complained, **options)
+        parameters.note_reached()
+        client.reached = True
     except BaseException as error:
         await client.leave()
         if isinstance(error, Exception):
@@ -57,7 +59,8 @@ async def connected(parameters: NatsConnection) -> AsyncIterator[Client]:
     try:
         yield client
     except (nats.errors.Error, OSError, TimeoutError) as error:
-        raise client.loss if client.lost else explain(error, client.where, denied=client.denied) from error
+        told = explain(error, client.where, denied=client.denied, reached=client.reached)
+        raise client.loss if client.lost else told from error
     finally:
         await client.leave()
 
@@ -118,6 +121,7 @@ def _options(parameters: NatsConnection) -> dict[str, Any]:
 
     Raises:
         NatsRefused: A configured file cannot be used.
+        NatsAway: The TLS files cannot be used now, and could be before.
     """
     options: dict[str, Any] = {
         "name": parameters.client_name,
@@ -146,7 +150,7 @@ def _explain_login(error: Exception, client: Client, parameters: NatsConnection)
         return NatsRefused("credentials_file and nkey_file need the module nkeys: pip install 'nats-py[nkeys]'")
     if file is not None and not isinstance(error, nats.errors.Error | OSError | TimeoutError):
         return NatsRefused(f"{file} cannot be used to authenticate: {type(error).__name__}: {error}")
-    return explain(error, client.where)
+    return explain(error, client.where, reached=client.reached)
 
 
 def _readable(file: Path) -> str:
@@ -164,4 +168,5 @@ def _tls(parameters: NatsConnection) -> ssl.SSLContext:
         return client_context(parameters.tls_ca, parameters.tls_certificate, parameters.tls_key)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise NatsRefused(f"tls_ca, tls_certificate or tls_key cannot be used: {why}") from error
+        untrusted = NatsAway if parameters.was_reached() else NatsRefused
+        raise untrusted(f"tls_ca, tls_certificate or tls_key cannot be used: {why}") from error

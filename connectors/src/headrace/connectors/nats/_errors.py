@@ -34,24 +34,26 @@ class NatsRefused(NatsError):
     exit_code = 2
 
 
-def explain(error: BaseException, where: str, *, denied: str = "") -> NatsError:
+def explain(error: BaseException, where: str, *, denied: str = "", reached: bool = False) -> NatsError:
     """Translates an exception of nats-py.
 
     Args:
         error: The exception.
         where: The servers, for the message.
         denied: The permission violation that the server has reported; requests then end without an answer.
+        reached: Whether the servers were reached before, so that certificates that do not fit are being replaced.
     """
     if isinstance(error, NatsError):
         return error
     text = str(error).removeprefix("nats: ").strip("'")
     lowered = text.lower()
+    untrusted = NatsAway if reached else NatsRefused
     if isinstance(error, ssl.SSLCertVerificationError):
-        return NatsRefused(
+        return untrusted(
             f"{where}: its certificate is not trusted: {error.verify_message}; set tls_ca to the authority that signed it"
         )
     if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
-        return NatsRefused(f"{where} aborted the TLS handshake: {error.reason}; check tls_certificate and tls_key")
+        return untrusted(f"{where} aborted the TLS handshake: {error.reason}; check tls_certificate and tls_key")
     if "authorization violation" in lowered:
         return NatsRefused(f"{where} rejects this client: check user and password, token, credentials_file or nkey_file")
     if "authentication" in lowered and ("expired" in lowered or "revoked" in lowered):

@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr, StringConstraints, field_validator, model
 from headrace.configuration import Size
 from headrace.connectors._bad_records import BadRecordParameters, BadRecords
 from headrace.connectors._parameters import Parameters
+from headrace.connectors._system import SystemParameters
 from headrace.contract.names import to_name
 
 _NAME = r"^[^\s.*>/\\]+$"
@@ -26,7 +27,7 @@ def partition_name(text: str) -> str:
     return to_name(text)
 
 
-class NatsConnection(Parameters):
+class NatsConnection(SystemParameters):
     """How to reach a NATS server."""
 
     servers: tuple[str, ...] = Field(

@@ -113,7 +113,7 @@ class NatsSink(AsyncSink):
             return why
         await self.close()
         client.check_allowed()
-        return explain(broken, client.where)
+        return explain(broken, client.where, reached=client.reached)
 
     async def _check_acknowledgements(self, streams: Streams, left: dict[int, Outgoing]) -> None:
         """Checks that a stream that did not acknowledge does now, rather than store the same messages again.

@@ -4,6 +4,7 @@ RabbitMQError
 ├── Unavailable       the broker is unavailable, or the connection or its channel broke: a retry may help
 │   └── Rejected      the broker closed the channel or the connection because of what it received
 ├── Denied            the broker rejects the client or the request permanently
+│   └── Untrusted     the certificates of both sides do not fit together
 └── QueueMissing      the queue does not exist
 """
 
@@ -44,6 +45,10 @@ class Denied(RabbitMQError):
     exit_code = 2
 
 
+class Untrusted(Denied):
+    """The certificate of the broker is not trusted, or the client's TLS files cannot be used."""
+
+
 class QueueMissing(RabbitMQError):
     """The queue does not exist."""
 
@@ -59,7 +64,7 @@ def explain(error: BaseException, broker: str) -> RabbitMQError:
         return error
     cause = _first_cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return Denied(
+        return Untrusted(
             f"{broker}: its certificate is not trusted: {cause.verify_message}; set tls_ca to the authority that signed it"
         )
     if isinstance(cause, AuthenticationError | ProbableAuthenticationError) and str(_ACCESS_REFUSED) in str(cause):

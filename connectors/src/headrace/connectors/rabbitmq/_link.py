@@ -18,7 +18,7 @@ from pika.exceptions import AMQPError, ChannelClosed
 from pika.frame import Method
 
 from headrace.connectors.rabbitmq._deliveries import Deliveries
-from headrace.connectors.rabbitmq._errors import Denied, RabbitMQError, Unavailable, explain
+from headrace.connectors.rabbitmq._errors import Denied, RabbitMQError, Unavailable, Untrusted, explain
 from headrace.connectors.rabbitmq._parameters import RabbitMQConnection
 from headrace.connectors.rabbitmq._wire import Services, Wire
 
@@ -67,6 +67,21 @@ class Link:
         Raises:
             RabbitMQError: No node accepts it. The error is that of a node that rejects it, or else that of the last node.
         """
+        try:
+            link = await cls._open_first(parameters, name, deliveries, arrived)
+        except Untrusted as error:
+            if parameters.was_reached():
+                # Certificates and authorities are never replaced on both sides at the same moment.
+                raise Unavailable(str(error)) from error
+            raise
+        parameters.note_reached()
+        return link
+
+    @classmethod
+    async def _open_first(
+        cls, parameters: RabbitMQConnection, name: str, deliveries: Deliveries | None, arrived: Callable[[], None]
+    ) -> "Link":
+        """As `open`, which distinguishes first connections from later ones."""
         failed: RabbitMQError | None = None
         for address in _addresses(parameters, name):
             link = cls(f"RabbitMQ at {address.host}:{address.port}", deliveries, arrived)
@@ -190,7 +205,7 @@ def _addresses(parameters: RabbitMQConnection, name: str) -> Iterator[pika.Conne
     """Yields the nodes of a cluster, as parameters of pika.
 
     Raises:
-        Denied: A TLS file cannot be read.
+        Untrusted: A TLS file cannot be used.
     """
     url = urlsplit(parameters.url.get_secret_value())
     password = parameters.password.get_secret_value() if parameters.password is not None else unquote(url.password or _GUEST)
@@ -223,5 +238,5 @@ def _tls(parameters: RabbitMQConnection) -> ssl.SSLContext:
             context.load_cert_chain(parameters.tls_certificate, parameters.tls_key)
     except (OSError, ssl.SSLError) as error:
         files = ", ".join(str(file) for file in (parameters.tls_ca, parameters.tls_certificate, parameters.tls_key) if file)
-        raise Denied(f"{files}: cannot be read as PEM: {error}") from error
+        raise Untrusted(f"{files}: cannot be read as PEM: {error}") from error
     return context

@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from headrace.configuration import Size
 from headrace.connectors._bad_records import BadRecordParameters, BadRecords
-from headrace.connectors._parameters import Parameters
+from headrace.connectors._system import SystemParameters
 from headrace.connectors.rabbitmq._outgoing import RoutingKey
 from headrace.contract.names import NAME
 
@@ -17,7 +17,7 @@ _NAMES = f"^{NAME}$"
 _FORM = "write amqp://USER:PASSWORD@HOST:PORT/VHOST, with special characters of each percent-encoded"
 
 
-class RabbitMQConnection(Parameters):
+class RabbitMQConnection(SystemParameters):
     """How to reach a broker."""
 
     url: SecretStr = Field(
