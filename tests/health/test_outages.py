@@ -1,0 +1,84 @@
+"""Queries on Spark while what their sinks write to is away, or rejects them: they wait in one case, and fail in the other."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from tests.connectors.http.receiver import receiving
+from tests.connectors.sink_systems import PATIENCE, Network, sink_behind_a_network
+from tests.health.site import Site
+from tests.sdk.test_sinks_with_gateway import serving
+
+from headrace.connectors import FileSource
+from headrace.connectors.http import HttpSink, HttpSinkParameters
+from headrace.engine import register
+
+END_S = 300
+"""How long a query may take to fail, or to write what it has, in seconds: far less than `PATIENCE`."""
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@asynccontextmanager
+async def querying(
+    spark: SparkSession, here: Site, sink: object, name: str, folder: Path
+) -> AsyncIterator[tuple[StreamingQuery, Path]]:
+    """A query from a file to a sink, both of a name; yields it, and the file."""
+    file = folder / name / "0"
+    file.parent.mkdir()
+    file.write_text("first\n")
+
+    register(spark)
+    rows = spark.readStream.format("headrace").options(gateway=here.address, stream=f"{name}/*").load()
+    writer = rows.selectExpr("value AS key", "value").writeStream.format("headrace").queryName(name)
+    writer = writer.options(gateway=here.address, sink=name, checkpointLocation=str(folder / "checkpoint"))
+    async with serving(FileSource(name, [file]), here.address), serving(sink, here.address, "i"):
+        query = writer.start()
+        try:
+            yield query, file
+        finally:
+            await asyncio.to_thread(query.stop)
+
+
+@pytest.mark.parametrize("case", ["http-sink", "kafka-sink", "postgresql-sink"])
+async def test_a_query_lives_on_while_what_its_sink_writes_to_is_away(
+    case: str, spark: SparkSession, here: Site, network: Network, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """A sink of each guarantee: at least once, batch-idempotent, two-phase."""
+    name = f"outage-{case}"
+    part, connector = f"sink {name}", f"connector i of sink {name}"
+    async with (
+        sink_behind_a_network(case, name, network, request) as (sink, between),
+        querying(spark, here, sink, name, tmp_path) as (query, file),
+    ):
+        async with asyncio.timeout(END_S):
+            await asyncio.to_thread(query.processAllAvailable)
+        between.refuse()
+        with file.open("a") as more:
+            more.write("second\n")
+        await here.names("connector-reports", part, f"127.0.0.1:{between.port}", root=connector)
+        assert query.isActive
+        between.restore()
+        async with asyncio.timeout(END_S):
+            await asyncio.to_thread(query.processAllAvailable)
+        await here.clears(part, connector)
+        assert query.isActive
+
+
+async def test_a_receiver_that_rejects_the_sink_fails_the_query_at_once(spark: SparkSession, here: Site, tmp_path: Path) -> None:
+    """It does not wait as it would in an outage, and the reason names the receiver and what to do."""
+    async with receiving() as receiver:
+        receiver.answer = lambda _: web.Response(status=401, text="no token")
+        sink = HttpSink(HttpSinkParameters.model_validate({"url": receiver.url, "sink": "rejects", "retry_seconds": PATIENCE}))
+        async with querying(spark, here, sink, "rejects", tmp_path) as (query, _):
+            with pytest.raises(StreamingQueryException, match=f"{receiver.url} was answered 401 .*no token; set token"):
+                await asyncio.to_thread(query.awaitTermination, END_S)
+            found = await here.names("sink-fails", "sink rejects", "was answered 401")
+            assert receiver.url in found["cause"]
+            assert len(receiver.requests) == 1
