@@ -83,7 +83,7 @@ def test_contexts_are_added_used_listed_and_removed(tmp_path: Path, file: Path) 
         (["add", "prod", "--gateway", "x:1"], "there is a context prod already; to replace it: --replace"),
         (["add", "-x", "--gateway", "x:1"], "No such option"),
         (["add", "a\nb", "--gateway", "x:1"], "is no name for a context"),
-        (["add", "new", "--gateway", "x:1", "--token-file", "/nowhere"], "does not exist"),
+        (["add", "new", "--gateway", "x:1", "--token-file", "/nowhere"], "/nowhere: there is no such file"),
         (["use", "prodd"], "there is no context prodd; there are: prod"),
         (["use"], "name a context, or pass --none"),
         (["use", "prod", "--none"], "name a context, or pass --none"),
@@ -132,16 +132,16 @@ def test_nothing_of_a_context_goes_to_another_gateway_nor_the_other_way_round(
     assert found.context == expected
     if expected is None:
         assert found.gateway == ("127.0.0.1:7433" if gateway == "none" else "given:1")
-        assert found.token == (None if token == "none" else "given")
+        assert found.secret == (None if token == "none" else "given")
     else:
         assert found.gateway == f"{expected}:7433"
-        assert found.token == ("given" if token == "command line" else f"token of {expected}")
+        assert found.secret == ("given" if token == "command line" else f"token of {expected}")
 
 
 def test_what_runs_a_part_of_a_deployment_ignores_contexts(tmp_path: Path, file: Path) -> None:
     add(tmp_path, "prod")
     found = called([], {"HEADRACE_CONTEXT": "prod"}, own=True)
-    assert (found.gateway, found.token, found.context) == ("127.0.0.1:7433", None, None)
+    assert (found.gateway, found.secret, found.context) == ("127.0.0.1:7433", None, None)
     assert called([], {}).gateway == "prod:7433"
 
 
@@ -149,8 +149,8 @@ def test_a_token_is_read_by_each_command_and_one_that_cannot_be_read_is_named(tm
     add(tmp_path, "prod")
     token = tmp_path / "prod.token"
     token.write_text("another")
-    assert called([], {}).token == "another"
-    for content, said in ((None, "No such file"), (b"", "is empty"), (b"\xff", "it is not text")):
+    assert called([], {}).secret == "another"
+    for content, said in ((None, "there is no such file"), (b"", "is empty"), (b"\xff", "bytes that no token contains")):
         token.unlink(missing_ok=True)
         if content is not None:
             token.write_bytes(content)

@@ -134,11 +134,12 @@ def options_of(*path: str) -> set[str]:
 
 
 def test_the_tables_have_all_options_of_the_commands() -> None:
-    assert set(GatewayOptions.model_fields) == options_of("gateway") - {"ready_file", "check", "print_config"}
+    assert set(GatewayOptions.model_fields) == options_of("gateway") - {"env_file", "ready_file", "check", "print_config"}
     renamed = {"given": "options", "settings": "conf"}
     options = {renamed.get(option, option) for option in options_of("run")}
-    connection = {"gateway", "token", "tls", "tls_ca", "tls_cert", "tls_key"}
-    assert set(PipelineOptions.model_fields) - {"app", "gateway"} == options - connection - {"dry_run", "as_json", "log_format"}
+    connection = {"gateway", "token", "token_file", "tls", "tls_ca", "tls_cert", "tls_key"}
+    own = {"app", "gateway", "variables"}
+    assert set(PipelineOptions.model_fields) - own == options - connection - {"dry_run", "as_json", "log_format"}
 
 
 def test_what_the_gateway_knows_of_each(tmp_path: Path) -> None:

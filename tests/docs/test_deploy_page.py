@@ -40,8 +40,21 @@ def test_the_status() -> None:
 
 
 def test_the_example_is_valid_and_whole(tmp_path: Path) -> None:
-    (example,) = blocks(DEPLOY, "toml")
+    example, _ = blocks(DEPLOY, "toml")
     (tmp_path / "deploy.toml").write_text(example.text)
     (tmp_path / "app.py").write_text(blocks("README.md", "python")[-1].text)
     deployment = load_deployment(tmp_path / "deploy.toml")
     assert list(missing(deployment, read_graphs(deployment)["pipeline"])) == []
+
+
+def test_the_example_of_secrets_is_valid(tmp_path: Path) -> None:
+    _, example = blocks(DEPLOY, "toml")
+    (tmp_path / "deploy.toml").write_text(example.text)
+    (tmp_path / "secrets.env").write_text("KAFKA_PASSWORD=x\nTOTALS_TOKEN=of totals\n")
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "tokens/orders.token").write_text("of orders\n")
+    found = load_deployment(tmp_path / "deploy.toml", {}).connectors
+    assert found["orders"].gateway.token_file == tmp_path / "tokens/orders.token"
+    token = found["totals"].gateway.token
+    assert token is not None
+    assert token.get_secret_value() == "of totals"

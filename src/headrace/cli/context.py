@@ -6,7 +6,17 @@ from typing import Any
 
 import click
 
-from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, console, json_option, print_line, print_result
+from headrace.contract.token_files import descriptor_of
+from headrace.terminal import (
+    EXIT_INVALID,
+    Failure,
+    ProgramGroup,
+    console,
+    json_option,
+    opened_token_file,
+    print_line,
+    print_result,
+)
 from headrace.terminal.contexts import Context, changing_contexts, contexts_file, load_contexts
 
 _File = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True)
@@ -28,7 +38,12 @@ def context() -> None:
 @context.command()
 @click.argument("name")
 @click.option("--gateway", metavar="HOST:PORT", required=True, help="The gateway.")
-@click.option("--token-file", type=_File, help="A file that contains the token. It is read by each command.")
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A file that contains the token. It is read by each command.",
+)
 @click.option("--tls", is_flag=True, help="Use TLS; implied by the files below.")
 @click.option("--tls-ca", type=_File, help="PEM: the authority to trust; else those of this machine.")
 @click.option("--tls-cert", type=_File, help="PEM: the client certificate.")
@@ -47,6 +62,11 @@ def add(name: str, replaces: bool, as_json: bool, **values: Any) -> None:
         raise Failure(f"{name!r} is no name for a context: want printable characters", EXIT_INVALID)
     if (values["tls_cert"] is None) != (values["tls_key"] is None):
         raise Failure("--tls-cert and --tls-key go together: a certificate and its key", EXIT_INVALID)
+    if values["token_file"] is not None:
+        if descriptor_of(values["token_file"]) is not None:
+            raise Failure(f"--token-file: {values['token_file']} ends with this command; a context needs a file", EXIT_INVALID)
+        opened = opened_token_file(values["token_file"])
+        values["token_file"] = None if opened is None else opened.path
     with changing_contexts() as changing:
         if name in changing.contexts.by_name and not replaces:
             raise Failure(f"there is a context {name} already; to replace it: --replace", EXIT_INVALID)

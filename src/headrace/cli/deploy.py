@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from headrace.connectors_cli.loading import quiet_grpc
+from headrace.contract.errors import HeadraceError
 from headrace.contract.logs import FORMAT_VARIABLE, configure_logging
 from headrace.terminal import EXIT_INVALID, Connection, Failure, console, print_line, print_result
 
@@ -23,7 +24,7 @@ log = logging.getLogger("headrace.deploy")
 
 _PLACES = {"gateway": "in the table [gateway] of", "log_format": "at the top of"}
 """Where the file has options that are not in its table [pipeline]."""
-_OWN = ("app", "dry_run", "as_json", "token", "tls", "tls_ca", "tls_cert", "tls_key")
+_OWN = ("app", "dry_run", "as_json", "token", "token_file", "tls", "tls_ca", "tls_cert", "tls_key")
 
 
 def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json: bool) -> None:
@@ -34,9 +35,7 @@ def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json
     """
     quiet_grpc()
     _refuse_options(path)
-    from headrace.configuration import ConfigurationError
-    from headrace.connectors import ConnectorUnavailable
-    from headrace.deploy import DeploymentError, load_deployment, missing, plan, read_graphs
+    from headrace.deploy import load_deployment, missing, plan, read_graphs
 
     try:
         deployment = load_deployment(path)
@@ -49,8 +48,8 @@ def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json
         say = _log_or_print(deployment)
         for note in notes:
             say(f"note: {note}")
-        ending = _supervise(deployment, planned, connection, as_json, say)
-    except (ConfigurationError, ConnectorUnavailable, DeploymentError) as error:
+        ending = _supervise(deployment, planned, _with_token(connection, deployment), as_json, say)
+    except HeadraceError as error:
         result = {"deployment": path.name}
         raise Failure(str(error), error.exit_code, summary="failed", result=result) from None
     if as_json:
@@ -59,6 +58,12 @@ def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json
     else:
         say(f"{path.name} {ending.summary}")
     click.get_current_context().exit(ending.exit_code)
+
+
+def _with_token(connection: Connection, deployment: "Deployment") -> Connection:
+    """The connection of the supervisor: the file of variables may have its token, as it has those of other processes."""
+    given = connection.token is not None or connection.token_file is not None
+    return connection if given else replace(connection, token=deployment.variables.get("HEADRACE_TOKEN"))
 
 
 def _log_or_print(deployment: "Deployment") -> Callable[[str], None]:
@@ -82,7 +87,7 @@ def _supervise(
         if deployment.speaks_tls and not connection.encrypted:
             return None
         at = replace(connection, gateway=address)
-        return Reached(at.channel(), at.metadata)
+        return Reached(at.channel(), lambda: at.metadata)
 
     def connect(address: str) -> "GatewayProbe":
         reached = reach(address)

@@ -263,6 +263,7 @@ def _connection_options(connection: Connection) -> dict[str, str]:
     named = {
         "gateway": connection.gateway,
         "token": connection.token,
+        "tokenFile": connection.token_file and connection.token_file.path,
         "tlsCa": connection.tls_ca,
         "tlsCert": connection.tls_cert,
         "tlsKey": connection.tls_key,

@@ -1,13 +1,11 @@
 """The command lines of a deployment's processes."""
 
-import os
 import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.connectors.configuration import GatewayTable
-from headrace.contract.logs import FORMAT_VARIABLE
 from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions, QueryOptions
 from headrace.processes import supervised
 
@@ -29,7 +27,7 @@ def gateway_command(deployment: Deployment, listen: str | None) -> list[str]:
             words.append(_option(name))
         elif value is not None and value is not False:
             words += [_option(name), str(value)]
-    return words
+    return words if deployment.env_file is None else [*words, "--env-file", str(deployment.env_file)]
 
 
 def connector_command(deployment: Deployment, name: str, address: str) -> list[str]:
@@ -83,16 +81,6 @@ def spark_settings(options: QueryOptions) -> Mapping[str, str]:
 def graph_command(options: PipelineOptions) -> list[str]:
     """Returns the command that prints the application's graph as JSON."""
     return [sys.executable, "-m", "headrace.cli", "run", options.app, "--dry-run", "--json"]
-
-
-def environment(deployment: Deployment, options: GatewayTable | None = None) -> Mapping[str, str]:
-    """Returns the environment of a process. It carries the token, since other users can read command lines."""
-    token = options.token if options is not None else None
-    added = {
-        FORMAT_VARIABLE: deployment.log_format,
-        "HEADRACE_TOKEN": None if token is None else token.get_secret_value(),
-    }
-    return {**os.environ, **{name: value for name, value in added.items() if value is not None}}
 
 
 def reachable(address: str) -> str:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from headrace.configuration import ConfigurationError, ConfigurationFile, Flag
 from headrace.connectors import Parameters
-from headrace.connectors.configuration import Configured, GatewayTable, take_connector
+from headrace.connectors.configuration import ENV_FILE, Configured, GatewayTable, check_token_file, take_connector
 from headrace.contract.names import is_name, is_stream_pattern
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class PipelineOptions(Parameters):
     verbose: bool = Field(default=False, description="Include Spark's log.")
     options: dict[str, str] = Field(default={}, description="Options of the source and the sink.")
     conf: dict[str, str] = Field(default={}, description="Spark settings.")
+    variables: list[str] = Field(default=[], description="Variables that the application itself reads from its environment.")
     gateway: GatewayTable = Field(default_factory=GatewayTable, description="How it reaches the gateway.")
 
     @model_validator(mode="after")
@@ -87,6 +88,7 @@ class QueryOptions(Parameters):
     master: str | None = Field(default=None, description="Spark master URL; local[*] if unset.")
     available_now: bool = Field(default=False, description="It processes what exists now, then exits.")
     conf: dict[str, str] = Field(default={}, description="Spark settings.")
+    variables: list[str] = Field(default=[], description="Variables that the program itself reads from its environment.")
     gateway: GatewayTable = Field(default_factory=GatewayTable, description="The token in its environment, or another gateway.")
 
     @field_validator("conf", mode="before")
@@ -116,6 +118,7 @@ class _Top(Parameters):
     """The top-level keys of the file."""
 
     folder: Path | None = None
+    env_file: Path | None = None
     log_format: Literal["console", "json"] | None = None
 
 
@@ -132,6 +135,10 @@ class Deployment:
         queries: The Spark programs by name.
         speaks_tls: Whether the gateway speaks TLS.
         log_format: The format in which the supervisor and its processes log; None for what each does by default.
+        env_file: The file of variables; None without one.
+        variables: The variables that the file contains.
+        named: The variables that the deployment or the configuration of its gateway name, in texts and as `variables`.
+        read_by: Those that a process itself looks up, by the name of the process.
     """
 
     path: Path
@@ -142,6 +149,10 @@ class Deployment:
     queries: Mapping[str, QueryOptions]
     speaks_tls: bool
     log_format: str | None
+    env_file: Path | None = None
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    named: frozenset[str] = frozenset()
+    read_by: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Deployment:
@@ -152,6 +163,7 @@ def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Depl
         ConnectorUnavailable: A connector cannot be used on this machine.
     """
     reading = ConfigurationFile(path, environ)
+    env_file, variables = reading.take_env_file(ENV_FILE)
     tables = (GATEWAY, "connectors", PIPELINE, APPLICATION, QUERY)
     top = reading.take(_Top, {name: value for name, value in reading.table().items() if name not in tables}, known=tables)
     gateway = reading.take(GatewayOptions, reading.table((GATEWAY,)), (GATEWAY,))
@@ -163,10 +175,16 @@ def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Depl
     if not connectors and not applications and not queries:
         reading.report((), "nothing to run: add a table [connectors.NAME], [pipeline], [application.NAME] or [query.NAME]")
     _check_names(reading)
-    speaks_tls = gateway is not None and _speaks_tls(reading, gateway)
+    # What else is wrong may only follow from a file of variables that cannot be read.
+    if env_file is not None and not variables:
+        reading.check()
+    speaks_tls = gateway is not None and _speaks_tls(reading, gateway, {**environ, **variables})
     reading.check()
     assert top is not None
     assert gateway is not None
+    of_gateway = _of_gateway(gateway)
+    read_by = {name: reading.variables(("connectors", name)) for name in connectors}
+    read_by |= {name: frozenset(one.variables) for name, one in (*applications.items(), *queries.items()) if one is not None}
     found = {name: configured for name, configured in connectors.items() if configured is not None}
     whole = path.absolute()
     return Deployment(
@@ -178,6 +196,10 @@ def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Depl
         {name: query for name, query in queries.items() if query is not None},
         speaks_tls,
         top.log_format,
+        env_file,
+        variables,
+        reading.variables().union(of_gateway, *read_by.values()),
+        {**read_by, GATEWAY: of_gateway},
     )
 
 
@@ -188,6 +210,8 @@ def run_folder(path: Path, environ: Mapping[str, str] = os.environ) -> Path:
         ConfigurationError: The file cannot be read, or its key `folder` is invalid.
     """
     reading = ConfigurationFile(path, environ)
+    if reading.variables(("folder",)) - environ.keys():
+        reading.take_env_file(ENV_FILE)
     top = reading.take(_Top, {"folder": reading.value(("folder",))})
     reading.check()
     assert top is not None
@@ -221,6 +245,7 @@ def _application(reading: ConfigurationFile, key: tuple[str, ...]) -> PipelineOp
     application = reading.take(PipelineOptions, reading.table(key), key)
     if application is not None:
         _check_file(reading, (*key, "app"), application.app.partition(":")[0])
+        check_token_file(reading, key, application.gateway)
     return application
 
 
@@ -228,6 +253,7 @@ def _query(reading: ConfigurationFile, key: tuple[str, ...]) -> QueryOptions | N
     query = reading.take(QueryOptions, reading.table(key), key)
     if query is not None:
         _check_file(reading, (*key, "program"), query.program)
+        check_token_file(reading, key, query.gateway)
     return query
 
 
@@ -236,12 +262,17 @@ def _check_file(reading: ConfigurationFile, key: tuple[str, ...], file: str) -> 
         reading.report(key, f"there is no file {reading.folder / file}")
 
 
-def _speaks_tls(reading: ConfigurationFile, options: GatewayOptions) -> bool:
+def _of_gateway(options: GatewayOptions) -> frozenset[str]:
+    """The variables that the gateway's own configuration names."""
+    return frozenset() if options.config is None else ConfigurationFile(options.config).variables()
+
+
+def _speaks_tls(reading: ConfigurationFile, options: GatewayOptions, environ: Mapping[str, str]) -> bool:
     """Loads the gateway's configuration as the gateway will, and reports its problems. Returns whether it uses TLS."""
     from headrace.gateway import OPTION_KEYS
 
     try:
-        return gateway_config(options).tls is not None
+        return gateway_config(options, environ).tls is not None
     except ConfigurationError as error:
         for problem in error.problems:
             if problem.place in OPTION_KEYS:
@@ -251,7 +282,7 @@ def _speaks_tls(reading: ConfigurationFile, options: GatewayOptions) -> bool:
         return False
 
 
-def gateway_config(options: GatewayOptions) -> "Config":
+def gateway_config(options: GatewayOptions, environ: Mapping[str, str] = os.environ) -> "Config":
     """Loads the gateway's configuration, with the options of its table, as the gateway will.
 
     Raises:
@@ -264,7 +295,7 @@ def gateway_config(options: GatewayOptions) -> "Config":
         OPTION_KEYS[name]: Flag(name, str(value.absolute()) if isinstance(value, Path) else value)
         for name, value in given.items()
     }
-    return load_config(options.config, flags)
+    return load_config(options.config, flags, environ)
 
 
 def _text(value: object) -> object:

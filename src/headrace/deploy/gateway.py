@@ -1,6 +1,6 @@
 """Asks the gateway of a deployment which processes it knows."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -75,8 +75,8 @@ class GatewayProbe(Protocol):
 class StatusProbe:
     """A probe that calls `GetStatus`."""
 
-    def __init__(self, channel: grpc.Channel, metadata: tuple[tuple[str, str], ...]) -> None:
-        """Takes over the channel, and sends `metadata` with each call."""
+    def __init__(self, channel: grpc.Channel, metadata: Callable[[], tuple[tuple[str, str], ...]]) -> None:
+        """Takes over the channel, and sends what `metadata` returns with each call."""
         self._channel = channel
         self._stub = AdminServiceStub(channel)
         self._metadata = metadata
@@ -84,7 +84,7 @@ class StatusProbe:
     def ask(self) -> Known | None:
         """What it says; None while it is away."""
         try:
-            status = self._stub.GetStatus(GetStatusRequest(), timeout=_CALL_TIMEOUT_S, metadata=self._metadata)
+            status = self._stub.GetStatus(GetStatusRequest(), timeout=_CALL_TIMEOUT_S, metadata=self._metadata())
         except grpc.RpcError as error:
             code = error.code() if isinstance(error, grpc.Call) else None
             return Known(permitted=False) if code in _FORBIDDEN else None

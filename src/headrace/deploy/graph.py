@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.configuration import nearest
-from headrace.deploy.commands import environment, graph_command
+from headrace.deploy.commands import graph_command
 from headrace.deploy.configuration import Deployment, PipelineOptions
+from headrace.deploy.environment import environment
 from headrace.deploy.errors import CannotRun
 
 _WITHIN_S = 120.0
@@ -51,10 +52,9 @@ def read_graphs(deployment: Deployment) -> dict[str, ApplicationGraph]:
 
 def _read(deployment: Deployment, process: str, options: PipelineOptions) -> ApplicationGraph:
     command, folder = graph_command(options), deployment.path.parent
+    environ = environment(deployment, process, options.gateway)
     try:
-        done = subprocess.run(
-            command, cwd=folder, env=environment(deployment), capture_output=True, text=True, timeout=_WITHIN_S, check=False
-        )
+        done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
     except subprocess.TimeoutExpired:
         raise CannotRun(f"{process}: {options.app} was not imported within {_WITHIN_S:.0f} s", 1) from None
     if done.returncode:

@@ -45,11 +45,11 @@ class Reached:
 
     Attributes:
         channel: The channel, which the link closes.
-        metadata: What to send with each call.
+        metadata: Returns what to send with the next call, whose token may have been replaced.
     """
 
     channel: grpc.Channel
-    metadata: tuple[tuple[str, str], ...]
+    metadata: Callable[[], tuple[tuple[str, str], ...]]
 
 
 Reach = Callable[[str], Reached | None]
@@ -245,7 +245,7 @@ class GatewayLink:
             hello = pb.SuperviseHello(deployment=self._deployment, run=self._run, connectors=listed, processes=processes)
             call = self._call = _Call(hello)
             stub = AdminServiceStub(self._reached.channel)
-            call.call = stub.Supervise(call.requests(), metadata=self._reached.metadata)
+            call.call = stub.Supervise(call.requests(), metadata=self._reached.metadata())
         try:
             for response in call.call:
                 if response.HasField("welcome"):

@@ -8,7 +8,6 @@ from headrace.connectors.configuration import Configured
 from headrace.connectors.file import FileSinkParameters, SinkFormat
 from headrace.deploy.commands import (
     connector_command,
-    environment,
     gateway_command,
     pipeline_command,
     query_command,
@@ -16,6 +15,7 @@ from headrace.deploy.commands import (
     spark_settings,
 )
 from headrace.deploy.configuration import GATEWAY, Deployment
+from headrace.deploy.environment import TOKEN, descriptors, environment
 from headrace.deploy.gateway import Known
 from headrace.deploy.graph import ApplicationGraph
 from headrace.deploy.status import Kind
@@ -51,11 +51,13 @@ class Replaying:
         sink: The sink that they were delivered to.
         command: Returns the command line, given the gateway's address, the source, and whose dead letters; None for all.
         environ: Its environment.
+        inherits: The file descriptors that it inherits.
     """
 
     sink: str
     command: Callable[[str, str, str | None], list[str]]
     environ: Mapping[str, str]
+    inherits: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class Role:
     is_connected: Callable[[Known], bool | None]
     detail: Callable[[Known], str] = lambda _: ""
     may_end: bool = False
+    inherits: tuple[int, ...] = ()
+    """The file descriptors that it inherits."""
     instance: str = ""
     """The instance of a connector; its name if empty."""
     replaying: Replaying | None = None
@@ -127,9 +131,9 @@ def plan(deployment: Deployment, graphs: Mapping[str, ApplicationGraph]) -> Plan
         Kind.GATEWAY,
         what="",
         command=lambda listen: gateway_command(deployment, listen),
-        environ=environment(deployment),
+        environ=environment(deployment, GATEWAY),
         is_connected=lambda _: True,
-        settings=deployment.gateway,
+        settings=(deployment.gateway, deployment.env_file),
     )
     others = [_connector(deployment, name, configured) for name, configured in deployment.connectors.items()]
     others += [_application(deployment, name, graphs[name]) for name in deployment.applications]
@@ -158,23 +162,25 @@ def _connector(deployment: Deployment, name: str, configured: Configured) -> Rol
         streams = "1 stream" if flow.streams == 1 else f"{flow.streams:,} streams"
         return flow.trouble or f"{streams}, {flow.acknowledged:,} acknowledged, lag {flow.lag:,}"
 
+    environ = environment(deployment, name, configured.gateway)
     return Role(
         name,
         Kind.SOURCE if is_source else Kind.SINK,
         what=configured.connector.name,
         command=lambda address: connector_command(deployment, name, address or ""),
-        environ=environment(deployment),
+        environ=environ,
+        inherits=descriptors(configured.gateway),
         is_connected=is_connected,
         detail=detail,
         may_end=is_source,
         instance=instance,
-        replaying=_replaying(deployment, configured),
+        replaying=_replaying(deployment, name, configured),
         serves="" if elsewhere else stream_or_sink,
-        settings=(configured, deployment.log_format),
+        settings=(configured, deployment.log_format, environ.get(TOKEN)),
     )
 
 
-def _replaying(deployment: Deployment, configured: Configured) -> Replaying | None:
+def _replaying(deployment: Deployment, name: str, configured: Configured) -> Replaying | None:
     """Returns how the dead letters of a connector are replayed: those of the bundled file sink, in its format json."""
     parameters = configured.parameters
     if not isinstance(parameters, FileSinkParameters) or parameters.format is not SinkFormat.JSON:
@@ -183,7 +189,7 @@ def _replaying(deployment: Deployment, configured: Configured) -> Replaying | No
     def command(address: str, source: str, refused_by: str | None) -> list[str]:
         return replay_command(configured.gateway, parameters.path, address, source, refused_by)
 
-    return Replaying(parameters.sink, command, environment(deployment, configured.gateway))
+    return Replaying(parameters.sink, command, environment(deployment, name, configured.gateway), descriptors(configured.gateway))
 
 
 def _application(deployment: Deployment, name: str, graph: ApplicationGraph) -> Role:
@@ -194,10 +200,11 @@ def _application(deployment: Deployment, name: str, graph: ApplicationGraph) -> 
         Kind.PIPELINE,
         what=options.app,
         command=lambda address: pipeline_command(options, address or ""),
-        environ=environment(deployment, options.gateway),
+        environ=(environ := environment(deployment, name, options.gateway)),
+        inherits=descriptors(options.gateway),
         is_connected=lambda known: None if elsewhere else pipeline in known.pipelines,
         may_end=options.available_now,
-        settings=(options, pipeline, deployment.log_format),
+        settings=(options, pipeline, deployment.log_format, _looked_up(deployment, name, environ)),
         pipelines=() if elsewhere else (pipeline,),
         reads=() if elsewhere else tuple(graph.streams[:_MOST_NAMES]),
     )
@@ -216,10 +223,16 @@ def _query(deployment: Deployment, name: str) -> Role:
         Kind.QUERY,
         what=options.program,
         command=lambda address: query_command(options, address or ""),
-        environ={**environment(deployment, options.gateway), **spark_settings(options)},
+        environ=(environ := {**environment(deployment, name, options.gateway), **spark_settings(options)}),
+        inherits=descriptors(options.gateway),
         is_connected=is_connected,
         may_end=options.available_now,
-        settings=(options, deployment.log_format),
+        settings=(options, deployment.log_format, _looked_up(deployment, name, environ)),
         pipelines=() if elsewhere else pipelines[:_MOST_NAMES],
         reads=() if elsewhere else tuple(options.reads[:_MOST_NAMES]),
     )
+
+
+def _looked_up(deployment: Deployment, name: str, environ: Mapping[str, str]) -> Mapping[str, str | None]:
+    """The values of what a process itself looks up in its environment, and of its token: a change needs a restart."""
+    return {variable: environ.get(variable) for variable in (*deployment.read_by[name], TOKEN)}

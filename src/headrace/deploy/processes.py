@@ -105,7 +105,9 @@ class SupervisedProcesses:
         if replaying is None or self._address is None:
             return None
         # No connector has such a name.
-        process = self._owned(f"{name}~replay", replaying.command(self._address, source, refused_by), replaying.environ)
+        process = self._owned(
+            f"{name}~replay", replaying.command(self._address, source, refused_by), replaying.environ, replaying.inherits
+        )
         process.log.unlink(missing_ok=True)
         return process
 
@@ -145,6 +147,7 @@ class SupervisedProcesses:
                 changes.append(f"{name} is removed")
             elif role.settings != one.role.settings or role.kind is not one.role.kind:
                 one.role, one.process.environ = role, role.environ
+                one.process.inherits = (self._inherits, *role.inherits)
                 one.process.command = self._command(role)
                 one.restart(time.monotonic())
                 changes.append(f"{name} is restarted")
@@ -184,9 +187,9 @@ class SupervisedProcesses:
             self._probe.close()
 
     def _supervised(self, role: Role, command: list[str]) -> Supervised:
-        return Supervised(role, self._owned(role.name, command, role.environ))
+        return Supervised(role, self._owned(role.name, command, role.environ, role.inherits))
 
-    def _owned(self, name: str, command: list[str], environ: Mapping[str, str]) -> OwnedProcess:
+    def _owned(self, name: str, command: list[str], environ: Mapping[str, str], inherits: tuple[int, ...]) -> OwnedProcess:
         return OwnedProcess(
             name,
             command,
@@ -194,7 +197,7 @@ class SupervisedProcesses:
             environ,
             cwd=self._plan.cwd,
             ends_with_parent=True,
-            inherits=(self._inherits,),
+            inherits=(self._inherits, *inherits),
             may_lack_log=True,
         )
 

@@ -3,19 +3,21 @@
 import os
 import resource
 import socket
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
 from headrace.contract.names import covers
 from headrace.contract.proxies import grpc_proxy
+from headrace.contract.token_files import TokenFileError, descriptor_of, exposure, read_token
 from headrace.doctor.finding import Finding, Level, Site, failed, ok, skipped, warning
 from headrace.terminal import EXIT_INVALID, bytes_text
 
 if TYPE_CHECKING:
+    from headrace.connectors.configuration import GatewayTable
     from headrace.deploy import Deployment
     from headrace.gateway import Config, Token
 
@@ -35,17 +37,39 @@ class _Process:
         name: Its name.
         right: What its token must allow.
         target: What it must allow it for: a source or a sink; empty if only its program knows.
-        token: Its token; None for that of the environment.
-        address: The gateway that it names; None for that of the deployment.
+        gateway: How it reaches its gateway.
+        environ: The variables that have its token if the file does not.
         checkpoint: Its checkpoint; None if it has none, or on another file system.
     """
 
     name: str
     right: str
     target: str
-    token: str | None
-    address: str | None
+    gateway: "GatewayTable"
+    environ: Mapping[str, str] = field(repr=False)
     checkpoint: Path | None = None
+
+    @property
+    def address(self) -> str | None:
+        """The gateway that it names; None for that of the deployment."""
+        return self.gateway.address
+
+    @property
+    def token_file(self) -> Path | None:
+        """The file with its token; None if that is elsewhere."""
+        named = self.environ.get("HEADRACE_TOKEN_FILE") if self.gateway.token is None else None
+        return self.gateway.token_file or (Path(named) if named else None)
+
+    def secret(self) -> str | None:
+        """Returns its token; None if it has none.
+
+        Raises:
+            TokenFileError: Its file contains none.
+        """
+        if self.token_file is not None:
+            return read_token(self.token_file)
+        token = self.gateway.token
+        return token.get_secret_value() if token is not None else self.environ.get("HEADRACE_TOKEN")
 
 
 @dataclass(frozen=True)
@@ -116,6 +140,21 @@ def check_tokens(site: _Site) -> Finding:
     return ok(f"{len(site.processes)} processes have tokens that allow what they do")
 
 
+def check_secrets(site: _Site) -> Finding:
+    """Checks whether files with tokens and variables can be read, and not by others."""
+    files = [file for process in site.processes if (file := process.token_file) is not None and descriptor_of(file) is None]
+    if site.deployment.env_file is not None:
+        files.append(site.deployment.env_file)
+    if not files:
+        return ok("there are no files with secrets")
+    wrong = [f"{file}: permission denied" for file in files if file.exists() and not os.access(file, os.R_OK)]
+    if wrong:
+        return failed("; ".join(wrong), "change the owner, or run doctor as the deployment's user")
+    if exposed := [why for file in dict.fromkeys(files) if (why := exposure(file)) is not None]:
+        return warning("; ".join(exposed), "allow only the deployment's user to read them")
+    return ok(f"{', '.join(map(str, dict.fromkeys(files)))} can be read by those who may")
+
+
 def check_descriptors(site: _Site) -> Finding:
     """Checks whether the processes may open enough files and connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -168,33 +207,21 @@ def _deployments(site: Site) -> Iterator[Path]:
 
 
 def _loaded(path: Path) -> _Site:
-    from headrace.configuration import ConfigurationFile
     from headrace.deploy import gateway_config, load_deployment
 
     deployment = load_deployment(path)
-    reading = ConfigurationFile(path)
+    environ = {**os.environ, **deployment.variables}
     processes = []
     for name, configured in deployment.connectors.items():
         kind = configured.connector.kind
         right, target = f"{kind}s", str(getattr(configured.parameters, kind))
-        token = configured.gateway.token
-        secret = None if token is None else token.get_secret_value()
-        processes.append(_Process(name, right, target, secret, configured.gateway.address))
-    for key in _queries(reading):
-        gateway = reading.table((*key, "gateway"))
-        checkpoint = reading.value((*key, "checkpoint"))
-        place = deployment.path.parent / (checkpoint or "checkpoints") if "://" not in str(checkpoint) else None
-        processes.append(_Process(key[-1], "pipelines", "", gateway.get("token"), gateway.get("address"), place))
-    return _Site(deployment, gateway_config(deployment.gateway), tuple(processes))
-
-
-def _queries(reading: Any) -> Iterator[tuple[str, ...]]:
-    """The tables of processes that run Spark."""
-    names = reading.names()
-    if "pipeline" in names:
-        yield ("pipeline",)
-    for table in ("application", "query"):
-        yield from ((table, name) for name in reading.names((table,)))
+        processes.append(_Process(name, right, target, configured.gateway, environ))
+    for name, options in deployment.applications.items():
+        place = deployment.path.parent / (options.checkpoint or "checkpoints") if "://" not in str(options.checkpoint) else None
+        processes.append(_Process(name, "pipelines", "", options.gateway, environ, place))
+    for name, query in deployment.queries.items():
+        processes.append(_Process(name, "pipelines", "", query.gateway, environ, deployment.path.parent / "checkpoints"))
+    return _Site(deployment, gateway_config(deployment.gateway, environ), tuple(processes))
 
 
 def _folders(site: _Site) -> list[Path]:
@@ -252,7 +279,10 @@ def _wrong_token(process: _Process, tokens: "tuple[Token, ...]") -> str | None:
 
     if process.address is not None:
         return None  # Another gateway knows it.
-    secret = process.token if process.token is not None else os.environ.get("HEADRACE_TOKEN")
+    try:
+        secret = process.secret()
+    except TokenFileError as error:
+        return f"{process.name}: {error}"
     if secret is None:
         return f"{process.name} has no token"
     digest = token_digest(secret)

@@ -115,8 +115,8 @@ def _identified(connection: Connection) -> Finding:
 def _unreached(connection: Connection, error: grpc.RpcError) -> Finding:
     """Returns the finding for a call that failed."""
     if _code(error) is grpc.StatusCode.UNAUTHENTICATED:
-        found = f"{connection.gateway} refuses {'this token' if connection.token else 'calls without a token'}"
-        fix = "pass one of the gateway's tokens with --token or HEADRACE_TOKEN; headrace gateway token creates one"
+        found = f"{connection.gateway} refuses {'this token' if connection.secret else 'calls without a token'}"
+        fix = "pass one of the gateway's tokens with --token-file, --token or HEADRACE_TOKEN; headrace gateway token creates one"
         return failed(found, fix, EXIT_FAILED)
     if _code(error) is grpc.StatusCode.DEADLINE_EXCEEDED:
         fix = "check the address (--gateway), and the network between this machine and the gateway"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from headrace.contract.logs import FORMAT_VARIABLE, VERBOSE_VARIABLE, is_verbose
+from headrace.contract.token_files import descriptor_of
 from headrace.terminal import EXIT_ENVIRONMENT, Connection, Failure
 
 if TYPE_CHECKING:
@@ -50,5 +51,8 @@ def _reaching(connection: Connection) -> dict[str, str]:
 
     files = (connection.tls_ca, connection.tls_cert, connection.tls_key)
     paths = [str(path.absolute()) if path is not None else None for path in files]
-    values = (connection.gateway, connection.token, "1" if connection.encrypted else None, *paths)
+    file = connection.token_file
+    # A descriptor is read once, and here; a file is read again by whoever knows the variable.
+    again = str(file.path) if file is not None and descriptor_of(file.path) is None else None
+    values = (connection.gateway, connection.secret, again, "1" if connection.encrypted else None, *paths)
     return {name: value for name, value in zip(OF_THE_GATEWAY, values, strict=True) if value}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headrace.connectors import Connector
 
 _TLS = {"--tls", "--tls-ca", "--tls-cert", "--tls-key"}
+_TOKEN = {"--token", "--token-file"}
 
 
 class ConnectorGroup(ProgramGroup):
@@ -90,6 +91,8 @@ def connector_command(
     taken = {option for parameter in own for option in parameter.opts}
     if any(option.startswith("--tls") for option in taken):
         taken |= _TLS
+    if taken & _TOKEN:
+        taken |= _TOKEN
     for option in command.params:
         # A broker may have its own token or certificates.
         option.opts = [f"--{prefix}-{name[2:]}" if name in taken else name for name in option.opts]

@@ -12,6 +12,7 @@ from headrace.connectors_cli.execution import execute
 from headrace.connectors_cli.group import ConnectorGroup, connector_command
 from headrace.connectors_cli.loading import built, configuration
 from headrace.contract.logs import FORMAT_VARIABLE, FORMATS, configure_logging
+from headrace.contract.token_files import TokenFile
 from headrace.terminal import EXIT_INVALID, Connection, Failure, as_typed, own_connection_options, print_line
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ def run_connector(
     options: dict[str, Any] = {}
     if connection.encrypted:
         options["tls"] = Tls(ca=connection.tls_ca, certificate=connection.tls_cert, key=connection.tls_key)
+    if connection.token_file is not None:
+        options["token_file"] = connection.token_file.path
     code = run_to_end(connector, gateway=connection.gateway, token=connection.token, instance=instance, **options)
     click.get_current_context().exit(code)
 
@@ -130,9 +133,16 @@ def _reached(file: "GatewayTable", connection: Connection, ctx: click.Context) -
         typed = ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE
         return otherwise if typed or from_file is None else from_file
 
+    token, token_file = connection.token, connection.token_file
+    if ParameterSource.COMMANDLINE not in (ctx.get_parameter_source("token"), ctx.get_parameter_source("token_file")):
+        if file.token_file is not None:
+            token, token_file = None, TokenFile(file.token_file)
+        elif file.token is not None:
+            token, token_file = file.token.get_secret_value(), None
     reached = Connection(
         gateway=chosen("gateway", file.address, connection.gateway),
-        token=chosen("token", file.token.get_secret_value() if file.token is not None else None, connection.token),
+        token=token,
+        token_file=token_file,
         tls=connection.tls or file.tls,
         tls_ca=chosen("tls_ca", file.tls_ca, connection.tls_ca),
         tls_cert=chosen("tls_cert", file.tls_cert, connection.tls_cert),

@@ -48,7 +48,11 @@ def load_config(
             # The digest replaces the token, so that the secret is not kept in memory.
             table = document["tokens"][index]
             del table["token"]
-            table.setdefault("sha256", [token_digest(secret)])
+            given = table.get("sha256", [])
+            others = [given] if isinstance(given, str) else given
+            if isinstance(others, list):
+                # All are valid while one replaces the other.
+                table["sha256"] = list(dict.fromkeys([*others, token_digest(secret)]))
     config = reading.take(Config, document, known=["tokens.token"])
     if config is not None and config.tls is not None:
         for name, message in check_files(config.tls):

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from headrace.configuration import ConfigurationError
-from headrace.contract.certificates import stamp_of
+from headrace.contract.certificates import Stamp, stamp_of
 from headrace.gateway.config import Config
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.checkpoints import declare
@@ -57,10 +57,16 @@ class ConfigSource:
     Attributes:
         path: The file.
         load: Reads and validates it; raises ConfigurationError if it is invalid.
+        env_file: The file of its variables; None without one.
     """
 
     path: Path
     load: Callable[[], Config]
+    env_file: Path | None = None
+
+    def stamps(self) -> list[Stamp]:
+        """Returns what changes when a file is written or replaced."""
+        return [stamp_of(path) for path in (self.path, self.env_file) if path is not None]
 
 
 class Reloading:
@@ -71,15 +77,15 @@ class Reloading:
         self._in_force = config
         self._registry = registry
         self._gateway = gateway
-        self._seen = stamp_of(source.path)
+        self._seen = source.stamps()
 
     async def follow(self) -> None:
         """Checks the file for changes once a second, and applies those of its tokens. Runs until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL_S)
-            stamp = stamp_of(self._source.path)
-            if stamp != self._seen:
-                self._seen = stamp
+            stamps = self._source.stamps()
+            if stamps != self._seen:
+                self._seen = stamps
                 self.reload_tokens()
 
     def _load(self) -> Config:

@@ -17,6 +17,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.group(cls=ProgramGroup, invoke_without_command=True)
 @click.option("--config", type=_FILE, help="A TOML file; the options below override it.")
+@click.option("--env-file", type=_FILE, help="Variables, NAME=value line by line, which precede those of the environment.")
 @click.option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 picks a free one.  [default: 127.0.0.1:7433]")
 @click.option("--insecure", is_flag=True, default=None, help="Allow listening without TLS where others can reach it.")
 @click.option("--tls-cert", type=_FILE, help="PEM: the gateway's certificate.")
@@ -34,7 +35,14 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--print-config", is_flag=True, help="Print the complete configuration without secrets, then exit.")
 @click.pass_context
 def gateway(
-    ctx: click.Context, /, config: Path | None, ready_file: Path | None, check: bool, print_config: bool, **flags: Any
+    ctx: click.Context,
+    /,
+    config: Path | None,
+    env_file: Path | None,
+    ready_file: Path | None,
+    check: bool,
+    print_config: bool,
+    **flags: Any,
 ) -> None:
     """Run a gateway between connectors and Spark.
 
@@ -98,12 +106,18 @@ def gateway(
         return
     # gRPC's own log lines are unstructured, and do not name the causes of errors.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from headrace.configuration import ConfigurationError, Flag
+    from headrace.configuration import ConfigurationError, Flag, read_env_file
     from headrace.gateway import OPTION_KEYS, ConfigSource, load_config, redacted_toml
 
     given = {OPTION_KEYS[name]: Flag(_option(name), value) for name, value in flags.items() if value is not None}
+    overrides = {key: _absolute(flag) for key, flag in given.items()}
+
+    def load() -> Any:
+        variables = {} if env_file is None else read_env_file(env_file)
+        return load_config(config, overrides, {**os.environ, **variables})
+
     try:
-        resolved = load_config(config, {key: _absolute(flag) for key, flag in given.items()})
+        resolved = load()
     except ConfigurationError as error:
         print_line(str(error), err=True)
         ctx.exit(error.exit_code)
@@ -112,8 +126,7 @@ def gateway(
     elif check:
         print_line(f"{config or 'the configuration'} is valid")
     else:
-        overrides = {key: _absolute(flag) for key, flag in given.items()}
-        _run(resolved, ready_file, None if config is None else ConfigSource(config, lambda: load_config(config, overrides)))
+        _run(resolved, ready_file, None if config is None else ConfigSource(config, load, env_file))
 
 
 def _run(config: Any, ready_file: Path | None, source: Any) -> None:

@@ -1,5 +1,6 @@
 """Configuration files: TOML with variables, validated by pydantic models. Each problem is reported with file, line and key."""
 
+from headrace.configuration.env_files import read_env_file
 from headrace.configuration.errors import ConfigurationError, Problem
 from headrace.configuration.fields import Duration, Size, takes_duration, takes_size
 from headrace.configuration.file import ConfigurationFile, Flag, Key
@@ -16,6 +17,7 @@ __all__ = [
     "Size",
     "key_lines",
     "nearest",
+    "read_env_file",
     "takes_duration",
     "takes_size",
     "validated",

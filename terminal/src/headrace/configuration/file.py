@@ -3,17 +3,18 @@
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from headrace.configuration.env_files import read_env_file
 from headrace.configuration.errors import ConfigurationError, Problem
 from headrace.configuration.lines import key_lines
 from headrace.configuration.validation import validated
-from headrace.configuration.variables import VariableError, expanded, referred
+from headrace.configuration.variables import VariableError, expanded, names_in, referred
 
 M = TypeVar("M", bound=BaseModel)
 Key = tuple[str | int, ...]
@@ -89,6 +90,31 @@ class ConfigurationFile:
         """Returns the number of elements of an array in the file; 0 if it does not exist."""
         found = self._at(key)
         return len(found) if isinstance(found, list) else 0
+
+    def variables(self, key: Key = ()) -> frozenset[str]:
+        """Returns the names of the variables in all texts of a table, or of the file."""
+        return frozenset(_names_in(self._at(key)))
+
+    def take_env_file(self, key: Key) -> tuple[Path | None, Mapping[str, str]]:
+        """Reads the file of variables that a key names; from then on, its variables precede those of the environment.
+
+        Returns:
+            The file, None if the key does not exist; and its variables, none, after recording the problem, if it is invalid.
+        """
+        found = self.value(key)
+        if found is None:
+            return None, {}
+        if not isinstance(found, str) or not found:
+            self.report(key, "must be text in quotes: the name of a file")
+            return None, {}
+        path = self.folder / Path(found).expanduser()
+        try:
+            variables = read_env_file(path)
+        except ConfigurationError as error:
+            self.report(key, "; ".join(map(str, error.problems)))
+            return path, {}
+        self._environ = {**(self._environ or {}), **variables}
+        return path, variables
 
     def secret(self, key: Key) -> str | None:
         """Returns the value of the variable that a text consists of: `${NAME}`. The file must not contain the secret itself.
@@ -195,6 +221,15 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
         raise unreadable("is nested too deeply") from None
     except ValueError as error:  # A number with too many digits, which tomllib leaves to int().
         raise unreadable(f"not valid TOML: {error}") from None
+
+
+def _names_in(value: Any) -> Iterator[str]:
+    """Yields the names of the variables in all texts of a value."""
+    if isinstance(value, str):
+        yield from names_in(value)
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _names_in(inner)
 
 
 def _set(table: dict[str, Any], at: tuple[str, ...], value: Any) -> None:

@@ -31,6 +31,12 @@ def referred(text: str) -> str | None:
     return match[1] if match else None
 
 
+def names_in(text: str) -> frozenset[str]:
+    """Returns the names of all variables in a text."""
+    found = (_VARIABLE.fullmatch(match[1]) for match in _DOLLAR.finditer(text) if match[1] is not None)
+    return frozenset(variable[1] for variable in found if variable is not None)
+
+
 def _value(inner: str, closed: bool, environ: Mapping[str, str]) -> str:
     variable = _VARIABLE.fullmatch(inner) if closed else None
     if variable is None:

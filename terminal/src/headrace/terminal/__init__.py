@@ -1,7 +1,13 @@
 """Shared parts of all command lines: output, exit codes, and the options for connecting to a gateway."""
 
 from headrace.contract.limits import DEFAULT_GATEWAY
-from headrace.terminal.connection import CALL_TIMEOUT_S, Connection, connection_options, own_connection_options
+from headrace.terminal.connection import (
+    CALL_TIMEOUT_S,
+    Connection,
+    connection_options,
+    opened_token_file,
+    own_connection_options,
+)
 from headrace.terminal.output import (
     EXIT_ENVIRONMENT,
     EXIT_FAILED,
@@ -36,6 +42,7 @@ __all__ = [
     "failures_as_json",
     "json_option",
     "note_words",
+    "opened_token_file",
     "own_connection_options",
     "print_json",
     "print_line",

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.contract.proxies import channel_options, through
+from headrace.contract.token_files import TokenFile, TokenFileError
 from headrace.terminal.contexts import VARIABLE, load_contexts
 from headrace.terminal.output import EXIT_INVALID, Failure
 from headrace.terminal.program import as_typed
@@ -38,6 +39,16 @@ class Connection:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     context: str | None = None
+    token_file: TokenFile | None = None
+
+    @property
+    def secret(self) -> str | None:
+        """The token to send: that of the file, as it is now, if there is one.
+
+        Raises:
+            TokenFileError: The file contains no token, and never did.
+        """
+        return self.token if self.token_file is None else self.token_file.token()
 
     @property
     def encrypted(self) -> bool:
@@ -47,7 +58,8 @@ class Connection:
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """The metadata to send with every call."""
-        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+        secret = self.secret
+        return (("authorization", f"Bearer {secret}"),) if secret else ()
 
     def channel(self) -> "grpc.Channel":
         """Opens a channel to the gateway; the caller must close it."""
@@ -171,13 +183,40 @@ def _of_context(connection: Connection, named: str | None) -> Connection:
     def given(option: str, otherwise: Any) -> Any:
         return getattr(connection, option) if source(option) is ParameterSource.COMMANDLINE else otherwise
 
-    token = connection.token if source("token") is ParameterSource.COMMANDLINE else found.token()
+    typed = ParameterSource.COMMANDLINE in (source("token"), source("token_file"))
+    token, token_file = (connection.token, connection.token_file) if typed else (None, found.opened_token_file())
     files = {option: given(option, getattr(found, option)) for option in ("tls", "tls_ca", "tls_cert", "tls_key")}
-    return Connection(found.gateway, token, **files, context=name)
+    return Connection(found.gateway, token, **files, context=name, token_file=token_file)
+
+
+token_file_option = click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    envvar="HEADRACE_TOKEN_FILE",
+    show_envvar=True,
+    help="A file that contains the token, such as /dev/fd/3; read again when it has changed.",
+)
+
+
+def opened_token_file(path: Path | None) -> TokenFile | None:
+    """Returns a token file that was read, None without one.
+
+    Raises:
+        Failure: It contains no token.
+    """
+    if path is None:
+        return None
+    file = TokenFile(path.absolute())
+    try:
+        file.token()
+    except TokenFileError as error:
+        raise Failure(f"--token-file: {error}", error.exit_code) from None
+    return file
 
 
 def own_connection_options(command: _Command) -> _Command:
-    """Adds the options --gateway, --token and --tls*; the command receives them as one argument, `connection`.
+    """Adds the options --gateway, --token, --token-file and --tls*; the command receives them as one argument, `connection`.
 
     For commands that run a part of a deployment, which no context of whoever is logged in may send elsewhere.
     """
@@ -192,6 +231,7 @@ def own_connection_options(command: _Command) -> _Command:
         help="The gateway to call.",
     )
     @click.option("--token", metavar="TOKEN", envvar="HEADRACE_TOKEN", show_envvar=True, help="Token to authenticate with.")
+    @token_file_option
     @click.option("--tls", is_flag=True, envvar="HEADRACE_TLS", help="Use TLS; implied by the files below.")
     @click.option(
         "--tls-ca", type=_File, envvar="HEADRACE_TLS_CA", help="PEM: the authority to trust; else those of this machine."
@@ -203,6 +243,7 @@ def own_connection_options(command: _Command) -> _Command:
         *arguments: Any,
         gateway: str,
         token: str | None,
+        token_file: Path | None,
         tls: bool,
         tls_ca: Path | None,
         tls_cert: Path | None,
@@ -211,7 +252,13 @@ def own_connection_options(command: _Command) -> _Command:
     ) -> Any:
         if (tls_cert is None) != (tls_key is None):
             raise Failure("--tls-cert and --tls-key go together: a certificate and its key", EXIT_INVALID)
-        connection = Connection(gateway, token, tls, tls_ca, tls_cert, tls_key)
+        source = click.get_current_context().get_parameter_source
+        if token_file is not None and source("token") is ParameterSource.COMMANDLINE:
+            if source("token_file") is ParameterSource.COMMANDLINE:
+                raise Failure("--token and --token-file exclude each other: give one of the two", EXIT_INVALID)
+            token_file = None
+        opened = opened_token_file(token_file)
+        connection = Connection(gateway, token if opened is None else None, tls, tls_ca, tls_cert, tls_key, token_file=opened)
         return command(*arguments, connection=connection, **options)
 
     return with_connection  # type: ignore[return-value]

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.contract.token_files import TokenFile, TokenFileError
 from headrace.terminal.output import EXIT_INVALID, Failure
 
 VARIABLE = "HEADRACE_CONTEXT"
@@ -40,22 +41,20 @@ class Context:
     tls_cert: Path | None = None
     tls_key: Path | None = None
 
-    def token(self) -> str | None:
-        """Reads the token from its file.
+    def opened_token_file(self) -> TokenFile | None:
+        """Returns its token file, which was read; None if it has none.
 
         Raises:
-            Failure: The file cannot be read, or is empty.
+            Failure: The file contains no token.
         """
         if self.token_file is None:
             return None
+        file = TokenFile(self.token_file)
         try:
-            token = self.token_file.read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise Failure(f"the token of the context cannot be read from {self.token_file}: {reason}", EXIT_INVALID) from None
-        if not token:
-            raise Failure(f"the token file of the context is empty: {self.token_file}", EXIT_INVALID)
-        return token
+            file.token()
+        except TokenFileError as error:
+            raise Failure(f"the token of the context: {error}", EXIT_INVALID) from None
+        return file
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr, model_validator
 
 from headrace.configuration import ConfigurationFile, Key, nearest
 from headrace.connectors import Connector, Implementation, Parameters, connector_names, find_connector
+from headrace.contract.token_files import TokenFileError, descriptor_of, read_token
 from headrace.terminal import as_typed
 
 
@@ -18,6 +19,9 @@ class GatewayTable(Parameters):
 
     address: str | None = Field(default=None, description="HOST:PORT; default: HEADRACE_GATEWAY, or else 127.0.0.1:7433.")
     token: SecretStr | None = Field(default=None, description="The token to authenticate with; default: HEADRACE_TOKEN.")
+    token_file: Path | None = Field(
+        default=None, description="A file that contains it, such as /dev/fd/3; default: HEADRACE_TOKEN_FILE."
+    )
     tls: bool = Field(default=False, description="Use TLS; implied by the files below.")
     tls_ca: Path | None = Field(default=None, description="Certificates to trust, PEM; default: the system's authorities.")
     tls_cert: Path | None = Field(default=None, description="The client certificate, PEM.")
@@ -27,6 +31,8 @@ class GatewayTable(Parameters):
     def _whole(self) -> Self:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key go together: give both, or neither")
+        if self.token is not None and self.token_file is not None:
+            raise ValueError("token and token_file exclude each other: give the token, or the file that contains it")
         return self
 
 
@@ -61,6 +67,10 @@ HEAD = tuple(ConnectorTable.model_fields)
 """The keys of a connector's table that are not its parameters."""
 
 
+ENV_FILE: Key = ("env_file",)
+"""The key of a deployment that names its file of variables."""
+
+
 def load_connector(target: str, environ: Mapping[str, str] = os.environ) -> Configured:
     """Loads the connector that `FILE` configures, or `FILE:NAME` for a deployment.
 
@@ -70,6 +80,8 @@ def load_connector(target: str, environ: Mapping[str, str] = os.environ) -> Conf
     """
     path, name = _split(target)
     reading = ConfigurationFile(path, environ)
+    if name is not None:
+        reading.take_env_file(ENV_FILE)
     names = reading.names(("connectors",))
     if name is None and "connector" not in reading.names() and names:
         reading.report((), f"this is a deployment; name one of its connectors: {path}:{names[0]}")
@@ -98,9 +110,30 @@ def take_connector(reading: ConfigurationFile, key: Key, instance: str | None) -
     implementation = connector.load()
     given = {name: value for name, value in table.items() if name not in HEAD}
     parameters = reading.take(implementation.parameters, given, key, HEAD)
+    if head is not None:
+        check_token_file(reading, key, head.gateway)
     if head is None or parameters is None:
         return None
     return Configured(connector, implementation, parameters, head.instance or instance, head.gateway)
+
+
+def check_token_file(reading: ConfigurationFile, key: Key, gateway: GatewayTable) -> None:
+    """Reports a `token_file` that contains no token.
+
+    Args:
+        reading: The file.
+        key: The table with the table `gateway`.
+        gateway: That table.
+    """
+    if gateway.token_file is not None:
+        if descriptor_of(gateway.token_file) in (0, 1, 2):
+            text = "processes of a deployment have standard streams of their own; use a descriptor from 3 on"
+            reading.report((*key, "gateway", "token_file"), text)
+            return
+        try:
+            read_token(gateway.token_file)
+        except TokenFileError as error:
+            reading.report((*key, "gateway", "token_file"), str(error))
 
 
 def _known(reading: ConfigurationFile, key: Key, name: object) -> Connector | None:

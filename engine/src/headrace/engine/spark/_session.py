@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from headrace.contract.errors import HeadraceError
 from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.contract.logs import is_verbose
+from headrace.contract.token_files import TokenFile
 from headrace.engine._classic import refuse_connect
 from headrace.engine._master import is_this_machine
 from headrace.engine.spark._class_archive import OPTIONS, class_archive, use
@@ -66,8 +67,8 @@ def register(spark: SparkSession, applications: Mapping[str, Application] | None
     Queries that start from now on write their checkpoints with Headrace's file manager, which calls the one that the session has
     in `spark.sql.streaming.checkpointFileManagerClass`, if any: each entry of a commit log names the run that wrote it.
 
-    HEADRACE_GATEWAY and HEADRACE_TOKEN are the defaults of the options `gateway` and `token`, and the session's parallelism is
-    the default of `readTasks`.
+    HEADRACE_GATEWAY, HEADRACE_TOKEN and HEADRACE_TOKEN_FILE are the defaults of the options `gateway`, `token` and `tokenFile`,
+    and the session's parallelism is the default of `readTasks`.
 
     Args:
         spark: The session.
@@ -93,6 +94,7 @@ def defaults_in(spark: SparkSession) -> Defaults:
     return Defaults(
         gateway=os.environ.get("HEADRACE_GATEWAY") or DEFAULT_GATEWAY,
         token=os.environ.get("HEADRACE_TOKEN") or None,
+        token_file=TokenFile(Path(file).absolute()) if (file := os.environ.get("HEADRACE_TOKEN_FILE")) else None,
         read_tasks=max(1, spark.sparkContext.defaultParallelism),
         master=str(spark.sparkContext.master),
     )

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 
 from headrace.contract.proxies import channel_options, through
+from headrace.contract.token_files import TokenFile
 from headrace.engine._errors import (
     GatewayAway,
     GatewayError,
@@ -48,6 +49,7 @@ class Connection:
     ca: bytes | None = field(default=None, repr=False)
     cert: bytes | None = field(default=None, repr=False)
     key: bytes | None = field(default=None, repr=False)
+    token_file: TokenFile | None = None
 
     @classmethod
     def of(cls, options: GatewayOptions) -> "Connection":
@@ -60,12 +62,13 @@ class Connection:
             ca, cert, key = (p.read_bytes() if p else None for p in (options.tls_ca, options.tls_cert, options.tls_key))
         except OSError as error:
             raise OptionError(f"a TLS file cannot be read: {error}; check tlsCa, tlsCert and tlsKey") from None
-        return cls(options.gateway, options.token, ca, cert, key)
+        return cls(options.gateway, options.token, ca, cert, key, options.token_file)
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """The metadata of every call."""
-        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+        """The metadata of the next call: the token is that of its file now, if it has one."""
+        token = self.token if self.token_file is None else self.token_file.token()
+        return (("authorization", f"Bearer {token}"),) if token else ()
 
     def stub(self) -> EngineServiceStub:
         """A stub of the gateway's engine service, on this process's channel to it."""
@@ -93,6 +96,9 @@ def to_error(error: grpc.RpcError, connection: Connection) -> GatewayError:
     code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     details = (error.details() if isinstance(error, grpc.Call) else None) or code.name
     where = f"the gateway at {connection.target}"
+    file = connection.token_file
+    if code is grpc.StatusCode.UNAUTHENTICATED and file is not None and file.outlives_refusal():
+        return GatewayAway(f"{where} no longer takes the token that was replaced in {file.path} ({details})")
     if _is_away(code, details):
         return GatewayAway(f"{where} is unavailable{through(connection.target)} ({code.name}: {details})")
     kind, text = _MEANING.get(code, (GatewayError, "failed"))
@@ -111,7 +117,10 @@ def _is_away(code: grpc.StatusCode, details: str) -> bool:
 
 
 _MEANING: dict[grpc.StatusCode, tuple[Callable[[str], GatewayError], str]] = {
-    grpc.StatusCode.UNAUTHENTICATED: (NotAllowed, "rejected this query's token; set the option token or HEADRACE_TOKEN"),
+    grpc.StatusCode.UNAUTHENTICATED: (
+        NotAllowed,
+        "rejected this query's token; set the option token, tokenFile or HEADRACE_TOKEN",
+    ),
     grpc.StatusCode.PERMISSION_DENIED: (NotAllowed, "does not permit this query"),
     grpc.StatusCode.ABORTED: (TakenOver, "now serves another run of this pipeline"),
     grpc.StatusCode.NOT_FOUND: (NotAttached, "does not know this pipeline"),

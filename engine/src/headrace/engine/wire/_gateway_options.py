@@ -8,13 +8,14 @@ from typing import TypeVar
 
 from headrace.contract.addresses import leads_here
 from headrace.contract.limits import DEFAULT_GATEWAY
+from headrace.contract.token_files import TokenFile, TokenFileError
 from headrace.contract.units import UnitError, parse_duration
 from headrace.engine._errors import OptionError
 from headrace.engine._master import shares_loopback
 
 DEFAULT_GATEWAY_TIMEOUT_S = 300.0
 
-NAMES = ("gateway", "token", "tlsCa", "tlsCert", "tlsKey", "gatewayTimeout", "loopbackGateway", "sharedCheckpoint")
+NAMES = ("gateway", "token", "tokenFile", "tlsCa", "tlsCert", "tlsKey", "gatewayTimeout", "loopbackGateway", "sharedCheckpoint")
 _SECRET = {"token"}
 
 _T = TypeVar("_T")
@@ -27,6 +28,7 @@ class Defaults:
 
     gateway: str = DEFAULT_GATEWAY
     token: str | None = field(default=None, repr=False)
+    token_file: TokenFile | None = None
     read_tasks: int = 1
     master: str = "local[*]"
     """The master of the session."""
@@ -38,6 +40,7 @@ class GatewayOptions:
 
     gateway: str
     token: str | None = field(default=None, repr=False)
+    token_file: TokenFile | None = None
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -65,15 +68,35 @@ def parse_gateway(values: Mapping[str, str], defaults: Defaults) -> GatewayOptio
             "use an address at which they can reach the gateway (option gateway, --gateway, HEADRACE_GATEWAY), and let the "
             "gateway listen there; if each machine does reach it at this address, set the option loopbackGateway=true"
         )
+    token, token_file = _token(values, defaults)
     return GatewayOptions(
         gateway=gateway,
-        token=values.get("token") or defaults.token,
+        token=token,
+        token_file=token_file,
         tls_ca=tls["tlsCa"],
         tls_cert=tls["tlsCert"],
         tls_key=tls["tlsKey"],
         gateway_timeout_s=parsed(values, "gatewayTimeout", seconds, DEFAULT_GATEWAY_TIMEOUT_S),
         shared_checkpoint=parsed(values, "sharedCheckpoint", boolean, False),
     )
+
+
+def _token(values: Mapping[str, str], defaults: Defaults) -> tuple[str | None, TokenFile | None]:
+    """The token, or the file that contains it, which was read."""
+    token, path = values.get("token"), values.get("tokenFile")
+    if token and path:
+        raise OptionError("options token and tokenFile exclude each other: give the token, or the file that contains it")
+    if token:
+        return token, None
+    file = TokenFile(Path(path).absolute()) if path else defaults.token_file
+    if file is None:
+        return defaults.token, None
+    try:
+        # Executors on other machines, which do not have the file, use what is known here.
+        file.token()
+    except TokenFileError as error:
+        raise OptionError(f"option tokenFile: {error}") from None
+    return None, file
 
 
 def canonical(given: Mapping[str, str], names: Sequence[str], own: Sequence[str] = ()) -> dict[str, str]:

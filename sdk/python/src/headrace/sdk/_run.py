@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from headrace.contract.certificates import read_again
 from headrace.contract.errors import HeadraceError
@@ -28,6 +29,7 @@ def run(
     gateway: str | None = None,
     instance: str | None = None,
     token: str | None = None,
+    token_file: Path | None = None,
     tls: Tls | None = None,
     settings: Settings | None = None,
 ) -> int:
@@ -46,6 +48,7 @@ def run(
         gateway: As for `serve`.
         instance: As for `serve`.
         token: As for `serve`.
+        token_file: As for `serve`.
         tls: As for `serve`.
         settings: As for `serve`.
 
@@ -63,7 +66,16 @@ def run(
     async def main() -> None:
         stop = asyncio.Event()
         with _signals_set(stop):
-            await serve(connector, gateway=gateway, instance=instance, token=token, tls=tls, settings=settings, stop=stop)
+            await serve(
+                connector,
+                gateway=gateway,
+                instance=instance,
+                token=token,
+                token_file=token_file,
+                tls=tls,
+                settings=settings,
+                stop=stop,
+            )
 
     try:
         asyncio.run(main())

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from headrace.contract import clock
 from headrace.contract.addresses import leads_here
@@ -29,7 +30,8 @@ _STOOD_SECONDS = 2.0
 _AWAY = "the gateway is away"
 
 _Call = Call[pb.IngestRequest, pb.IngestResponse]
-_Attempt = Callable[[asyncio.Event], Awaitable[Ending]]
+_Attempt = Callable[[Endpoint], Awaitable[Ending]]
+_UNAUTHENTICATED = "UNAUTHENTICATED"
 
 
 async def serve(
@@ -38,6 +40,7 @@ async def serve(
     gateway: str | None = None,
     instance: str | None = None,
     token: str | None = None,
+    token_file: Path | None = None,
     tls: Tls | None = None,
     settings: Settings | None = None,
     stop: asyncio.Event | None = None,
@@ -53,6 +56,8 @@ async def serve(
         instance: Identifies this deployment of the connector, and stays the same across its restarts. A newer session of an
             instance takes over the streams of the older one, or replaces it as a sink. Default: the connector's name.
         token: The connector's authentication token. Default: HEADRACE_TOKEN, else none.
+        token_file: A file that contains the token, which is read again before each session. Default: HEADRACE_TOKEN_FILE, which
+            precedes HEADRACE_TOKEN.
         tls: TLS settings. Default: those of HEADRACE_TLS (1 for TLS), HEADRACE_TLS_CA, HEADRACE_TLS_CERT and HEADRACE_TLS_KEY
             (PEM files, each of which also enables TLS), else none: it connects without encryption.
         settings: Settings that rarely need to be changed.
@@ -62,6 +67,7 @@ async def serve(
 
     Raises:
         InvalidSource: The source or a setting is invalid.
+        TokenFileError: The token file contains no token.
         InvalidSink: The sink is invalid.
         SourceFailed: A method of the source raised an exception.
         InvalidMessage: The source yielded something that cannot be sent.
@@ -69,44 +75,54 @@ async def serve(
     """
     settings = settings or Settings()
     stop = stop or asyncio.Event()
-    where = endpoint(gateway, token, tls)
+    where = endpoint(gateway, token, token_file, tls)
     if where.token is not None and where.tls is None and not leads_here(where.gateway):
         log.warning("the token goes to %s in the clear: use TLS", where.gateway)
     if not isinstance(connector, SinkBase):
         source = Driver(connector)
-        attempt = functools.partial(_attempt, source, settings, transport, where, instance or source.name)
-        await _keep_connected(attempt, source.reports, settings, stop)
+        attempt = functools.partial(_attempt, source, settings, transport, instance or source.name, stop)
+        await _keep_connected(attempt, where, source.reports, settings, stop)
         return
     sink = SinkDriver(connector)
     try:
-        attempt = functools.partial(attach, sink, settings, transport, where, instance or sink.name)
-        await _keep_connected(attempt, sink.reports, settings, stop)
+        attempt = functools.partial(attach, sink, settings, transport, instance or sink.name, stop)
+        await _keep_connected(attempt, where, sink.reports, settings, stop)
     finally:
         sink.caller.close()
 
 
-async def _keep_connected(attempt: _Attempt, reports: Reports, settings: Settings, stop: asyncio.Event) -> None:
-    """Reconnects, with backoff, until a session ends for good."""
+async def _keep_connected(attempt: _Attempt, where: Endpoint, reports: Reports, settings: Settings, stop: asyncio.Event) -> None:
+    """Reconnects, with backoff, until a session ends and none follows."""
     backoff = Backoff(settings.first_backoff_seconds, settings.max_backoff_seconds)
     repeats = Repeats()
     while not stop.is_set():
         began = clock.monotonic()
         try:
-            ending = await attempt(stop)
+            where = where.now()
+            ending = await attempt(where)
             if ending is not Ending.DRAINED:
                 return
         except (GatewayUnavailable, SinkFailed) as error:
             reports.add_error(f"{error}; trying again")
             if repeats.admit(_AWAY) is not None:
                 log.warning("%s; trying again", error)
+        except GatewayRefused as error:
+            if not _is_replaced(where, error):
+                raise
+            log.info("the gateway no longer takes the token, and its file has another one: connecting with that")
         if clock.monotonic() - began >= _STOOD_SECONDS:
             backoff.reset()
             repeats.forget(_AWAY)
         await _sleep(backoff.next(), stop)
 
 
+def _is_replaced(where: Endpoint, error: GatewayRefused) -> bool:
+    """Returns whether the gateway does not know the token that it was sent, and the file of the token has another one by now."""
+    return error.status == _UNAUTHENTICATED and where.now().token != where.token
+
+
 async def _attempt(
-    driver: Driver, settings: Settings, transport: Transport, where: Endpoint, instance: str, stop: asyncio.Event
+    driver: Driver, settings: Settings, transport: Transport, instance: str, stop: asyncio.Event, where: Endpoint
 ) -> Ending:
     """Connects a source and runs one session."""
     async with transport(where) as connection:

@@ -2,11 +2,12 @@
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.contract.limits import DEFAULT_GATEWAY, MAX_NAME_BYTES
 from headrace.contract.names import NAME
+from headrace.contract.token_files import TokenFile
 from headrace.sdk._errors import InvalidSource
 
 _PART = re.compile(NAME)
@@ -85,26 +86,41 @@ _VARIABLES = TlsNames("HEADRACE_TLS_CA", "HEADRACE_TLS_CERT", "HEADRACE_TLS_KEY"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The gateway's address, and the connector's credentials."""
+    """The gateway's address, and the connector's credentials, with the token as it was when a session began."""
 
     gateway: str
     token: str | None
     tls: Tls | None
     tls_names: TlsNames
+    token_file: TokenFile | None = None
+
+    def now(self) -> "Endpoint":
+        """Returns the endpoint with the token that its file contains now.
+
+        Raises:
+            TokenFileError: The file contains no token, and never did.
+        """
+        return self if self.token_file is None else replace(self, token=self.token_file.token())
 
 
-def endpoint(gateway: str | None, token: str | None, tls: Tls | None) -> Endpoint:
-    """Returns the endpoint, with HEADRACE_GATEWAY, HEADRACE_TOKEN and those of TLS as defaults.
+def endpoint(gateway: str | None, token: str | None, token_file: Path | None, tls: Tls | None) -> Endpoint:
+    """Returns the endpoint, with HEADRACE_GATEWAY, HEADRACE_TOKEN_FILE, HEADRACE_TOKEN and those of TLS as defaults.
 
     Raises:
-        InvalidSource: HEADRACE_TLS is neither 1 nor 0.
+        InvalidSource: HEADRACE_TLS is neither 1 nor 0, or both a token and its file are given.
+        TokenFileError: The file contains no token.
     """
-    return Endpoint(
+    if token and token_file is not None:
+        raise InvalidSource("token and token_file exclude each other: give the token, or the file that contains it")
+    path = token_file or (None if token else _path("HEADRACE_TOKEN_FILE"))
+    found = Endpoint(
         gateway=gateway or os.environ.get("HEADRACE_GATEWAY") or DEFAULT_GATEWAY,
         token=token or os.environ.get("HEADRACE_TOKEN") or None,
+        token_file=None if path is None else TokenFile(path),
         tls=tls or _tls_of_the_environment(),
         tls_names=_VARIABLES if tls is None else TlsNames(),
     )
+    return found.now()
 
 
 def _tls_of_the_environment() -> Tls | None:

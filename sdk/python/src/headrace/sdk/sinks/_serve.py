@@ -17,7 +17,7 @@ _Call = Call[pb.SinkServiceAttachRequest, pb.SinkServiceAttachResponse]
 
 
 async def attach(
-    driver: SinkDriver, settings: Settings, transport: Transport, where: Endpoint, instance: str, stop: asyncio.Event
+    driver: SinkDriver, settings: Settings, transport: Transport, instance: str, stop: asyncio.Event, where: Endpoint
 ) -> Ending:
     """Connects and runs one session.
 

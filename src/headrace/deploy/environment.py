@@ -1,0 +1,65 @@
+"""The environment of each process of a deployment: it contains the secrets of this process, and those of no other one."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from headrace.connectors.configuration import GatewayTable
+from headrace.contract.logs import FORMAT_VARIABLE
+from headrace.contract.token_files import descriptor_of, keep_descriptor
+from headrace.deploy.configuration import Deployment
+
+TOKEN, TOKEN_FILE = "HEADRACE_TOKEN", "HEADRACE_TOKEN_FILE"
+_OF_THE_SYSTEM = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|PWD|HOSTNAME|TERM|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|XDG_\w+|LD_\w+|\w*_proxy|\w*_PROXY"
+    r"|JAVA_\w+|JDK_\w+|SPARK_\w+|PYSPARK_\w+|HADOOP_\w+|PYTHON\w+|VIRTUAL_ENV|SSL_CERT_\w+|HEADRACE_(?!TOKEN|SECRET)\w+"
+)
+"""Variables that programs need whoever names them, and that contain no secrets."""
+
+
+def environment(
+    deployment: Deployment, process: str, gateway: GatewayTable | None = None, environ: Mapping[str, str] = os.environ
+) -> Mapping[str, str]:
+    """Returns the environment of a process.
+
+    Variables that the deployment names, or that its file of variables contains, are left out unless this process itself reads
+    them. A token is in the environment, or its file, since other users can read command lines.
+
+    Args:
+        deployment: The deployment.
+        process: The name of the process.
+        gateway: How it reaches its gateway; None for the gateway itself.
+        environ: The environment of the supervisor.
+    """
+    own = deployment.read_by.get(process, frozenset())
+    secret = (deployment.named | deployment.variables.keys() | {TOKEN, TOKEN_FILE}) - own
+    kept = {name: value for name, value in environ.items() if name not in secret or _OF_THE_SYSTEM.fullmatch(name)}
+    if process in deployment.applications or process in deployment.queries:
+        kept |= {name: value for name, value in deployment.variables.items() if name in own}
+    if deployment.log_format is not None:
+        kept[FORMAT_VARIABLE] = deployment.log_format
+    return kept if gateway is None else {**kept, **_token(deployment, gateway, environ)}
+
+
+def descriptors(gateway: GatewayTable) -> tuple[int, ...]:
+    """Returns the file descriptors that a process inherits for its token.
+
+    Raises:
+        TokenFileError: The descriptor contains no token.
+    """
+    kept = keep_descriptor(gateway.token_file) if gateway.token_file is not None else None
+    return () if kept is None else (kept,)
+
+
+def _token(deployment: Deployment, gateway: GatewayTable, environ: Mapping[str, str]) -> dict[str, str]:
+    """The token of a process: its own, or else that of the whole deployment."""
+    if gateway.token_file is not None:
+        return {TOKEN_FILE: str(gateway.token_file)}
+    if gateway.token is not None:
+        return {TOKEN: gateway.token.get_secret_value()}
+    for given in (deployment.variables, environ):
+        for name in (TOKEN_FILE, TOKEN):
+            if given.get(name) and (name == TOKEN or descriptor_of(Path(given[name])) is None):
+                return {name: given[name]}
+    return {}
