@@ -77,9 +77,9 @@ TYPES: dict[str, list[str]] = {
     "int4range": ["empty", "(,)", "[-2147483648,5)"],
     "tstzrange": ['["2026-01-31 00:00:00Z",infinity)'],
     "int4multirange": ["{}", "{[1,2),[5,9)}"],
-    "integer[]": ["{}", "{1,NULL,3}", "{{1,2},{3,4}}"],
-    "text[]": ['{"a,b",NULL,"NULL","","\\\\"}'],
-    "varchar(3)[]": ["{abc,d}"],
+    "integer[]": ["{}", "{1,NULL,3}", "{{1,2},{3,4}}", "[2:3]={1,2}", "[-1:0][5:6]={{1,2},{3,NULL}}", "[1:1][10:11]={{1,2}}"],
+    "text[]": ['{"a,b",NULL,"NULL","","\\\\"}', '[0:1]={"[2:3]={1,2}",NULL}'],
+    "varchar(3)[]": ["{abc,d}", "[10:11]={abc,d}"],
     "timestamptz[]": ["{infinity,2026-01-31 00:00:00.000001Z}"],
     "pg_lsn": ["FFFFFFFF/FFFFFFFF"],
     "regclass": ["pg_class"],
@@ -122,6 +122,7 @@ TYPES: dict[str, list[str]] = {
     "drawn.mood": ["so so", "50%"],
     "drawn.code": ["abc", ""],
     "drawn.times": ["2026-01-31 00:00:00.000001Z"],
+    "drawn.list": ["{1,2}", "[0:1]={1,2}", "{}"],
     "drawn.pair": ['(1,"a b")', '(,"")'],
 }
 KEYS = [
@@ -193,6 +194,7 @@ def make(connection: psycopg.Connection, table: Drawn) -> tuple[str, str]:
     for type_ in types:
         connection.execute("CREATE TYPE drawn." + type_)  # type: ignore[arg-type]
     connection.execute("CREATE DOMAIN drawn.code AS varchar(3); CREATE DOMAIN drawn.times AS timestamptz")
+    connection.execute("CREATE DOMAIN drawn.list AS integer[]")
     name, other = sql.Identifier("drawn", table.name), sql.Identifier("other", table.name)
     columns = sql.SQL(", ").join(
         named("{} " + type_ + (" NOT NULL" if column == table.key[0] else ""), sql.Identifier(column))

@@ -46,6 +46,10 @@ _PAGE = """
 _OBJECT = """
     pg_catalog.convert_to((SELECT pg_catalog.row_to_json(members.*) FROM (SELECT {}) AS members)::text, 'UTF8')
 """
+# JSON's arrays have no numbering of their own. Most arrays begin at 1; the text of any other one begins with its bounds.
+_ARRAY = """
+    CASE WHEN pg_catalog.array_dims({0}) ~ '\\[(?!1:)' THEN pg_catalog.to_json({0}::text) ELSE pg_catalog.to_json({0}) END
+"""
 # Conditions of the user and expressions are not evaluated here, so that no row can make it fail.
 _END = "SELECT max(found.number) FROM ({numbers}) AS found"
 _NUMBERS = """
@@ -156,8 +160,7 @@ class Layout:
         """The expression for the value."""
         if self.value is not None:
             return _bytes(self.value)
-        members = names((column.name for column in self.members), "message")
-        return sql.SQL(_OBJECT).format(members)
+        return sql.SQL(_OBJECT).format(sql.SQL(", ").join(map(_member, self.members)))
 
     def key_bytes(self) -> sql.Composable:
         """The expression for the key."""
@@ -186,6 +189,11 @@ class Layout:
             if column.length < 0:
                 function = "octet_length" if column.base in _MEASURED else "pg_column_size"
                 yield sql.SQL("coalesce(pg_catalog.{}({}), 0)").format(sql.SQL(function), column.of("message"))
+
+
+def _member(column: Column) -> sql.Composable:
+    expression = sql.SQL(_ARRAY).format(column.of("message")) if column.base.endswith("[]") else column.of("message")
+    return sql.SQL("{} AS {}").format(expression, column.identifier)
 
 
 def _bytes(column: Column) -> sql.Composable:
