@@ -76,3 +76,5 @@ def test_what_has_no_positions_is_told(log):
     assert (no_topic.exit_code, "kafka has no streams" in no_topic.stderr) == (1, True)
     other = positions("file", "--source=s", "--path=*.csv", "--time=2026-01-31")
     assert (other.exit_code, "file cannot find a time" in other.stderr) == (2, True), other.output
+    reader = positions("rabbitmq-stream", "--source=s", "--queue=q", "--start=first", "--time=2026-01-31")
+    assert (reader.exit_code, "rabbitmq-stream cannot find a time" in reader.stderr) == (2, True), reader.output

@@ -181,6 +181,9 @@ class Query:
         self.frames = []
         self.committed |= self._read
         for planned in (await self._plan(wait_ms, **limits)).ranges:
+            if planned.start:
+                self._read[planned.stream] = planned.end  # where the source begins
+                continue
             start = self.committed.get(planned.stream)
             frames = await self.engine.fetch(planned.stream, start, planned.end)
             self.frames += frames

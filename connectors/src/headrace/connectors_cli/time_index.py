@@ -59,19 +59,24 @@ def positions_at(
     """
     if time is None:
         raise Failure("say at which time, with --time", EXIT_INVALID)
+    cannot = Failure(
+        f"{name} cannot find a time: use --time of headrace positions, which goes by the micro-batches of the checkpoint",
+        EXIT_INVALID,
+    )
     if _START not in type(parameters).model_fields:
-        raise Failure(
-            f"{name} cannot find a time: use --time of headrace positions, which goes by the micro-batches of the checkpoint",
-            EXIT_INVALID,
-        )
+        raise cannot
     at = (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).isoformat()
     source: Any = built(implementation, type(parameters).model_validate({**parameters.model_dump(), _START: at}))
     try:
+        if not source.chooses_start:
+            # Its `start` is for what it reads itself: it would not tell where that is.
+            raise cannot
         found = asyncio.run(_ask(source))
     except TimeoutError:
         raise Failure(f"{name} did not answer within {_ANSWER_SECONDS:g} s: can it reach its system?") from None
     finally:
-        source.close()
+        if close := getattr(source, "close", None):
+            close()
     if not found:
         raise Failure(f"{name} has no streams")
     return TimePositions(at, source.name, dict(sorted(found.items())))

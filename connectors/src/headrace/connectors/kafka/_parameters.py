@@ -1,13 +1,13 @@
 """The parameters of the Kafka connectors."""
 
 import re
-from datetime import UTC, datetime
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from headrace.configuration import Size
 from headrace.connectors._bad_records import BadRecordParameters
+from headrace.connectors._start import start_of
 from headrace.connectors.kafka._connection import KafkaConnection
 from headrace.connectors.kafka._route import Route, is_topic
 
@@ -124,21 +124,3 @@ class KafkaSinkParameters(KafkaConnection):
     def state(self) -> str:
         """The topic for the ids of transactions."""
         return self.state_topic or f"headrace-{self.sink}"
-
-
-def start_of(text: str) -> str | datetime:
-    """Parses where a new query begins: `earliest`, `latest`, or a time, which is in UTC if it names no zone.
-
-    Raises:
-        ValueError: The text is none of them.
-    """
-    if text in ("earliest", "latest"):
-        return text
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"start: {text!r}: write earliest, latest, or a time such as 2026-01-31T12:00:00Z") from None
-    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-    if time.timestamp() < 0:
-        raise ValueError(f"start: {text!r} is before 1970, the first time of Kafka")
-    return time

@@ -10,13 +10,14 @@ from kafka import TopicPartition
 
 from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors._retry import FIRST_SECONDS, LONGEST_SECONDS, ThrottledLog
+from headrace.connectors._start import start_of
 from headrace.connectors.kafka._calls import Calls
 from headrace.connectors.kafka._cluster import Cluster, Topic
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
 from headrace.connectors.kafka._fetching import Fetching
 from headrace.connectors.kafka._group import GroupOffsets
 from headrace.connectors.kafka._open_transactions import OpenTransactions
-from headrace.connectors.kafka._parameters import KafkaParameters, start_of
+from headrace.connectors.kafka._parameters import KafkaParameters
 from headrace.connectors.kafka._reading import Reading
 from headrace.connectors.kafka._stretches import Damage
 from headrace.contract.backoff import Backoff

@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr, StringConstraints, field_validator, model
 from headrace.configuration import Size
 from headrace.connectors._bad_records import BadRecordParameters, BadRecords
 from headrace.connectors._parameters import Parameters
+from headrace.connectors._start import start_of
 from headrace.connectors._system import SystemParameters
 from headrace.contract.names import to_name
 
@@ -120,10 +121,21 @@ class NatsParameters(NatsConnection, ShapeParameters, JetStreamParameters, BadRe
     subjects: tuple[Subject, ...] = Field(
         (), description="Read only these subjects; wildcards are allowed.", examples=["orders.eu.>"]
     )
+    start: str = Field(
+        "earliest",
+        description="Where a new query begins: earliest, the first available message; latest, after the last one; or a time such "
+        "as 2026-01-31T12:00:00Z, the first message that was not stored earlier.",
+    )
     partition_by_subject: bool = Field(
         False,
         description="Make each of the subjects a partition, SOURCE/<subject>; they are read concurrently.",
     )
+
+    @field_validator("start")
+    @classmethod
+    def _is_a_start(cls, start: str) -> str:
+        start_of(start)
+        return start
 
     @model_validator(mode="after")
     def _has_partitions(self) -> Self:

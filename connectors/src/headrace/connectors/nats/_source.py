@@ -1,26 +1,25 @@
 """The `nats` source: reads a JetStream stream by its sequences, from the position in the checkpoint."""
 
-import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain, pairwise
-from secrets import token_hex
 from typing import NoReturn
 
-import nats.errors
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, DiscardPolicy, RetentionPolicy, StreamConfig, StreamInfo
+from nats.js.api import DiscardPolicy, RetentionPolicy, StreamConfig, StreamInfo
 
+from headrace.connectors._retry import Retry
+from headrace.connectors._start import start_of
 from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._columns import Delivered, batch_of, delivered
-from headrace.connectors.nats._connection import api, jetstream, server_time, stream_info
+from headrace.connectors.nats._connection import connected, jetstream, server_time, stream_info
+from headrace.connectors.nats._ephemeral import consumer_of, discard, sequence_before
 from headrace.connectors.nats._errors import NatsAway, NatsRefused
 from headrace.connectors.nats._jetstream_source import JetStreamSource
 from headrace.connectors.nats._parameters import NatsParameters
 from headrace.connectors.nats._pull import Pull
 from headrace.sdk import Backlog, Batch, Position, PositionLost
-
-_INACTIVE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -61,12 +60,36 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
     def __init__(self, parameters: NatsParameters) -> None:
         """Creates the source, without connecting."""
         super().__init__(parameters)
+        self.chooses_start = parameters.start != "earliest"
         self._readings: dict[str, _Reading] = {}
         self._acknowledged: dict[str, Position] = {}
 
     async def partitions(self) -> Sequence[str]:
         """Returns one partition for the stream, or one for each of the subjects."""
         return list(self._parameters.partitions)
+
+    async def starts(self, partitions: Sequence[str]) -> Mapping[str, Position]:
+        """Returns where `start` is in the stream, by its own index; waits for the server."""
+        retry = Retry(f"start of stream {self._parameters.stream}", self)
+        while True:
+            try:
+                async with connected(self._parameters) as client:
+                    found = {
+                        partition: await self._start(client, self._parameters.partitions[partition]) for partition in partitions
+                    }
+                    retry.connected()
+                    return found
+            except NatsAway as error:
+                await retry.wait(error)
+
+    async def _start(self, client: Client, subjects: Sequence[str]) -> Position:
+        info, start = await stream_info(client, self._parameters), start_of(self._parameters.start)
+        check_retention(info)
+        if isinstance(start, datetime):
+            sequence = await sequence_before(client, self._parameters, subjects, info.config, start)
+        else:
+            sequence = info.state.last_seq
+        return Position(sequence, _created(info))
 
     async def acknowledged(self, partition: str, position: Position) -> None:
         """Remembers the position that is reported before reading: if losses should be skipped, `read` gets no position."""
@@ -96,7 +119,9 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
         info = await stream_info(client, self._parameters)
         await self._check(client, info, reading)
         manager = jetstream(client, self._parameters.domain)
-        consumer = await manager.add_consumer(self._parameters.stream, _consumer(reading, self.name, info.config))
+        consumer = await manager.add_consumer(
+            self._parameters.stream, consumer_of(reading.subjects, self.name, info.config, after=reading.after)
+        )
         reading.pending = consumer.num_pending or 0
         if not reading.pending:
             yield None
@@ -118,10 +143,7 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
                     if not told.pending and not pull.ready:
                         yield None
         finally:
-            # The answer does not matter: the server would also remove the consumer itself, but later.
-            with contextlib.suppress(nats.errors.Error):
-                stream, prefix = self._parameters.stream, api(self._parameters.domain)
-                await client.publish(f"{prefix}.CONSUMER.DELETE.{stream}.{consumer.name}")
+            await discard(client, self._parameters, consumer.name)
 
     async def _check(self, client: Client, info: StreamInfo, reading: _Reading) -> None:
         """Checks that a stream still has the messages after those that were read.
@@ -132,7 +154,7 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
         """
         check_retention(info)
         name, first, last = self._parameters.stream, info.state.first_seq, info.state.last_seq
-        created = info.created.isoformat().encode() if info.created else b""
+        created = _created(info)
         if reading.after is not None:
             if reading.stream not in (None, created):
                 _begins_again(f"stream {name} was deleted and recreated", reading)
@@ -204,23 +226,9 @@ def _check_silence(client: Client, reading: _Reading) -> None:
         raise NatsAway(f"{client.where}: {reading.pending} messages are left, and do not arrive")
 
 
-def _consumer(reading: _Reading, source: str, stream: StreamConfig) -> ConsumerConfig:
-    """Creates an ephemeral consumer for the unread messages."""
-    limits = stream.consumer_limits
-    inactive = (limits and limits.inactive_threshold) or _INACTIVE_SECONDS
-    config = ConsumerConfig(
-        name=f"headrace-{token_hex(8)}",
-        description=f"Headrace source {source}",
-        ack_policy=AckPolicy.NONE,
-        inactive_threshold=min(inactive, _INACTIVE_SECONDS),
-        num_replicas=1,
-        mem_storage=True,
-    )
-    if reading.after is not None:
-        config = config.evolve(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=reading.after + 1)
-    if len(reading.subjects) == 1:
-        return config.evolve(filter_subject=reading.subjects[0])
-    return config.evolve(filter_subjects=list(reading.subjects) or None)
+def _created(info: StreamInfo) -> bytes:
+    """Returns what distinguishes a stream from a later one of the same name."""
+    return info.created.isoformat().encode() if info.created else b""
 
 
 def _bounds(config: StreamConfig) -> dict[str, str]:
