@@ -1,17 +1,14 @@
 """The alert rules against the series of every fault: what fires, for which part, and that it ends."""
 
 import json
-import shutil
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.absent import absent
-from tests.docs.pages import ROOT
 from tests.gateway.faulty_sites import FAULTS, Fault, driver_killed, site
+from tests.gateway.promtool import firing, run
 
 from headrace.gateway.core import problems
 from headrace.gateway.degraded import Degraded
@@ -57,16 +54,6 @@ def name_of(series: str) -> str:
     return f'headrace_{metric}{{job="headrace", instance="g"{labels}}}'
 
 
-def firing(minute: int, alert: str, parts: Sequence[str]) -> dict[str, Any]:
-    """That an alert fires for exactly these parts; for an empty one if it is of no part."""
-    labels = [f"{{part={json.dumps(part)}}}" if part else "{}" for part in parts]
-    return {
-        "expr": f'max by (part) (ALERTS{{alertname="{alert}", alertstate="firing"}})',
-        "eval_time": f"{minute}m",
-        "exp_samples": [{"labels": one, "value": 1} for one in labels],
-    }
-
-
 def rule_test(name: str, series: Series, expected: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "name": name,
@@ -80,18 +67,6 @@ def rule_test(name: str, series: Series, expected: Sequence[dict[str, Any]]) -> 
         ],
         "promql_expr_test": list(expected),
     }
-
-
-def run(folder: Path, tests: Sequence[dict[str, Any]]) -> None:
-    """Has promtool evaluate the rules, which must fire as expected."""
-    program = shutil.which("promtool")
-    if program is None:
-        absent("there is no promtool; on Debian, it is in the package prometheus")
-    rules = str(ROOT / "docs" / "monitoring" / "alerts.yaml")
-    file = folder / "tests.yaml"
-    file.write_text(json.dumps({"rule_files": [rules], "evaluation_interval": "1m", "tests": list(tests)}))
-    done = subprocess.run([program, "test", "rules", str(file)], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-5_000:]
 
 
 def test_every_fault_fires_for_its_parts_and_late_data_for_every_fault_of_the_flow(tmp_path: Path) -> None:
