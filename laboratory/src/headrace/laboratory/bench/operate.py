@@ -5,7 +5,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -14,10 +14,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.contract.ports import free_address
+from headrace.laboratory.bench.alarms import false_alarms
 from headrace.laboratory.bench.core import drain
 from headrace.laboratory.bench.events import console_overhead, console_update
 from headrace.laboratory.bench.faults import readyz_names_cause
 from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.operate_names import FAULTS_PART
 from headrace.laboratory.bench.overhead import Run, overhead
 from headrace.laboratory.bench.pages import console_page, console_pages
 from headrace.laboratory.bench.parts import Part, Say, run_parts
@@ -30,16 +32,27 @@ SCRAPE_INTERVAL_S = 1.0
 _TIMEOUT_S = 10.0
 
 
-def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict[str, Any]]:
-    """Runs the named parts in one session, one after the other. Returns their figures and the conditions."""
+def run(parts: Sequence[str], quick: bool, say: Say, faults: Sequence[str] = ()) -> tuple[list[Figure], dict[str, Any]]:
+    """Runs the named parts in one session, one after the other. Returns their figures and the conditions.
+
+    `left_out` is why a fault was left out, by its name.
+
+    Args:
+        parts: The names of the parts.
+        quick: Whether short runs are enough.
+        say: Takes the progress.
+        faults: The names of the faults to inject; all if it is empty.
+    """
+    left_out: dict[str, str] = {}
     return run_parts(
-        PARTS,
+        {**PARTS, FAULTS_PART: partial(readyz_names_cause, only=faults, left_out=left_out)},
         parts,
         quick,
         say,
         sink="noop",
         processes="connector, gateway, Spark (local[*]) and the reader of the metrics share all cores",
         scrape_interval_s=SCRAPE_INTERVAL_S,
+        left_out=left_out,
     )
 
 
@@ -115,13 +128,14 @@ def scrape(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
     yield Figure(f"series_{count}_streams", series, "series", None, "< 5,000", series < 5_000)
 
 
-PARTS: dict[str, Part] = {
+PARTS: Mapping[str, Part] = {
     "metrics_overhead": metrics_overhead,
     "scrape": scrape,
     "traces_overhead": traces_overhead,
     "console_update": console_update,
-    "readyz_names_cause": readyz_names_cause,
+    "false_alarms": false_alarms,
     "console_overhead": console_overhead,
     "console_page": console_page,
     "console_pages": console_pages,
 }
+"""All parts but the one of the faults."""

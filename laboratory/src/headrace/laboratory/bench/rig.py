@@ -50,9 +50,10 @@ class RunningGateway:
         return float(self.process.memory_info().rss) / 1e6
 
 
-def status(address: str) -> admin_pb2.GetStatusResponse:
-    """Returns the status of the gateway at an address."""
-    with grpc.insecure_channel(address) as channel:
+def status(address: str, ca: Path | None = None) -> admin_pb2.GetStatusResponse:
+    """Returns the status of the gateway at an address, which serves TLS if there is an authority to trust."""
+    plain, secure = grpc.insecure_channel, grpc.secure_channel
+    with plain(address) if ca is None else secure(address, grpc.ssl_channel_credentials(ca.read_bytes())) as channel:
         return admin_pb2_grpc.AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=10)
 
 

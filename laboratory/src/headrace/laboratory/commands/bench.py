@@ -5,13 +5,17 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.spark_options import verbose_option
+from headrace.laboratory.bench import operate_names
 from headrace.laboratory.commands.work_folder import end_at_sigterm, say
 from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console, json_option, print_result
+
+if TYPE_CHECKING:
+    from headrace.laboratory.bench.figures import Figure
 
 CORE_PARTS = ("throughput", "latency", "stalled", "sessions", "curves")
 SINK_PARTS = ("throughput", "latency", "recovery")
@@ -48,18 +52,6 @@ CONNECTORS_PARTS = (
 )
 LIBRDKAFKA_PARTS = ("kafka_librdkafka_drain", "kafka_librdkafka_sink")
 """The parts that need the extra kafka-librdkafka, and without it only run if --only names them, to say what to install."""
-OPERATE_PARTS = (
-    "metrics_overhead",
-    "scrape",
-    "traces_overhead",
-    "console_update",
-    "readyz_names_cause",
-    "console_overhead",
-    "console_page",
-    "console_pages",
-)
-OPERATE_BROWSER_PARTS = ("console_page", "console_pages")
-"""The parts that need a browser, and only run if --only names them."""
 SDKS_PARTS = ("python", "go", "typescript", "java", "rust", "core_baseline")
 CLUSTER_PARTS = ("cluster_over_local", "worker_lost_pause_s", "submit_to_first_result_s")
 
@@ -246,34 +238,58 @@ def cluster(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
     _report("headrace bench cluster", run, parts or CLUSTER_PARTS, quick, as_json, fail)
 
 
-@_benchmark(OPERATE_PARTS)
-def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None:
+@click.option("--list", "lists", is_flag=True, help="Print the names for --only, and run nothing.")
+@_benchmark((*operate_names.PARTS, *operate_names.FAULTS))
+def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, lists: bool) -> None:
     """Measure what it costs a gateway that its metrics are read every second, that it exports spans, and that pages show it.
 
     The parts console_update and console_overhead have ten clients of the events, for a site of 1,000 streams in 200 sessions.
     The part console_page opens the console in Chromium, one page at a time beside nine clients, and console_pages ten pages at
     once. They only run if --only names them, and need Playwright.
 
-    The part readyz_names_cause measures how long it takes until /readyz names the first cause of a fault, and is clear after its
-    repair, for the twelve faults that docs/operate.md lists, and four more: a driver that is frozen, killed or not alone, and an
-    invalid configuration. It names those that it leaves out, for which this machine lacks root or nats-server.
+    The part readyz_names_cause injects faults, and measures how long it takes until /readyz names the first cause of each, and is
+    clear after its repair. --only also takes names of faults: it then runs this part with these faults, and fails with code 3 if
+    this machine cannot make one of them. Without --only, such a fault is left out, and named with what the machine lacks. The
+    part false_alarms counts what /readyz lists while a deployment starts, and while its connectors are restarted.
 
-    Takes about ten minutes. Progress goes to standard error.
+    Takes about twenty-five minutes. Progress goes to standard error.
 
     \b
     Examples:
+      headrace bench operate --list
       headrace bench operate --only metrics_overhead
       headrace bench operate --only readyz_names_cause --json
+      headrace bench operate --only broker_stopped --only wrong_password
       headrace bench operate --only console_page
     """
+    if lists:
+        _list(as_json)
+        return
     from headrace.laboratory.bench.operate import run
     from headrace.laboratory.bench.pages import BrowserMissing
 
-    usual = tuple(part for part in OPERATE_PARTS if part not in OPERATE_BROWSER_PARTS)
+    faults = () if operate_names.FAULTS_PART in parts else tuple(part for part in parts if part in operate_names.FAULTS)
+    chosen = tuple(part for part in operate_names.PARTS if part in parts or (faults and part == operate_names.FAULTS_PART))
+    usual = tuple(part for part in operate_names.PARTS if part not in operate_names.BROWSER_PARTS)
     try:
-        _report("headrace bench operate", run, parts or usual, quick, as_json, fail)
+        conditions = _report("headrace bench operate", partial(run, faults=faults), chosen or usual, quick, as_json, fail)
     except BrowserMissing as error:
         raise Failure(str(error), EXIT_ENVIRONMENT) from error
+    if faults and (left_out := conditions["left_out"]):
+        raise Failure("; ".join(f"{name} was left out: {why}" for name, why in left_out.items()), EXIT_ENVIRONMENT)
+
+
+def _list(as_json: bool) -> None:
+    """Prints the names of the parts and of the faults."""
+    if as_json:
+        print_line(json.dumps({"parts": operate_names.PARTS, "faults": operate_names.FAULTS}, indent=2))
+        return
+    print_line("Parts:")
+    for part in operate_names.PARTS:
+        print_line(f"  {part}")
+    print_line("Faults:")
+    for name, what in operate_names.FAULTS.items():
+        print_line(f"  {name:<24}{what}")
 
 
 @click.option(
@@ -303,14 +319,15 @@ def sdks(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, minutes
         raise Failure(str(error), EXIT_ENVIRONMENT) from error
 
 
-def _report(title: str, run: Any, parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None:
-    """Runs a benchmark and prints its figures."""
+def _report(title: str, run: Any, parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> dict[str, Any]:
+    """Runs a benchmark and prints its figures. Returns the conditions."""
     from headrace.laboratory.bench.figures import document, table
     from headrace.processes import own_temporary_folder
 
     end_at_sigterm()
     with own_temporary_folder("bench"):
-        figures, conditions = run(parts, quick, say)
+        measured: tuple[list[Figure], dict[str, Any]] = run(parts, quick, say)
+    figures, conditions = measured
     if as_json:
         missed = sum(figure.met is False for figure in figures)
         summary = f"{len(figures)} figures, {missed} of them miss their targets"
@@ -320,3 +337,4 @@ def _report(title: str, run: Any, parts: tuple[str, ...], quick: bool, as_json: 
         console().print(f"conditions: {json.dumps(conditions)}")
     if fail and any(figure.met is False for figure in figures):
         sys.exit(EXIT_FAILED)
+    return conditions

@@ -1,4 +1,4 @@
-"""Sixteen faults of a running site, and how soon `/readyz` names the first cause of each."""
+"""Faults of running sites, and how soon `/readyz` names the first cause of each."""
 
 from headrace.laboratory.bench.faults.measure import readyz_names_cause
 

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.contract.ports import free_address
 from headrace.laboratory.bench.faults.fault import Fault
 from headrace.laboratory.bench.faults.gateway import running
-from headrace.laboratory.bench.parts import Say
+from headrace.laboratory.bench.faults.site import Site
 from headrace.laboratory.bench.queries import headrace, stop
 from headrace.laboratory.bench.rig import START_S, Restartable, status, wait_for
 from headrace.processes import OwnedProcess
@@ -34,16 +34,13 @@ _DEADLINE_S = 120.0
 
 
 @contextmanager
-def broker(spark: SparkSession, say: Say) -> Iterator[tuple[str, list[Fault]]]:
-    """Yields the HTTP address of the gateway, and the faults; the query has read the first message. None without a program."""
+def _run(spark: SparkSession, names: frozenset[str]) -> Iterator[tuple[str, list[Fault]]]:
+    """Yields the URL of the gateway, and the faults; the query has read the first message."""
     program = _program()
+    assert program is not None, "lacks"
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         gateway = stack.enter_context(running(folder))
-        if program is None:
-            say(f"  left out: broker_stopped, wrong_password and expired_position, which need the program {_PROGRAM}")
-            yield gateway.http, []
-            return
         server = _Server(program, folder)
         stack.callback(server.process.kill)
         server.start()
@@ -53,7 +50,15 @@ def broker(spark: SparkSession, say: Say) -> Iterator[tuple[str, list[Fault]]]:
         stack.callback(site.stop)
         site.start()
         wait_for("the query to read a message", partial(site.has_read, 1), _DEADLINE_S)
-        yield gateway.http, _faults(server, source, site)
+        yield gateway.url, [fault for fault in _faults(server, source, site) if fault.name in names]
+
+
+def _lacks() -> dict[str, str]:
+    return {} if _program() else dict.fromkeys(_NAMES, f"the program {_PROGRAM}")
+
+
+_NAMES = ("broker_stopped", "wrong_password", "expired_position")
+BROKER = Site(_NAMES, _run, _lacks)
 
 
 def _faults(server: "_Server", source: Restartable, site: "_Query") -> list[Fault]:

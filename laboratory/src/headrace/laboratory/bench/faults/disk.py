@@ -1,10 +1,10 @@
-"""A file system of its own that can be frozen: whatever writes to it then waits."""
+"""A file system of its own that can be frozen or full: whatever writes to it then waits, or fails."""
 
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _BYTES = 8 * 2**20
@@ -46,6 +46,15 @@ def freeze(folder: Path) -> None:
 def thaw(folder: Path) -> None:
     """Ends what `freeze` has begun."""
     _run("fsfreeze", "--unfreeze", folder)
+
+
+def fill(file: Path) -> None:
+    """Fills the file system of a file with it."""
+    with file.open("wb", buffering=0) as full:
+        for size in (65_536, 1):
+            with suppress(OSError):
+                while True:
+                    full.write(bytes(size))
 
 
 def _run(*command: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""A driver as a process, and a gateway with a configuration file: faults of drivers, of files, and of what is not connected."""
+"""An application whose driver is a process: faults of drivers, of a function, and of a sink that ends the application."""
 
 import os
 import signal
@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from headrace.laboratory.bench.faults.fault import Fault
 from headrace.laboratory.bench.faults.gateway import Gateway, running
-from headrace.laboratory.bench.parts import Say
+from headrace.laboratory.bench.faults.limits import limit_files, signal_driver
+from headrace.laboratory.bench.faults.site import Site
 from headrace.laboratory.bench.rig import Restartable, sink_command, source_command, status, wait_for
 from headrace.processes import OwnedProcess
 
@@ -23,65 +24,80 @@ _RATE = 10
 _SECONDS = 3_600
 _DEADLINE_S = 300.0
 _APP = """
+from pathlib import Path
+
 from headrace.pipelines import Pipeline
 
+
+def size(value):
+    while Path({flag!r}).exists():
+        pass
+    return str(len(value))
+
+
 app = Pipeline("bench")
-app.source("bench/*", decode=len).map(str, name="size").sink("bench")
+app.source("bench/*", decode=bytes).map(size, name="size").sink("bench")
 """
 
 
 @contextmanager
-def drivers(_: SparkSession, __: Say) -> Iterator[tuple[str, list[Fault]]]:
-    """Yields the HTTP address of the gateway, and the faults; the driver has committed a micro-batch."""
+def _run(_: SparkSession, names: frozenset[str]) -> Iterator[tuple[str, list[Fault]]]:
+    """Yields the URL of the gateway, and the faults; the driver has committed a micro-batch."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
-        config = folder / "gateway.toml"
-        config.write_text("")
-        gateway = stack.enter_context(running(folder, "--config", str(config)))
+        gateway = stack.enter_context(running(folder))
         stack.enter_context(Restartable(source_command("stamped", gateway.address, rate=_RATE, seconds=_SECONDS)))
-        stack.enter_context(Restartable(sink_command(gateway.address, folder / "out")))
-        (folder / "app.py").write_text(_APP)
-        site = _Site(gateway, _driver(gateway, folder, "first"), _driver(gateway, folder, "second"))
+        sink = stack.enter_context(Restartable(sink_command(gateway.address, folder / "out")))
+        (folder / "app.py").write_text(_APP.format(flag=str(folder / "endless")))
+        site = _Application(gateway, folder, sink, _driver(gateway, folder, "first"), _driver(gateway, folder, "second"))
         stack.callback(site.end)
         site.first.start()
         wait_for("a commit", lambda: any((folder / "checkpoint" / "commits").glob("[0-9]*")), _DEADLINE_S)
-        part = "pipeline bench"
-        yield (
-            gateway.http,
-            [
-                Fault(
-                    "configuration_invalid",
-                    frozenset({"configuration-invalid"}),
-                    "file ",
-                    partial(config.write_text, "[nonsense]\n"),
-                    partial(config.write_text, ""),
-                ),
-                Fault(
-                    "driver_frozen",
-                    frozenset({"pipeline-silent"}),
-                    part,
-                    partial(site.signal, signal.SIGSTOP),
-                    partial(site.signal, signal.SIGCONT),
-                ),
-                Fault(
-                    "driver_killed",
-                    frozenset({"pipeline-silent", "pipeline-away"}),
-                    part,
-                    site.first.kill,
-                    site.restart,
-                ),
-                # The last one, since the first driver has ended then.
-                Fault(
-                    "second_driver",
-                    frozenset({"second-driver"}),
-                    part,
-                    partial(site.start, site.second),
-                    site.first.kill,
-                    begins=site.is_replaced,
-                    is_remembered=True,
-                ),
-            ],
-        )
+        yield gateway.url, [fault for fault in _faults(site) if fault.name in names]
+
+
+def _faults(site: "_Application") -> list[Fault]:
+    part, flag = "pipeline bench", site.folder / "endless"
+    return [
+        Fault(
+            "driver_frozen",
+            frozenset({"pipeline-silent"}),
+            part,
+            partial(site.signal, signal.SIGSTOP),
+            partial(site.signal, signal.SIGCONT),
+        ),
+        Fault("driver_killed", frozenset({"pipeline-silent", "pipeline-away"}), part, site.first.kill, site.restart),
+        Fault(
+            "endless_function",
+            frozenset({"batch-stuck"}),
+            part,
+            flag.touch,
+            flag.unlink,
+            "size",
+        ),
+        # The part is the application, whose remedy would else be to correct it.
+        Fault(
+            "sink_ends_application",
+            frozenset({"sink-fails"}),
+            part,
+            partial(limit_files, 0, site.sink),
+            site.repair_sink,
+            root="sink bench",
+        ),
+        # The last one, since the first driver has ended then.
+        Fault(
+            "second_driver",
+            frozenset({"second-driver"}),
+            part,
+            partial(site.start, site.second),
+            site.first.kill,
+            begins=site.is_replaced,
+            is_remembered=True,
+        ),
+    ]
+
+
+DRIVERS = Site(("driver_frozen", "driver_killed", "endless_function", "sink_ends_application", "second_driver"), _run)
 
 
 def _driver(gateway: Gateway, folder: Path, name: str) -> OwnedProcess:
@@ -91,8 +107,10 @@ def _driver(gateway: Gateway, folder: Path, name: str) -> OwnedProcess:
 
 
 @dataclass
-class _Site:
+class _Application:
     gateway: Gateway
+    folder: Path
+    sink: Restartable
     first: OwnedProcess
     second: OwnedProcess
     _run: int = 0
@@ -108,15 +126,19 @@ class _Site:
         self.start(self.first)
         wait_for("the driver to be attached", self.is_replaced, _DEADLINE_S)
 
+    def repair_sink(self) -> None:
+        """Has the sink write again, and starts the driver again, which the sink has ended."""
+        limit_files(psutil.RLIM_INFINITY, self.sink)
+        self.first.kill()
+        self.restart()
+
     def is_replaced(self) -> bool:
         """Whether the gateway knows the run of the driver that was started last."""
         return self._current() > self._run
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal to the driver and its JVM, and not to the planner, which renews the lease."""
-        first = psutil.Process(self.first.pid)
-        for process in (first, *(one for one in first.children(recursive=True) if "java" in one.name())):
-            process.send_signal(number)
+        signal_driver(number, self.first)
 
     def end(self) -> None:
         """Kills both."""

@@ -10,7 +10,7 @@ from headrace.contract.ports import free_address
 from headrace.laboratory.bench.cluster.drivers import submitted
 from headrace.laboratory.bench.cluster.run import is_everywhere, stamped, started
 from headrace.laboratory.bench.faults.fault import Fault
-from headrace.laboratory.bench.parts import Say
+from headrace.laboratory.bench.faults.site import Site
 from headrace.laboratory.bench.rig import owned, wait_for
 from headrace.laboratory.cluster import SparkCluster, Worker
 from headrace.processes import OwnedProcess
@@ -19,20 +19,24 @@ _LONGEST_S = 600.0
 
 
 @contextmanager
-def executors(_: SparkSession, __: Say) -> Iterator[tuple[str, list[Fault]]]:
-    """Yields the HTTP address of the gateway, and the fault; each worker of the cluster has an executor."""
+def _run(_: SparkSession, __: frozenset[str]) -> Iterator[tuple[str, list[Fault]]]:
+    """Yields the URL of the gateway, and the fault; each worker of the cluster has an executor."""
     http = free_address()
     with ExitStack() as stack:
         cluster = stack.enter_context(started())
         address, folder, output = stack.enter_context(stamped("--http-listen", http))
-        site = _Site(cluster, stack.enter_context(owned(submitted(cluster, address, folder))))
+        site = _Cluster(cluster, stack.enter_context(owned(submitted(cluster, address, folder))))
         wait_for("an executor on each worker", site.is_everywhere, _LONGEST_S)
         wait_for("a result", lambda: output.stamps().size > 0, _LONGEST_S)
-        yield http, [Fault("executor_lost", frozenset({"executor-lost"}), "pipeline ", site.lose, site.replace, "was lost")]
+        fault = Fault("executor_lost", frozenset({"executor-lost"}), "pipeline ", site.lose, site.replace, "was lost")
+        yield f"http://{http}", [fault]
+
+
+EXECUTORS = Site(("executor_lost",), _run)
 
 
 @dataclass
-class _Site:
+class _Cluster:
     cluster: SparkCluster
     driver: OwnedProcess
     _lost: list[Worker] = field(default_factory=list)

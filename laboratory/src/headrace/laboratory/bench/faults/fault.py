@@ -20,6 +20,7 @@ class Fault:
         inject: Injects it.
         repair: Repairs it, and returns as soon as the cause is gone.
         cause: What the cause contains.
+        root: What the name of the part begins with where the fault has begun; empty if that does not matter.
         begins: Whether it has begun, if it does some time after it was injected, such as with the start of a driver.
         is_remembered: Whether the gateway names it for a minute after it is over.
     """
@@ -30,21 +31,25 @@ class Fault:
     inject: Callable[[], object]
     repair: Callable[[], object]
     cause: str = ""
+    root: str = ""
     begins: Callable[[], bool] | None = None
     is_remembered: bool = False
 
     def is_in(self, problems: list[dict[str, str]]) -> bool:
         """Whether one of these problems names it."""
         return any(
-            problem["kind"] in self.kinds and problem["part"].startswith(self.part) and self.cause in problem["cause"]
+            problem["kind"] in self.kinds
+            and problem["part"].startswith(self.part)
+            and self.cause in problem["cause"]
+            and problem["root"].startswith(self.root)
             for problem in problems
         )
 
 
-def problems(http: str) -> list[dict[str, str]] | None:
-    """Returns the problems that the gateway at an HTTP address lists, None if it does not answer."""
+def problems(url: str) -> list[dict[str, str]] | None:
+    """Returns the problems that the gateway at a URL lists, None if it does not answer."""
     try:
-        with urllib.request.urlopen(f"http://{http}/readyz", timeout=_TIMEOUT_S) as response:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=_TIMEOUT_S) as response:
             document = json.load(response)
     except urllib.error.HTTPError as degraded:
         document = json.load(degraded)

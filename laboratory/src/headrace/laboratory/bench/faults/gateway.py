@@ -19,12 +19,12 @@ class Gateway:
 
     Attributes:
         address: The address of its gRPC server.
-        http: The address of its HTTP server.
+        url: The URL of its HTTP server.
         process: Its process.
     """
 
     address: str
-    http: str
+    url: str
     process: Restartable
     _shift: Path
 
@@ -52,5 +52,6 @@ def running(folder: Path, *more: str) -> Iterator[Gateway]:
     shift.write_text("0")
     options = ["--listen", address, "--http-listen", http, "--log-level", "error", *more]
     with Restartable(["-m", _MODULE, str(shift), "gateway", *options]) as process:
-        wait_for("the gateway to serve HTTP", lambda: problems(http) is not None, START_S)
-        yield Gateway(address, http, process, shift)
+        url = f"http://{http}"
+        wait_for("the gateway to serve HTTP", lambda: problems(url) is not None, START_S)
+        yield Gateway(address, url, process, shift)

@@ -1,69 +1,128 @@
 """How long it takes until `/readyz` names the first cause of a fault, and until it is clear again after the repair."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 from pyspark.sql import SparkSession
 
-from headrace.laboratory.bench.faults.broker import broker
-from headrace.laboratory.bench.faults.drivers import drivers
-from headrace.laboratory.bench.faults.executors import executors
+from headrace.laboratory.bench.faults.broker import BROKER
+from headrace.laboratory.bench.faults.drivers import DRIVERS
+from headrace.laboratory.bench.faults.executors import EXECUTORS
 from headrace.laboratory.bench.faults.fault import Fault, problems
-from headrace.laboratory.bench.faults.query import query
+from headrace.laboratory.bench.faults.files import FILES
+from headrace.laboratory.bench.faults.plain import PLAIN
+from headrace.laboratory.bench.faults.query import QUERY
+from headrace.laboratory.bench.faults.receiver import RECEIVER
+from headrace.laboratory.bench.faults.site import Site
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.rig import wait_for
 
-Site = Callable[[SparkSession, Say], AbstractContextManager[tuple[str, list[Fault]]]]
-"""A site that is well: the HTTP address of its gateway, and the faults that it can have."""
-
+SITES: tuple[Site, ...] = (FILES, QUERY, RECEIVER, BROKER, DRIVERS, PLAIN, EXECUTORS)
 TARGET_S = 10.0
 _DEADLINE_S = 120.0
 _STARTS_WITHIN_S = 300.0
-_SITES: tuple[Site, ...] = (query, broker, drivers, executors)
+_QUICK = ("paused_pipeline",)
 
 
-def readyz_names_cause(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """The longest time until a fault is named at `/readyz`, and until it is clear after the repair, of sixteen faults.
+def readyz_names_cause(
+    spark: SparkSession, say: Say, quick: bool, *, only: Collection[str] = (), left_out: dict[str, str]
+) -> Iterator[Figure]:
+    """The longest time until a fault is named at `/readyz`, and until it is clear after the repair.
 
-    A quick run has the first fault only. What is remembered for a minute after its end does not count as not clear.
+    What is remembered for a minute after its end does not count as not clear. A fault that is not named within two minutes has
+    these as its figure. After one that is not clear within two minutes, the other faults of its site are left out.
+
+    Args:
+        spark: The session of queries.
+        say: Takes the progress.
+        quick: Whether one fault is enough, unless some are named.
+        only: The names of the faults; all if it is empty.
+        left_out: Takes why a fault was left out, by its name.
     """
-    named, cleared = list[float](), list[float]()
-    for site in _SITES[:1] if quick else _SITES:
-        with site(spark, say) as (http, faults):
-            for fault in faults[:1] if quick else faults:
-                names_s, clears_s = _measured(http, fault)
-                named.append(names_s)
-                if not fault.is_remembered:
-                    cleared.append(clears_s)
-                say(f"  {fault.name}: named after {names_s:.1f} s, clear after {clears_s:.1f} s")
-                yield Figure(f"names_{fault.name}_s", names_s, "s")
+    wanted = only or (_QUICK if quick else [name for site in SITES for name in site.faults])
+    named, cleared, not_named = list[float](), list[float](), list[str]()
+    for site in SITES:
+        for fault, found in _of_site(site, frozenset(wanted), spark, say, left_out):
+            names_s, clears_s = found
+            named.append(_DEADLINE_S if names_s is None else names_s)
+            not_named += [fault.name] if names_s is None else []
+            if clears_s is not None and not fault.is_remembered:
+                cleared.append(clears_s)
+            yield Figure(f"names_{fault.name}_s", named[-1], "s", None, f"<= {TARGET_S:.0f}", named[-1] <= TARGET_S)
+            if clears_s is not None:
                 yield Figure(f"clears_{fault.name}_s", clears_s, "s")
-    yield Figure("faults_named", len(named), "faults")
-    for name, worst in (("readyz_names_cause_s", max(named)), ("readyz_clears_s", max(cleared))):
-        yield Figure(name, worst, "s", None, f"<= {TARGET_S:.0f}", worst <= TARGET_S)
+    yield Figure("faults_named", len(named) - len(not_named), "faults", None, f"{len(wanted)}", len(named) == len(wanted))
+    for name, times in (("readyz_names_cause_s", named), ("readyz_clears_s", cleared)):
+        if times:
+            yield Figure(name, max(times), "s", None, f"<= {TARGET_S:.0f}", max(times) <= TARGET_S)
 
 
-def _measured(http: str, fault: Fault) -> tuple[float, float]:
-    """Injects a fault and repairs it; returns the seconds until it was named, and from the repair until all was well."""
-    is_well = partial(_is_well, http)
-    wait_for(f"all to be well before {fault.name}", is_well, _DEADLINE_S)
+def _of_site(
+    site: Site, wanted: frozenset[str], spark: SparkSession, say: Say, left_out: dict[str, str]
+) -> Iterator[tuple[Fault, tuple[float | None, float | None]]]:
+    """Yields the faults of a site that are wanted, and what was measured of each."""
+    lacks = site.lacks()
+    for name in site.faults:
+        if name in wanted and name in lacks:
+            left_out[name] = f"this machine lacks {lacks[name]}"
+            say(f"  {name}: left out, since {left_out[name]}")
+    names = frozenset(name for name in site.faults if name in wanted and name not in lacks)
+    if not names:
+        return
+    missing = set(names)
+    try:
+        with site.run(spark, names) as (url, faults):
+            for fault in faults:
+                wait_for(f"all to be well before {fault.name}", partial(_is_well, url), _DEADLINE_S)
+                say(f"  {fault.name} ...")
+                found = _measured(url, fault, say)
+                missing.discard(fault.name)
+                yield fault, found
+                if found[1] is None:
+                    raise TimeoutError(f"{fault.name} was not clear after {_DEADLINE_S:.0f} s: {problems(url)}")
+    except TimeoutError as error:
+        say(f"  {error}")
+        for name in sorted(missing):
+            left_out[name] = f"the site was not well: {error}"
+            say(f"  {name}: left out, since {left_out[name]}")
+
+
+def _measured(url: str, fault: Fault, say: Say) -> tuple[float | None, float | None]:
+    """Injects a fault and repairs it.
+
+    Returns:
+        The seconds until it was named, and from the repair until all was well. None if that took longer than the deadline.
+    """
     begun = time.monotonic()
     try:
         fault.inject()
         if fault.begins is not None:
             wait_for(f"{fault.name} to begin", fault.begins, _STARTS_WITHIN_S)
             begun = time.monotonic()
-        wait_for(f"{fault.name} to be named", lambda: fault.is_in(problems(http) or []), _DEADLINE_S)
-        named = time.monotonic() - begun
+        named = _seconds(f"{fault.name} to be named", begun, lambda: fault.is_in(problems(url) or []))
+        if named is None:
+            say(f"  {fault.name}: not named, but {problems(url)}")
     finally:
         fault.repair()
-    begun = time.monotonic()
-    wait_for(f"{fault.name} to be clear", is_well, _DEADLINE_S)
-    return named, time.monotonic() - begun
+    cleared = _seconds(f"{fault.name} to be clear", time.monotonic(), partial(_is_well, url))
+    say(f"  {fault.name}: named after {_text(named)}, clear after {_text(cleared)}")
+    return named, cleared
 
 
-def _is_well(http: str) -> bool:
-    return problems(http) == []
+def _seconds(what: str, begun: float, condition: Callable[[], bool]) -> float | None:
+    """Waits for a condition; returns how long after the beginning it was true, None if it was not within the deadline."""
+    try:
+        wait_for(what, condition, _DEADLINE_S)
+    except TimeoutError:
+        return None
+    return time.monotonic() - begun
+
+
+def _text(seconds: float | None) -> str:
+    return f"more than {_DEADLINE_S:.0f} s" if seconds is None else f"{seconds:.1f} s"
+
+
+def _is_well(url: str) -> bool:
+    return problems(url) == []

@@ -13,10 +13,11 @@ import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.laboratory.bench.faults.disk import freeze, is_missing, own_disk, thaw
+from headrace.laboratory.bench.faults.disk import fill, freeze, is_missing, own_disk, thaw
 from headrace.laboratory.bench.faults.fault import Fault
 from headrace.laboratory.bench.faults.gateway import Gateway, running
-from headrace.laboratory.bench.parts import Say
+from headrace.laboratory.bench.faults.limits import limit_descriptors, limit_files, send
+from headrace.laboratory.bench.faults.site import Site
 from headrace.laboratory.bench.queries import headrace, sink_query, stop
 from headrace.laboratory.bench.rig import Restartable, sink_command, source_command, status, wait_for
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
@@ -26,30 +27,35 @@ _SECONDS = 3_600
 _DEADLINE_S = 120.0
 _TIMEOUT_S = 10.0
 _CLOCK_WRONG_BY_S = 7_200
+_TOO_FEW = 4
+"""Descriptors that a process has in use as soon as it runs, so that it can have no further one."""
 _RAISES = "cast(raise_error('no price') as binary) as value"
 
 
 @contextmanager
-def query(spark: SparkSession, say: Say) -> Iterator[tuple[str, list[Fault]]]:
-    """Yields the HTTP address of the gateway, and the faults; all is well, and the sink has committed."""
+def _run(spark: SparkSession, names: frozenset[str]) -> Iterator[tuple[str, list[Fault]]]:
+    """Yields the URL of the gateway, and the faults; all is well, and the sink has committed."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         commits = folder / "checkpoint" / "commits"
-        if lacks := is_missing():
-            say(f"  left out: slow_commit_log, which needs a file system that can be frozen, and so {lacks}")
-        else:
+        if names & {*_OF_DISK}:
             stack.enter_context(own_disk(commits))
         gateway = stack.enter_context(running(folder))
         source = stack.enter_context(Restartable(source_command("stamped", gateway.address, rate=_RATE, seconds=_SECONDS)))
         sink = stack.enter_context(Restartable(sink_command(gateway.address, folder / "out")))
-        site = _Site(spark, gateway, folder)
+        site = _Query(spark, gateway, folder)
         stack.callback(site.stop_query)
         site.start_query()
         wait_for("the sink to have committed", site.has_committed, _DEADLINE_S)
-        yield gateway.http, [*_faults(site, source, sink), *([] if lacks else [_slow_commit_log(commits)])]
+        yield gateway.url, [fault for fault in (*_faults(site, source, sink), *_of_disk(site, commits)) if fault.name in names]
 
 
-def _faults(site: "_Site", source: Restartable, sink: Restartable) -> list[Fault]:
+def _lacks() -> dict[str, str]:
+    lacks = is_missing()
+    return dict.fromkeys(_OF_DISK, f"{lacks}, for a file system of the commit log alone") if lacks else {}
+
+
+def _faults(site: "_Query", source: Restartable, sink: Restartable) -> list[Fault]:
     gateway, pipeline = site.gateway, "pipeline "
     return [
         Fault("paused_pipeline", frozenset({"paused"}), pipeline, partial(site.pause, True), partial(site.pause, False)),
@@ -58,22 +64,30 @@ def _faults(site: "_Site", source: Restartable, sink: Restartable) -> list[Fault
             "network_cut",
             frozenset({"connector-silent"}),
             "connector bench",
-            partial(_signal, signal.SIGSTOP, source),
-            partial(_signal, signal.SIGCONT, source),
+            partial(send, signal.SIGSTOP, source),
+            partial(send, signal.SIGCONT, source),
         ),
         Fault(
             "sink_hanging",
             frozenset({"sink-slow", "connector-silent"}),
             "",
-            partial(_signal, signal.SIGSTOP, sink),
-            partial(_signal, signal.SIGCONT, sink),
+            partial(send, signal.SIGSTOP, sink),
+            partial(send, signal.SIGCONT, sink),
         ),
         Fault(
             "disk_full_at_the_sink",
             frozenset({"sink-fails"}),
             "sink bench",
-            partial(_limit_files, 0, sink),
+            partial(limit_files, 0, sink),
             partial(_free_disk, sink, site),
+        ),
+        Fault(
+            "descriptors_at_the_sink",
+            frozenset({"sink-fails"}),
+            "sink bench",
+            partial(limit_descriptors, sink, _TOO_FEW),
+            partial(_free_descriptors, sink, site),
+            "Too many open files",
         ),
         Fault(
             "function_raises",
@@ -100,13 +114,47 @@ def _faults(site: "_Site", source: Restartable, sink: Restartable) -> list[Fault
     ]
 
 
-def _slow_commit_log(commits: Path) -> Fault:
-    kinds = frozenset({"commit-slow"})
-    return Fault("slow_commit_log", kinds, "pipeline ", partial(freeze, commits), partial(thaw, commits))
+def _of_disk(site: "_Query", commits: Path) -> list[Fault]:
+    pipeline, filler = "pipeline ", commits / "filler"
+
+    def make_room() -> None:
+        filler.unlink()
+        site.start_query()
+
+    return [
+        Fault("slow_commit_log", frozenset({"commit-slow"}), pipeline, partial(freeze, commits), partial(thaw, commits)),
+        # An error without the path would not tell which disk is full.
+        Fault(
+            "checkpoint_disk_full",
+            frozenset({"pipeline-fails"}),
+            pipeline,
+            partial(fill, filler),
+            make_room,
+            str(commits),
+        ),
+    ]
+
+
+_OF_DISK = ("slow_commit_log", "checkpoint_disk_full")
+QUERY = Site(
+    (
+        "paused_pipeline",
+        "network_cut",
+        "sink_hanging",
+        "disk_full_at_the_sink",
+        "descriptors_at_the_sink",
+        "function_raises",
+        "clock_set",
+        "gateway_restarted",
+        *_OF_DISK,
+    ),
+    _run,
+    _lacks,
+)
 
 
 @dataclass
-class _Site:
+class _Query:
     """The query, and the gateway that it reads from and writes to."""
 
     spark: SparkSession
@@ -141,33 +189,22 @@ class _Site:
                 admin.Resume(admin_pb2.ResumeRequest(kind=kind, name=name), timeout=_TIMEOUT_S)
 
 
-def _processes(of: Restartable) -> list[psutil.Process]:
-    first = psutil.Process(of.process.pid)
-    return [first, *first.children(recursive=True)]
+def _free_disk(sink: Restartable, site: _Query) -> None:
+    limit_files(psutil.RLIM_INFINITY, sink)
+    site.start_query()
 
 
-def _signal(number: signal.Signals, to: Restartable) -> None:
-    for process in _processes(to):
-        process.send_signal(number)
-
-
-def _limit_files(most: int, sink: Restartable) -> None:
-    """Sets how large the files may be that the sink writes, in bytes."""
-    for process in _processes(sink):
-        process.rlimit(psutil.RLIMIT_FSIZE, (most, psutil.RLIM_INFINITY))
-
-
-def _free_disk(sink: Restartable, site: _Site) -> None:
-    _limit_files(psutil.RLIM_INFINITY, sink)
+def _free_descriptors(sink: Restartable, site: _Query) -> None:
+    limit_descriptors(sink, None)
     site.start_query()
 
 
 def _stop_undrained(gateway: Gateway, sink: Restartable) -> None:
     """Stops the gateway, which waits for a sink that does not answer."""
-    _signal(signal.SIGSTOP, sink)
+    send(signal.SIGSTOP, sink)
     gateway.stop()
 
 
 def _let_it_drain(gateway: Gateway, sink: Restartable) -> None:
-    _signal(signal.SIGCONT, sink)
+    send(signal.SIGCONT, sink)
     gateway.start_again()

@@ -1,0 +1,46 @@
+"""The parts and the faults of `headrace bench operate`, by name. Imports nothing: `--help` lists them."""
+
+PARTS = (
+    "metrics_overhead",
+    "scrape",
+    "traces_overhead",
+    "console_update",
+    "readyz_names_cause",
+    "false_alarms",
+    "console_overhead",
+    "console_page",
+    "console_pages",
+)
+BROWSER_PARTS = ("console_page", "console_pages")
+"""The parts that need a browser, and only run if --only names them."""
+FAULTS_PART = "readyz_names_cause"
+"""The part that injects the faults."""
+FAULTS = {
+    "configuration_invalid": "the gateway's configuration file is no longer valid",
+    "key_invalid": "the gateway's TLS key is no key",
+    "certificate_expires": "the gateway's certificate expires in ten days",
+    "nothing_connected": "the only connector goes through a proxy that does not answer",
+    "paused_pipeline": "the pipeline is paused",
+    "network_cut": "a connector sends and reads nothing, and stays connected",
+    "sink_hanging": "a sink does not answer",
+    "disk_full_at_the_sink": "a sink cannot write",
+    "descriptors_at_the_sink": "a sink cannot open a file",
+    "function_raises": "a function raises in each micro-batch",
+    "clock_set": "the clock of the gateway's machine is set forward",
+    "gateway_restarted": "the gateway drains, and another one takes its place",
+    "slow_commit_log": "the disk of the commit log does not answer",
+    "checkpoint_disk_full": "the disk of the commit log is full",
+    "receiver_refuses": "the receiver of a sink refuses connections",
+    "receiver_rejects": "the receiver of a sink answers 401, which ends the query",
+    "broker_stopped": "the broker of a source is stopped",
+    "wrong_password": "a connector has a wrong password",
+    "expired_position": "the broker no longer has what comes next",
+    "driver_frozen": "a driver stands still; its planner does not",
+    "driver_killed": "a driver is killed",
+    "endless_function": "a function of an application does not return",
+    "sink_ends_application": "a sink's disk is full, which ends an application",
+    "second_driver": "two drivers use one checkpoint",
+    "frozen_without_sink": "a driver whose query has no sink stands still; its planner does not",
+    "executor_lost": "an executor of a cluster is killed",
+}
+"""What each fault is, in the order in which they are injected."""
