@@ -74,6 +74,7 @@ def test_a_quick_run_reads_the_metrics_of_a_gateway_and_names_a_fault() -> None:
         "faults_named",
         "readyz_names_cause_s",
         "readyz_clears_s",
+        "false_alarms",
         "console_overhead",
         "console_overhead_gateway_cpu",
     ]

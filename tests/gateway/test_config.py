@@ -200,8 +200,11 @@ def test_unusable_tls_files_are_named(tmp_path: Path) -> None:
         return [problem.replace(f"{tmp_path}/", "") for problem in problems(write(tmp_path, text))]
 
     assert tls("gateway.pem", "other.key") == ["gateway.toml:3: tls.key: other.key is not the key of the certificate gateway.pem"]
-    assert tls("text.pem", "gateway.key") == [
-        "gateway.toml:2: tls.cert: text.pem and gateway.key are not a PEM certificate and its key"
+    assert tls("text.pem", "gateway.key") == ["gateway.toml:2: tls.cert: text.pem contains no PEM certificate"]
+    assert tls("gateway.pem", "text.pem") == ["gateway.toml:3: tls.key: text.pem contains no PEM key"]
+    assert tls("text.pem", "text.pem", "text.pem") == [
+        "gateway.toml:2: tls.cert: text.pem contains no PEM certificate",
+        "gateway.toml:4: tls.client_ca: text.pem contains no PEM certificate",
     ]
     assert tls("locked.pem", "locked.key")[0].startswith("gateway.toml:3: tls.key: locked.key: the key is encrypted")
     assert tls("gateway.pem", "gateway.key", "text.pem") == [

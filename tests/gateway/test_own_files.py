@@ -58,6 +58,14 @@ def watched(folder: Path) -> tuple[Gateway, CertificateWatch, Tls]:
     return gateway, CertificateWatch(tls, gateway), tls
 
 
+def replaced(file: Path, content: bytes | None) -> None:
+    """Gives a file other content; None removes it."""
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+
+
 async def found_by(gateway: Gateway) -> dict[str, tuple[Kind, str]]:
     return {one.part: (one.kind, one.cause) for one in problems(await snapshot(gateway), 900_000, 5_000)}
 
@@ -109,9 +117,28 @@ async def test_a_key_that_becomes_invalid_is_named_until_it_is_valid(tmp_path: P
             tls.key.write_bytes(wrong)
         watch.look()
         found = await found_by(gateway)
-        assert {kind for kind, _ in found.values()} == {Kind.CERTIFICATE_INVALID}
+        assert {part: kind for part, (kind, _) in found.items()} == {f"file {tls.key}": Kind.CERTIFICATE_INVALID}
         assert gateway.certificates == expires
         tls.key.write_bytes(before)
+        watch.look()
+        assert await found_by(gateway) == {}
+
+
+@pytest.mark.parametrize("name", ["cert", "client_ca"])
+async def test_a_certificate_that_becomes_invalid_is_named_itself(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certificates, "_VALID", datetime.timedelta(seconds=4 * SOON_S))
+    gateway, watch, tls = watched(tmp_path)
+    gateway.unconnected_since = None
+    assert tls.client_ca is not None
+    file, before = {"cert": (tls.cert, tls.cert.read_bytes()), "client_ca": (tls.client_ca, tls.client_ca.read_bytes())}[name]
+    for wrong in (b"no certificate", tls.key.read_bytes(), None):
+        replaced(file, wrong)
+        watch.look()
+        found = await found_by(gateway)
+        assert {part: kind for part, (kind, _) in found.items()} == {f"file {file}": Kind.CERTIFICATE_INVALID}
+        replaced(file, before)
         watch.look()
         assert await found_by(gateway) == {}
 

@@ -34,25 +34,28 @@ class ServerFiles:
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yields the name of the attribute and the problem of each file that cannot be used."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        for name, path in (("cert", self.cert), ("client_ca", self.client_ca)):
+            problem = None if path is None else _problem_of_certificates(path)
+            if problem is not None:
+                yield name, problem
+            elif name == "cert":
+                yield from self._problem_of_key()
+
+    def _problem_of_key(self) -> Iterator[tuple[str, str]]:
+        """Yields what is wrong with the key, or with the pair, whose certificate can be read."""
         try:
-            context.load_cert_chain(self.cert, self.key, password=_no_password)
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.cert, self.key, password=_no_password)
         except ValueError as error:
             yield "key", f"{self.key}: {error}"
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
                 yield "key", f"{self.key} is not the key of the certificate {self.cert}"
+            elif (error.reason or "").startswith(_REFUSED):
+                yield "cert", f"{self.cert} is refused: {str(error.reason).lower().replace('_', ' ')}"
             else:
-                yield "cert", f"{self.cert} and {self.key} are not a PEM certificate and its key"
+                yield "key", f"{self.key} contains no PEM key"
         except OSError as error:
             yield "key", f"cannot be read: {error.strerror}"
-        if self.client_ca is not None:
-            try:
-                context.load_verify_locations(self.client_ca)
-            except ssl.SSLError:
-                yield "client_ca", f"{self.client_ca} contains no PEM certificate"
-            except OSError as error:
-                yield "client_ca", f"cannot be read: {error.strerror}"
 
     def load_into(self, context: ssl.SSLContext) -> None:
         """Loads the files into a new context.
@@ -109,6 +112,21 @@ class ClientFiles:
     def stamps(self) -> list[Stamp]:
         """Returns what changes when a file is written or replaced."""
         return [stamp_of(path) for path in (self.ca, self.cert, self.key) if path is not None]
+
+
+_REFUSED = ("EE_", "CA_")
+"""How reasons begin for which OpenSSL refuses a certificate that it can read, such as a key that is too small."""
+
+
+def _problem_of_certificates(path: Path) -> str | None:
+    """Returns what is wrong with a file of certificates; None if nothing is."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError:
+        return f"{path} contains no PEM certificate"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return None
 
 
 def _no_password() -> str:

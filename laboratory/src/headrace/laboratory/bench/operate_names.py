@@ -19,7 +19,7 @@ FAULTS = {
     "configuration_invalid": "the gateway's configuration file is no longer valid",
     "key_invalid": "the gateway's TLS key is no key",
     "certificate_expires": "the gateway's certificate expires in ten days",
-    "nothing_connected": "the only connector goes through a proxy that does not answer",
+    "nothing_connected": "the only connector calls another address",
     "paused_pipeline": "the pipeline is paused",
     "network_cut": "a connector sends and reads nothing, and stays connected",
     "sink_hanging": "a sink does not answer",

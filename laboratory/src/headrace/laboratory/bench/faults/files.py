@@ -1,6 +1,5 @@
 """A gateway with TLS and a connector, without Spark: faults of the gateway's files, and of what is not connected."""
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,8 +17,6 @@ from headrace.laboratory.bench.rig import START_S, Restartable, sink_command, st
 
 _VALID_DAYS = 365
 _EXPIRES_IN_DAYS = 10
-_PROXIES = ("http_proxy", "https_proxy", "grpc_proxy")
-_EXCEPT = ("no_proxy", "no_grpc_proxy", "NO_PROXY")
 
 
 @contextmanager
@@ -31,16 +28,16 @@ def _run(_: SparkSession, names: frozenset[str]) -> Iterator[tuple[str, list[Fau
         config.write_text("")
         files = ["--tls-cert", str(certificate.cert), "--tls-key", str(certificate.key)]
         gateway = stack.enter_context(running(folder, "--config", str(config), *files))
-        command = [*sink_command(gateway.address, folder / "out"), "--tls-ca", str(certificate.cert)]
-        sink = stack.enter_context(Restartable(command))
-        behind_proxy = Restartable(command, _behind_proxy())
+        trust = ["--tls-ca", str(certificate.cert)]
+        sink = stack.enter_context(Restartable([*sink_command(gateway.address, folder / "out"), *trust]))
+        astray = Restartable([*sink_command(free_address(), folder / "out"), *trust])
 
         def lose() -> None:
             sink.kill()
-            behind_proxy.start()
+            astray.start()
 
         def reach() -> None:
-            behind_proxy.kill()
+            astray.kill()
             sink.start()
             wait_for("the connector to be connected", is_connected, START_S)
 
@@ -75,12 +72,6 @@ def _run(_: SparkSession, names: frozenset[str]) -> Iterator[tuple[str, list[Fau
             Fault("nothing_connected", frozenset({"not-connected"}), "gateway", lose, reach),
         ]
         yield gateway.url, [fault for fault in faults if fault.name in names]
-
-
-def _behind_proxy() -> dict[str, str]:
-    """Returns an environment with a proxy that does not answer."""
-    kept = {name: value for name, value in os.environ.items() if name not in _EXCEPT}
-    return kept | dict.fromkeys(_PROXIES, f"http://{free_address()}")
 
 
 FILES = Site(("configuration_invalid", "key_invalid", "certificate_expires", "nothing_connected"), _run)

@@ -42,18 +42,19 @@ def readyz_names_cause(
         left_out: Takes why a fault was left out, by its name.
     """
     wanted = only or (_QUICK if quick else [name for site in SITES for name in site.faults])
-    named, cleared, not_named = list[float](), list[float](), list[str]()
+    named, cleared, not_named = list[float](), list[float](), 0
     for site in SITES:
         for fault, found in _of_site(site, frozenset(wanted), spark, say, left_out):
             names_s, clears_s = found
             named.append(_DEADLINE_S if names_s is None else names_s)
-            not_named += [fault.name] if names_s is None else []
+            not_named += names_s is None
             if clears_s is not None and not fault.is_remembered:
                 cleared.append(clears_s)
             yield Figure(f"names_{fault.name}_s", named[-1], "s", None, f"<= {TARGET_S:.0f}", named[-1] <= TARGET_S)
             if clears_s is not None:
                 yield Figure(f"clears_{fault.name}_s", clears_s, "s")
-    yield Figure("faults_named", len(named) - len(not_named), "faults", None, f"{len(wanted)}", len(named) == len(wanted))
+    count = len(named) - not_named
+    yield Figure("faults_named", count, "faults", None, f"{len(wanted)}", count == len(wanted))
     for name, times in (("readyz_names_cause_s", named), ("readyz_clears_s", cleared)):
         if times:
             yield Figure(name, max(times), "s", None, f"<= {TARGET_S:.0f}", max(times) <= TARGET_S)

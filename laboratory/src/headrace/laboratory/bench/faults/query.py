@@ -130,7 +130,7 @@ def _of_disk(site: "_Query", commits: Path) -> list[Fault]:
             pipeline,
             partial(fill, filler),
             make_room,
-            str(commits),
+            str(commits.parent),
         ),
     ]
 
