@@ -12,7 +12,7 @@ import click
 from headrace.cli.spark_options import verbose_option
 from headrace.laboratory.bench import operate_names
 from headrace.laboratory.commands.work_folder import end_at_sigterm, say
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console, json_option, print_result
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.laboratory.bench.figures import Figure
@@ -271,24 +271,28 @@ def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, list
     faults = () if operate_names.FAULTS_PART in parts else tuple(part for part in parts if part in operate_names.FAULTS)
     chosen = tuple(part for part in operate_names.PARTS if part in parts or (faults and part == operate_names.FAULTS_PART))
     usual = tuple(part for part in operate_names.PARTS if part not in operate_names.BROWSER_PARTS)
+
+    def left_out(conditions: dict[str, Any]) -> str:
+        return "; ".join(f"{name} was left out: {why}" for name, why in conditions["left_out"].items()) if faults else ""
+
     try:
-        conditions = _report("headrace bench operate", partial(run, faults=faults), chosen or usual, quick, as_json, fail)
+        _report("headrace bench operate", partial(run, faults=faults), chosen or usual, quick, as_json, fail, left_out)
     except BrowserMissing as error:
         raise Failure(str(error), EXIT_ENVIRONMENT) from error
-    if faults and (left_out := conditions["left_out"]):
-        raise Failure("; ".join(f"{name} was left out: {why}" for name, why in left_out.items()), EXIT_ENVIRONMENT)
 
 
 def _list(as_json: bool) -> None:
     """Prints the names of the parts and of the faults."""
+    names, faults = operate_names.PARTS, operate_names.FAULTS
     if as_json:
-        print_line(json.dumps({"parts": operate_names.PARTS, "faults": operate_names.FAULTS}, indent=2))
+        listed = [{"name": name, "fault": what} for name, what in faults.items()]
+        print_result(f"{len(names)} parts, {len(faults)} faults", {"parts": names, "faults": listed})
         return
     print_line("Parts:")
-    for part in operate_names.PARTS:
+    for part in names:
         print_line(f"  {part}")
     print_line("Faults:")
-    for name, what in operate_names.FAULTS.items():
+    for name, what in faults.items():
         print_line(f"  {name:<24}{what}")
 
 
@@ -319,8 +323,20 @@ def sdks(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, minutes
         raise Failure(str(error), EXIT_ENVIRONMENT) from error
 
 
-def _report(title: str, run: Any, parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> dict[str, Any]:
-    """Runs a benchmark and prints its figures. Returns the conditions."""
+def _nothing(_: dict[str, Any]) -> str:
+    return ""
+
+
+def _report(
+    title: str,
+    run: Any,
+    parts: tuple[str, ...],
+    quick: bool,
+    as_json: bool,
+    fail: bool,
+    left_out: Callable[[dict[str, Any]], str] = _nothing,
+) -> None:
+    """Runs a benchmark and prints its figures. Given the conditions, `left_out` says what was asked for and could not be done."""
     from headrace.laboratory.bench.figures import document, table
     from headrace.processes import own_temporary_folder
 
@@ -328,13 +344,15 @@ def _report(title: str, run: Any, parts: tuple[str, ...], quick: bool, as_json: 
     with own_temporary_folder("bench"):
         measured: tuple[list[Figure], dict[str, Any]] = run(parts, quick, say)
     figures, conditions = measured
-    if as_json:
-        missed = sum(figure.met is False for figure in figures)
-        summary = f"{len(figures)} figures, {missed} of them miss their targets"
-        print_result(summary, document(figures, conditions), summary if fail and missed else None)
-    else:
+    missed = sum(figure.met is False for figure in figures)
+    summary = f"{len(figures)} figures, {missed} of them miss their targets"
+    lacking, result = left_out(conditions), document(figures, conditions)
+    if not as_json:
         console().print(table(title, figures))
         console().print(f"conditions: {json.dumps(conditions)}")
-    if fail and any(figure.met is False for figure in figures):
+    if lacking:
+        raise Failure(lacking, EXIT_ENVIRONMENT, summary=summary, result=result)
+    if as_json:
+        print_result(summary, result, summary if fail and missed else None)
+    if fail and missed:
         sys.exit(EXIT_FAILED)
-    return conditions
