@@ -63,6 +63,7 @@ BUSY = pb.GetStatusResponse(
             lag_messages=34_567,
             lag_bytes=2_108_587,
             oldest_unacknowledged_ms=140,
+            error=pb.PartError(message="read of segment 4 failed", age_ms=2_000, at_ms=1_795_000_000_000),
             holders=[
                 pb.AcknowledgementHolder(
                     pipeline="market",
@@ -129,6 +130,7 @@ BUSY = pb.GetStatusResponse(
             writers=["totals"],
             failure="instance out-1: disk full",
             failure_age_ms=2_000,
+            error=pb.PartError(message="instance out-1: disk full", age_ms=2_000, at_ms=1_795_000_000_000),
             sink="alerts",
             mode=SINK_MODE_TWO_PHASE,
             instances=["alerts-a"],

@@ -3,7 +3,8 @@ import { Button } from "react-aria-components";
 import { signOut } from "./client/api";
 import type { Feed, Snapshot } from "./client/feed";
 import { causes } from "./model/causes";
-import { bytes, counted, duration } from "./model/format";
+import { bytes, counted } from "./model/format";
+import { Age } from "./parts/age";
 import { SearchField } from "./parts/search_field";
 import { adjust, formatRoute, go, useRoute, VIEWS, type View } from "./model/route";
 import { Connectors } from "./views/connectors";
@@ -83,7 +84,9 @@ export function App({ feed }: { feed: Feed }) {
         <footer>
           <span>{status.gateway.address}</span>
           <span>version {status.gateway.version}</span>
-          <span>up {duration(status.gateway.uptime_ms)}</span>
+          <span>
+            up <Age ms={status.gateway.uptime_ms} row={status.gateway} />
+          </span>
           <span>{counted(status.gateway.buffered_messages, "message")} buffered</span>
           <span>
             {bytes(status.gateway.buffered_bytes)} of {bytes(status.gateway.buffer_limit_bytes)}

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 
 import { parseExactly } from "../src/client/exact";
-import { changedRows } from "../src/model/changes";
+import { ageOf, changedRows } from "../src/model/changes";
+import type { Heard } from "../src/model/documents";
 import { arranged } from "../src/model/table";
 import { bytes, count, duration, firstLine, rate } from "../src/model/format";
 import { credit, flow, streamFlow } from "../src/model/flow";
@@ -13,7 +14,7 @@ import { line, shownAs } from "../src/model/preview";
 import { bars, lastStage, scale, span } from "../src/model/lanes";
 import type { Batch, Pipeline, Session, Status, Stream } from "../src/model/documents";
 
-interface Row {
+interface Row extends Heard {
   name: string;
   lag: number;
 }
@@ -32,21 +33,36 @@ describe("changes", () => {
       ],
       removed: ["a"],
     };
-    expect(changedRows(rows, changes, "name")).toEqual([
-      { name: "b", lag: 3 },
-      { name: "c", lag: 4 },
+    expect(changedRows(rows, changes, "name", 7)).toEqual([
+      { name: "b", lag: 3, heard_at: 7 },
+      { name: "c", lag: 4, heard_at: 7 },
     ]);
   });
 
   it("changes the fields of a row that are different, and keeps the others", () => {
-    expect(changedRows([{ name: "a", lag: 1, state: "live" }], { set: [{ name: "a", lag: 2 }] }, "name")).toEqual([
-      { name: "a", lag: 2, state: "live" },
-    ]);
+    expect(
+      changedRows<Row & { state: string }>(
+        [{ name: "a", lag: 1, state: "live" }],
+        { set: [{ name: "a", lag: 2 }] },
+        "name",
+        7,
+      ),
+    ).toEqual([{ name: "a", lag: 2, state: "live", heard_at: 7 }]);
   });
 
   it("keeps the same array if nothing has changed", () => {
-    expect(changedRows(rows, undefined, "name")).toBe(rows);
-    expect(changedRows(rows, { set: [], removed: [] }, "name")).toBe(rows);
+    expect(changedRows(rows, undefined, "name", 7)).toBe(rows);
+    expect(changedRows(rows, { set: [], removed: [] }, "name", 7)).toBe(rows);
+  });
+});
+
+describe("ages", () => {
+  it("grow while a row is not sent again", () => {
+    const row = { heard_at: 10_000 };
+    expect(ageOf(500, row, 10_000)).toBe(500);
+    expect(ageOf(500, row, 70_000)).toBe(60_500);
+    expect(ageOf(500, row, 9_000)).toBe(500);
+    expect(ageOf(500, {}, 70_000)).toBe(500);
   });
 });
 
@@ -77,6 +93,7 @@ describe("connectors of deployments", () => {
       instance,
       replays: `${instance}-letters`,
       failure: null,
+      failing_ms: null,
     })),
     restarting: [],
     replaying: [] as string[],
@@ -91,6 +108,8 @@ describe("connectors of deployments", () => {
       instance: "orders",
       failure: null,
       restarting: false,
+      failingMs: 0,
+      heard_at: 0,
     });
     expect(supervisedBy([of("a.toml", "orders")], "stock")).toBeNull();
   });
@@ -102,7 +121,15 @@ describe("connectors of deployments", () => {
   it("are listed without a session too", () => {
     const found = unconnected([of("a.toml", "orders", "returns")], new Set(["orders"]));
     expect(found).toEqual([
-      { deployment: "a.toml", name: "returns-name", instance: "returns", failure: null, restarting: false },
+      {
+        deployment: "a.toml",
+        name: "returns-name",
+        instance: "returns",
+        failure: null,
+        restarting: false,
+        failingMs: 0,
+        heard_at: 0,
+      },
     ]);
   });
 

@@ -13,6 +13,7 @@ from headrace.terminal import (
     Connection,
     Failure,
     ProgramCommand,
+    ago_text,
     bytes_text,
     connection_options,
     console,
@@ -166,4 +167,6 @@ def _print(deployments: Sequence[Mapping[str, Any]]) -> None:
                 print_line(f"{one['name']}: runs {', '.join(one['pipelines'])}")
             if one["reason"]:
                 again = f"; starts again in {duration_text(one['next_start_ms'])}" if one["next_start_ms"] is not None else ""
-                print_line(f"{one['name']}: {one['reason']}{again}")
+                age_ms, runs = one["reason_age_ms"], one["state"] == "runs"
+                when = "" if age_ms is None else f" ended {ago_text(age_ms)}{', is over' if runs else ''}:"
+                print_line(f"{one['name']}:{when} {one['reason']}{again}")

@@ -40,6 +40,7 @@ class ProcessReport:
         since: When that began, on the clock of `Reports.look`.
         restarts: How often it was started again.
         reason: Why it last ended; empty once it is stable.
+        reason_since: When that was, on the same clock; None without a reason.
         next_start: When it is started again, on the same clock; None if it does not wait for that.
         version: The version of Headrace with which it was started.
         memory_bytes: The resident memory of the process and its descendants; None if it does not run or was not measured.
@@ -52,6 +53,7 @@ class ProcessReport:
     since: float
     restarts: int
     reason: str
+    reason_since: float | None
     next_start: float | None
     version: str
     memory_bytes: int | None
@@ -68,6 +70,7 @@ class ProcessReport:
             "state_age_ms": _ms(now - self.since),
             "restarts": self.restarts,
             "reason": self.reason or None,
+            "reason_age_ms": None if self.reason_since is None else _ms(now - self.reason_since),
             "next_start_ms": None if self.next_start is None else _ms(self.next_start - now),
             "version": self.version or None,
             "memory_bytes": self.memory_bytes,
@@ -85,6 +88,7 @@ class ProcessReport:
             state_age_ms=_ms(now - self.since),
             restarts=self.restarts,
             reason=self.reason,
+            reason_age_ms=None if self.reason_since is None else _ms(now - self.reason_since),
             next_start_ms=None if self.next_start is None else _ms(self.next_start - now),
             version=self.version,
             memory_bytes=self.memory_bytes,
@@ -101,6 +105,8 @@ class Reports:
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[str, float]] = {}
+        self._ended: dict[str, tuple[int, str, float]] = {}
+        """After how many restarts each has a reason, which, and since when."""
         self._memory: dict[int, int] = {}
         self._measured_at = float("-inf")
 
@@ -117,12 +123,18 @@ class Reports:
     def _report(self, one: Supervised, now: float) -> ProcessReport:
         runs, state = one.process.runs, _state_of(one)
         before, since = self._since.get(one.role.name, ("", now))
+        restarts, why, reason_since = self._ended.get(one.role.name, (-1, "", now))
+        if one.reason is None:
+            self._ended.pop(one.role.name, None)
+        elif one.reason != why or (restarts != one.restarts and not runs):
+            self._ended[one.role.name], reason_since = (one.restarts, one.reason, now), now
         return ProcessReport(
             role=one.role,
             state=state,
             since=since if before == state else now,
             restarts=one.restarts,
             reason=(one.reason or "")[:LONGEST_REASON],
+            reason_since=reason_since if one.reason else None,
             next_start=one.due_at if state == "waits" and one.reason is not None and not one.cannot_run else None,
             version=one.version,
             memory_bytes=self._memory.get(one.process.pid) if runs else None,

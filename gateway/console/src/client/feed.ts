@@ -3,7 +3,7 @@
  * otherwise. A browser has six connections to a gateway, and pages that nobody looks at would hold them all.
  */
 
-import { changed, withHealth, type Changes } from "../model/changes";
+import { changed, whole, type Changes } from "../model/changes";
 import type { Status } from "../model/documents";
 import { History } from "../model/history";
 import { me, request, type Me } from "./api";
@@ -89,17 +89,17 @@ export class Feed {
     this.events = events;
     this.watch();
     events.addEventListener("status", (event: MessageEvent<string>) => {
-      this.heard(withHealth(parseExactly(event.data) as Status));
+      this.heard(whole(parseExactly(event.data) as Status, Date.now()));
     });
     events.addEventListener("changes", (event: MessageEvent<string>) => {
       const before = this.snapshot.status;
-      if (before) this.heard(changed(before, parseExactly(event.data) as Changes));
+      if (before) this.heard(changed(before, parseExactly(event.data) as Changes, Date.now()));
     });
     events.onerror = () => this.lost();
   }
 
   private async poll(generation: number): Promise<void> {
-    const status = withHealth((await request("status")) as Status);
+    const status = whole((await request("status")) as Status, Date.now());
     if (generation !== this.generation) return;
     this.heard(status);
     this.timer = window.setTimeout(() => void this.connect(), HIDDEN_MS);

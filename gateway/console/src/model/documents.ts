@@ -15,7 +15,25 @@ export interface Pause {
   age_ms: number;
 }
 
-export interface Gateway {
+/** What went wrong last. It is over once health lists no problem of the part. */
+export interface LastError {
+  message: string;
+  at: string;
+  is_over: boolean;
+}
+
+/** A row whose ages are as of when the page heard of it: the gateway does not send a row again that only grows older. */
+export interface Heard {
+  heard_at?: number;
+}
+
+/** A part with its last error. */
+export interface Fallible extends Heard {
+  last_error: LastError | null;
+  last_error_age_ms: number | null;
+}
+
+export interface Gateway extends Heard {
   address: string;
   version: string;
   uptime_ms: number;
@@ -27,7 +45,7 @@ export interface Gateway {
   acknowledged_messages: number;
 }
 
-export interface Stream {
+export interface Stream extends Fallible {
   stream: string;
   state: "parked" | "live" | "detached" | "ended" | "lost";
   detail: string;
@@ -48,7 +66,7 @@ export interface Stream {
 }
 
 /** What a connector reports about itself. */
-export interface Reported {
+export interface Reported extends Fallible {
   session: string;
   connector: string;
   connector_version: string;
@@ -85,7 +103,7 @@ export interface Step {
   time_ms: number;
 }
 
-export interface Pipeline {
+export interface Pipeline extends Fallible {
   pipeline: string;
   run: number;
   attached: boolean;
@@ -101,7 +119,7 @@ export interface Pipeline {
   steps: Step[];
 }
 
-export interface Sink {
+export interface Sink extends Fallible {
   sink: string;
   mode: string | null;
   instances: string[];
@@ -123,9 +141,15 @@ export interface Sink {
 }
 
 /** A deployment whose supervisor is registered. */
-export interface Deployment {
+export interface Deployment extends Heard {
   deployment: string;
-  connectors: { name: string; instance: string; replays: string | null; failure: string | null }[];
+  connectors: {
+    name: string;
+    instance: string;
+    replays: string | null;
+    failure: string | null;
+    failing_ms: number | null;
+  }[];
   restarting: string[];
   processes: Process[];
   /** The connectors whose dead letters are being replayed. */
@@ -141,6 +165,7 @@ export interface Process {
   state_age_ms: number;
   restarts: number;
   reason: string | null;
+  reason_age_ms: number | null;
   next_start_ms: number | null;
   version: string | null;
   memory_bytes: number | null;
@@ -163,21 +188,6 @@ export interface Replayed {
   connector: string;
   pid: number;
   seconds: number;
-}
-
-/** A process of a deployment, as its supervisor reports it. */
-export interface Process {
-  name: string;
-  kind: "gateway" | "connector" | "application" | "query";
-  pipelines: string[];
-  state: "starts" | "runs" | "waits" | "ended" | "stopped";
-  state_age_ms: number;
-  restarts: number;
-  reason: string | null;
-  next_start_ms: number | null;
-  version: string | null;
-  memory_bytes: number | null;
-  pid: number | null;
 }
 
 /** What a connector was restarted with. */

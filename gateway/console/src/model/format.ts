@@ -42,6 +42,13 @@ export function duration(ms: number): string {
   return `${Math.floor(hours / 24)} d`;
 }
 
+/** The local time of day of a moment, with the date if it is not of the day of `now`. */
+export function timeOfDay(at: number, now: number): string {
+  const moment = new Date(at);
+  const time = moment.toLocaleTimeString("en-GB");
+  return moment.toDateString() === new Date(now).toDateString() ? time : `${moment.toLocaleDateString()} ${time}`;
+}
+
 /** The first line of an error, and no more than a screen shows of it. */
 export function firstLine(text: string): string {
   const line = text.split("\n", 1)[0] ?? "";

@@ -10,6 +10,9 @@ export interface Supervised {
   instance: string;
   /** Why its process does not run. */
   failure: string | null;
+  /** For how long it has not run. */
+  failingMs: number;
+  heard_at: number;
 }
 
 /** Returns the connector of a deployment with an instance; null if there is none, or more than one: it would be a guess. */
@@ -52,9 +55,10 @@ export function sourcesToReplay(pipelines: Pipeline[], from: string[]): string[]
 }
 
 function all(deployments: Deployment[]): Supervised[] {
-  return deployments.flatMap(({ deployment, connectors, restarting }) =>
-    connectors.map(({ name, instance, failure }) => {
-      return { deployment, name, instance, failure, restarting: restarting.includes(name) };
+  return deployments.flatMap(({ deployment, connectors, restarting, heard_at = 0 }) =>
+    connectors.map(({ name, instance, failure, failing_ms }) => {
+      const restarts = restarting.includes(name);
+      return { deployment, name, instance, failure, failingMs: failing_ms ?? 0, restarting: restarts, heard_at };
     }),
   );
 }

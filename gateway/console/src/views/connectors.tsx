@@ -1,10 +1,11 @@
 import { useMemo, useState } from "react";
 import { Button } from "react-aria-components";
-import type { Reported, Session, Sink, SinkSession, Status } from "../model/documents";
+import type { Heard, Reported, Session, Sink, SinkSession, Status } from "../model/documents";
 import { credit, hasNoCredit } from "../model/flow";
-import { bytes, count, counted, duration, firstLine } from "../model/format";
+import { bytes, count, counted, duration } from "../model/format";
 import { adjust, useRoute } from "../model/route";
 import { supervisedBy, unconnected, type Supervised } from "../model/supervised";
+import { Age, AgedError, LastError } from "../parts/age";
 import { Controls } from "../parts/control";
 import { FlowMark } from "../parts/flow_mark";
 import { Grid, type Column } from "../parts/grid";
@@ -107,7 +108,7 @@ const COLUMNS: Column<Row>[] = [
     key: "since",
     title: "Since",
     value: (row) => row.sinceMs,
-    cell: (row) => (isSince(row) ? duration(row.sinceMs) : "–"),
+    cell: (row) => (isSince(row) ? <Age ms={row.sinceMs} row={heardOf(row)} /> : "–"),
   },
   { key: "serves", title: "Serves", value: (row) => row.serves, cell: (row) => row.serves },
   {
@@ -137,7 +138,7 @@ const COLUMNS: Column<Row>[] = [
   {
     key: "reason",
     title: "Last error",
-    value: reasonOf,
+    value: (row) => lastError(row)?.message ?? "",
     cell: (row) => <Reason row={row} />,
   },
 ];
@@ -147,32 +148,27 @@ function isSince(row: Row): boolean {
   return row.reported !== null || row.sink !== null;
 }
 
-function reasonOf(row: Row): string {
-  return lastError(row).text;
+function heardOf(row: Row): Heard {
+  return row.reported ?? row.sink ?? {};
 }
 
-/** What went wrong last, and how long ago; null if that is not known. */
-function lastError({ reported, sink, supervised }: Row): { text: string; ageMs: number | null } {
-  const error = reported?.errors.at(-1);
-  if (reported?.reason) return { text: firstLine(reported.reason), ageMs: reported.state_age_ms };
-  if (error) return { text: firstLine(error.message), ageMs: error.age_ms };
-  if (sink?.failure) return { text: firstLine(sink.failure), ageMs: sink.failure_age_ms };
-  return { text: firstLine((reported === null && supervised?.failure) || ""), ageMs: null };
+/** What went wrong last: what the connector has reported, or what its sink or its process has met; null if nothing has. */
+function lastError({
+  reported,
+  sink,
+  supervised,
+}: Row): { message: string; ms: number; row: Heard; isOver: boolean } | null {
+  const [last] = [reported, sink]
+    .flatMap((row) => (row?.last_error ? [{ ...row.last_error, row, ms: row.last_error_age_ms ?? 0 }] : []))
+    .sort((one, other) => one.ms - other.ms);
+  if (last) return { message: last.message, ms: last.ms, row: last.row, isOver: last.is_over };
+  if (reported !== null || !supervised?.failure) return null;
+  return { message: supervised.failure, ms: supervised.failingMs, row: supervised, isOver: false };
 }
 
 function Reason({ row }: { row: Row }) {
-  const { text, ageMs } = lastError(row);
-  // Beside a connector that runs, an error is over.
-  return (
-    <span className={row.state === "running" ? "muted" : ""}>
-      {text && ageMs !== null && <strong>{duration(ageMs)} ago</strong>} {text}
-    </span>
-  );
-}
-
-/** Why its process does not run. */
-function failureOf(row: Row): string | null {
-  return row.reported === null && row.supervised ? row.supervised.failure : null;
+  const error = lastError(row);
+  return error && <AgedError {...error} />;
 }
 
 interface DetailsProps {
@@ -204,22 +200,24 @@ function Details({ row, mayControl, onRestart }: DetailsProps) {
           Close
         </Button>
       </h2>
-      {reported?.reason && (
+      <p className="cause">
+        <Reason row={row} />
+      </p>
+      {reported?.last_error && sink?.last_error && (
         <p className="cause">
-          {firstLine(reported.reason)} <span className="muted">for {duration(reported.state_age_ms ?? 0)}</span>
-        </p>
-      )}
-      {failureOf(row) && <p className="cause">{failureOf(row)}</p>}
-      {sink?.failure && (
-        <p className="cause">
-          {firstLine(sink.failure)} <span className="muted">{duration(sink.failure_age_ms ?? 0)} ago</span>
+          <LastError row={sink} />
         </p>
       )}
       <dl>
         <dt>State</dt>
         <dd>
           {row.state}
-          {isSince(row) && ` for ${duration(row.sinceMs)}`}
+          {isSince(row) && (
+            <>
+              {" "}
+              for <Age ms={row.sinceMs} row={heardOf(row)} />
+            </>
+          )}
         </dd>
         {supervised && (
           <>
@@ -235,7 +233,7 @@ function Details({ row, mayControl, onRestart }: DetailsProps) {
             <dt>Connector</dt>
             <dd>
               {reported.connector} {reported.connector_version}, at {reported.peer}, connected for{" "}
-              {duration(reported.age_ms)}
+              <Age ms={reported.age_ms} row={reported} />
               {reported.sdk && ` · ${reported.sdk.language}, ${reported.sdk.name} ${reported.sdk.version}`}
             </dd>
           </>
@@ -299,7 +297,9 @@ function Errors({ reported }: { reported: Reported }) {
       <ol className="error-list" tabIndex={0} aria-label="Errors, the last one first">
         {errors.map((error, index) => (
           <li key={index}>
-            <span className="age">{duration(error.age_ms)} ago</span>
+            <span className="age">
+              <Age ms={error.age_ms} row={reported} /> ago
+            </span>
             <span>
               {error.stream && <code>{error.stream}</code>} {error.message}
             </span>

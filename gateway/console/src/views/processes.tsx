@@ -1,9 +1,10 @@
 import { useMemo, useState } from "react";
 import { Button } from "react-aria-components";
 import { post } from "../client/api";
-import type { Process, ProcessLog, Status } from "../model/documents";
+import type { Heard, Process, ProcessLog, Status } from "../model/documents";
 import { bytes, count, duration, firstLine } from "../model/format";
 import { adjust, useRoute } from "../model/route";
+import { Age, AgedError } from "../parts/age";
 import { FlowMark } from "../parts/flow_mark";
 import { Grid, type Column } from "../parts/grid";
 import { PartLink } from "../parts/link";
@@ -11,7 +12,7 @@ import { PartLink } from "../parts/link";
 const LINES = 100;
 const WAITS_MS = 20_000;
 
-interface Row extends Process {
+interface Row extends Process, Heard {
   deployment: string;
 }
 
@@ -23,7 +24,10 @@ const markOf = (row: Row): string => (row.state === "waits" ? "waits_to_start" :
 export function Processes({ status, mayControl }: { status: Status; mayControl: boolean }) {
   const { filter = "", sort = "name", process: selected } = useRoute();
   const rows = useMemo(
-    () => status.deployments.flatMap((one) => one.processes.map((each) => ({ ...each, deployment: one.deployment }))),
+    () =>
+      status.deployments.flatMap((one) =>
+        one.processes.map((each) => ({ ...each, deployment: one.deployment, heard_at: one.heard_at ?? 0 })),
+      ),
     [status.deployments],
   );
   const shown = rows.find((row) => nameOf(row) === selected);
@@ -54,7 +58,12 @@ const COLUMNS: Column<Row>[] = [
     value: (row) => row.state,
     cell: (row) => <FlowMark flow={markOf(row)} label={row.state} />,
   },
-  { key: "since", title: "Since", value: (row) => row.state_age_ms, cell: (row) => duration(row.state_age_ms) },
+  {
+    key: "since",
+    title: "Since",
+    value: (row) => row.state_age_ms,
+    cell: (row) => <Age ms={row.state_age_ms} row={row} />,
+  },
   { key: "restarts", title: "Restarts", value: (row) => row.restarts, cell: (row) => count(row.restarts) },
   {
     key: "memory",
@@ -67,9 +76,16 @@ const COLUMNS: Column<Row>[] = [
     key: "reason",
     title: "Why it last ended",
     value: (row) => row.reason ?? "",
-    cell: (row) => firstLine(row.reason ?? ""),
+    cell: (row) => <End row={row} />,
   },
 ];
+
+/** Why a process last ended. One that is connected again has overcome that. */
+function End({ row }: { row: Row }) {
+  if (row.reason === null) return null;
+  if (row.reason_age_ms === null) return <>{firstLine(row.reason)}</>;
+  return <AgedError message={row.reason} ms={row.reason_age_ms} row={row} isOver={row.state === "runs"} />;
+}
 
 function Details({ row, mayControl }: { row: Row; mayControl: boolean }) {
   const [log, setLog] = useState<ProcessLog | null>(null);
@@ -97,11 +113,15 @@ function Details({ row, mayControl }: { row: Row; mayControl: boolean }) {
           Close
         </Button>
       </h2>
-      {row.reason && <p className="cause">{row.reason}</p>}
+      {row.reason && (
+        <p className="cause">
+          <End row={row} />
+        </p>
+      )}
       <dl>
         <dt>State</dt>
         <dd>
-          {row.state} for {duration(row.state_age_ms)}
+          {row.state} for <Age ms={row.state_age_ms} row={row} />
           {row.next_start_ms !== null && `, starts again in ${duration(row.next_start_ms)}`}
         </dd>
         <dt>Restarts</dt>

@@ -7,6 +7,7 @@ import { SAMPLES, type History } from "../model/history";
 import { cursor, place } from "../model/position";
 import { adjust, useRoute } from "../model/route";
 import { Controls, Danger } from "../parts/control";
+import { Age, LastError } from "../parts/age";
 import { FlowMark } from "../parts/flow_mark";
 import { Grid, type Column } from "../parts/grid";
 import { ViewLink } from "../parts/link";
@@ -77,6 +78,12 @@ function columnsOf(sessions: Session[], history: History): Column<Stream>[] {
       cell: (row) => place(row.received),
     },
     {
+      key: "last_error",
+      title: "Last error",
+      value: (row) => (row.last_error === null ? -Infinity : -(row.last_error_age_ms ?? 0)),
+      cell: (row) => <LastError row={row} />,
+    },
+    {
       key: "instance",
       title: "Connector",
       value: (row) => row.instance ?? "",
@@ -100,7 +107,7 @@ function Details({ row, history, mayControl }: { row: Stream; history: History; 
       <dl>
         <dt>State</dt>
         <dd>
-          {row.state} for {duration(row.state_age_ms)}
+          {row.state} for <Age ms={row.state_age_ms} row={row} />
           {row.paused && `, paused by ${row.paused.by}`}
         </dd>
         <dt>Received</dt>
@@ -118,6 +125,8 @@ function Details({ row, history, mayControl }: { row: Stream; history: History; 
         </dd>
         <dt>Connector</dt>
         <dd>{row.instance ?? (row.last_instance ? `none; ${row.last_instance} was the last one` : "none")}</dd>
+        <dt>Last error</dt>
+        <dd>{row.last_error ? <LastError row={row} /> : "none since the gateway started"}</dd>
         <dt>Waits for</dt>
         <dd>{row.holders.map((holder) => `${holder.pipeline} (${holder.state})`).join(", ") || "nothing"}</dd>
       </dl>

@@ -6,6 +6,7 @@ import { count, duration } from "../model/format";
 import { bars, lastStage, scale, span } from "../model/lanes";
 import { durations } from "../model/percentiles";
 import { adjust, useRoute } from "../model/route";
+import { LastError } from "../parts/age";
 import { Controls, Danger } from "../parts/control";
 import { usePolled } from "../parts/polled";
 
@@ -37,6 +38,11 @@ export function Timeline({ status, mayControl }: { status: Status; mayControl: b
         )}
         {pipeline && mayControl && <Controls kind="pipeline" name={name} paused={pipeline.paused !== null} />}
       </div>
+      {pipeline?.last_error && (
+        <p className="cause">
+          Last error: <LastError row={pipeline} />
+        </p>
+      )}
       {name ? (
         // Whole seconds: what is drawn changes no more often.
         <Batches key={name} pipeline={name} runningMs={seconds(pipeline?.batch_ms ?? null)} />

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headrace.gateway_cli.last_errors import last_error_line, last_error_lines
 from headrace.gateway_cli.problems import one_line, problem_lines
 from headrace.gateway_cli.tables import new_table
 from headrace.terminal import bytes_text, duration_text
@@ -38,16 +39,20 @@ def _parts(document: Mapping[str, Any]) -> Iterator[RenderableType]:
             if holder["state"] != "attached" or holder["held_ms"] >= _LONG_HELD_MS:
                 held = f"{holder['pipeline']} ({holder['state']}) has held acknowledgements for"
                 yield Text(f"  {stream['stream']}: {held} {duration_text(holder['held_ms'])}", style="yellow")
+    yield from last_error_lines(document["streams"], "stream")
     yield _sessions(document["sessions"])
     yield from _reported(document["sessions"])
     yield _pipelines(document["pipelines"])
+    yield from last_error_lines(document["pipelines"], "pipeline")
     if document["sinks"]:
         yield _sinks(document["sinks"])
+        yield from last_error_lines(document["sinks"], "sink")
     if document["sink_sessions"]:
         yield _sink_sessions(document["sink_sessions"])
         yield from _reported(document["sink_sessions"])
     if document["deployments"]:
         yield _deployments(document["deployments"])
+        yield from _ends(document["deployments"])
 
 
 def _headline(gateway: Mapping[str, Any]) -> Text:
@@ -154,6 +159,15 @@ def _deployments(deployments: Sequence[Mapping[str, Any]]) -> RenderableType:
     return table
 
 
+def _ends(deployments: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
+    """Describes why processes last ended. A process that is connected again has overcome that."""
+    for deployment in deployments:
+        for process in deployment["processes"]:
+            if process["reason"] and process["reason_age_ms"] is not None:
+                of, is_over = f"{process['name']}: ended", process["state"] == "runs"
+                yield last_error_line(of, process["reason_age_ms"], process["reason"], is_over=is_over)
+
+
 def _sdk(session: Mapping[str, Any]) -> str:
     sdk = session["sdk"]
     return one_line(f"{sdk['name']} {sdk['version']}".strip()) if sdk else "-"
@@ -173,9 +187,9 @@ def _reported(sessions: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
             yield Text(f"{name}: {state}: {one_line(session['reason'])}", style="yellow")
         if session["errors"]:
             last = session["errors"][-1]
-            stream = f", stream {last['stream']}" if last["stream"] else ""
-            ago = f"{duration_text(last['age_ms'])} ago"
-            yield Text(one_line(f"{name}: last error {ago}{stream}: {last['message']}"), style="yellow")
+            stream = f" of stream {last['stream']}" if last["stream"] else ""
+            of = f"{name.strip()}: last error{stream}"
+            yield last_error_line(of, last["age_ms"], last["message"], is_over=session["last_error"]["is_over"])
 
 
 def _pipelines(pipelines: Sequence[Mapping[str, Any]]) -> RenderableType:

@@ -19,6 +19,7 @@ from headrace.gateway_status.document import (
     StatusDocument,
     StreamDocument,
 )
+from headrace.gateway_status.last_errors import LastErrors
 from headrace.protocol.v1.admin_pb2 import (
     DeploymentStatus,
     GetStatusResponse,
@@ -53,10 +54,11 @@ def status_document(address: str, status: GetStatusResponse, at: datetime | None
         status: The status.
         at: When it was taken; None for now.
     """
-    gateway = status.gateway
+    gateway, taken_at = status.gateway, at or datetime.now(UTC)
     known = status.HasField("problems_in_all")
+    errors = LastErrors(status, taken_at)
     return {
-        "problems": problem_documents(status, at or datetime.now(UTC)) if known else None,
+        "problems": problem_documents(status, taken_at) if known else None,
         "problems_in_all": status.problems_in_all if known else None,
         "gateway": {
             "address": address,
@@ -74,11 +76,11 @@ def status_document(address: str, status: GetStatusResponse, at: datetime | None
             "losses": gateway.losses,
             "buffered_messages": gateway.buffered_messages,
         },
-        "streams": [_stream(stream) for stream in status.streams],
-        "sessions": [_session(session) for session in status.sessions],
-        "pipelines": [_pipeline(pipeline) for pipeline in status.pipelines],
-        "sinks": [_sink(sink) for sink in status.sinks],
-        "sink_sessions": [_sink_session(session) for session in status.sink_sessions],
+        "streams": [_stream(stream, errors) for stream in status.streams],
+        "sessions": [_session(session, errors) for session in status.sessions],
+        "pipelines": [_pipeline(pipeline, errors) for pipeline in status.pipelines],
+        "sinks": [_sink(sink, errors) for sink in status.sinks],
+        "sink_sessions": [_sink_session(session, errors) for session in status.sink_sessions],
         "deployments": [_deployment(deployment) for deployment in status.deployments],
     }
 
@@ -90,7 +92,13 @@ def _deployment(deployment: DeploymentStatus) -> DeploymentDocument:
         "peer": deployment.peer,
         "age_ms": deployment.age_ms,
         "connectors": [
-            {"name": one.name, "instance": one.instance, "replays": one.replays or None, "failure": one.failure or None}
+            {
+                "name": one.name,
+                "instance": one.instance,
+                "replays": one.replays or None,
+                "failure": one.failure or None,
+                "failing_ms": one.failing_ms if one.HasField("failing_ms") else None,
+            }
             for one in deployment.connectors
         ],
         "restarting": list(deployment.restarting),
@@ -108,6 +116,7 @@ def _process(process: ProcessState) -> ProcessDocument:
         "state_age_ms": process.state_age_ms,
         "restarts": process.restarts,
         "reason": process.reason or None,
+        "reason_age_ms": process.reason_age_ms if process.HasField("reason_age_ms") else None,
         "next_start_ms": process.next_start_ms if process.HasField("next_start_ms") else None,
         "version": process.version or None,
         "memory_bytes": process.memory_bytes if process.HasField("memory_bytes") else None,
@@ -132,7 +141,7 @@ def problem_document(problem: Problem, at: datetime) -> ProblemDocument:
     }
 
 
-def _stream(stream: StreamStatus) -> StreamDocument:
+def _stream(stream: StreamStatus, errors: LastErrors) -> StreamDocument:
     return {
         "stream": stream.stream,
         "state": cast(document.StreamState, _STREAM_STATES[stream.state]),
@@ -153,6 +162,7 @@ def _stream(stream: StreamStatus) -> StreamDocument:
         "lag_bytes": stream.lag_bytes,
         "oldest_unacknowledged_ms": stream.oldest_unacknowledged_ms,
         "stalled_ms": stream.stalled_ms if stream.HasField("stalled_ms") else None,
+        **errors.of_part(f"stream {stream.stream}", stream),
         "holders": [
             {
                 "pipeline": holder.pipeline,
@@ -166,7 +176,7 @@ def _stream(stream: StreamStatus) -> StreamDocument:
     }
 
 
-def _session(session: SessionStatus) -> SessionDocument:
+def _session(session: SessionStatus, errors: LastErrors) -> SessionDocument:
     return {
         "session": session.session,
         "connector": session.connector,
@@ -181,11 +191,11 @@ def _session(session: SessionStatus) -> SessionDocument:
         "outstanding_messages": session.outstanding_messages,
         "linger_ms": session.linger_ms,
         "paused": _pause(session),
-        **_reported(session.reported),
+        **_reported(session.reported, errors, f"connector {session.instance}"),
     }
 
 
-def _sink_session(session: SinkSessionStatus) -> SinkSessionDocument:
+def _sink_session(session: SinkSessionStatus, errors: LastErrors) -> SinkSessionDocument:
     return {
         "session": session.session,
         "sink": session.sink,
@@ -194,11 +204,11 @@ def _sink_session(session: SinkSessionStatus) -> SinkSessionDocument:
         "instance": session.instance,
         "peer": session.peer,
         "age_ms": session.age_ms,
-        **_reported(session.reported),
+        **_reported(session.reported, errors, f"connector {session.instance} of sink {session.sink}", f"sink {session.sink}"),
     }
 
 
-def _reported(reported: ReportedStatus) -> ReportedDocument:
+def _reported(reported: ReportedStatus, errors: LastErrors, *parts: str) -> ReportedDocument:
     """Converts a connector's report about itself; values that it has not reported become None."""
     sdk = reported.sdk
     return {
@@ -209,10 +219,11 @@ def _reported(reported: ReportedStatus) -> ReportedDocument:
         "errors": [
             {"message": error.message, "age_ms": error.age_ms, "stream": error.stream or None} for error in reported.errors
         ],
+        **errors.of_connector(reported, *parts),
     }
 
 
-def _pipeline(pipeline: PipelineStatus) -> PipelineDocument:
+def _pipeline(pipeline: PipelineStatus, errors: LastErrors) -> PipelineDocument:
     return {
         "pipeline": pipeline.pipeline,
         "run": pipeline.run,
@@ -229,6 +240,7 @@ def _pipeline(pipeline: PipelineStatus) -> PipelineDocument:
         "paused": _pause(pipeline),
         "lag_messages": pipeline.lag_messages,
         "lag_bytes": pipeline.lag_bytes,
+        **errors.of_part(f"pipeline {pipeline.pipeline}", pipeline),
         "steps": [
             {
                 "step": step.step,
@@ -248,7 +260,7 @@ def _pipeline_state(state: PipelineState.ValueType) -> document.PipelineState:
     return cast(document.PipelineState, _PIPELINE_STATES[state])
 
 
-def _sink(sink: SinkStatus) -> SinkDocument:
+def _sink(sink: SinkStatus, errors: LastErrors) -> SinkDocument:
     return {
         "sink": sink.sink,
         "mode": _mode(sink.mode) if sink.mode else None,
@@ -261,6 +273,7 @@ def _sink(sink: SinkStatus) -> SinkDocument:
         "failures": sink.failures,
         "failure": sink.failure or None,
         "failure_age_ms": sink.failure_age_ms if sink.HasField("failure_age_ms") else None,
+        **errors.of_part(f"sink {sink.sink}", sink),
         "open_parts": sink.open_parts,
         "pending_transactions": sink.pending_transactions,
         "staged_messages": sink.staged_messages,

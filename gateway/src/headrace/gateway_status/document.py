@@ -47,6 +47,14 @@ class HolderDocument(TypedDict):
     held_ms: int
 
 
+class LastErrorDocument(TypedDict):
+    """What went wrong last. It is over if no problem of the part is left."""
+
+    message: str
+    at: str
+    is_over: bool
+
+
 class PauseDocument(TypedDict):
     """A pause: the part that was paused, by whom, and for how long."""
 
@@ -77,6 +85,8 @@ class StreamDocument(TypedDict):
     lag_bytes: int
     oldest_unacknowledged_ms: int
     stalled_ms: int | None
+    last_error: LastErrorDocument | None
+    last_error_age_ms: int | None
     holders: list[HolderDocument]
     paused: PauseDocument | None
 
@@ -105,6 +115,8 @@ class ReportedDocument(TypedDict):
     state_age_ms: int | None
     reason: str
     errors: list[ErrorDocument]
+    last_error: LastErrorDocument | None
+    last_error_age_ms: int | None
 
 
 class SessionDocument(ReportedDocument):
@@ -165,6 +177,8 @@ class PipelineDocument(TypedDict):
     paused: PauseDocument | None
     lag_messages: int
     lag_bytes: int
+    last_error: LastErrorDocument | None
+    last_error_age_ms: int | None
     steps: list[StepDocument]
 
 
@@ -190,6 +204,8 @@ class SinkDocument(TypedDict):
     failures: int
     failure: str | None
     failure_age_ms: int | None
+    last_error: LastErrorDocument | None
+    last_error_age_ms: int | None
     open_parts: int
     pending_transactions: int
     staged_messages: int
@@ -210,6 +226,7 @@ class SupervisedDocument(TypedDict):
     instance: str
     replays: str | None
     failure: str | None
+    failing_ms: int | None
 
 
 ProcessKind = Literal["gateway", "connector", "application", "query"]
@@ -226,6 +243,7 @@ class ProcessDocument(TypedDict):
     state_age_ms: int
     restarts: int
     reason: str | None
+    reason_age_ms: int | None
     next_start_ms: int | None
     version: str | None
     memory_bytes: int | None

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ EXIT_INVALID = 2
 EXIT_ENVIRONMENT = 3
 
 _WIDTH_OF_A_PIPE = 200
+_DAY_MS = 86_400_000
 
 
 class Failure(click.ClickException):
@@ -75,6 +77,14 @@ def bytes_text(count: int) -> str:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def ago_text(milliseconds: int) -> str:
+    """Formats a moment, such as "9m 05s ago (14:03:12)": the local time, with the date if that is a day ago or more."""
+    now = datetime.now(UTC)
+    at = now - timedelta(milliseconds=min(milliseconds, now.timestamp() * 1000))
+    form = "%H:%M:%S" if milliseconds < _DAY_MS else "%Y-%m-%d %H:%M:%S"
+    return f"{duration_text(milliseconds)} ago ({at.astimezone().strftime(form)})"
 
 
 def duration_text(milliseconds: int) -> str:

@@ -172,14 +172,14 @@ class Gateway:
             if attachment in stream.former:
                 stream.former.remove(attachment)
             if stream.attachment is attachment:
-                stream.last_error = session.reported.last_error
+                stream.note_end(session.reported.last_error)
                 self.detach(stream)
         if not session.attachments and session.reported.last_error:
             # It has given up before it opened what it sent in earlier sessions.
             for stream in self.streams.values():
                 own = stream.last_instance == session.instance and session.identity.may_open(stream.name)
                 if stream.attachment is None and own:
-                    stream.last_error = session.reported.last_error
+                    stream.note_end(session.reported.last_error)
         self.credit.close(session.account)
         self.credit.rebalance()
         self.sessions_changed.notify()

@@ -12,6 +12,7 @@ from headrace.contract import clock
 from headrace.contract.names import covers, source_of
 from headrace.contract.position import Position
 from headrace.gateway.core.errors import UnknownPipeline
+from headrace.gateway.core.last_error import LastError
 from headrace.gateway.core.latency import Longest
 from headrace.gateway.core.position import BEGINNING
 from headrace.gateway.core.run_faults import Fault
@@ -106,6 +107,8 @@ class Pipeline:
     """Whether a batch was ever planned: its checkpoint may name messages that it has not committed."""
     fault: Fault | None = None
     """Why its run makes no progress, as its driver has reported it."""
+    error: LastError | None = None
+    """The last reason of that kind, also one that is over."""
     metrics: RunMetrics | None = None
     """What its run has done since it started, as it says."""
     behind_since: dict[str, float] = field(default_factory=dict)

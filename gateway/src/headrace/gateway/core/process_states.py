@@ -44,6 +44,8 @@ class Process:
         state.state_age_ms += passed_ms
         if state.HasField("next_start_ms"):
             state.next_start_ms = max(0, state.next_start_ms - passed_ms)
+        if state.HasField("reason_age_ms"):
+            state.reason_age_ms += passed_ms
         return state
 
 
@@ -93,6 +95,7 @@ def _checked(one: pb.ProcessState) -> pb.ProcessState:
         memory_bytes=one.memory_bytes if one.HasField("memory_bytes") else None,
         pid=one.pid if one.HasField("pid") else None,
         next_start_ms=min(one.next_start_ms, _LONGEST_AGE_MS) if one.HasField("next_start_ms") else None,
+        reason_age_ms=min(one.reason_age_ms, _LONGEST_AGE_MS) if one.HasField("reason_age_ms") else None,
     )
 
 

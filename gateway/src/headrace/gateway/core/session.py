@@ -9,11 +9,13 @@ from headrace.gateway.core.credit import CreditAccount, CreditPool
 from headrace.gateway.core.errors import ProtocolError, ReadTimeout
 from headrace.gateway.core.heartbeat import Heartbeat
 from headrace.gateway.core.id_ranges import IdRanges
+from headrace.gateway.core.last_error import by_stream, later
 from headrace.gateway.core.position import to_proto
 from headrace.gateway.core.reported import Reported
 from headrace.gateway.core.signal import Signal
 from headrace.gateway.core.stream import Attachment, RequestedCredit
 from headrace.gateway.identity import Identity
+from headrace.protocol.v1 import connector_pb2
 from headrace.protocol.v1 import source_pb2 as pb
 
 MOST_WAITING = 10_000
@@ -74,6 +76,16 @@ class Session:
     def open_attachments(self) -> Iterator[Attachment]:
         """Returns the streams that are open for frames."""
         return (a for a in self.attachments.values() if a.opened and not a.closed)
+
+    def note_errors(self, report: connector_pb2.Report) -> None:
+        """Notes errors that the connector has reported of streams that it sends; it may not blame those of others."""
+        errors = by_stream(report.errors)
+        if not errors:
+            return
+        for attachment in self.attachments.values():
+            stream = attachment.stream
+            if stream.attachment is attachment and (error := errors.get(stream.name)) is not None:
+                stream.error = later(stream.error, error.message, error.age_ms)
 
     def end(self, failure: ProtocolError) -> None:
         """Ends the session with an error, after the queued messages have been written."""

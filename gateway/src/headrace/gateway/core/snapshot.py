@@ -225,6 +225,7 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: tuple[int, int]) -> pb.
         paused=pause_status(gateway.pauses.of(PartKind.PIPELINE, pipeline.name)),
         silent_ms=_silent_ms(pipeline, gateway),
         rival=gateway.drivers.rival(pipeline.name),
+        error=pipeline.error.status() if pipeline.error else None,
     )
 
 
@@ -265,6 +266,7 @@ def _sink(sink: Sink, gateway: Gateway, lost: list[pb.LostVote]) -> pb.SinkStatu
         outstanding=outstanding[1] if outstanding else "",
         outstanding_ms=ms_since(outstanding[0]) if outstanding else None,
         last_error="" if sink.sessions else sink.last_error,
+        error=sink.error.status() if sink.error else None,
     )
 
 

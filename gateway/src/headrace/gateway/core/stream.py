@@ -8,6 +8,7 @@ from typing import Protocol
 from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.core.frames import HeldFrame
+from headrace.gateway.core.last_error import LastError, later
 from headrace.gateway.core.latency import Longest
 from headrace.gateway.core.pauses import Pause
 from headrace.gateway.core.pipeline import Pipeline
@@ -168,10 +169,17 @@ class Stream:
     """When its last session closed or lost it, or when it became known, on the monotonic clock."""
     last_error: str = ""
     """The last error that its connector reported before its session ended."""
+    error: LastError | None = None
+    """The last error of it, also one that is over."""
     last_instance: str = ""
     """The instance that owned it last."""
     _ends: list[int] = field(default_factory=list)
     """The last sequence of each frame, for bisection."""
+
+    def note_end(self, error: str) -> None:
+        """Notes why the session that sent it has ended, as far as its connector has said; empty if it has not."""
+        self.last_error = error
+        self.error = later(self.error, error)
 
     def leave(self) -> None:
         """Ends its attachment."""

@@ -42,6 +42,7 @@ def add_stream(to: pb.GetStatusResponse, stream: Stream, session_id: str, now: f
         paused=pause_status(stream.pause),
         latest_sequence=_latest(stream),
         last_error="" if session else stream.last_error,
+        error=stream.error.status() if stream.error else None,
         stalled_ms=_stalled_ms(stream),
     )
     if stream.received > BEGINNING:

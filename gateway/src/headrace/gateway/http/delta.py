@@ -12,7 +12,7 @@ KEYS = {
     "deployments": "deployment",
 }
 """The lists of a status, and the field that names a row of each."""
-GROWING = frozenset({"age_ms", "state_age_ms", "uptime_ms"})
+GROWING = frozenset({"age_ms", "last_error_age_ms", "state_age_ms", "uptime_ms"})
 """Fields that only grow with time. A row in which nothing else differs has not changed."""
 
 

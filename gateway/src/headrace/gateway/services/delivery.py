@@ -11,6 +11,7 @@ from headrace.gateway.core import Gateway, frames
 from headrace.gateway.core.bounds import MAX_PARTS, MAX_SEGMENTS, MAX_STAGES, MAX_STEPS, MAX_WRITTEN, check_count, check_length
 from headrace.gateway.core.drivers import Driver
 from headrace.gateway.core.errors import MalformedMessage, NotAtOnce, NotPermitted, OutOfTurn, ProtocolError, Superseded
+from headrace.gateway.core.last_error import later
 from headrace.gateway.core.leases import renew
 from headrace.gateway.core.run_faults import Fault, after_report
 from headrace.gateway.core.sinks import delivering
@@ -239,6 +240,8 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
     for reader in request.readers:
         if (read := gateway.pipelines.get(reader)) is not None:
             read.fault = after_report(read.fault, fault, commit_log.committed)
+            if fault is not None:
+                read.error = later(read.error, fault.told.message, fault.told.age_ms)
     if request.HasField("metrics"):
         for reader in request.readers:
             if (pipeline := gateway.pipelines.get(reader)) is not None:

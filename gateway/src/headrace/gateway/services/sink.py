@@ -112,6 +112,7 @@ class SinkService(SinkServiceServicer):
                     pass  # `note_activity` already has its effect.
                 case "report":
                     session.reported.take(request.report)
+                    sink.note_errors(request.report)
                     session.counts.errors += len(request.report.errors)
                 case "goodbye":
                     session.reported.last_words = request.goodbye.reason[:500]

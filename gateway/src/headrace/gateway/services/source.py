@@ -105,6 +105,7 @@ class SourceService(SourceServiceServicer):
                     intake.take_starts(gateway, session, request.starts)
                 case "report":
                     session.reported.take(request.report)
+                    session.note_errors(request.report)
                     session.counts.errors += len(request.report.errors)
                 case "goodbye":
                     session.reported.last_words = request.goodbye.reason[:500]

@@ -119,7 +119,7 @@ def _connector(session: Mapping[str, Any], serves: str) -> Row:
         "credit": credit,
         "errors": len(errors),
         "sdk": f"{sdk['language']} {sdk['version']}".strip() if sdk else "-",
-        "last error": last,
+        "last error": f"({duration_text(session['last_error_age_ms'])} ago) {last}" if last else "",
     }
 
 

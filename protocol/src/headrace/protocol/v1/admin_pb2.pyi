@@ -431,6 +431,7 @@ class ProcessState(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
     NEXT_START_MS_FIELD_NUMBER: _builtins.int
+    REASON_AGE_MS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the deployment: letters, digits and `._-`."""
     kind: Global___ProcessKind.ValueType
@@ -453,6 +454,8 @@ class ProcessState(_message.Message):
     """Its process id; absent if it does not run."""
     next_start_ms: _builtins.int
     """Until it is started again, in milliseconds; absent if it is not waiting for that."""
+    reason_age_ms: _builtins.int
+    """How long ago it last ended, in milliseconds, when this is sent; absent if there is no reason."""
     @_builtins.property
     def pipelines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The pipelines that it runs at this gateway, at most 100, and 5,000 of all processes."""
@@ -476,10 +479,11 @@ class ProcessState(_message.Message):
         memory_bytes: _builtins.int | None = ...,
         pid: _builtins.int | None = ...,
         next_start_ms: _builtins.int | None = ...,
+        reason_age_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes", "_next_start_ms", b"_next_start_ms", "_pid", b"_pid", "memory_bytes", b"memory_bytes", "next_start_ms", b"next_start_ms", "pid", b"pid"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes", "_next_start_ms", b"_next_start_ms", "_pid", b"_pid", "_reason_age_ms", b"_reason_age_ms", "memory_bytes", b"memory_bytes", "next_start_ms", b"next_start_ms", "pid", b"pid", "reason_age_ms", b"reason_age_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes", "_next_start_ms", b"_next_start_ms", "_pid", b"_pid", "kind", b"kind", "memory_bytes", b"memory_bytes", "name", b"name", "next_start_ms", b"next_start_ms", "pid", b"pid", "pipelines", b"pipelines", "reads", b"reads", "reason", b"reason", "restarts", b"restarts", "state", b"state", "state_age_ms", b"state_age_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes", "_next_start_ms", b"_next_start_ms", "_pid", b"_pid", "_reason_age_ms", b"_reason_age_ms", "kind", b"kind", "memory_bytes", b"memory_bytes", "name", b"name", "next_start_ms", b"next_start_ms", "pid", b"pid", "pipelines", b"pipelines", "reads", b"reads", "reason", b"reason", "reason_age_ms", b"reason_age_ms", "restarts", b"restarts", "state", b"state", "state_age_ms", b"state_age_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__memory_bytes: _TypeAlias = _typing.Literal["memory_bytes"]  # noqa: Y015
     _WhichOneofArgType__memory_bytes: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes"]  # noqa: Y015
@@ -487,12 +491,16 @@ class ProcessState(_message.Message):
     _WhichOneofArgType__next_start_ms: _TypeAlias = _typing.Literal["_next_start_ms", b"_next_start_ms"]  # noqa: Y015
     _WhichOneofReturnType__pid: _TypeAlias = _typing.Literal["pid"]  # noqa: Y015
     _WhichOneofArgType__pid: _TypeAlias = _typing.Literal["_pid", b"_pid"]  # noqa: Y015
+    _WhichOneofReturnType__reason_age_ms: _TypeAlias = _typing.Literal["reason_age_ms"]  # noqa: Y015
+    _WhichOneofArgType__reason_age_ms: _TypeAlias = _typing.Literal["_reason_age_ms", b"_reason_age_ms"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__memory_bytes) -> _WhichOneofReturnType__memory_bytes | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__next_start_ms) -> _WhichOneofReturnType__next_start_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pid) -> _WhichOneofReturnType__pid | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reason_age_ms) -> _WhichOneofReturnType__reason_age_ms | None: ...
 
 Global___ProcessState: _TypeAlias = ProcessState  # noqa: Y015
 
@@ -2124,6 +2132,7 @@ class StreamStatus(_message.Message):
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
     STALLED_MS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Its name."""
     state: Global___StreamState.ValueType
@@ -2188,6 +2197,12 @@ class StreamStatus(_message.Message):
     def paused(self) -> Global___PauseStatus:
         """The pause of it or of its connector; absent if neither is paused."""
 
+    @_builtins.property
+    def error(self) -> Global___PartError:
+        """The last error that its connectors reported of it, or that ended a session that sent it; absent if there was none since the
+        gateway started. The first 300 characters.
+        """
+
     def __init__(
         self,
         *,
@@ -2215,10 +2230,11 @@ class StreamStatus(_message.Message):
         last_error: _builtins.str = ...,
         session: _builtins.str = ...,
         stalled_ms: _builtins.int | None = ...,
+        error: Global___PartError | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "_stalled_ms", b"_stalled_ms", "acknowledged", b"acknowledged", "latest_sequence", b"latest_sequence", "paused", b"paused", "received", b"received", "stalled_ms", b"stalled_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "_stalled_ms", b"_stalled_ms", "acknowledged", b"acknowledged", "error", b"error", "latest_sequence", b"latest_sequence", "paused", b"paused", "received", b"received", "stalled_ms", b"stalled_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "_stalled_ms", b"_stalled_ms", "acknowledged", b"acknowledged", "acknowledged_messages", b"acknowledged_messages", "detail", b"detail", "duplicate_messages", b"duplicate_messages", "holders", b"holders", "instance", b"instance", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "last_error", b"last_error", "last_instance", b"last_instance", "latest_sequence", b"latest_sequence", "losses", b"losses", "oldest_unacknowledged_ms", b"oldest_unacknowledged_ms", "paused", b"paused", "readers", b"readers", "received", b"received", "received_bytes", b"received_bytes", "received_messages", b"received_messages", "replayable", b"replayable", "session", b"session", "stalled_ms", b"stalled_ms", "state", b"state", "state_age_ms", b"state_age_ms", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "_stalled_ms", b"_stalled_ms", "acknowledged", b"acknowledged", "acknowledged_messages", b"acknowledged_messages", "detail", b"detail", "duplicate_messages", b"duplicate_messages", "error", b"error", "holders", b"holders", "instance", b"instance", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "last_error", b"last_error", "last_instance", b"last_instance", "latest_sequence", b"latest_sequence", "losses", b"losses", "oldest_unacknowledged_ms", b"oldest_unacknowledged_ms", "paused", b"paused", "readers", b"readers", "received", b"received", "received_bytes", b"received_bytes", "received_messages", b"received_messages", "replayable", b"replayable", "session", b"session", "stalled_ms", b"stalled_ms", "state", b"state", "state_age_ms", b"state_age_ms", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__acknowledged: _TypeAlias = _typing.Literal["acknowledged"]  # noqa: Y015
     _WhichOneofArgType__acknowledged: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged"]  # noqa: Y015
@@ -2242,6 +2258,36 @@ class StreamStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__stalled_ms) -> _WhichOneofReturnType__stalled_ms | None: ...
 
 Global___StreamStatus: _TypeAlias = StreamStatus  # noqa: Y015
+
+@_typing.final
+class PartError(_message.Message):
+    """The last error of a part, which may be over."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    AT_MS_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    """What went wrong; not empty."""
+    age_ms: _builtins.int
+    """How long ago that was, in milliseconds."""
+    at_ms: _builtins.int
+    """When that was, by the gateway's clock, in milliseconds since 1970-01-01 UTC."""
+    def __init__(
+        self,
+        *,
+        message: _builtins.str = ...,
+        age_ms: _builtins.int = ...,
+        at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "at_ms", b"at_ms", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartError: _TypeAlias = PartError  # noqa: Y015
 
 @_typing.final
 class AcknowledgementHolder(_message.Message):
@@ -2505,6 +2551,7 @@ class PipelineStatus(_message.Message):
     PAUSED_FIELD_NUMBER: _builtins.int
     SILENT_MS_FIELD_NUMBER: _builtins.int
     RIVAL_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """Its name."""
     run: _builtins.int
@@ -2557,6 +2604,10 @@ class PipelineStatus(_message.Message):
     def rival(self) -> Global___RivalRun:
         """A call of a run that another one has replaced: two drivers use one checkpoint. Absent if there was none in the last minute."""
 
+    @_builtins.property
+    def error(self) -> Global___PartError:
+        """The last fault that its driver reported; absent if there was none since the gateway started. The first 300 characters."""
+
     def __init__(
         self,
         *,
@@ -2578,10 +2629,11 @@ class PipelineStatus(_message.Message):
         paused: Global___PauseStatus | None = ...,
         silent_ms: _builtins.int | None = ...,
         rival: Global___RivalRun | None = ...,
+        error: Global___PartError | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "fault", b"fault", "metrics", b"metrics", "paused", b"paused", "rival", b"rival", "silent_ms", b"silent_ms", "voted_ms", b"voted_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "error", b"error", "fault", b"fault", "metrics", b"metrics", "paused", b"paused", "rival", b"rival", "silent_ms", b"silent_ms", "voted_ms", b"voted_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "attached", b"attached", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "fault", b"fault", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "rival", b"rival", "run", b"run", "silent_ms", b"silent_ms", "state", b"state", "voted_ms", b"voted_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "attached", b"attached", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "error", b"error", "fault", b"fault", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "rival", b"rival", "run", b"run", "silent_ms", b"silent_ms", "state", b"state", "voted_ms", b"voted_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__away_ms: _TypeAlias = _typing.Literal["away_ms"]  # noqa: Y015
     _WhichOneofArgType__away_ms: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms"]  # noqa: Y015
@@ -2681,6 +2733,7 @@ class SinkStatus(_message.Message):
     OUTSTANDING_MS_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     sink: _builtins.str
     """Its name."""
     mode: _sink_pb2.SinkMode.ValueType
@@ -2741,6 +2794,12 @@ class SinkStatus(_message.Message):
     def paused(self) -> Global___PauseStatus:
         """The pause of it; absent if it is not paused."""
 
+    @_builtins.property
+    def error(self) -> Global___PartError:
+        """The last error that its instances reported, that failed a part or a transaction, or that ended a session; absent if there was
+        none since the gateway started. The first 300 characters.
+        """
+
     def __init__(
         self,
         *,
@@ -2767,10 +2826,11 @@ class SinkStatus(_message.Message):
         outstanding_ms: _builtins.int | None = ...,
         last_error: _builtins.str = ...,
         dead_letters: _builtins.int = ...,
+        error: Global___PartError | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_outstanding_ms", b"_outstanding_ms", "_paused", b"_paused", "absent_ms", b"absent_ms", "failure_age_ms", b"failure_age_ms", "outstanding_ms", b"outstanding_ms", "paused", b"paused"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_outstanding_ms", b"_outstanding_ms", "_paused", b"_paused", "absent_ms", b"absent_ms", "error", b"error", "failure_age_ms", b"failure_age_ms", "outstanding_ms", b"outstanding_ms", "paused", b"paused"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_outstanding_ms", b"_outstanding_ms", "_paused", b"_paused", "aborted_transactions", b"aborted_transactions", "absent_ms", b"absent_ms", "away", b"away", "committed", b"committed", "committed_transactions", b"committed_transactions", "dead_letters", b"dead_letters", "failure", b"failure", "failure_age_ms", b"failure_age_ms", "failures", b"failures", "instances", b"instances", "last_error", b"last_error", "losses", b"losses", "lost", b"lost", "mode", b"mode", "open_parts", b"open_parts", "outstanding", b"outstanding", "outstanding_ms", b"outstanding_ms", "paused", b"paused", "pending_transactions", b"pending_transactions", "refused_messages", b"refused_messages", "sink", b"sink", "staged_messages", b"staged_messages", "writers", b"writers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_outstanding_ms", b"_outstanding_ms", "_paused", b"_paused", "aborted_transactions", b"aborted_transactions", "absent_ms", b"absent_ms", "away", b"away", "committed", b"committed", "committed_transactions", b"committed_transactions", "dead_letters", b"dead_letters", "error", b"error", "failure", b"failure", "failure_age_ms", b"failure_age_ms", "failures", b"failures", "instances", b"instances", "last_error", b"last_error", "losses", b"losses", "lost", b"lost", "mode", b"mode", "open_parts", b"open_parts", "outstanding", b"outstanding", "outstanding_ms", b"outstanding_ms", "paused", b"paused", "pending_transactions", b"pending_transactions", "refused_messages", b"refused_messages", "sink", b"sink", "staged_messages", b"staged_messages", "writers", b"writers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__absent_ms: _TypeAlias = _typing.Literal["absent_ms"]  # noqa: Y015
     _WhichOneofArgType__absent_ms: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms"]  # noqa: Y015

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 
 from headrace.contract import clock
 from headrace.gateway.core.bounds import MAX_AWAY, MAX_LISTED
+from headrace.gateway.core.last_error import LastError, later
 from headrace.gateway.core.signal import Signal
 from headrace.gateway.core.sinks.parts import Holdings
 from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.transaction import Part, Transaction
+from headrace.protocol.v1 import connector_pb2
 from headrace.protocol.v1 import sink_pb2 as pb
 
 
@@ -47,6 +49,8 @@ class Sink:
     failure: Failure | None = None
     """The first failure since it last staged, voted or committed successfully."""
     last_error: str = ""
+    error: LastError | None = None
+    """The last error of it, also one that is over."""
     """The last error that its last instance reported before its session ended."""
     left_at: float = field(default_factory=clock.monotonic)
     """When its last instance left, or when it became known, on the monotonic clock."""
@@ -106,6 +110,7 @@ class Sink:
             del self.sessions[session.instance]
             self.left_at = clock.monotonic()
             self.last_error = session.reported.last_error
+            self.error = later(self.error, self.last_error)
             if self.durable and session.holdings.transactions():
                 self.away[session.instance] = session.holdings
                 if len(self.away) > MAX_AWAY:
@@ -115,7 +120,14 @@ class Sink:
     def note_failure(self, instance: str, reason: str) -> None:
         """Notes that an instance has failed something; what comes after it may be a consequence, so the first one counts."""
         self.outcomes["failed"] += 1
-        self.failure = self.failure or Failure(f"instance {instance}: {reason}", clock.monotonic())
+        said = f"instance {instance}: {reason}"
+        self.failure = self.failure or Failure(said, clock.monotonic())
+        self.error = later(self.error, said)
+
+    def note_errors(self, report: connector_pb2.Report) -> None:
+        """Notes the errors that an instance has reported."""
+        for error in report.errors:
+            self.error = later(self.error, error.message, error.age_ms)
 
     def note_success(self, session: SinkSession) -> None:
         """Notes that an instance has staged, voted or committed."""
