@@ -17,6 +17,8 @@ from headrace.protocol.v1 import admin_pb2, connector_pb2
 
 expect.set_options(timeout=DEADLINE_MS)
 
+CUT = """() => [...document.querySelectorAll('.rows .row > div')].some(
+    (cell) => cell.scrollWidth > cell.clientWidth + 1 || cell.scrollHeight > cell.clientHeight + 1)"""
 LONG = "cannot write to the table: " + "permission denied for relation ledger_entries; " * 4
 PROCESSES = [
     admin_pb2.ProcessState(
@@ -191,20 +193,44 @@ async def test_forget_stands_apart_and_is_not_a_slip_of_the_hand(page: Page) -> 
         assert "orders/0" not in gateway.streams
 
 
-async def test_an_error_has_its_age_and_is_not_cut(page: Page) -> None:
+async def test_an_old_error_has_its_age_and_time_is_over_and_is_not_cut(page: Page) -> None:
+    async with serve() as (gateway, address), serve_http(gateway) as http:
+        connector, reader = Connector(address), Engine(address)
+        await reader.attach()
+        await connector.hello()
+        await connector.open("orders/0", 1)
+        await connector.expect("stream_opened")
+        errors = [connector_pb2.ConnectorError(message=LONG, age_ms=540_000, stream="orders/0")]
+        running = connector_pb2.CONNECTOR_STATE_RUNNING
+        await connector.send(report=connector_pb2.Report(state=running, errors=errors))
+        for view, name, state in (("connectors", "test-0", "running"), ("streams", "orders/0", "idle")):
+            part = f"{view.title()[:-1]} {name}"
+            await page.goto(f"http://{http}/?view={view}")
+            row = page.get_by_role("table").get_by_role("row").filter(has_text=name)
+            await expect(row).to_contain_text(state)
+            await expect(row).to_contain_text(re.compile(r"over\s*(9|[1-5]\d) min( \d+ s)? ago \(.*\d\d:\d\d:\d\d\)"))
+            await expect(row).to_contain_text(LONG.strip())
+            await page.wait_for_function(f"!({CUT})()")
+            assert not await violations(page)
+            await row.get_by_role("button").first.click()
+            await expect(page.get_by_role("region", name=part)).to_contain_text("permission denied")
+        await connector.close()
+        await reader.close()
+
+
+async def test_ages_grow_while_nothing_changes(page: Page) -> None:
     async with serve() as (gateway, address), serve_http(gateway) as http:
         connector = Connector(address)
         await connector.hello()
-        errors = [connector_pb2.ConnectorError(message=LONG, age_ms=540_000)]
-        running = connector_pb2.CONNECTOR_STATE_RUNNING
-        await connector.send(report=connector_pb2.Report(state=running, errors=errors))
+        await connector.send(report=connector_pb2.Report(state=connector_pb2.CONNECTOR_STATE_RUNNING, state_age_ms=3_600_000))
         await page.goto(f"http://{http}/?view=connectors")
         row = page.get_by_role("table").get_by_role("row").filter(has_text="test-0")
-        await expect(row).to_contain_text(re.compile(r"(9|[1-5]\d) min( \d+ s)? ago"))
-        await expect(row).to_contain_text(LONG.strip())
-        cut = """() => [...document.querySelectorAll('.rows .row > div')].some(
-            (cell) => cell.scrollWidth > cell.clientWidth + 1 || cell.scrollHeight > cell.clientHeight + 1)"""
-        await page.wait_for_function(f"!({cut})()")
+        await expect(row).to_contain_text(re.compile(r"1 h"))
+        await row.get_by_role("button").first.click()
+        details = page.get_by_role("region", name="Connector test-0")
+        await expect(details).to_contain_text("connected for")
+        before = await details.inner_text()
+        await expect(details).not_to_have_text(before)
         await connector.close()
 
 
