@@ -1,6 +1,7 @@
 """`headrace ps`: the processes of a deployment, by its supervisor and by the gateway, and the ends of their logs."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -91,7 +92,8 @@ def test_ps_lists_the_processes_of_a_deployment_on_this_machine(tmp_path: Path) 
     assert found["source"]["version"]
     assert found["sink"]["restarts"] >= 3
     assert "no such table" in found["sink"]["reason"]
-    assert "sink: ended with exit code 1: no such table" in table.stdout
+    assert re.search(r"sink: .+ ago \(.*\d\d:\d\d:\d\d\): ended with exit code 1: no such table", table.stdout)
+    assert found["sink"]["reason_age_ms"] is not None
     assert result_of(log.stdout)["lines"] == ["Error: no such table"]
     assert [one.returncode for one in (listed, table, log, unknown, invalid)] == [0, 0, 0, 2, 2]
 

@@ -168,5 +168,5 @@ def _print(deployments: Sequence[Mapping[str, Any]]) -> None:
             if one["reason"]:
                 again = f"; starts again in {duration_text(one['next_start_ms'])}" if one["next_start_ms"] is not None else ""
                 age_ms, runs = one["reason_age_ms"], one["state"] == "runs"
-                when = "" if age_ms is None else f" ended {ago_text(age_ms)}{', is over' if runs else ''}:"
+                when = "" if age_ms is None else f" {ago_text(age_ms)}{', is over' if runs else ''}:"
                 print_line(f"{one['name']}:{when} {one['reason']}{again}")

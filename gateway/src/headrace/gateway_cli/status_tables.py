@@ -164,7 +164,7 @@ def _ends(deployments: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
     for deployment in deployments:
         for process in deployment["processes"]:
             if process["reason"] and process["reason_age_ms"] is not None:
-                of, is_over = f"{process['name']}: ended", process["state"] == "runs"
+                of, is_over = f"{process['name']}:", process["state"] == "runs"
                 yield last_error_line(of, process["reason_age_ms"], process["reason"], is_over=is_over)
 
 
