@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 from tests.cli.json_shape import document_of, result_of
 from tests.docs.pages import blocks
-from tests.engine.test_positions import SLOW, add, counts, expected, run, run_with
+from tests.engine.test_positions import SLOW, add, contents, counts, expected, run, run_with
 from tests.examples.rig import rig
 
 from headrace import connectors_cli
@@ -184,6 +184,36 @@ def test_a_time_is_found_by_the_index_of_the_source_in_one_command(
     found["n/0"] = None
     done = positions("rewind", *words, "--offline", "--dry-run", "--json")
     assert json.loads(done.stdout)["result"]["streams"][0]["after"] is None
+
+
+def test_a_command_that_is_given_again_changes_nothing(
+    spark: SparkSession, tmp_path: Path, source: Path, positions: Positions
+) -> None:
+    """At once, for the new checkpoint, and for the old one after the query has gone on from the new one."""
+    seen: Counter[int] = Counter()
+
+    def given(into: str, target: str | None = None) -> Result:
+        words = ("--all", "--after", "160", "--states", "keep", "--offline", "--into", str(tmp_path / into))
+        return positions("rewind", *words, target=target)
+
+    with rig(spark, tmp_path) as running:
+        assert sorted(run_with(running, source, "checkpoint")) == expected(seen, range(100, 145))
+        assert given("new").exit_code == 0
+        written = contents(tmp_path / "new")
+        again = given("new")
+        assert (again.exit_code, f"{tmp_path / 'new'} exists" in again.stderr) == (1, True), again.output
+        moved = given("newer", target=str(tmp_path / "new"))
+        assert (moved.exit_code, "nothing would change" in moved.stderr) == (1, True), moved.output
+        assert not (tmp_path / "newer").exists()
+        assert contents(tmp_path / "new") == written
+        after_the_move = expected(seen, range(140, 145))
+        assert sorted(run_with(running, source, "new")) == after_the_move
+        written, unmoved = contents(tmp_path / "new"), contents(tmp_path / "checkpoint")
+        late = given("late")
+        assert late.exit_code == 0, late.output
+        # It goes on from where the old checkpoint is, with its states, as the first one did.
+        assert sorted(run_with(running, source, "late")) == after_the_move
+        assert (contents(tmp_path / "new"), contents(tmp_path / "checkpoint")) == (written, unmoved)
 
 
 def test_the_index_of_a_source_that_has_none_is_not_asked(
