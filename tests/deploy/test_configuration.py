@@ -139,7 +139,7 @@ def test_the_tables_have_all_options_of_the_commands() -> None:
     options = {renamed.get(option, option) for option in options_of("run")}
     connection = {"gateway", "token", "token_file", "tls", "tls_ca", "tls_cert", "tls_key"}
     own = {"app", "gateway", "variables"}
-    assert set(PipelineOptions.model_fields) - own == options - connection - {"dry_run", "as_json", "log_format"}
+    assert set(PipelineOptions.model_fields) - own == options - connection - {"dry_run", "as_json", "log_format", "figures"}
 
 
 def test_what_the_gateway_knows_of_each(tmp_path: Path) -> None:

@@ -81,17 +81,29 @@ def _logs_json(deployment: "Deployment") -> bool:
 def _supervise(
     deployment: "Deployment", planned: "Plan", connection: Connection, as_json: bool, say: Callable[[str], None]
 ) -> "Ending":
-    from headrace.deploy import JsonView, LinesView, LiveView, NoProbe, Reached, StatusProbe, Supervisor
+    from headrace.deploy import (
+        JsonView,
+        LinesView,
+        LiveView,
+        NoProbe,
+        Reached,
+        StatusProbe,
+        Supervisor,
+        may_read_status,
+        may_supervise,
+    )
 
     def reach(address: str) -> Reached | None:
         if deployment.speaks_tls and not connection.encrypted:
             return None
         at = replace(connection, gateway=address)
-        return Reached(at.channel(), lambda: at.metadata)
+        return Reached(at.channel(), lambda: at.metadata, lambda: may_supervise(deployment, at.secret))
 
     def connect(address: str) -> "GatewayProbe":
         reached = reach(address)
-        return NoProbe() if reached is None else StatusProbe(reached.channel, reached.metadata)
+        if reached is None:
+            return NoProbe()
+        return StatusProbe(reached.channel, reached.metadata, lambda: may_read_status(deployment, connection.secret))
 
     def replan() -> "Plan":
         from headrace.deploy import load_deployment, plan, read_graphs

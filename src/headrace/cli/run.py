@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.application import Application, load
+from headrace.cli.run_figures import Figures
 from headrace.cli.run_output import Output, Progress
 from headrace.cli.spark_options import SparkOptions, pairs, require_java, spark_options
 from headrace.contract.errors import HeadraceError
@@ -87,6 +88,7 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
 )
 @click.option("--drop-states", metavar="STEP", multiple=True, help="Drop the states of a removed step. Repeatable.")
 @click.option("--migrate-states", metavar="STEP", multiple=True, help="Keep the states of a changed step. Repeatable.")
+@click.option("--figures/--no-figures", default=True, hidden=True, help="Ask the gateway for the figures that progress shows.")
 @json_option("progress before it, one object per line")
 @click.option(
     "--log-format",
@@ -111,6 +113,7 @@ def run(
     real_time: bool,
     drop_states: tuple[str, ...],
     migrate_states: tuple[str, ...],
+    figures: bool,
     as_json: bool,
     log_format: str,
     on: SparkOptions,
@@ -198,7 +201,7 @@ def run(
             folder=application.folder,
             real_time=real_time,
         )
-        _watch(query, application, connection, stop, output)
+        _watch(query, application, connection if figures else None, stop, output)
         discard_output(spark)
         query.stop()
         error = query.exception()
@@ -218,42 +221,25 @@ def run(
 
 
 def _watch(
-    query: "StreamingQuery", application: Application, connection: Connection, stop: threading.Event, output: Output
+    query: "StreamingQuery", application: Application, connection: Connection | None, stop: threading.Event, output: Output
 ) -> None:
-    """Prints progress until the query ends or `stop` is set."""
+    """Prints progress until the query ends or `stop` is set; none without a connection."""
     started = shown = time.monotonic()
     before: int | None = None
-    streams = application.pipeline.graph.streams
+    figures = None if connection is None else Figures(connection, application.pipeline.graph.streams)
     while query.isActive and not stop.wait(_LOOKS_EVERY_S):
         now = time.monotonic()
-        if now - shown < _SHOWS_EVERY_S:
+        if figures is None or now - shown < _SHOWS_EVERY_S:
             continue
-        figures = _figures(connection, streams)
+        found = figures.ask(now)
         last = query.lastProgress
-        if figures is None or last is None:
+        if found is None or last is None:
             continue
-        acknowledged, lag = figures
+        acknowledged, lag = found
         rate = 0.0 if before is None else max(0, acknowledged - before) / (now - shown)
         before, shown = acknowledged, now
         progress = Progress(last.batchId, last.durationMs.get("triggerExecution", 0), acknowledged, rate, lag)
         output.show(progress, str(query.id), now - started)
-
-
-def _figures(connection: Connection, patterns: list[str]) -> tuple[int, int] | None:
-    """Returns the numbers of acknowledged and of waiting messages; None if the gateway does not answer."""
-    import grpc
-
-    from headrace.pipelines.runtime import matches
-    from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
-
-    try:
-        with connection.channel() as channel:
-            stub = admin_pb2_grpc.AdminServiceStub(channel)
-            status = stub.GetStatus(admin_pb2.GetStatusRequest(), timeout=2, metadata=connection.metadata)
-    except grpc.RpcError:
-        return None
-    own = [stream for stream in status.streams if any(matches(pattern, stream.stream) for pattern in patterns)]
-    return sum(s.acknowledged_messages for s in own), sum(s.lag_messages for s in own)
 
 
 def _connection_options(connection: Connection) -> dict[str, str]:

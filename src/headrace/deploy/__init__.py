@@ -16,6 +16,7 @@ from headrace.deploy.graph import ApplicationGraph, missing, read_graphs
 from headrace.deploy.link import Reached
 from headrace.deploy.logs import last_lines
 from headrace.deploy.plan import Plan, Role, plan
+from headrace.deploy.rights import may_read_status, may_supervise
 from headrace.deploy.status import Condition, Kind, ProcessStatus, State, Status
 from headrace.deploy.supervisor import Ending, Supervisor
 from headrace.deploy.view import JsonView, LinesView, LiveView
@@ -56,6 +57,8 @@ __all__ = [
     "gateway_config",
     "last_lines",
     "load_deployment",
+    "may_read_status",
+    "may_supervise",
     "missing",
     "plan",
     "read_graphs",

@@ -44,8 +44,8 @@ def replay_command(options: GatewayTable, folder: Path, address: str, source: st
     return [*words, "--gateway", options.address or address, *_tls(options)]
 
 
-def pipeline_command(options: PipelineOptions, address: str) -> list[str]:
-    """Returns the command that runs the application."""
+def pipeline_command(options: PipelineOptions, address: str, *, figures: bool) -> list[str]:
+    """Returns the command that runs the application; `figures` says whether it may ask the gateway for those of its streams."""
     words = supervised("run", options.app, "--gateway", options.gateway.address or address)
     for name in ("checkpoint", "master", "parallelism", "trigger_interval", "worker_memory"):
         value = getattr(options, name)
@@ -61,7 +61,7 @@ def pipeline_command(options: PipelineOptions, address: str) -> list[str]:
         words += ["--finish" if options.finish else "--no-finish"]
     for name in ("available_now", "real_time", "shared_checkpoint", "verbose"):
         words += [_option(name)] if getattr(options, name) else []
-    return [*words, *_tls(options.gateway)]
+    return [*words, *([] if figures else ["--no-figures"]), *_tls(options.gateway)]
 
 
 def query_command(options: QueryOptions, address: str) -> list[str]:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.connectors.configuration import GatewayTable
@@ -39,7 +40,14 @@ def environment(
         kept |= {name: value for name, value in deployment.variables.items() if name in own}
     if deployment.log_format is not None:
         kept[FORMAT_VARIABLE] = deployment.log_format
-    return kept if gateway is None else {**kept, **_token(deployment, gateway, environ)}
+    if gateway is None:
+        return kept
+    given = token_of(deployment, gateway, environ)
+    if given.file is not None:
+        kept[TOKEN_FILE] = str(given.file)
+    elif given.token is not None:
+        kept[TOKEN] = given.token
+    return kept
 
 
 def descriptors(gateway: GatewayTable) -> tuple[int, ...]:
@@ -52,14 +60,35 @@ def descriptors(gateway: GatewayTable) -> tuple[int, ...]:
     return () if kept is None else (kept,)
 
 
-def _token(deployment: Deployment, gateway: GatewayTable, environ: Mapping[str, str]) -> dict[str, str]:
-    """The token of a process: its own, or else that of the whole deployment."""
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The token of a process, or the file that contains it.
+
+    Attributes:
+        token: The token; None if it is in a file, or if there is none.
+        file: The file; None if it is in none.
+    """
+
+    token: str | None = field(default=None, repr=False)
+    file: Path | None = None
+
+
+def token_of(deployment: Deployment, gateway: GatewayTable, environ: Mapping[str, str] = os.environ) -> Given:
+    """Returns the token of a process: its own, or else that of the whole deployment.
+
+    Args:
+        deployment: The deployment.
+        gateway: How the process reaches its gateway.
+        environ: The environment of the supervisor.
+    """
     if gateway.token_file is not None:
-        return {TOKEN_FILE: str(gateway.token_file)}
+        return Given(file=gateway.token_file)
     if gateway.token is not None:
-        return {TOKEN: gateway.token.get_secret_value()}
+        return Given(gateway.token.get_secret_value())
     for given in (deployment.variables, environ):
-        for name in (TOKEN_FILE, TOKEN):
-            if given.get(name) and (name == TOKEN or descriptor_of(Path(given[name])) is None):
-                return {name: given[name]}
-    return {}
+        file = given.get(TOKEN_FILE)
+        if file and descriptor_of(Path(file)) is None:
+            return Given(file=Path(file).absolute())
+        if given.get(TOKEN):
+            return Given(given[TOKEN])
+    return Given()

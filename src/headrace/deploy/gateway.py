@@ -1,5 +1,6 @@
 """Asks the gateway of a deployment which processes it knows."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -10,6 +11,9 @@ from headrace.protocol.v1.admin_pb2 import GetStatusRequest, GetStatusResponse, 
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
 _CALL_TIMEOUT_S = 1.0
+REFUSED_FOR_S = 60.0
+"""How long a gateway that has refused a call is not called again with the same token."""
+Metadata = tuple[tuple[str, str], ...]
 _FORBIDDEN = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 _TROUBLE = (StreamState.STREAM_STATE_LOST, StreamState.STREAM_STATE_DETACHED)
 
@@ -73,21 +77,42 @@ class GatewayProbe(Protocol):
 
 
 class StatusProbe:
-    """A probe that calls `GetStatus`."""
+    """A probe that calls `GetStatus`, and after a refusal not again for a minute."""
 
-    def __init__(self, channel: grpc.Channel, metadata: Callable[[], tuple[tuple[str, str], ...]]) -> None:
-        """Takes over the channel, and sends what `metadata` returns with each call."""
+    def __init__(
+        self, channel: grpc.Channel, metadata: Callable[[], Metadata], may_ask: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Takes over the channel.
+
+        Args:
+            channel: The channel.
+            metadata: Returns what to send with the next call.
+            may_ask: Returns whether the gateway would answer, as far as is known.
+        """
         self._channel = channel
         self._stub = AdminServiceStub(channel)
         self._metadata = metadata
+        self._may_ask = may_ask
+        self._refused: tuple[float, Metadata] | None = None
 
     def ask(self) -> Known | None:
         """What it says; None while it is away."""
+        metadata, now = self._metadata(), time.monotonic()
+        # Another token may be permitted at once.
+        if self._refused is not None and now < self._refused[0] and metadata == self._refused[1]:
+            return Known(permitted=False)
+        self._refused = None
+        if not self._may_ask():
+            self._refused = now + REFUSED_FOR_S, metadata
+            return Known(permitted=False)
         try:
-            status = self._stub.GetStatus(GetStatusRequest(), timeout=_CALL_TIMEOUT_S, metadata=self._metadata())
+            status = self._stub.GetStatus(GetStatusRequest(), timeout=_CALL_TIMEOUT_S, metadata=metadata)
         except grpc.RpcError as error:
             code = error.code() if isinstance(error, grpc.Call) else None
-            return Known(permitted=False) if code in _FORBIDDEN else None
+            if code not in _FORBIDDEN:
+                return None
+            self._refused = now + REFUSED_FOR_S, metadata
+            return Known(permitted=False)
         return _known(status)
 
     def close(self) -> None:

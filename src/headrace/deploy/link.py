@@ -16,6 +16,7 @@ import grpc
 
 from headrace.contract.backoff import Backoff
 from headrace.deploy.control import refusal
+from headrace.deploy.gateway import REFUSED_FOR_S, Metadata
 from headrace.deploy.logs import last_lines
 from headrace.deploy.plan import Listed
 from headrace.deploy.replays import Replay
@@ -34,7 +35,10 @@ LEAST_BETWEEN_REPORTS_S = 0.5
 MOST_LINES = 1_000
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
+LOOK_FOR_TOKEN_S = 0.5
 _CLOSES_WITHIN_S = 5.0
+_REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+_NOT_ALLOWED = (grpc.StatusCode.PERMISSION_DENIED, "the token of the supervisor does not have the right supervise")
 _AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL)
 """What is not told. gRPC reports INTERNAL in place of a refusal before the hello went out; the next call shows which."""
 
@@ -46,10 +50,12 @@ class Reached:
     Attributes:
         channel: The channel, which the link closes.
         metadata: Returns what to send with the next call, whose token may have been replaced.
+        may_register: Returns whether the gateway would let the deployment register, as far as is known.
     """
 
     channel: grpc.Channel
-    metadata: Callable[[], tuple[tuple[str, str], ...]]
+    metadata: Callable[[], Metadata]
+    may_register: Callable[[], bool] = lambda: True
 
 
 Reach = Callable[[str], Reached | None]
@@ -224,8 +230,12 @@ class GatewayLink:
 
     def _keep_registered(self) -> None:
         backoff = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S)
-        while not self._closed.is_set():
-            code, details = self._register(backoff)
+        while self._reached is not None and not self._closed.is_set():
+            sent = self._reached.metadata()
+            code: grpc.StatusCode | None
+            code, details = _NOT_ALLOWED
+            if self._reached.may_register():
+                code, details = self._register(backoff)
             if code is grpc.StatusCode.ABORTED:
                 # To register again would only take turns with the other one.
                 self._say(f"another supervisor has taken over: {details}")
@@ -233,6 +243,15 @@ class GatewayLink:
             if code not in _AWAY:
                 self._say(details)
             self._closed.wait(backoff.next())
+            if code in _REFUSED:
+                self._wait_for_another_token(sent)
+
+    def _wait_for_another_token(self, refused: Metadata) -> None:
+        """Waits until the token is another one, and for a minute at most: the token may have got the right by then."""
+        assert self._reached is not None
+        until = time.monotonic() + REFUSED_FOR_S
+        while time.monotonic() < until and self._reached.metadata() == refused and not self._closed.wait(LOOK_FOR_TOKEN_S):
+            pass
 
     def _register(self, backoff: Backoff) -> tuple[grpc.StatusCode | None, str]:
         """Makes one call, and takes what arrives until it ends. Returns how it has ended."""

@@ -18,6 +18,7 @@ from headrace.deploy.configuration import GATEWAY, Deployment
 from headrace.deploy.environment import TOKEN, descriptors, environment
 from headrace.deploy.gateway import Known
 from headrace.deploy.graph import ApplicationGraph
+from headrace.deploy.rights import may_read_status, secret_of
 from headrace.deploy.status import Kind
 
 _MOST_NAMES = 100
@@ -194,12 +195,13 @@ def _replaying(deployment: Deployment, name: str, configured: Configured) -> Rep
 
 def _application(deployment: Deployment, name: str, graph: ApplicationGraph) -> Role:
     options, pipeline = deployment.applications[name], graph.pipeline
+    figures = may_read_status(deployment, secret_of(deployment, options.gateway))
     elsewhere = options.gateway.address is not None
     return Role(
         name,
         Kind.PIPELINE,
         what=options.app,
-        command=lambda address: pipeline_command(options, address or ""),
+        command=lambda address: pipeline_command(options, address or "", figures=elsewhere or figures),
         environ=(environ := environment(deployment, name, options.gateway)),
         inherits=descriptors(options.gateway),
         is_connected=lambda known: None if elsewhere else pipeline in known.pipelines,
