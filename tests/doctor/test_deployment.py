@@ -10,9 +10,10 @@ import pytest
 from tests.doctor.examining import check
 
 from headrace.doctor import Finding, Level, deployment
+from headrace.gateway import token_digest
 from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID
 
-CHECKS = ("ports", "files", "tokens", "descriptors", "space", "proxies")
+CHECKS = ("ports", "files", "tokens", "secrets", "descriptors", "space", "proxies")
 DEPLOYMENT = """
 [gateway]
 config = "gateway.toml"
@@ -181,3 +182,36 @@ def test_a_proxy_between_a_process_and_a_gateway_elsewhere(file: Path, monkeypat
     assert finding.level is Level.WARNING
     assert "totals reaches far.example:7433 by the proxy http://proxy.example:3128" in finding.found
     assert "password" not in finding.found
+
+
+def test_files_with_secrets_are_read_and_who_else_can_read_them_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token, variables = file.with_name("orders.token"), file.with_name("secrets.env")
+    token.write_text("secret of ORDERS\n")
+    token.chmod(0o600)
+    variables.write_text("TOTALS=secret of TOTALS\n")
+    variables.chmod(0o600)
+    monkeypatch.delenv("TOTALS")
+    change(file, 'token = "${ORDERS}"', 'token_file = "orders.token"')
+    file.write_text('env_file = "secrets.env"\n' + file.read_text())
+    change(file.with_name("gateway.toml"), 'token = "${ORDERS}"', f'sha256 = "{token_digest("secret of ORDERS")}"')
+    assert found("tokens", file).level is Level.OK, found("tokens", file)
+    assert found("secrets", file).level is Level.OK
+    for exposed in (token, variables):
+        exposed.chmod(0o644)
+        assert found("secrets", file).level is Level.WARNING
+        assert f"every user of this machine can read {exposed}" in found("secrets", file).found
+        exposed.chmod(0o600)
+    token.write_text("another")
+    assert "does not know the token of orders" in found("tokens", file).found
+    for path, said in ((token, "there is no such file"), (variables, "there is no such file")):
+        kept = path.read_text()
+        path.unlink()
+        refused = found("secrets", file)
+        assert (refused.level, refused.exit_code, said in refused.found, str(path) in refused.found) == (
+            Level.FAILED,
+            EXIT_INVALID,
+            True,
+            True,
+        )
+        path.write_text(kept)
+        path.chmod(0o600)
