@@ -4,8 +4,9 @@ import asyncio
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,9 @@ from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import start
 from headrace.pipelines import Pipeline
 from headrace.sdk import serve
+
+END_S = 300
+"""How long a query may take to fail, in seconds."""
 
 
 def strict(line: str) -> str:
@@ -73,6 +77,86 @@ async def test_a_function_that_raises_for_ever(spark: SparkSession, here: Site, 
         with pytest.raises(StreamingQueryException):
             await asyncio.to_thread(query.awaitTermination, 60)
         query = await asyncio.to_thread(run, lenient)
+        await here.clears(part)
+        await asyncio.to_thread(query.stop)
+
+
+async def test_a_function_that_does_not_return(spark: SparkSession, here: Site, tmp_path: Path) -> None:
+    """It is named by its step, and what has failed the run before is no longer."""
+    part, flag = "pipeline endless", tmp_path / "runs"
+    flag.touch()
+
+    def endless(line: str) -> str:
+        while line == "bad" and flag.exists():
+            time.sleep(0.01)
+        return line
+
+    def run(price: Callable[[str], str]) -> StreamingQuery:
+        return start(priced("endless", price), spark, tmp_path / "checkpoint", options={"gateway": here.address})
+
+    async with files(here, "endless", tmp_path) as file:
+        query = await asyncio.to_thread(run, strict)
+        with file.open("a") as more:
+            more.write("bad\n")
+        await here.names("pipeline-fails", part, "ValueError: no price in 'bad'")
+        with pytest.raises(StreamingQueryException):
+            await asyncio.to_thread(query.awaitTermination, END_S)
+        query = await asyncio.to_thread(run, endless)
+        try:
+            found = await here.names("batch-stuck", part, "a function has been running for")
+            assert "price" in found["cause"]
+            assert "ValueError" not in found["cause"]
+            assert found["remedy"].startswith("if the function does not return by itself, stop the application")
+        finally:
+            flag.unlink()
+        await here.clears(part)
+        await asyncio.to_thread(query.stop)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk with room for little; a skip where this machine cannot have one."""
+    if os.geteuid() != 0:
+        absent("a disk of its own needs root")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", disk], capture_output=True, text=True, check=False)
+    if done.returncode:
+        absent(f"a disk of its own cannot be mounted: {done.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Takes all room of a disk; returns the file that has it."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as out, suppress(OSError):
+        while True:
+            out.write(bytes(4096))
+    return filler
+
+
+async def test_a_full_disk_of_a_checkpoint(spark: SparkSession, here: Site, small_disk: Path, tmp_path: Path) -> None:
+    part, checkpoint = "pipeline full-checkpoint", small_disk / "checkpoint"
+
+    def run() -> StreamingQuery:
+        return start(priced("full-checkpoint"), spark, checkpoint, options={"gateway": here.address})
+
+    async with files(here, "full-checkpoint", tmp_path) as file:
+        query = await asyncio.to_thread(run)
+        await asyncio.to_thread(query.processAllAvailable)
+        await here.clears(part)
+        filler = fill(small_disk)
+        with file.open("a") as more:
+            more.write("good\n")
+        found = await here.names("pipeline-fails", part, "No space left on device")
+        assert str(checkpoint) in found["cause"]
+        assert found["remedy"].startswith("make room on the storage that the error names")
+        with pytest.raises(StreamingQueryException):
+            await asyncio.to_thread(query.awaitTermination, END_S)
+        filler.unlink()
+        query = await asyncio.to_thread(run)
+        await asyncio.to_thread(query.processAllAvailable)
         await here.clears(part)
         await asyncio.to_thread(query.stop)
 
