@@ -53,6 +53,17 @@ def test_exhausted_descriptors_are_named(monkeypatch: pytest.MonkeyPatch) -> Non
     assert why_exited([]).startswith("250 of 256 descriptors of this process are in use: raise the limit")
 
 
+def test_a_limit_that_is_too_low_for_the_jvm_is_named() -> None:
+    """A real one, with which Java prints nothing. Java raises the soft limit by itself."""
+    program = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)); "
+        "from headrace.engine import build_session; build_session('few', 'local[1]')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode != 0
+    assert "Spark's JVM may have 200 descriptors at most, and needs 512: raise the limit (ulimit -n" in done.stderr
+
+
 def test_a_folder_without_room_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_jvm_exit, "is_full", lambda folder: True)
     assert "has no room left; it has printed: java.io.IOException: no" in why_exited(["a", "java.io.IOException: no", "at b"])

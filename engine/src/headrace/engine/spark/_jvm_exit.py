@@ -10,6 +10,8 @@ from headrace.engine.spark._causes import is_full
 
 _SAYS_WHY = re.compile(r"Error|Exception|Too many|annot|No space|not found|unable", re.IGNORECASE)
 _LEAST_DESCRIPTORS = 64
+_JVM_DESCRIPTORS = 512
+"""How many descriptors the JVM needs: it opens each of Spark's archives, which are about 280."""
 _FOLDER = "/proc/self/fd"
 
 
@@ -32,7 +34,7 @@ def _lacks() -> str:
     home = os.environ.get("JAVA_HOME")
     if home and not os.access(os.path.join(home, "bin", "java"), os.X_OK):
         return f"JAVA_HOME is {home}, where no bin/java can be run: set it to the folder of a JDK 17 or newer, or unset it"
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most, most_of_jvm = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         used = len(os.listdir(_FOLDER)) if os.path.isdir(_FOLDER) else 0
     except OSError:
@@ -40,5 +42,11 @@ def _lacks() -> str:
         used = most
     if most != resource.RLIM_INFINITY and most - used < _LEAST_DESCRIPTORS:
         return f"{used} of {most} descriptors of this process are in use: raise the limit (ulimit -n, or LimitNOFILE of its unit)"
+    # Java raises its own limit as far as it may.
+    if most_of_jvm != resource.RLIM_INFINITY and most_of_jvm < _JVM_DESCRIPTORS:
+        return (
+            f"Spark's JVM may have {most_of_jvm} descriptors at most, and needs {_JVM_DESCRIPTORS}: raise the limit (ulimit -n, or "
+            "LimitNOFILE of its unit)"
+        )
     folder = tempfile.gettempdir()
     return f"{folder} has no room left" if is_full(folder) else ""
