@@ -45,8 +45,8 @@ def _lacks() -> str:
     # Java raises its own limit as far as it may.
     if most_of_jvm != resource.RLIM_INFINITY and most_of_jvm < _JVM_DESCRIPTORS:
         return (
-            f"Spark's JVM may have {most_of_jvm} descriptors at most, and needs {_JVM_DESCRIPTORS}: raise the limit (ulimit -n, or "
-            "LimitNOFILE of its unit)"
+            f"Spark's JVM may have {most_of_jvm} descriptors at most, and needs {_JVM_DESCRIPTORS}: "
+            "raise the limit (ulimit -n, or LimitNOFILE of its unit)"
         )
     folder = tempfile.gettempdir()
     return f"{folder} has no room left" if is_full(folder) else ""
