@@ -1,5 +1,5 @@
 import react from "@vitejs/plugin-react";
-import { defineConfig } from "vite";
+import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   plugins: [react()],
@@ -12,6 +12,8 @@ export default defineConfig({
     sourcemap: false,
     target: "es2022",
   },
+  // Tests read the colours of the style sheet.
+  test: { css: true },
   // `npm run dev` shows the gateway of this machine.
   server: { proxy: { "/api": "http://127.0.0.1:7434" } },
 });

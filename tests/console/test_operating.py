@@ -274,3 +274,33 @@ async def keep_renewing(engine: Engine) -> None:
     while True:
         await engine.renew()
         await asyncio.sleep(0.5)
+
+
+LONG_NAME = "orders-of-the-eastern-warehouses-and-their-suppliers/region-north-by-north-east-0001"
+UNTITLED = """() => [...document.querySelectorAll('main *')].filter((one) => {
+    const hidden = getComputedStyle(one).textOverflow === 'ellipsis' && one.scrollWidth > one.clientWidth + 1;
+    return hidden && !one.closest('[title]');
+}).map((one) => one.outerHTML)"""
+
+
+@pytest.mark.parametrize("width", [1440, 400])
+async def test_long_names_are_whole_or_have_a_title(page: Page, width: int) -> None:
+    await page.set_viewport_size({"width": width, "height": 900})
+    source = LONG_NAME.partition("/")[0]
+    async with serve() as (gateway, address), serve_http(gateway) as http:
+        connector, reader = Connector(address), Engine(address, streams=f"{source}/*")
+        await reader.attach()
+        await connector.hello(instance=f"{source}-instance-0001-of-the-first-rack")
+        await connector.open(LONG_NAME, 1)
+        await connector.expect("stream_opened")
+        for view in ("streams", "connectors"):
+            await page.goto(f"http://{http}/?view={view}")
+            await expect(page.get_by_role("table").get_by_role("button", name=source)).to_be_visible()
+            await page.wait_for_function(f"!({CUT})()")
+            assert await page.evaluate(UNTITLED) == [], view
+        await page.goto(f"http://{http}/?view=graph")
+        await expect(page.locator(".node").filter(has_text=LONG_NAME)).to_be_visible()
+        assert await page.evaluate(UNTITLED) == []
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        await connector.close()
+        await reader.close()
