@@ -54,6 +54,13 @@ GATEWAY = (
         "done = min(len(self._ends), bisect_right(self._ends, needed_after.sequence) + 1)",
     ),
     _fault(
+        "takes an epoch without messages for something to acknowledge",
+        f"{CORE}.stream:Stream.has_nothing_after",
+        "return is_empty or position",
+        "return position",
+        "queue",
+    ),
+    _fault(
         "forgets what it has released when a stream restarts",
         f"{CORE}.tally:Tally.restart",
         "if at.epoch != self.up_to.epoch:",

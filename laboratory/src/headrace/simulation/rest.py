@@ -113,6 +113,9 @@ def status_violations(
     for stream in status.streams:
         if stream.lag_messages:
             yield Violation("status", f"{stream.stream} is said to have {stream.lag_messages} messages that are not committed")
+        if stream.holders:
+            names = [holder.pipeline for holder in stream.holders]
+            yield Violation("status", f"{stream.stream}: {names} are said to hold back acknowledgements")
     known = {pipeline.pipeline: pipeline for pipeline in status.pipelines}
     for checkpoint in checkpoints:
         told = known.get(checkpoint.pipeline)

@@ -75,7 +75,7 @@ def _is_given_up(pipeline: Pipeline, stream: Stream) -> bool:
     """Returns whether the connector of a stream in the checkpoint is missing for so long that the run continues without it."""
     if stream.attachment is not None or stream.name in pipeline.targets:
         return False
-    return clock.monotonic() - pipeline.attached_at > CONNECTOR_WAIT_S and _reached(pipeline, stream) >= stream.received
+    return clock.monotonic() - pipeline.attached_at > CONNECTOR_WAIT_S and stream.has_nothing_after(_reached(pipeline, stream))
 
 
 def _reached(pipeline: Pipeline, stream: Stream) -> Position:

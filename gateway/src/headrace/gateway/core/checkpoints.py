@@ -115,7 +115,7 @@ def attach(
             stream.loss = None
             if pipeline.position(stream.name) < stream.horizon and not pipeline.skip_lost:
                 stream.horizon = BEGINNING
-            if pipeline.position(stream.name) < stream.received:
+            if not stream.has_nothing_after(pipeline.position(stream.name)):
                 pipeline.behind_since.setdefault(stream.name, pipeline.attached_at)
             reconcile(stream)
             grant_where_awaited(stream)
@@ -167,7 +167,7 @@ def commit(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position],
     pipeline.timeline.commit(pipeline.committed, moved)
     for name in moved:
         stream = gateway.stream(name)
-        if pipeline.position(name) < stream.received:
+        if not stream.has_nothing_after(pipeline.position(name)):
             pipeline.behind_since[name] = pipeline.called_at
         else:
             pipeline.behind_since.pop(name, None)

@@ -33,7 +33,7 @@ def to_forget(gateway: Gateway, pipeline: Pipeline, *, tell_ends: bool, with_bat
         stream = gateway.streams[name]
         wanted = with_batch or (stream.attachment is not None and not stream.attachment.closed)
         told = name in pipeline.ended or not tell_ends
-        has_all = name in pipeline.committed and pipeline.position(name) >= stream.received
+        has_all = name in pipeline.committed and stream.has_nothing_after(pipeline.position(name))
         if wanted and told and has_all and _is_done(stream):
             found.append(name)
         if len(found) == MOST_AT_ONCE:
@@ -75,7 +75,7 @@ def _is_done(stream: Stream) -> bool:
         return True
     if not stream.gone or stream.former or (not stream.readers and stream.received > BEGINNING):
         return False
-    nothing_left = not stream.frames and stream.acknowledged >= stream.received
+    nothing_left = not stream.frames and stream.has_nothing_after(stream.acknowledged)
     return all(
         p.knows(stream.name) and (_has_all(p, stream) or (nothing_left and not _is_named_by(p, stream.name)))
         for p in stream.readers
@@ -85,7 +85,7 @@ def _is_done(stream: Stream) -> bool:
 def _has_all(pipeline: Pipeline, stream: Stream) -> bool:
     """Returns whether a pipeline has committed all of a stream, and can drop it from its checkpoint if it is there."""
     can_forget = stream.name not in pipeline.committed or (pipeline.attached and pipeline.forgets)
-    return can_forget and pipeline.position(stream.name) >= stream.received
+    return can_forget and stream.has_nothing_after(pipeline.position(stream.name))
 
 
 def _is_named_by(pipeline: Pipeline, name: str) -> bool:

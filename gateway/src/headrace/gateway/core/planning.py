@@ -92,14 +92,14 @@ def _is_over(pipeline: Pipeline, stream: Stream) -> bool:
     if stream.attachment is None and stream.name in pipeline.ended:
         return True
     reached = pipeline.planned.get(stream.name, pipeline.position(stream.name))
-    return stream.ended and reached >= stream.received
+    return stream.ended and stream.has_nothing_after(reached)
 
 
 def _has_news_of_its_end(pipeline: Pipeline, stream: Stream) -> bool:
     """Returns whether the checkpoint contains all of an ended stream, but not yet its end."""
     if stream.pause is not None:
         return False
-    return stream.ended and stream.name not in pipeline.ended and pipeline.position(stream.name) >= stream.received
+    return stream.ended and stream.name not in pipeline.ended and stream.has_nothing_after(pipeline.position(stream.name))
 
 
 def _shared(pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int | None, max_bytes: int) -> list[PlannedRange]:

@@ -247,6 +247,15 @@ class Stream:
                 self.start = max(self.start, end)
             self.drop_frames(done)
 
+    def has_nothing_after(self, position: Position) -> bool:
+        """Returns whether no message has come that is after a position.
+
+        An epoch of a queue in which no message has come yet leaves nothing to read, although it is later than all positions:
+        what was not acknowledged in an epoch before is void.
+        """
+        is_empty = self.received.epoch > 0 and self.received.sequence == 0
+        return is_empty or position >= self.received
+
     @property
     def unacknowledged_messages(self) -> int:
         """How many messages have been received that not every reader has committed; frames count as a whole."""

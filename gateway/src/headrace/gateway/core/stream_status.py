@@ -101,7 +101,7 @@ def _state_since(stream: Stream) -> float:
 
 def _absent_holders(stream: Stream) -> str:
     """Describes which unattached pipelines hold acknowledgements."""
-    gone = [p for p in stream.readers if not p.attached and p.position(stream.name) < stream.received]
+    gone = [p for p in stream.readers if not p.attached and not stream.has_nothing_after(p.position(stream.name))]
     away = [p.name for p in gone if p.away_since is not None]
     left = [p.name for p in gone if p.away_since is None]
     told = [f"held for pipeline {', '.join(left)}, which is not attached"] if left else []
@@ -111,11 +111,11 @@ def _absent_holders(stream: Stream) -> str:
 
 def _holders(stream: Stream, missing: list[Pipeline], now: float) -> list[pb.AcknowledgementHolder]:
     """Returns the readers that hold back acknowledgements: those furthest behind, and those with unknown positions."""
-    name, received = stream.name, stream.received
+    name = stream.name
     known = [p.position(name) for p in stream.readers if p not in missing]
     last = min(known, default=BEGINNING)
-    behind = bool(known) and last < received
-    if not (missing or behind) or received == BEGINNING:
+    behind = bool(known) and not stream.has_nothing_after(last)
+    if not (missing or behind) or stream.received == BEGINNING:
         return []
     found = []
     for pipeline in stream.readers:
