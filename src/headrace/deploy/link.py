@@ -240,7 +240,8 @@ class GatewayLink:
                 # To register again would only take turns with the other one.
                 self._say(f"another supervisor has taken over: {details}")
                 return
-            if code not in _AWAY:
+            is_replaced = code is grpc.StatusCode.UNAUTHENTICATED and self._reached.metadata() != sent
+            if code not in _AWAY and not is_replaced:
                 self._say(details)
             self._closed.wait(backoff.next())
             if code in _REFUSED:
