@@ -5,11 +5,12 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from scripts.brokers import S3, Hdfs
+from tests.cli.json_shape import result_of
 from tests.cluster.conftest import ONE_EXECUTOR
 from tests.cluster.stores import HdfsStore, S3Store, Store, plain_environ
 from tests.docs.pages import ROOT, blocks
@@ -49,13 +50,19 @@ class Stand:
         sink = ("file-sink", "--path", "out", "--sink", "counts", "--format", "lines")
         self._start("counts", headrace("connector", "run", *sink))
 
-    def driver(self, name: str, cluster: SparkCluster | None = None) -> OwnedProcess:
+    def driver(
+        self, name: str, cluster: SparkCluster | None = None, checkpoint: str = "word-count", more: Sequence[str] = ()
+    ) -> OwnedProcess:
         """A driver that is started, with a cluster's executors or its own."""
         master, environ = (
             ("local[2]", plain_environ()) if cluster is None else (cluster.master, {**cluster.environ, **ONE_EXECUTOR})
         )
-        _, *arguments = self._store.command("headrace run ", "word-count", master)
-        return self._start(name, headrace(*arguments, *PACE), environ)
+        _, *arguments = self._store.command("headrace run ", checkpoint, master)
+        return self._start(name, headrace(*arguments, *PACE, *more), environ)
+
+    def begin(self, name: str, *words: str) -> OwnedProcess:
+        """A command that is started."""
+        return self._start(name, headrace(*words))
 
     def feed(self) -> None:
         """Sends more, all at once."""
@@ -90,12 +97,16 @@ class Stand:
             assert time.monotonic() < deadline, self._told(f"never: {what}")
             time.sleep(0.05)
 
-    def state(self, command: str, *further: str) -> str:
+    def state(self, command: str, *further: str, checkpoint: str = "word-count") -> str:
         """What `headrace state` prints of the checkpoint."""
-        _, *arguments = self._store.command("headrace state show ", "word-count", "local[2]")
+        _, *arguments = self._store.command("headrace state show ", checkpoint, "local[2]")
         arguments = [command if word == "show" else word for word in arguments]
+        return self.call(*arguments, *further)
+
+    def call(self, *words: str) -> str:
+        """What a command prints that succeeds."""
         done = subprocess.run(
-            headrace(*arguments, *further),
+            headrace(*words),
             cwd=self._folder,
             env={**plain_environ(), **self._own},
             capture_output=True,
@@ -163,6 +174,39 @@ def test_drivers_that_are_killed_and_replaced_are_continued_from_the_store(
     assert vote["sink"] == "counts"
     assert before < vote["batch"] <= last_committed(store), "each vote takes the place of the one before"
     exported = [json.loads(line) for line in stand.state("export").splitlines()]
+    assert {each["key"]: each["state"]["seen"] for each in exported} == stand.sent
+
+
+def test_a_backup_in_the_store_is_taken_while_the_query_writes_and_continued_from(stand: Stand, store: Store) -> None:
+    stand.feed()
+    first = stand.driver("first")
+    stand.wait_for("first results", lambda: stand.visible > 0, first)
+    before = last_committed(store)
+    backup = stand.begin("backup", "checkpoint", "backup", f"{store.root}/word-count", "--into", f"{store.root}/backup", "--json")
+    while backup.exit_code() is None:
+        stand.feed()
+        stand.wait_for("all of it", lambda: stand.visible >= stand.sent.total(), first)
+    taken = result_of(backup.log.read_text().splitlines()[-1])
+    assert before <= taken["batch"] <= last_committed(store)
+    assert {each.partition(".")[0] for each in store.names("backup")} == {"headrace-backup"}
+    verified = result_of(stand.call("checkpoint", "verify", f"{store.root}/backup", "--json"))
+    assert verified == {"batch": taken["batch"], "files": taken["files"], "wrong": [], "backup": True}
+    stand.feed()
+    stand.wait_for("what came after the backup", lambda: stand.visible >= stand.sent.total(), first)
+    first.stop(DEADLINE_S)
+
+    restored = result_of(
+        stand.call("checkpoint", "restore", f"{store.root}/backup", "--into", f"{store.root}/restored", "--json")
+    )
+    assert (restored["checkpoint"], restored["batch"]) == (f"{store.root}/restored", taken["batch"])
+    stand.call("forget", "word-count")
+    stand.feed()
+    second = stand.driver("second", checkpoint="restored", more=["--option", "onOlderCheckpoint=accept"])
+    # The first driver has read none of the last lines: their counts are visible once all before them are counted again.
+    last = {f"{word} {count}" for word, count in stand.sent.items()}
+    stand.wait_for("all of it again", lambda: last <= set(stand.results()), second)
+    second.stop(DEADLINE_S)
+    exported = [json.loads(line) for line in stand.state("export", checkpoint="restored").splitlines()]
     assert {each["key"]: each["state"]["seen"] for each in exported} == stand.sent
 
 
