@@ -1,6 +1,8 @@
 """The wheels of all distributions, and environments that one of them is installed into."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -39,13 +41,33 @@ class Wheel:
             return archive.read(file).decode()
 
 
-def build(folder: Path) -> dict[str, Wheel]:
-    """Builds all distributions, by name: the source archive of each, and its wheel from that."""
+def build(folder: Path, root: Path = ROOT) -> dict[str, Wheel]:
+    """Builds all distributions of a tree, by name: the source archive of each, and its wheel from that."""
     # Without isolation: what builds is in this environment, so nothing is downloaded.
     python = ["--no-build-isolation", "--python", sys.executable, "--offline"]
-    _uv("build", "--all-packages", *python, "--out-dir", str(folder))
+    _uv("build", "--all-packages", *python, "--out-dir", str(folder), root=root)
     wheels = [_read(path) for path in sorted(folder.glob("*.whl"))]
     return {wheel.name: wheel for wheel in wheels}
+
+
+def released(version: str, folder: Path) -> dict[str, Wheel]:
+    """Builds all distributions as of another version, from a copy of the tree that differs in nothing else."""
+    tree = folder / "tree"
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+    )
+    for name in listed.stdout.decode().split("\0"):
+        # What is deleted and not committed is still listed; one entry is a link to a folder.
+        if (ROOT / name).is_file() or (ROOT / name).is_symlink():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tree / name, follow_symlinks=False)
+    for member in MEMBERS:
+        file = tree / member / "pyproject.toml"
+        text = file.read_text()
+        (own,) = re.findall(r'^version = "([^"]+)"$', text, re.MULTILINE)
+        text = text.replace(f'version = "{own}"', f'version = "{version}"')
+        file.write_text(re.sub(rf'("headrace[^"]*)=={re.escape(own)}"', rf'\1=={version}"', text))
+    return build(folder / "wheels", tree)
 
 
 def install(wheel: Wheel, into: Path) -> Path:
@@ -73,11 +95,11 @@ def _read(path: Path) -> Wheel:
         return Wheel(path, files, BytesParser().parsebytes(archive.read(metadata)))
 
 
-def _uv(*arguments: str) -> None:
-    done = _tried(*arguments)
+def _uv(*arguments: str, root: Path = ROOT) -> None:
+    done = _tried(*arguments, root=root)
     assert done.returncode == 0, f"uv {' '.join(arguments)}\n{done.stdout}{done.stderr}"
 
 
-def _tried(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def _tried(*arguments: str, root: Path = ROOT) -> "subprocess.CompletedProcess[str]":
     environ = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
-    return subprocess.run([UV, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run([UV, *arguments], cwd=root, env=environ, capture_output=True, text=True, timeout=300, check=False)

@@ -1,0 +1,165 @@
+"""An upgrade and its way back, with two installed releases: nothing is lost, and nothing counts twice."""
+
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.json_shape import result_of
+from tests.distributions.programs import environ
+from tests.distributions.wheels import build, install, released
+from tests.docs.pages import blocks
+
+from headrace.contract.ports import free_address
+from headrace.processes import OwnedProcess
+
+DEADLINE_S = 300.0
+"""For a start of Spark with its first micro-batch, on a machine with other work to do."""
+OLD, NEW = "0.1.0", "0.2.0"
+WORDS = ("one", "two", "three")
+
+Releases = dict[str, Path]
+"""The program `headrace` of each release."""
+
+
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> Releases:
+    """Two releases, each installed from its wheels; they differ in nothing but the version."""
+    folder = tmp_path_factory.mktemp("releases")
+    wheels = {OLD: build(folder / "wheels"), NEW: released(NEW, folder)}
+    for version, found in wheels.items():
+        assert {wheel.metadata["Version"] for wheel in found.values()} == {version}
+        install(found["headrace"], folder / version)
+    return {version: folder / version / "bin/headrace" for version in wheels}
+
+
+class Site:
+    """A gateway, a source, a two-phase sink and the README's application, each of the release that it was started with."""
+
+    def __init__(self, folder: Path, releases: Releases) -> None:
+        self._folder, self._releases = folder, releases
+        self._environ = {**environ(), "HEADRACE_GATEWAY": free_address()}
+        self._parts: dict[str, OwnedProcess] = {}
+        self._starts = 0
+        self._sent: Counter[str] = Counter()
+        (folder / "in").mkdir()
+        (folder / "in/lines.txt").touch()
+        (folder / "app.py").write_text(blocks("README.md", "python")[-1].text)
+        self.checkpoint = folder / "checkpoints/word-count"
+
+    def start(self, part: str, version: str, *more: str) -> None:
+        """Starts a part of a release, once the one that runs has stopped in order."""
+        self.stop(part)
+        words = {
+            "gateway": ("gateway", "--listen", self._environ["HEADRACE_GATEWAY"]),
+            "source": ("connector", "run", "file", "--path", "in/*.txt", "--source", "lines"),
+            "sink": ("connector", "run", "file-sink", "--path", "out", "--sink", "counts", "--format", "lines"),
+            "application": ("run", "app.py", "--master", "local[1]", "--parallelism", "1", "--conf", "spark.ui.enabled=false"),
+        }[part]
+        self._starts += 1
+        command = [str(self._releases[version]), *words, *more]
+        process = OwnedProcess(f"{self._starts}-{part}-{version}", command, self._folder, self._environ)
+        process.start()
+        self._parts[part] = process
+
+    def stop(self, part: str) -> None:
+        """Stops a part in order, if it runs."""
+        if (process := self._parts.pop(part, None)) is not None:
+            process.stop(DEADLINE_S)
+
+    def count_more(self) -> None:
+        """Sends each word once more, and waits until the sink shows the counts."""
+        with (self._folder / "in/lines.txt").open("a") as file:
+            file.write(" ".join(WORDS) + "\n")
+        self._sent.update(WORDS)
+        last = {f"{word} {count}" for word, count in self._sent.items()}
+        self.wait_for(f"{last}", lambda: last <= set(self.shown()))
+
+    def shown(self) -> list[str]:
+        """What the sink shows."""
+        return [line for file in sorted((self._folder / "out").glob("counts-*")) for line in file.read_text().splitlines()]
+
+    def wait_for(self, what: str, holds: Callable[[], bool]) -> None:
+        """Waits for something, while all parts run."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not holds():
+            for process in self._parts.values():
+                assert process.exit_code() is None, (process.name, process.tail())
+            assert time.monotonic() < deadline, (what, {part.name: part.tail() for part in self._parts.values()})
+            time.sleep(0.05)
+
+    def call(self, version: str, *words: str) -> Any:
+        """The result of a command of a release."""
+        done = subprocess.run(
+            [self._releases[version], *words, "--json"],
+            cwd=self._folder,
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return result_of(done.stdout)
+
+    def versions(self) -> dict[str, str]:
+        """The releases of what the gateway knows, as the other release's command shows it, too."""
+        status, other = self.call(OLD, "status"), self.call(NEW, "status")
+        assert status.keys() == other.keys()
+        assert status["gateway"]["version"] == other["gateway"]["version"]
+        (source,), (sink,) = status["sessions"], status["sink_sessions"]
+        return {
+            "gateway": status["gateway"]["version"],
+            "source": source["sdk"]["version"],
+            "sink": sink["sdk"]["version"],
+        }
+
+    def end(self) -> None:
+        """Kills what still runs."""
+        for process in self._parts.values():
+            process.kill()
+
+
+@pytest.fixture
+def site(tmp_path: Path, releases: Releases) -> Iterator[Site]:
+    site = Site(tmp_path, releases)
+    try:
+        yield site
+    finally:
+        site.end()
+
+
+@pytest.mark.timeout(1200)
+def test_an_upgrade_part_by_part_loses_nothing_and_so_does_the_way_back(site: Site) -> None:
+    for part in ("gateway", "source", "sink", "application"):
+        site.start(part, OLD)
+    site.count_more()
+    site.call(OLD, "checkpoint", "backup", str(site.checkpoint), "--into", "backup")
+    site.call(OLD, "checkpoint", "verify", "backup")
+    at_backup = len(site.shown())
+
+    mixed = {"gateway": OLD, "source": OLD, "sink": OLD}
+    for part in ("gateway", "source", "sink", "application"):
+        site.start(part, NEW)
+        site.count_more()
+        mixed |= {part: NEW} if part in mixed else {}
+        assert site.versions() == mixed
+    upgraded = Counter(site.shown())
+    assert upgraded == Counter(f"{word} {count}" for word in WORDS for count in range(1, 6))
+
+    for part in ("application", "sink", "source", "gateway"):
+        site.stop(part)
+    site.checkpoint.rename(site.checkpoint.with_suffix(".after-upgrade"))
+    site.call(OLD, "checkpoint", "restore", "backup", "--into", str(site.checkpoint))
+    for part in ("gateway", "source", "sink"):
+        site.start(part, OLD)
+    site.start("application", OLD, "--option", "onOlderCheckpoint=accept")
+    site.count_more()
+    # What came after the backup is written once more, as the page says, with the counts that it had.
+    again = Counter(f"{word} {count}" for word in WORDS for count in range(2, 7))
+    assert at_backup == len(WORDS)
+    assert Counter(site.shown()) == upgraded + again
+    assert site.versions() == dict.fromkeys(mixed, OLD)
