@@ -55,6 +55,26 @@ async def test_members_that_are_appended_are_read(tmp_path, suffix):
 
 
 @EACH
+async def test_files_whose_numbers_count_up_are_known_again_once_they_are_compressed(tmp_path, suffix):
+    log, positions = tmp_path / "app.log", {}
+    log.write_bytes(b"one\n")
+    async with reading(tmp_path / "*", positions=positions) as found:
+        await found.has(b"one")
+        for number, value in enumerate((b"two", b"three"), 1):
+            log.rename(tmp_path / f"app-{number}.log")
+            log.write_bytes(value + b"\n")
+            await found.has(value)
+    for path in sorted(tmp_path.glob("app-?.log")):
+        path.with_name(path.name + suffix).write_bytes(PACK[suffix](path.read_bytes()))
+        path.unlink()
+    log.rename(tmp_path / "app-3.log")
+    log.write_bytes(b"four\n")
+    async with reading(tmp_path / "*", positions=positions) as found:
+        await found.has(b"four")
+        assert found.values == [b"four"]
+
+
+@EACH
 @pytest.mark.parametrize("follow", [True, False])
 @pytest.mark.behaviour(
     "file", "an empty file with the name of a compressed one", "reads nothing of it, and what is written to it later"

@@ -47,12 +47,17 @@ def later(parts: Sequence[Part], at: Part | None, seen: Sequence[Seen] | None) -
     known = {part.path: _what(part, seen or ()) for part in others if at is None or part.key != at.key}
     if at is None:
         return [*unseen(others, others, seen or ()), *current]
+    possible = []
     for flipped in (False, True):
         order = ordered(others, flipped=flipped)
         place = next(place for place, part in enumerate(order) if part.key == at.key)
         before, after = order[:place], order[place + 1 :]
         if seen is None or _agrees(before, after, known, [at, *after] if flipped else []):
-            return [*after, *current]
+            possible.append(after)
+    if len(possible) > 1 and _are_copies(possible[0], seen or ()):
+        del possible[0]
+    if possible:
+        return [*possible[0], *current]
     names = ", ".join(shown(part.path.name) for part in ordered(others))
     raise PositionLost(
         f"which file follows {shown(at.path)} cannot be told: by their names, some that were not read lie before it ({names}); "
@@ -68,6 +73,15 @@ def _agrees(before: list[Part], after: list[Part], known: Mapping[Path, _Is], nu
     numbers = [part.stamp.numbers[0] for part in numbered if part.stamp.scheme is Scheme.NUMBER]
     # Numbers that count up have no gaps; a file that was restored from elsewhere has any.
     return nearest is not _Is.NEW and all(higher == lower + 1 for lower, higher in pairwise(numbers))
+
+
+def _are_copies(parts: Sequence[Part], seen: Sequence[Seen]) -> bool:
+    """Returns whether each of some files has the contents of another file that was seen, as compressed files and copies have.
+
+    Where several that were seen are alike, a file with their contents may be a new one.
+    """
+    like = [[each for each in seen if _has(part, each)] for part in parts if part.size]
+    return bool(like) and all(len(each) == 1 for each in like) and len({each[0] for each in like}) == len(like)
 
 
 def ordered(parts: Sequence[Part], *, flipped: bool = False) -> list[Part]:
