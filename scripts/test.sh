@@ -54,6 +54,9 @@ done
 names=(sdks engine compiled kills commands cluster models simulation brokers_killed gateway queues records others connectors)
 lanes_of_a_side=2
 arguments=("$@")
+# Model-based machines do the same in each run but in one of all tests.
+machines=()
+[ "$heavy" != all ] || machines=(--machine-seed "$seed")
 # What the tests need comes first, side by side: from the archive of its classes, Spark starts in half the time. No test needs
 # what lints, which runs beside all of that.
 before=(install)
@@ -77,7 +80,7 @@ session() {
     # Without it, the tests only take longer.
     archive) .venv/bin/headrace prepare --if-missing || echo "without an archive of its classes, Spark starts more slowly" ;;
     selected) exec "${pytest[@]}" "${arguments[@]}" ;;
-    *) exec "${pytest[@]}" --heavy "$heavy" --kill-seed "$seed" --left-out "$logs/$1.left-out" --spent "$logs/$1.spent" "${!tests}" ;;
+    *) exec "${pytest[@]}" --heavy "$heavy" --kill-seed "$seed" "${machines[@]}" --left-out "$logs/$1.left-out" --spent "$logs/$1.spent" "${!tests}" ;;
   esac
 }
 
