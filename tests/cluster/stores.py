@@ -4,6 +4,7 @@ import json
 import os
 import urllib.parse
 import urllib.request
+import uuid
 import xml.etree.ElementTree as ET
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -25,6 +26,10 @@ class Store(ABC):
     """Where its page is."""
     documented: str
     """The folder of checkpoints that the commands of its page name."""
+
+    def __init__(self) -> None:
+        # The server outlives a test, whose checkpoints are not those of the next one.
+        self.folder = f"checkpoints-{uuid.uuid4().hex}"
 
     @property
     @abstractmethod
@@ -60,11 +65,12 @@ class HdfsStore(Store):
     documented = "hdfs://namenode:9820/checkpoints"
 
     def __init__(self, hdfs: Hdfs) -> None:
+        super().__init__()
         self._hdfs = hdfs
 
     @property
     def root(self) -> str:
-        return f"{self._hdfs.url}/checkpoints"
+        return f"{self._hdfs.url}/{self.folder}"
 
     def environ(self, folder: Path) -> Mapping[str, str]:
         return {}
@@ -78,7 +84,7 @@ class HdfsStore(Store):
 
     def _get(self, name: str, operation: str) -> bytes:
         # The name node sends the reader on to a data node.
-        path = urllib.parse.quote(f"/webhdfs/v1/checkpoints/{name}")
+        path = urllib.parse.quote(f"/webhdfs/v1/{self.folder}/{name}")
         url = f"http://{self._hdfs.host}:{self._hdfs.ports['http']}{path}?op={operation}"
         with urllib.request.urlopen(url, timeout=_ANSWER_SECONDS) as answer:
             return bytes(answer.read())
@@ -91,11 +97,12 @@ class S3Store(Store):
     documented = "s3a://headrace/checkpoints"
 
     def __init__(self, s3: S3) -> None:
+        super().__init__()
         self._s3 = s3
 
     @property
     def root(self) -> str:
-        return f"s3a://{self._s3.bucket}/checkpoints"
+        return f"s3a://{self._s3.bucket}/{self.folder}"
 
     def environ(self, folder: Path) -> Mapping[str, str]:
         (settings,) = (block.text for block in blocks(PAGE, "properties") if block.heading == self.heading)
@@ -107,7 +114,7 @@ class S3Store(Store):
         return {"SPARK_CONF_DIR": str(folder), **secrets}
 
     def names(self, folder: str) -> list[str]:
-        prefix = f"checkpoints/{folder}/"
+        prefix = f"{self.folder}/{folder}/"
         words = {"list-type": "2", "delimiter": "/", "prefix": prefix}
         found: list[str] = []
         more: dict[str, str] = {}
@@ -120,7 +127,7 @@ class S3Store(Store):
             more = {"continuation-token": token}
 
     def read(self, name: str) -> bytes:
-        return self._get(f"/{urllib.parse.quote(f'checkpoints/{name}')}")
+        return self._get(f"/{urllib.parse.quote(f'{self.folder}/{name}')}")
 
     def _get(self, what: str) -> bytes:
         # The server looks at whose request it is, and not at the signature.

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -176,9 +176,13 @@ class RabbitMachine(RuleBasedStateMachine):
 
         self.run(work())
 
+    async def poll_without_committing(self) -> None:
+        """Runs a micro-batch that is not committed."""
+        await self.query.batch()
+
     @rule()
     def reads_without_committing(self) -> None:
-        self.run(self.query.batch())
+        self.run(self.poll_without_committing())
 
     @rule()
     def query_runs_again(self) -> None:
@@ -437,8 +441,14 @@ class StreamMachine(RabbitMachine):
         return RabbitMQStreamSource(RabbitMQStreamParameters(prefetch=self.prefetch, **connection))
 
     async def poll(self) -> None:
+        await self._accept_loss(super().poll())
+
+    async def poll_without_committing(self) -> None:
+        await self._accept_loss(super().poll_without_committing())
+
+    async def _accept_loss(self, work: Awaitable[None]) -> None:
         try:
-            await super().poll()
+            await work
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.DATA_LOSS or not self.limited:
                 raise
