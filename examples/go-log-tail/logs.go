@@ -29,7 +29,7 @@ type logs struct {
 
 	listing listing  // of the folder
 	files   files    // that are open
-	warned  sync.Map // names that cannot be those of partitions
+	warned  sync.Map // names that no partition can have
 }
 
 // source is the source that reads them.

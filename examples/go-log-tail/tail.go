@@ -195,7 +195,7 @@ func (t *tail) leave() {
 	t.seen = before[max(0, len(before)-seenFiles):]
 }
 
-// gone goes on after the file was removed while it was closed.
+// gone continues after the file was removed while it was closed.
 func (t *tail) gone(to emit) error {
 	if t.mark.Offset > 0 {
 		members, err := t.logs.family(t.log, time.Now())
@@ -322,7 +322,7 @@ func (t *tail) again() (member, error) {
 	return member{}, errGone
 }
 
-// check checks that a file that was closed has what was read of it: its inode may be that of another file by now.
+// check checks that a file that was closed has what was read of it: another file may have its inode by now.
 func (t *tail) check(opened *os.File) error {
 	if t.mark.Offset == 0 {
 		return nil

@@ -66,7 +66,7 @@ class Connection:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """The metadata of the next call: the token is that of its file now, if it has one."""
+        """The metadata of the next call. If the token has a file, it is read again."""
         token = self.token if self.token_file is None else self.token_file.token()
         return (("authorization", f"Bearer {token}"),) if token else ()
 
