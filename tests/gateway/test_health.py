@@ -155,6 +155,44 @@ def deployment(**fields: Any) -> pb.DeploymentStatus:
     return pb.DeploymentStatus(deployment="deploy.toml", connectors=[pb.SupervisedConnector(**connector)])
 
 
+def process(**fields: Any) -> pb.ProcessState:
+    """The process of that connector, which its supervisor has just started."""
+    return pb.ProcessState(**{"name": "c", "state": pb.PROCESS_STATE_KIND_STARTS, "state_age_ms": 900, **fields})
+
+
+@pytest.mark.parametrize("state", [pb.PROCESS_STATE_KIND_STARTS, pb.PROCESS_STATE_KIND_WAITS])
+def test_what_a_supervisor_starts_again_is_no_fault(state: pb.ProcessStateKind.ValueType) -> None:
+    deployed = [
+        deployment(source="a", failure="", unconnected_ms=700),
+        deployment(sink="out", instance="i", failure="", unconnected_ms=700),
+    ]
+    for each in deployed:
+        each.processes.append(process(state=state))
+    away = stream(stream="a/0", state=pb.STREAM_STATE_DETACHED, instance="")
+    gone = sink(instances=[], writers=["totals"])
+    listed = found(status(streams=[away], sessions=[], sinks=[gone], sink_sessions=[], deployments=deployed))
+    assert {part: (problem.kind, problem.is_fault) for part, problem in listed.items()} == {
+        "connector c": (Kind.PROCESS_STARTS, False),
+        "stream a/0": (Kind.PROCESS_STARTS, False),
+        "connector i of sink out": (Kind.PROCESS_STARTS, False),
+        "sink out": (Kind.PROCESS_STARTS, False),
+        "pipeline totals": (Kind.PROCESS_STARTS, False),
+    }
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"state": pb.PROCESS_STATE_KIND_RUNS}, {"reason": "ended with exit code 1"}, {"state_age_ms": 15_000}],
+    ids=["it lost its session", "it fails", "it takes too long"],
+)
+def test_what_has_no_session_for_another_reason_is_a_fault(told: dict[str, Any]) -> None:
+    deployed = deployment(source="a", failure="", unconnected_ms=700)
+    deployed.processes.append(process(**told))
+    away = stream(stream="a/0", state=pb.STREAM_STATE_DETACHED, instance="")
+    listed = found(status(streams=[away], sessions=[], deployments=[deployed]))
+    assert listed["stream a/0"].is_fault
+
+
 @pytest.mark.parametrize("last_instance", ["", "c", "an-earlier-name"])
 def test_why_the_process_of_a_source_fails_is_the_cause_of_its_streams(last_instance: str) -> None:
     away = [stream(stream=f"{name}/0", state=pb.STREAM_STATE_DETACHED, instance="", last_instance=last_instance) for name in "ab"]

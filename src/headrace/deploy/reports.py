@@ -148,7 +148,8 @@ def _state_of(one: Supervised) -> str:
         return "stopped" if one.was_stopped else "ended"
     if one.state is State.STOPS:
         return "stopped" if one.was_stopped else "starts"
-    if one.state is State.RUNS:
+    # A connector that has lost its session was started long ago.
+    if one.state is State.RUNS or (one.state is State.RECONNECTS and one.role.kind in (Kind.SOURCE, Kind.SINK)):
         return "runs"
     return "starts" if one.process.runs else "waits"
 

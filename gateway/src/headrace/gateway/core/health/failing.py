@@ -35,10 +35,11 @@ def failing(status: pb.GetStatusResponse) -> Failing:
     connected |= {(session.sink, session.instance) for session in status.sink_sessions}
     found = Failing()
     for deployment in status.deployments:
+        processes = {process.name: process for process in deployment.processes}
         for connector in deployment.connectors:
             if (connector.sink or "source", connector.instance) in connected:
                 continue
-            problem = _problem(deployment, connector)
+            problem = _problem(deployment, connector, processes.get(connector.name))
             if problem is None:
                 continue
             found.all.append(problem)
@@ -49,11 +50,17 @@ def failing(status: pb.GetStatusResponse) -> Failing:
     return found
 
 
-def _problem(deployment: pb.DeploymentStatus, connector: pb.SupervisedConnector) -> Problem | None:
-    """Returns why a connector has no session; None if it may still be connecting."""
+def _problem(
+    deployment: pb.DeploymentStatus, connector: pb.SupervisedConnector, process: pb.ProcessState | None
+) -> Problem | None:
+    """Returns why a connector has no session; None if it has lost it just now, and its supervisor has not begun anything."""
     part = f"connector {connector.instance}" + (f" of sink {connector.sink}" if connector.sink else "")
     if not connector.failure:
-        if connector.unconnected_ms < CONNECTS_WITHIN_MS or connector.name in deployment.restarting:
+        if connector.name in deployment.restarting or _starts(process):
+            cause = f"the process of {connector.name} in {deployment.deployment} is being started"
+            remedy = f"wait; headrace ps shows its state, and headrace ps --log {connector.name} its log"
+            return Problem(part, Kind.PROCESS_STARTS, cause, connector.unconnected_ms, remedy)
+        if connector.unconnected_ms < CONNECTS_WITHIN_MS:
             return None
         cause = f"the process of {connector.name} in {deployment.deployment} runs, and has not connected"
         remedy = f"the log of {connector.name} says why; headrace restart {connector.name} starts its process again"
@@ -63,3 +70,9 @@ def _problem(deployment: pb.DeploymentStatus, connector: pb.SupervisedConnector)
         f"headrace restart {connector.name} does so at once: {deployment.deployment} has its log"
     )
     return Problem(part, Kind.CONNECTOR_FAILS, f"its process fails: {connector.failure}", connector.failing_ms, remedy)
+
+
+def _starts(process: pb.ProcessState | None) -> bool:
+    """Returns whether a supervisor is starting a process that has not failed, also one that it has just stopped for that."""
+    states = (pb.PROCESS_STATE_KIND_STARTS, pb.PROCESS_STATE_KIND_WAITS)
+    return process is not None and process.state in states and not process.reason and process.state_age_ms < CONNECTS_WITHIN_MS
