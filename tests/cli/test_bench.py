@@ -89,6 +89,25 @@ def test_a_quick_run_reads_the_metrics_of_a_gateway_and_names_a_fault() -> None:
     assert 900 < figures["series_100_streams"]["value"] < 1_100
 
 
+def test_what_a_gateway_needs_for_sessions_streams_and_bytes_is_measured_if_it_is_named() -> None:
+    command = [*BENCH, "operate", "--only", "capacity", "--quick", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=540, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = {figure["name"]: figure["value"] for figure in result_of(done.stdout)["figures"]}
+    assert list(figures) == [
+        "gateway_memory_idle",
+        "memory_of_a_session",
+        "memory_of_a_stream",
+        "gateway_descriptors_idle",
+        "descriptors_of_a_session",
+        "buffered",
+        "memory_of_a_buffered_byte",
+    ]
+    assert figures["gateway_memory_idle"] > 10
+    assert 1 <= figures["descriptors_of_a_session"] < 3
+    assert figures["buffered"] > 1
+
+
 @pytest.mark.parametrize("plot", ["latency.png", "absent/latency.svg"])
 def test_a_plot_that_cannot_be_written_is_refused_at_once(plot: str, tmp_path: Path) -> None:
     command = [*BENCH, "latency", "--plot", str(tmp_path / plot)]

@@ -89,7 +89,7 @@ def stalled(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
             wait_for("the first acknowledgement", lambda: _acknowledged(running) > 0, 60)
             before = _rate(running, seconds)
             sink.clear()
-            wait_for("the gateway to fill up", lambda: _full(running), 60)
+            wait_for("the gateway to fill up", lambda: is_full(running), 60)
             samples = [running.rss_mb() for _ in _ticks(seconds)]
             sink.set()
             after = _rate(running, seconds)
@@ -142,7 +142,7 @@ def curves(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
         yield Figure(f"throughput_frames_{frame}", rate, "messages/s", first)
 
 
-def _full(running: RunningGateway) -> bool:
+def is_full(running: RunningGateway) -> bool:
     """Whether every session has used up nearly all of its credit."""
     found = running.status().sessions
     return bool(found) and all(s.outstanding_bytes > 0 and s.credit_bytes < 2**20 for s in found)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from headrace.contract.ports import free_address
 from headrace.laboratory.bench.alarms import false_alarms
+from headrace.laboratory.bench.capacity import capacity
 from headrace.laboratory.bench.core import drain
 from headrace.laboratory.bench.events import console_overhead, console_update
 from headrace.laboratory.bench.faults import readyz_names_cause
@@ -135,6 +136,7 @@ PARTS: Mapping[str, Part] = {
     "console_update": console_update,
     "false_alarms": false_alarms,
     "console_overhead": console_overhead,
+    "capacity": capacity,
     "console_page": console_page,
     "console_pages": console_pages,
 }

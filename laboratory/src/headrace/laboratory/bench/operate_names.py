@@ -8,11 +8,12 @@ PARTS = (
     "readyz_names_cause",
     "false_alarms",
     "console_overhead",
+    "capacity",
     "console_page",
     "console_pages",
 )
-BROWSER_PARTS = ("console_page", "console_pages")
-"""The parts that need a browser, and only run if --only names them."""
+NAMED_PARTS = ("capacity", "console_page", "console_pages")
+"""The parts that only run if --only names them; the last two need a browser."""
 FAULTS_PART = "readyz_names_cause"
 """The part that injects the faults."""
 FAULTS = {

@@ -68,11 +68,12 @@ def site(spark: SparkSession, streams: int, batch: int = 1) -> Iterator[Site]:
         noop(headrace(spark, running.address)),
         connector(running.address, "steady", **options),
     ):
-        wait_for("all streams to be acknowledged", lambda: _flowing(running) == streams, _START_S)
+        wait_for("all streams to be acknowledged", lambda: flowing(running) == streams, _START_S)
         yield Site(running, http)
 
 
-def _flowing(running: RunningGateway) -> int:
+def flowing(running: RunningGateway) -> int:
+    """Returns of how many streams something is acknowledged."""
     return sum(stream.acknowledged_messages > 0 for stream in running.status().streams)
 
 

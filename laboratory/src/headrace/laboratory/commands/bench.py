@@ -245,7 +245,8 @@ def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, list
 
     The parts console_update and console_overhead have ten clients of the events, for a site of 1,000 streams in 200 sessions.
     The part console_page opens the console in Chromium, one page at a time beside nine clients, and console_pages ten pages at
-    once. They only run if --only names them, and need Playwright.
+    once. They only run if --only names them, and need Playwright. So does the part capacity, which measures what a gateway needs
+    for each session, stream and buffered byte.
 
     The part readyz_names_cause injects faults, and measures how long it takes until /readyz names the first cause of each, and is
     clear after its repair. --only also takes names of faults: it then runs this part with these faults, and fails with code 3 if
@@ -258,6 +259,7 @@ def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, list
     Examples:
       headrace bench operate --list
       headrace bench operate --only metrics_overhead
+      headrace bench operate --only capacity
       headrace bench operate --only readyz_names_cause --json
       headrace bench operate --only broker_stopped --only wrong_password
       headrace bench operate --only console_page
@@ -270,7 +272,7 @@ def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, list
 
     faults = () if operate_names.FAULTS_PART in parts else tuple(part for part in parts if part in operate_names.FAULTS)
     chosen = tuple(part for part in operate_names.PARTS if part in parts or (faults and part == operate_names.FAULTS_PART))
-    usual = tuple(part for part in operate_names.PARTS if part not in operate_names.BROWSER_PARTS)
+    usual = tuple(part for part in operate_names.PARTS if part not in operate_names.NAMED_PARTS)
 
     def left_out(conditions: dict[str, Any]) -> str:
         return "; ".join(f"{name} was left out: {why}" for name, why in conditions["left_out"].items()) if faults else ""
