@@ -1,14 +1,19 @@
 """A part of a benchmark in which nothing happened is an error that names it, not a traceback or a figure."""
 
+import json
 import statistics
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 import pytest
 
-from headrace.laboratory.bench.figures import Figure, NothingMeasured, measured
+from headrace.cli import cli
+from headrace.laboratory.bench import core
+from headrace.laboratory.bench.figures import Figure, NothingMeasured, Progress, measured
 from headrace.laboratory.bench.overhead import Run, overhead
 from headrace.laboratory.bench.rig import acknowledged_rate
 from headrace.laboratory.bench.sources import quantile_ms
+from headrace.terminal import run_program
 
 
 def of_no_message() -> Iterator[Figure]:
@@ -54,8 +59,56 @@ PARTS = [
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_that_measured_nothing_is_an_error_that_names_it(part: Callable[[], Iterator[Figure]]) -> None:
     with pytest.raises(NothingMeasured, match="console_overhead has measured nothing"):
-        measured("console_overhead", part)
+        measured("console_overhead", part, Progress(lambda line: None))
 
 
-def test_figures_that_were_measured_are_returned() -> None:
-    assert measured("part", lambda: iter([Figure("rate", 2.0, "messages/s")])) == [Figure("rate", 2.0, "messages/s")]
+def test_figures_that_were_measured_are_returned_and_shown_at_once() -> None:
+    said = list[str]()
+    progress = Progress(said.append)
+
+    def part() -> Iterator[Figure]:
+        yield Figure("rate", 2.0, "messages/s", 4.0, ">= 3", False)
+        assert said == ["  rate: 2.00 messages/s, baseline 4.00, target >= 3 missed"]
+        yield Figure("p50", 1.0, "ms")
+
+    assert measured("part", part, progress) == progress.figures
+    assert [figure.name for figure in progress.figures] == ["rate", "p50"]
+
+
+def test_a_part_that_fails_leaves_the_figures_before() -> None:
+    progress = Progress(lambda line: None)
+    with pytest.raises(NothingMeasured):
+        measured("part", without_a_number, progress)
+    assert progress.figures == [Figure("fine", 1.0, "ms")]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (TimeoutError("waited 60 s for a commit"), 1, "waited 60 s for a commit"),
+        (SystemExit(143), 143, "it was told to stop"),
+        (KeyboardInterrupt(), 130, "it was told to stop"),
+    ],
+)
+def test_a_benchmark_that_ends_early_prints_what_it_has_measured(
+    error: BaseException, code: int, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(parts: tuple[str, ...], quick: bool, progress: Progress) -> NoReturn:
+        progress.take(Figure("rate", 2.0, "messages/s"))
+        raise error
+
+    monkeypatch.setattr(core, "run", run)
+    monkeypatch.setattr("headrace.laboratory.commands.bench.end_at_sigterm", lambda: None)
+    for options in (["--json"], []):
+        monkeypatch.setattr("sys.argv", ["headrace", "bench", "core", *options])
+        with pytest.raises(SystemExit) as ended:
+            run_program(cli, "headrace")
+        assert ended.value.code == code
+        out, err = capsys.readouterr()
+        assert "rate: 2.00 messages/s" in err
+        if options:
+            document = json.loads(out)
+            assert [figure["name"] for figure in document["result"]["figures"]] == ["rate"]
+            assert (document["ok"], text in document["error"]) == (False, True)
+        else:
+            assert "messages/s" in out

@@ -27,9 +27,9 @@ PREFIX = "headrace-calls-"
 LOOKS_EVERY_S = 1.0
 KEPT_S = 30.0
 """How long the file of a process that has died is kept, in seconds: Spark reads it for the error of the task."""
-LONG_S = 7.0
-"""How long a call runs before the log and the gateway name it, in seconds: health names it within ten. The log names it again
-after twice the time, and so on."""
+LONG_S = 6.0
+"""How long a call runs before the log and the gateway name it, in seconds: with the next look, report and status, health does so
+within ten. The log names it again after twice the time, and so on."""
 _SPARK_FOLDER = "PYTHON_FAULTHANDLER_DIR"
 """The environment variable with the folder in which Spark looks for the file of a worker that has died."""
 _WATCH = Path(__file__).with_name("_call_watch.py")

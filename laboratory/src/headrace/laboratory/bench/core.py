@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.figures import Figure, Progress
 from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.queries import headrace, inprocess_rate, noop, rows, stallable
 from headrace.laboratory.bench.rig import RunningGateway, acknowledged_rate, connector, gateway, wait_for
@@ -16,7 +16,7 @@ from headrace.laboratory.bench.sources import MESSAGE_BYTES
 STALLED_OFFER_BYTES = 10_000_000_000
 
 
-def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict[str, Any]]:
+def run(parts: Sequence[str], quick: bool, say: Progress) -> tuple[list[Figure], dict[str, Any]]:
     """Runs the named parts in one session, one after the other. Returns their figures and the conditions."""
     return run_parts(
         PARTS,

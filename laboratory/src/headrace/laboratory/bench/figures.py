@@ -5,7 +5,7 @@ import os
 import platform
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
@@ -44,14 +44,42 @@ class Figure:
         return self.value / self.baseline if self.baseline else None
 
 
-def measured(name: str, part: Callable[[], Iterator[Figure]]) -> list[Figure]:
-    """Runs a part of a benchmark, and returns its figures.
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of a benchmark. Each figure is shown and kept as soon as it is measured: a run that ends early has some.
+
+    Attributes:
+        say: Shows a line.
+        figures: What was measured so far.
+    """
+
+    say: Callable[[str], None]
+    figures: list[Figure] = field(default_factory=list)
+
+    def __call__(self, text: str) -> None:
+        """Shows a line."""
+        self.say(text)
+
+    def take(self, figure: Figure) -> None:
+        """Shows and keeps a figure."""
+        self.figures.append(figure)
+        baseline = "" if figure.baseline is None else f", baseline {_number(figure.baseline)}"
+        target = "" if figure.met is None else f", target {figure.target} {'met' if figure.met else 'missed'}"
+        self.say(f"  {figure.name}: {_number(figure.value)} {figure.unit}{baseline}{target}")
+
+
+def measured(name: str, part: Callable[[], Iterator[Figure]], progress: Progress) -> list[Figure]:
+    """Runs a part of a benchmark, and returns its figures. The progress has each of them as soon as it is measured.
 
     Raises:
         NothingMeasured: It divides by nothing, or takes the mean of nothing: nothing happened while it measured.
     """
+    figures = list[Figure]()
     try:
-        figures = list(part())
+        for figure in part():
+            figures.append(figure)
+            if math.isfinite(figure.value):
+                progress.take(figure)
     except (statistics.StatisticsError, ZeroDivisionError) as error:
         raise NothingMeasured(f"{name} has measured nothing ({error}); run it again on a machine that is less busy") from error
     if lacking := [figure.name for figure in figures if not math.isfinite(figure.value)]:

@@ -19,7 +19,7 @@ from headrace.laboratory.bench.capacity import capacity
 from headrace.laboratory.bench.core import drain
 from headrace.laboratory.bench.events import console_overhead, console_update
 from headrace.laboratory.bench.faults import readyz_names_cause
-from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.figures import Figure, Progress
 from headrace.laboratory.bench.operate_names import FAULTS_PART
 from headrace.laboratory.bench.overhead import Run, overhead
 from headrace.laboratory.bench.pages import console_page, console_pages
@@ -33,7 +33,7 @@ SCRAPE_INTERVAL_S = 1.0
 _TIMEOUT_S = 10.0
 
 
-def run(parts: Sequence[str], quick: bool, say: Say, faults: Sequence[str] = ()) -> tuple[list[Figure], dict[str, Any]]:
+def run(parts: Sequence[str], quick: bool, say: Progress, faults: Sequence[str] = ()) -> tuple[list[Figure], dict[str, Any]]:
     """Runs the named parts in one session, one after the other. Returns their figures and the conditions.
 
     `left_out` is why a fault was left out, by its name.

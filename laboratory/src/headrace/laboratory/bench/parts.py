@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.laboratory.bench.figures import Figure, machine, measured
+from headrace.laboratory.bench.figures import Figure, Progress, machine, measured
 from headrace.laboratory.bench.queries import session
 from headrace.laboratory.bench.sources import MESSAGE_BYTES
 
@@ -20,7 +20,7 @@ def run_parts(
     known: Mapping[str, Part],
     names: Sequence[str],
     quick: bool,
-    say: Say,
+    say: Progress,
     *,
     spark_conf: Mapping[str, str] | None = None,
     quick_start: bool = False,
@@ -43,7 +43,7 @@ def run_parts(
     for name in names:
         say(f"{name} ...")
         begun = time.monotonic()
-        figures += measured(name, partial(known[name], spark, say, quick))
+        figures += measured(name, partial(known[name], spark, say, quick), say)
         seconds[name] = round(time.monotonic() - begun, 1)
     spark.stop()
     of_run = {"load_average_before": load, "message_bytes": MESSAGE_BYTES, "quick": quick, "prepared": prepared}

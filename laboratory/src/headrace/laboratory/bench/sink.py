@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.contract.ports import free_address
-from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.figures import Figure, Progress
 from headrace.laboratory.bench.output import Output
 from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.queries import headrace, sink_query
@@ -31,7 +31,7 @@ RECOVERY_RATE = 1_000
 DRIVER = ("-m", "headrace.laboratory.bench.driver")
 
 
-def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict[str, Any]]:
+def run(parts: Sequence[str], quick: bool, say: Progress) -> tuple[list[Figure], dict[str, Any]]:
     """Runs the named parts in one session, one after the other. Returns their figures and the conditions."""
     return run_parts(
         PARTS,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headrace.laboratory.bench.cluster.drivers import LOCAL, driver, submitted
-from headrace.laboratory.bench.figures import Figure, machine, measured
+from headrace.laboratory.bench.figures import Figure, Progress, machine, measured
 from headrace.laboratory.bench.output import Output
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.pipelines.apps import RESULT_BYTES
@@ -33,12 +33,12 @@ _EVER = -1.0
 Part = Callable[[Say, bool], Iterator[Figure]]
 
 
-def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict[str, Any]]:
+def run(parts: Sequence[str], quick: bool, say: Progress) -> tuple[list[Figure], dict[str, Any]]:
     """Runs the named parts, one after the other. Returns their figures and the conditions."""
     figures: list[Figure] = []
     for name in parts:
         say(f"{name} ...")
-        figures += measured(name, partial(PARTS[name], say, quick))
+        figures += measured(name, partial(PARTS[name], say, quick), say)
     conditions = {
         "quick": quick,
         "cluster": f"standalone: a master and {WORKERS} workers of one core each, JVMs of this machine",

@@ -13,7 +13,7 @@ from headrace.laboratory.bench.connectors.latency import RATE, latency
 from headrace.laboratory.bench.connectors.spark_source import COORDINATES, kafka_vs_spark_source
 from headrace.laboratory.bench.connectors.system import BODY, System
 from headrace.laboratory.bench.connectors.written import written
-from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.figures import Figure, Progress
 from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.sources import MESSAGE_BYTES
 
@@ -36,7 +36,7 @@ _BROKERS = {"kafka_librdkafka": "kafka"}
 
 
 def run(
-    parts: Sequence[str], quick: bool, say: Say, *, given: Mapping[str, str], kafka_jars: Path | None
+    parts: Sequence[str], quick: bool, say: Progress, *, given: Mapping[str, str], kafka_jars: Path | None
 ) -> tuple[list[Figure], dict[str, Any]]:
     """Runs the named parts, one after the other. Returns their figures and the conditions.
 

@@ -30,6 +30,8 @@ from headrace.pipelines import Pipeline
 
 
 def size(value):
+    if Path({flag!r}).exists():
+        Path({begun!r}).touch()
     while Path({flag!r}).exists():
         pass
     return str(len(value))
@@ -48,7 +50,7 @@ def _run(_: SparkSession, names: frozenset[str]) -> Iterator[tuple[str, list[Fau
         gateway = stack.enter_context(running(folder))
         stack.enter_context(Restartable(source_command("stamped", gateway.address, rate=_RATE, seconds=_SECONDS)))
         sink = stack.enter_context(Restartable(sink_command(gateway.address, folder / "out")))
-        (folder / "app.py").write_text(_APP.format(flag=str(folder / "endless")))
+        (folder / "app.py").write_text(_APP.format(flag=str(folder / "endless"), begun=str(folder / "begun")))
         site = _Application(gateway, folder, sink, _driver(gateway, folder, "first"), _driver(gateway, folder, "second"))
         stack.callback(site.end)
         site.first.start()
@@ -74,6 +76,7 @@ def _faults(site: "_Application") -> list[Fault]:
             flag.touch,
             flag.unlink,
             "size",
+            begins=(site.folder / "begun").exists,
         ),
         # The part is the application, whose remedy would else be to correct it.
         Fault(

@@ -5,11 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.figures import Figure, Progress
 from headrace.laboratory.bench.latency import parts as measured
 from headrace.laboratory.bench.latency.measure import KEYS
 from headrace.laboratory.bench.latency.plot import Series, svg
-from headrace.laboratory.bench.parts import Part, Say, run_parts
+from headrace.laboratory.bench.parts import Part, run_parts
 
 PARTS = {
     "stateful": measured.stateful,
@@ -19,7 +19,7 @@ PARTS = {
 }
 
 
-def run(parts: Sequence[str], quick: bool, say: Say, *, plot: Path | None) -> tuple[list[Figure], dict[str, Any]]:
+def run(parts: Sequence[str], quick: bool, say: Progress, *, plot: Path | None) -> tuple[list[Figure], dict[str, Any]]:
     """Runs the named parts in one session, one after the other, warm unless quick. Returns their figures and the conditions.
 
     Args:

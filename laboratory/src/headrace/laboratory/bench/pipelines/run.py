@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.figures import Figure, Progress
 from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.pipelines.end_to_end import (
     latency,
@@ -53,7 +53,7 @@ BUDGET_S = 600
 
 
 def run(
-    parts: Sequence[str], quick: bool, say: Say, *, whole: bool, long: bool, with_peers: bool
+    parts: Sequence[str], quick: bool, say: Progress, *, whole: bool, long: bool, with_peers: bool
 ) -> tuple[list[Figure], dict[str, Any]]:
     """Runs the named parts, one after the other. Returns their figures and the conditions.
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace.laboratory.bench.figures import Figure, machine, measured
+from headrace.laboratory.bench.figures import Figure, Progress, machine, measured
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.queries import inprocess_rate, session
 from headrace.laboratory.bench.sdks.measure import Measured, measure
@@ -31,7 +31,7 @@ _READS_EVERY_S = 0.05
 _SATURATED_CORES = 0.9
 
 
-def run(parts: Sequence[str], quick: bool, say: Say, *, minutes: float | None = None) -> tuple[list[Figure], dict[str, Any]]:
+def run(parts: Sequence[str], quick: bool, say: Progress, *, minutes: float | None = None) -> tuple[list[Figure], dict[str, Any]]:
     """Measures languages, in turns. Returns their figures and the conditions.
 
     Args:
@@ -55,9 +55,9 @@ def run(parts: Sequence[str], quick: bool, say: Say, *, minutes: float | None = 
         "processes": "connector, gateway and the far end share all cores",
     }
     if minutes is not None:
-        return measured("memory", lambda: steady(commands, minutes * 60, say)), machine() | conditions | {"minutes": minutes}
-    figures = measured("speed", lambda: _speeds(commands, quick, say, with_core=CORE in parts))
-    figures += measured("latency", lambda: _latencies(commands, quick, say))
+        return measured("memory", lambda: steady(commands, minutes * 60, say), say), machine() | conditions | {"minutes": minutes}
+    figures = measured("speed", lambda: _speeds(commands, quick, say, with_core=CORE in parts), say)
+    figures += measured("latency", lambda: _latencies(commands, quick, say), say)
     return figures, machine() | conditions | {"latency": f"{RATE} messages/s"}
 
 
