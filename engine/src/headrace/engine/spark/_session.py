@@ -188,12 +188,20 @@ def _choose_python(settings: Mapping[str, str], local: bool) -> None:
     for name, setting in _PYTHONS.items():
         if setting in settings:
             os.environ[name] = settings[setting]
-    quick, mine = str(_WORKER_PYTHON), {sys.executable, str(_WORKER_PYTHON)}
-    unset = [name for name in _PYTHONS if os.environ.get(name, quick) in mine]
+    quick = str(_WORKER_PYTHON)
+    unset = [name for name in _PYTHONS if _is_own_python(os.environ.get(name, quick))]
     if local and len(unset) == len(_PYTHONS) and os.access(quick, os.X_OK) and spark_home() == Path(pyspark.__file__).parent:
         os.environ |= {**dict.fromkeys(_PYTHONS, quick), "HEADRACE_WORKER_PYTHON": sys.executable}
     else:
         os.environ |= dict.fromkeys(unset, sys.executable)
+
+
+def _is_own_python(python: str) -> bool:
+    """Whether nobody has chosen this Python: it is the one of this process, or the script of a process that has started this one.
+
+    That process may run Headrace from another environment.
+    """
+    return python == sys.executable or Path(python).parts[-4:] == _WORKER_PYTHON.parts[-4:]
 
 
 def _text(value: str | int | bool) -> str:
