@@ -108,7 +108,7 @@ def test_the_command_lines_of_a_deployment(tmp_path: Path) -> None:
     options = ["--insecure", "--buffer-bytes", "64MiB"]
     gateway = role(planned, "gateway")
     assert words(gateway, None) == ["gateway", *ready, "--listen", "127.0.0.1:0", *options]
-    assert words(gateway, "127.0.0.1:9") == ["gateway", *ready, "--listen", "127.0.0.1:9", *options]
+    assert words(gateway, "127.0.0.1:9") == ["gateway", "--listen", "127.0.0.1:9", *options]
     connector = ["connector", "run", "-c"]
     assert words(role(planned, "lines"), "a:1") == [*connector, f"{file}:lines", "--verbose", "--gateway", "a:1"]
     assert words(role(planned, "far"), "a:1") == [*connector, f"{file}:far", "--verbose"]

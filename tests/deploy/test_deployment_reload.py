@@ -73,3 +73,25 @@ def test_a_file_that_is_invalid_or_changes_the_gateway_changes_nothing(tmp_path:
     assert watched.told[0] == "reload refused: deploy.toml:3: no such connector"
     assert watched.told[1].startswith("reload refused: [gateway] cannot change")
     assert watched.told[2] == "reloaded: nothing has changed"
+
+
+@pytest.mark.parametrize("error", [ValueError("embedded null byte"), RecursionError(), KeyError("result"), OSError("gone")])
+def test_whatever_fails_while_a_file_is_read_again_the_processes_run_on(tmp_path: Path, error: Exception) -> None:
+    def replan() -> Plan:
+        raise error
+
+    watched = Watched(plan(tmp_path, source=(Kind.SOURCE, SLEEPS)), replan=replan)
+    watched.when(runs("gateway", "source"), reload)
+    watched.when(lambda _: bool(watched.told), stop)
+    assert watched.run() == Ending(0, "stopped")
+    assert [starts(watched, name) for name in ("gateway", "source")] == [1, 1]
+    assert watched.told == [f"reload refused: {str(error) or 'RecursionError'}; nothing has changed"]
+
+
+def test_a_command_line_that_is_none_fails_its_own_process_only(tmp_path: Path) -> None:
+    planned = plan(tmp_path, source=(Kind.SOURCE, SLEEPS), sink=(Kind.SINK, "true\0"))
+    watched = Watched(planned)
+    watched.when(lambda status: runs("source")(status) and process_of(status, "sink").state == "fails", stop)
+    assert watched.run() == Ending(0, "stopped")
+    assert any("embedded null byte" in (process_of(status, "sink").reason or "") for status in watched.statuses)
+    assert [starts(watched, name) for name in ("gateway", "source", "sink")] == [1, 1, 0]

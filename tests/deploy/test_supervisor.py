@@ -157,6 +157,32 @@ def test_they_end_in_the_order_in_which_messages_flow(tmp_path: Path) -> None:
     assert (tmp_path / "ended").read_text().split() == ["source", "app", "sink", "gateway"]
 
 
+@pytest.mark.parametrize("name", ["gateway", "sink", "app"])
+def test_what_ends_before_its_turn_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The source cannot end without it."""
+    order = tuple((kinds, 120.0) for kinds, _ in supervisor_module._STOP_ORDER)
+    monkeypatch.setattr(supervisor_module, "_STOP_ORDER", order)
+
+    def counted(of: str, script: str) -> str:
+        return f"if [ -e {of}.first ]; then touch {of}.again; fi; touch {of}.first\n{script}"
+
+    waits = f"while [ ! -e {name}.again ]; do sleep 0.01; done"
+    others = {
+        "sink": (Kind.SINK, counted("sink", notes("sink"))),
+        "app": (Kind.PIPELINE, counted("app", notes("app"))),
+        "source": (Kind.SOURCE, f"trap '{waits}; echo source >> ended; kill $!; exit 0' TERM\nsleep 600 &\nwait"),
+    }
+    watched = Watched(plan(tmp_path, counted("gateway", notes("gateway", listens=True)), **others))
+    watched.when(runs("gateway", *others), stop)
+    watched.when(lambda status: process_of(status, "source").state == "stops", kill(name))
+    watched.run()
+    ended = (tmp_path / "ended").read_text().split()
+    assert ended[0] == "source"
+    assert (tmp_path / f"{name}.again").exists()
+    assert process_of(watched.statuses[-1], "source").state == "ended"
+    assert {process_of(watched.statuses[-1], other).restarts for other in ("gateway", *others) if other != name} == {0}
+
+
 def test_it_ends_when_all_sources_have(tmp_path: Path) -> None:
     others = {"a": (Kind.SOURCE, "exit 0"), "b": (Kind.SOURCE, "sleep 0.1"), "sink": (Kind.SINK, notes("sink"))}
     watched = Watched(plan(tmp_path, **others))

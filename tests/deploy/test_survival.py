@@ -4,11 +4,13 @@ import builtins
 import errno
 import io
 import os
+import shutil
 import signal
 import stat
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from headrace.deploy import logs as logs_module
 from headrace.deploy import supervised as supervised_module
 from headrace.deploy import supervisor as supervisor_module
 from headrace.deploy.comfort import Comfort, regardless
+from headrace.deploy.control import ControlSocket
 
 INJECTED = "an injected fault"
 OPERATIONS = ("open", "stat", "unlink", "truncate", "replace", "mkdir", "statvfs", "chmod", "rename", "listdir", "scandir")
@@ -78,7 +81,7 @@ def _caller(operation: str) -> tuple[str, str]:
 NOISY = "while :; do echo a line of output; sleep 0.01; done"
 
 
-SILENT = {"size_of stat", "_opened open", "__exit__ unlink", "_opened_log mkdir", "_rotate unlink"}
+SILENT = {"size_of stat", "_opened open", "__exit__ stat", "__exit__ unlink", "_opened_log mkdir", "_rotate unlink"}
 """What nobody misses: what a log says of an end, a socket that stays until the next start, a folder that is there already, and a
 part of a copy that has failed, which is told."""
 
@@ -185,6 +188,51 @@ def test_processes_run_on_where_the_folder_or_its_lock_is_renamed(tmp_path: Path
     assert process_of(watched.statuses[-1], "source").restarts == 0
     with pytest.raises(NotRunning):
         ask_processes(tmp_path / "run", 60.0)
+
+
+def remove_socket(folder: Path) -> None:
+    (folder / "supervisor.socket").unlink()
+
+
+@pytest.mark.parametrize("vanish", [remove_socket, shutil.rmtree])
+def test_commands_reach_a_deployment_again_whose_socket_or_folder_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vanish: Callable[[Path], None]
+) -> None:
+    monkeypatch.setattr("headrace.deploy.control.LOOK_EVERY_S", 0.01)
+    watched, asked = Watched(plan(tmp_path, source=(Kind.SOURCE, SLEEPS))), []
+    with ThreadPoolExecutor(1) as threads:
+        watched.when(runs("source"), lambda _: vanish(tmp_path / "run"))
+        is_back = (tmp_path / "run" / "supervisor.socket").exists
+        watched.when(lambda _: is_back(), lambda _: asked.append(threads.submit(ask_processes, tmp_path / "run", 60.0)))
+        watched.when(lambda _: asked[0].done(), stop)
+        assert watched.run().exit_code == 0
+        assert {one["name"] for one in asked[0].result()} == {"gateway", "source"}
+    assert not is_back()
+
+
+def test_a_socket_of_another_supervisor_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.deploy.control.LOOK_EVERY_S", 0.0)
+    told: list[str] = []
+    with ControlSocket(tmp_path, told.append) as control:
+        (tmp_path / "supervisor.socket").unlink()
+        with ControlSocket(tmp_path, told.append):
+            control.requests()
+            control.__exit__()
+            assert (tmp_path / "supervisor.socket").exists()
+    assert told == []
+
+
+def test_a_socket_that_cannot_be_is_told_once_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.deploy.control.LOOK_EVERY_S", 0.0)
+    folder, told = tmp_path / "run", list[str]()
+    folder.write_text("a file in its place")
+    with ControlSocket(folder, told.append) as control:
+        control.requests()
+        folder.unlink()
+        control.requests()
+        assert (folder / "supervisor.socket").is_socket()
+    assert len(told) == 1
+    assert "File exists" in told[0]
 
 
 def test_a_fault_is_told_once_until_it_is_over() -> None:

@@ -20,7 +20,8 @@ def gateway_command(deployment: Deployment, listen: str | None) -> list[str]:
         listen: The address of the previous start, to be kept; None at the first start.
     """
     options = deployment.gateway
-    words = supervised("gateway", "--ready-file", str(deployment.folder / ADDRESS_FILE))
+    # A gateway whose address is known must start again without the folder, which may be gone or full.
+    words = supervised("gateway", *(["--ready-file", str(deployment.folder / ADDRESS_FILE)] if listen is None else []))
     for name in GatewayOptions.model_fields:
         value = listen if name == "listen" and listen is not None else getattr(options, name)
         if value is True:

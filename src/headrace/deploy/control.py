@@ -21,6 +21,8 @@ MOST_REQUESTS = 16
 SPEAK_WITHIN_S = 5.0
 PROCESSES_IN_ANSWER = 40
 """How many processes an answer lists: it must fit into the buffer of a socket."""
+LOOK_EVERY_S = 1.0
+"""How often it is looked whether the socket is still there."""
 _QUEUE = 64
 _CREDENTIALS = struct.Struct("3i")
 
@@ -76,21 +78,17 @@ class ControlSocket:
         """Listens in a folder; one that cannot have a socket is told to `tell`, and the deployment runs without."""
         self.processes: list[dict[str, Any]] = []
         """The processes of the deployment, as commands are told of them."""
+        self._folder = folder
         self._path = folder / SOCKET_FILE
-        # The lock of the folder proves that nobody listens on a socket that is already there.
+        self._tell = tell
         self._callers: list[_Caller] = []
         self._requests: list[Request] = []
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._path.unlink(missing_ok=True)
-            with address_in(folder) as address:
-                self._listener.bind(address)
-            os.chmod(self._path, 0o600)
-            self._listener.listen(_QUEUE)
-            self._listener.setblocking(False)
-        except OSError as error:
-            self._listener.close()
-            tell(f"no connector can be restarted by a command: there can be no socket in {folder}: {error.strerror}")
+        self._listener: socket.socket | None = None
+        self._inode: int | None = None
+        """The file of the listener: another supervisor may have one in its place, if the folder has been removed."""
+        self._looked_at = time.monotonic()
+        self._why_not: str | None = None
+        self._listen(replaces=True)
 
     def __enter__(self) -> Self:
         """Returns itself."""
@@ -99,8 +97,10 @@ class ControlSocket:
     def __exit__(self, *_: object) -> None:
         """Closes the socket and all connections."""
         with contextlib.suppress(OSError):
-            self._path.unlink(missing_ok=True)
-        self._listener.close()
+            if self._path.lstat().st_ino == self._inode:
+                self._path.unlink()
+        if self._listener is not None:
+            self._listener.close()
         for caller in self._callers:
             caller.connection.close()
         for request in self._requests:
@@ -109,7 +109,7 @@ class ControlSocket:
     def requests(self) -> list[Request]:
         """Returns the requests that have arrived since the last call."""
         self._requests = [request for request in self._requests if request.is_open]
-        while len(self._callers) + len(self._requests) < MOST_REQUESTS:
+        while self._listener is not None and len(self._callers) + len(self._requests) < MOST_REQUESTS:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
@@ -125,7 +125,41 @@ class ControlSocket:
                 result = {"processes": listed, "processes_in_all": len(self.processes)}
                 _answer(request.connection, {"ok": True, "result": result})
         self._requests += made
+        if time.monotonic() - self._looked_at >= LOOK_EVERY_S:
+            self._looked_at = time.monotonic()
+            self._listen(replaces=False)
         return made
+
+    def _listen(self, *, replaces: bool) -> None:
+        """Listens, unless there is a socket already. Tells once why there can be none; the next call tries again.
+
+        Args:
+            replaces: Whether to replace a socket that is there already: the lock of the folder proves that nobody listens on it.
+        """
+        listener = None
+        try:
+            if not replaces and os.path.lexists(self._path):
+                return
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._path.unlink(missing_ok=True)
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            with address_in(self._folder) as address:
+                listener.bind(address)
+            inode = self._path.lstat().st_ino
+            os.chmod(self._path, 0o600)
+            listener.listen(_QUEUE)
+            listener.setblocking(False)
+        except OSError as error:
+            if listener is not None:
+                listener.close()
+            if self._why_not != error.strerror:
+                self._why_not = error.strerror
+                said = f"there can be no socket in {self._folder}: {error.strerror}; this is tried again"
+                self._tell(f"headrace ps and headrace restart do not reach this deployment: {said}")
+            return
+        if self._listener is not None:
+            self._listener.close()
+        self._listener, self._inode, self._why_not = listener, inode, None
 
 
 @contextlib.contextmanager

@@ -1,10 +1,15 @@
 """The streams and sinks of a deployment's applications, and those that no connector provides."""
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from headrace.configuration import nearest
 from headrace.deploy.commands import graph_command
@@ -13,6 +18,8 @@ from headrace.deploy.environment import environment
 from headrace.deploy.errors import CannotRun
 
 _WITHIN_S = 120.0
+_LARGEST_BYTES = 4 << 20
+"""How much of the end of an output is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +60,47 @@ def read_graphs(deployment: Deployment) -> dict[str, ApplicationGraph]:
 def _read(deployment: Deployment, process: str, options: PipelineOptions) -> ApplicationGraph:
     command, folder = graph_command(options), deployment.path.parent
     environ = environment(deployment, process, options.gateway)
+    # In files: a process that the application leaves behind could keep a pipe open.
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
+        code = _run(command, folder, environ, printed, said)
+        answer, error = _answer(_end_of(printed)), _end_of(said).splitlines()
+    if code is None:
+        raise CannotRun(f"{process}: {options.app} was not imported within {_WITHIN_S:g} s", 1)
+    if code:
+        raise CannotRun(f"{process}: {answer.get('error') or (error or [f'exit code {code}'])[-1]}", code)
     try:
-        done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
-    except subprocess.TimeoutExpired:
-        raise CannotRun(f"{process}: {options.app} was not imported within {_WITHIN_S:.0f} s", 1) from None
-    if done.returncode:
-        raise CannotRun(f"{process}: {_why(done)}", done.returncode)
-    return ApplicationGraph(**_answer(done.stdout)["result"])
+        return ApplicationGraph(**answer["result"])
+    except (LookupError, TypeError):
+        raise CannotRun(f"{process}: {options.app} ended while it was imported; it must not end Python by itself", 1) from None
+
+
+def _run(command: list[str], folder: Path, environ: Mapping[str, str], printed: BinaryIO, said: BinaryIO) -> int | None:
+    """Runs a command, and kills it and what it leaves behind. Returns its exit code; None if it did not end in time."""
+    with subprocess.Popen(
+        command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=printed, stderr=said, start_new_session=True
+    ) as running:
+        try:
+            return running.wait(_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+
+
+def _end_of(file: BinaryIO) -> str:
+    file.seek(max(0, file.seek(0, os.SEEK_END) - _LARGEST_BYTES))
+    return file.read().decode(errors="replace").strip()
 
 
 def _answer(printed: str) -> dict[str, Any]:
-    # Lines before the last one are printed by the application itself.
-    answer: dict[str, Any] = json.loads(printed.splitlines()[-1])
-    return answer
-
-
-def _why(done: subprocess.CompletedProcess[str]) -> str:
-    """Returns why an application cannot be imported; its process may have ended in the middle."""
-    try:
-        return str(_answer(done.stdout)["error"])
-    except (ValueError, IndexError, LookupError, TypeError):
-        return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    """Returns the document that the command has printed; empty without one. The application may print more, before and after."""
+    for line in reversed(printed.splitlines()):
+        with contextlib.suppress(ValueError, RecursionError):
+            answer = json.loads(line)
+            if isinstance(answer, dict) and "ok" in answer:
+                return answer
+    return {}
 
 
 def missing(deployment: Deployment, graph: ApplicationGraph) -> Iterator[str]:

@@ -72,6 +72,13 @@ class SupervisedProcesses:
             for one in self._others:
                 one.start_if_due(now)
 
+    def start_again(self) -> None:
+        """Starts every process that has run before, is due, and was not told to stop."""
+        now = time.monotonic()
+        for one in self.all:
+            if one.process.pids and not (one.was_stopped or one.cannot_run):
+                one.start_if_due(now)
+
     def look(self) -> None:
         """Updates the state of every process, and asks the gateway once a second."""
         now = time.monotonic()

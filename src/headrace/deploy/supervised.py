@@ -75,8 +75,8 @@ class Supervised:
             self._log_offset = size_of(self.process.log)
             try:
                 self.process.start()
-            except OSError as error:
-                # The disk with its log is full, or there is no room for another process: that may pass.
+            except Exception as error:
+                # The disk with its log is full, there is no room for another process, or its command line is none: that may pass.
                 self._failed(now, f"cannot be started: {error}")
                 return
             self._was_asked, self.version = False, _installed_version()

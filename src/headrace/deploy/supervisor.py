@@ -127,8 +127,9 @@ class Supervisor:
             changes = processes.apply(self._replan())
         except HeadraceError as error:
             tell(f"reload refused: {error}")
-        except OSError as error:
-            tell(f"reload refused: {error}; nothing has changed")
+        except Exception as error:
+            # Whatever a file contains, and an application does when it is imported, the processes run on.
+            tell(f"reload refused: {str(error) or type(error).__name__}; nothing has changed")
         else:
             tell(f"reloaded: {', '.join(changes) or 'nothing has changed'}")
 
@@ -158,12 +159,15 @@ class Supervisor:
         return None
 
     def _drain(self, processes: SupervisedProcesses, restarts: Restarts, replays: Replays) -> None:
-        """Stops the processes in order. Replays stop with the sources."""
+        """Stops the processes in order. Replays stop with the sources.
+
+        What ends before its turn is started again, since those that stop need it: without the gateway, none of them can finish.
+        """
         self._comfort.do("stop replays", replays.ask_to_stop, None)
         for kinds, within_s in _STOP_ORDER:
             group = [one for kind in kinds for one in processes.of(kind)]
             for one in group:
-                one.ask_to_stop()
+                self._comfort.do(f"stop {one.role.name}", one.ask_to_stop, None)
             deadline = time.monotonic() + within_s
             while _run(kinds, group, replays) and time.monotonic() < deadline and len(self._signals) < 2:
                 self._comfort.do("take requests", restarts.refuse, None)
@@ -172,8 +176,9 @@ class Supervisor:
                 self._show(processes.status(stopping=True))
                 time.sleep(_LOOK_EVERY_S)
                 processes.look()
+                processes.start_again()
             for one in group:
-                one.kill()
+                self._comfort.do(f"kill {one.role.name}", one.kill, None)
             if Kind.SOURCE in kinds:
                 self._comfort.do("end replays", replays.close, None)
 
