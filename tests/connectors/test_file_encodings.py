@@ -111,7 +111,7 @@ async def test_a_long_line_is_joined_and_a_longer_one_is_left_out(tmp_path, monk
 
 
 @pytest.mark.behaviour(
-    "file", "a position within a character of UTF-16, which an earlier version left", "loses the position, and says why"
+    "file", "a position within a character of UTF-16, to which the stream was moved", "loses the position, and says why"
 )
 async def test_a_position_within_a_character_is_lost(tmp_path):
     (tmp_path / "a").write_bytes("\ufeffone\ntwo\n".encode("utf-16-le"))

@@ -8,8 +8,8 @@ from headrace.connectors.file._encoding import Encoding
 
 HEAD_BYTES = 1024
 TAIL_BYTES = 64
-_ENCODED, _VERSION, _EARLIER = "4", "3", "2"
-_UNKNOWN = "-"
+_VERSION = "1"
+_NONE = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,9 @@ class Mark:
     def encode(self) -> bytes:
         """Encodes the mark as a cursor."""
         fields = tuple(map(str, (self.base, self.offset, self.inode, self.head, self.head_sum, self.tail_sum)))
-        seen = [f"{each.inode}:{each.size}:{each.head_sum}:{each.tail_sum}" for each in self.seen or ()]
-        if self.encoding is not None:
-            fields = (_ENCODED, *fields, self.encoding.value, *([_UNKNOWN] if self.seen is None else seen))
-        else:
-            fields = (_EARLIER, *fields) if self.seen is None else (_VERSION, *fields, *seen)
-        return " ".join(fields).encode()
+        encoding = _NONE if self.encoding is None else self.encoding.value
+        seen = [_NONE] if self.seen is None else [f"{s.inode}:{s.size}:{s.head_sum}:{s.tail_sum}" for s in self.seen]
+        return " ".join((_VERSION, *fields, encoding, *seen)).encode()
 
     def fits(self, file: BinaryIO) -> bool:
         """Returns whether a file contains what was read before this mark."""
@@ -88,14 +85,13 @@ def _before(file: BinaryIO, offset: int) -> bytes:
 
 
 def decoded(cursor: bytes | None) -> Mark | None:
-    """Decodes a cursor; None for a cursor of a version that had only the offset."""
+    """Decodes a cursor; None if there is none, as in a position that `headrace positions` has moved."""
     fields = (cursor or b"").decode(errors="replace").split(" ")
-    if len(fields) < 7 or fields[0] not in (_ENCODED, _VERSION, _EARLIER):
+    if len(fields) < 8 or fields[0] != _VERSION:
         return None
     base, offset, inode, head = map(int, fields[1:5])
-    encoding = Encoding(fields.pop(7)) if fields[0] == _ENCODED else None
-    is_unknown = fields[0] == _EARLIER or fields[7:] == [_UNKNOWN]
-    seen = None if is_unknown else tuple(_seen(field) for field in fields[7:])
+    encoding = None if fields[7] == _NONE else Encoding(fields[7])
+    seen = None if fields[8:] == [_NONE] else tuple(_seen(field) for field in fields[8:])
     return Mark(base, offset, inode, head, fields[5], fields[6], seen, encoding)
 
 

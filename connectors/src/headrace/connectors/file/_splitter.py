@@ -72,8 +72,8 @@ class Splitter:
         encoding = place.encoding = default if default is Encoding.BYTES else found or place.encoding or default
         if offset % encoding.unit and encoding in (found, default):
             raise PositionLost(
-                f"byte {offset} of {shown(self._path)} lies within a character of {encoding.value}: an earlier version, or "
-                "another encoding, read the file up to there"
+                f"byte {offset} of {shown(self._path)} lies within a character of {encoding.value}: the file was read "
+                "with another encoding up to there, or the position was moved there"
             )
 
     def begin_next(self) -> None:

@@ -174,7 +174,7 @@ def _vote_name(transaction: Transaction) -> str:
 
 
 def _of_run(transaction: Transaction) -> str:
-    """Returns the end of a name for what one run writes; older versions, and gateways, know no runs."""
+    """Returns the end of a name for what one run writes; empty if the gateway names no run."""
     return f",{_quoted(transaction.run)}" if transaction.run else ""
 
 
