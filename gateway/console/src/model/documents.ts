@@ -1,5 +1,7 @@
 /** The documents of the gateway's API, as far as the console shows them; see headrace/gateway_status/document.py. */
 
+import type { HistoryFields } from "./history_fields";
+
 /** A 64-bit integer: a bigint if a number does not hold it exactly. */
 export type Large = number | bigint;
 
@@ -273,13 +275,15 @@ export interface Located {
   problem: Problem | null;
 }
 
+export type HistoryField = HistoryFields[keyof HistoryFields];
+
 /** The values of a part in the last hour. */
 export interface PartHistory {
-  kind: "gateway" | "stream" | "pipeline" | "sink";
+  kind: keyof HistoryFields;
   name: string;
   interval_ms: number;
   times_ms: number[];
-  values: Record<string, (number | null)[]>;
+  values: Partial<Record<HistoryField, (number | null)[]>>;
 }
 
 /** Something that happened. */

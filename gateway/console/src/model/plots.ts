@@ -1,7 +1,8 @@
 /** Which plots show the history of a part, and what each is measured in. */
 
-import type { PartHistory } from "./documents";
+import type { HistoryField, PartHistory } from "./documents";
 import { bytes, count, duration, rate } from "./format";
+import type { HistoryFields } from "./history_fields";
 
 export interface PlotLine {
   name: string;
@@ -14,24 +15,26 @@ export interface PlotOf {
   lines: PlotLine[];
 }
 
-interface Kind {
+interface Kind<Field extends HistoryField> {
   title: string;
   format: (value: number) => string;
   /** The fields of the document, and what they are called. */
-  fields: Record<string, string>;
+  fields: Partial<Record<Field, string>>;
 }
 
 const MESSAGES = (value: number): string => count(Math.round(value));
 
-const FLOW: Kind = {
+type Common = HistoryFields["gateway"] & HistoryFields["stream"];
+
+const FLOW: Kind<Common> = {
   title: "Messages in a second",
   format: rate,
   fields: { received_messages_per_s: "received", acknowledged_messages_per_s: "acknowledged" },
 };
-const LAG: Kind = { title: "Lag in messages", format: MESSAGES, fields: { lag_messages: "lag" } };
-const BUFFERED: Kind = { title: "Buffered", format: bytes, fields: { buffered_bytes: "bytes" } };
+const LAG: Kind<"lag_messages"> = { title: "Lag in messages", format: MESSAGES, fields: { lag_messages: "lag" } };
+const BUFFERED: Kind<Common> = { title: "Buffered", format: bytes, fields: { buffered_bytes: "bytes" } };
 
-const PLOTS: Record<PartHistory["kind"], Kind[]> = {
+const PLOTS: { [Of in keyof HistoryFields]: Kind<HistoryFields[Of]>[] } = {
   gateway: [
     FLOW,
     { title: "How late", format: duration, fields: { oldest_unacknowledged_ms: "oldest unacknowledged" } },
@@ -76,14 +79,17 @@ const PLOTS: Record<PartHistory["kind"], Kind[]> = {
 
 /** Returns the plots of a part. */
 export function plotsOf(history: PartHistory): PlotOf[] {
-  return PLOTS[history.kind].map(({ title, format, fields }) => ({
+  return (PLOTS[history.kind] as Kind<HistoryField>[]).map(({ title, format, fields }) => ({
     title,
     format,
-    lines: Object.entries(fields).map(([field, name]) => ({ name, values: history.values[field] ?? [] })),
+    lines: (Object.entries(fields) as [HistoryField, string][]).map(([field, name]) => ({
+      name,
+      values: history.values[field] ?? [],
+    })),
   }));
 }
 
 /** The last value of a field that there is; null if there is none. */
-export function lastOf(history: PartHistory | null, field: string): number | null {
+export function lastOf(history: PartHistory | null, field: HistoryField): number | null {
   return history?.values[field]?.findLast((value) => value !== null) ?? null;
 }

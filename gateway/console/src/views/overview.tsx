@@ -1,7 +1,7 @@
 import { useMemo, type ReactNode } from "react";
 import type { Me } from "../client/api";
 import { causes, splitPart } from "../model/causes";
-import type { HappenedEvent, PartHistory, Status } from "../model/documents";
+import type { HappenedEvent, HistoryField, PartHistory, Status } from "../model/documents";
 import { bytes, count, counted, duration, firstLine, rate } from "../model/format";
 import { lastOf, plotsOf } from "../model/plots";
 import { adjust, useRoute } from "../model/route";
@@ -89,7 +89,7 @@ function Tiles({ status, history }: { status: Status; history: PartHistory | nul
   const read = streams.filter((one) => one.readers > 0 && one.lag_messages > 0);
   const latest = read.reduce((most, one) => Math.max(most, one.oldest_unacknowledged_ms), 0);
   const running = pipelines.reduce((most, one) => Math.max(most, one.batch_ms ?? 0), 0);
-  const perSecond = (field: string): string => {
+  const perSecond = (field: HistoryField): string => {
     const value = lastOf(history, field);
     return value === null ? "–" : rate(value);
   };

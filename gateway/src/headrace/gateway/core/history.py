@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from headrace.contract import clock
 from headrace.gateway.core.batch import Batch, Stage
 from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.history_fields import GatewayField, PipelineField, SinkField, StreamField
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.series import ABSENT, Rings, Series
 from headrace.gateway.core.sinks.sink import Sink
@@ -19,7 +20,6 @@ HISTORY_S = 3_600
 """How far back they go."""
 MOST_BYTES = 32 * 2**20
 """How much memory the values take at most: enough for 1,000 streams with some hundreds of pipelines and sinks."""
-KINDS = ("gateway", "stream", "pipeline", "sink")
 _MOST_BATCHES = 100
 """How many of the last micro-batches of a pipeline are looked at."""
 
@@ -56,7 +56,7 @@ class History:
         """Returns the values of a part in the last seconds; None if there are none.
 
         Args:
-            kind: One of `KINDS`.
+            kind: One of those in `FIELDS`.
             name: Its name; empty for the gateway.
             seconds: How far back, in seconds.
         """
@@ -87,7 +87,7 @@ class History:
         received, size, acknowledged = self._rates(
             counted, ("gateway", ""), totals.received_messages, totals.received_bytes, totals.acknowledged_messages
         )
-        values = {
+        whole: dict[GatewayField, float] = {
             "received_messages_per_s": received,
             "received_bytes_per_s": size,
             "acknowledged_messages_per_s": acknowledged,
@@ -96,9 +96,9 @@ class History:
             "buffered_bytes": float(buffered),
             "faults": float(faults),
         }
-        self._rings.put("gateway", "", values)
+        self._rings.put("gateway", "", whole)
 
-    def _stream(self, counted: dict[tuple[str, str], tuple[float, ...]], stream: Stream) -> Mapping[str, float]:
+    def _stream(self, counted: dict[tuple[str, str], tuple[float, ...]], stream: Stream) -> Mapping[StreamField, float]:
         received, size, acknowledged = self._rates(
             counted, ("stream", stream.name), stream.received_messages, stream.received_bytes, stream.tally.total
         )
@@ -112,7 +112,9 @@ class History:
             "buffered_bytes": float(stream.held_bytes),
         }
 
-    def _pipeline(self, counted: dict[tuple[str, str], tuple[float, ...]], pipeline: Pipeline, lag: int) -> Mapping[str, float]:
+    def _pipeline(
+        self, counted: dict[tuple[str, str], tuple[float, ...]], pipeline: Pipeline, lag: int
+    ) -> Mapping[PipelineField, float]:
         (planned,) = self._rates(counted, ("pipeline", pipeline.name), pipeline.planned_batches)
         duration, acknowledged = self._batches(pipeline)
         running_ms = (clock.monotonic() - pipeline.planned_at) * 1000 if pipeline.planned else ABSENT
@@ -125,7 +127,7 @@ class History:
             "acknowledgement_latency_ms": acknowledged,
         }
 
-    def _sink(self, counted: dict[tuple[str, str], tuple[float, ...]], sink: Sink) -> Mapping[str, float]:
+    def _sink(self, counted: dict[tuple[str, str], tuple[float, ...]], sink: Sink) -> Mapping[SinkField, float]:
         staged, transactions, failed = self._rates(
             counted, ("sink", sink.name), sink.staged_messages, sink.outcomes["committed"], sink.outcomes["failed"]
         )

@@ -4,12 +4,14 @@ import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from headrace.contract import clock
 
 ABSENT = math.nan
 """A value that there is not."""
 _VALUE_BYTES = array("f").itemsize
+_Field = TypeVar("_Field", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class Rings:
         """How much memory the values take."""
         return self._values * _VALUE_BYTES
 
-    def put(self, kind: str, name: str, values: Mapping[str, float]) -> bool:
+    def put(self, kind: str, name: str, values: Mapping[_Field, float]) -> bool:
         """Writes the values of a part at the moment that is not complete yet; returns whether there was room.
 
         Args:

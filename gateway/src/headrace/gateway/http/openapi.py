@@ -9,7 +9,8 @@ from pydantic import TypeAdapter
 
 from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_DEAD_LETTERS, MAX_EVENTS, MAX_PEEK, MAX_SEQUENCE
 from headrace.gateway.core import VERSION
-from headrace.gateway.core.history import HISTORY_S, KINDS
+from headrace.gateway.core.history import HISTORY_S
+from headrace.gateway.core.history_fields import FIELDS
 from headrace.gateway.http.callers import COOKIE
 from headrace.gateway.http.changes import CHANGES_MADE
 from headrace.gateway.http.recorded import HistoryDocument
@@ -110,7 +111,7 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"name": "after", "in": "query", "schema": _SEQUENCE},
     ],
     HISTORY: [
-        {"name": "kind", "in": "query", "schema": {"type": "string", "enum": list(KINDS)}},
+        {"name": "kind", "in": "query", "schema": {"type": "string", "enum": list(FIELDS)}},
         {"name": "name", "in": "query", "schema": {"type": "string"}},
         {"name": "seconds", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": HISTORY_S}},
     ],

@@ -10,7 +10,8 @@ from typing_extensions import TypedDict
 
 from headrace.contract.limits import MAX_EVENTS, MAX_SEQUENCE
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.history import HISTORY_S, INTERVAL_S, KINDS, History
+from headrace.gateway.core.history import HISTORY_S, INTERVAL_S, History
+from headrace.gateway.core.history_fields import FIELDS
 from headrace.gateway.core.listing_events import list_events
 from headrace.gateway.http.guard import Endpoint, problem
 from headrace.gateway.http.timeline import query_number
@@ -49,8 +50,8 @@ def recorded_endpoints(gateway: Gateway, history: History) -> Mapping[str, Endpo
 
     async def values(request: Request) -> Response:
         kind, name = request.query_params.get("kind", "gateway"), request.query_params.get("name", "")
-        if kind not in KINDS:
-            raise HTTPException(400, f"the parameter kind is {kind[:40]!r}; want one of {', '.join(KINDS)}")
+        if kind not in FIELDS:
+            raise HTTPException(400, f"the parameter kind is {kind[:40]!r}; want one of {', '.join(FIELDS)}")
         seconds = query_number(request, "seconds", 1, HISTORY_S, HISTORY_S)
         found = history.read(kind, name, seconds)
         if found is None:
