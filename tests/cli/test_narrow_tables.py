@@ -46,6 +46,46 @@ def test_no_line_is_wider_than_the_terminal_and_every_cell_is_whole(
             assert cell == "-" or any(cell in line for line in lines), (cell, lines)
 
 
+sentences = st.lists(words, max_size=12).map(" ".join)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    st.lists(words, min_size=1, max_size=5),
+    st.lists(st.tuples(st.lists(words, min_size=5, max_size=5), sentences), max_size=4),
+    st.integers(40, 200),
+)
+def test_sentences_are_broken_between_words_and_every_other_cell_is_whole(
+    columns: list[str], rows: list[tuple[list[str], str]], width: int
+) -> None:
+    table = FittingTable(*columns, "found", prose=True)
+    for names, sentence in rows:
+        table.add_row(*names[: len(columns)], sentence)
+    lines = drawn(table, width)
+    assert max(map(len, lines), default=0) <= width
+    for names, sentence in rows:
+        for whole in (*names[: len(columns)], *sentence.split()):
+            assert whole == "-" or any(whole in line for line in lines), (whole, lines)
+
+
+def test_a_row_of_wide_numbers_becomes_a_paragraph_with_its_sentence_on_a_line_of_its_own() -> None:
+    table = FittingTable("process", "messages", "", prose=True)
+    table.add_row(LONG, f"{10**18:,}", "away since noon")
+    assert [line.strip() for line in drawn(table, 60)] == [LONG, "messages 1,000,000,000,000,000,000", "away since noon"]
+
+
+@pytest.mark.parametrize("width", [40, 80])
+@pytest.mark.parametrize(
+    "line", ["connector list", "connector describe kafka", "connector describe postgresql", "conformance source --list"]
+)
+def test_lists_of_what_is_installed_fit(line: str, width: int) -> None:
+    result = CliRunner().invoke(cli, line.split(), env={"COLUMNS": str(width)})
+    assert result.exit_code == 0, result.output
+    # The lines before the table are whole, so that the example can be copied.
+    table = result.output.partition("\n\n")[2] if "describe" in line else result.output
+    assert max(map(len, table.splitlines())) <= width, table
+
+
 def renamed(status: GetStatusResponse) -> GetStatusResponse:
     """A status whose parts have long names."""
     found = GetStatusResponse()

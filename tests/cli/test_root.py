@@ -85,6 +85,13 @@ def test_a_name_with_one_letter_too_many_is_answered_with_the_right_one(line: st
     assert repr(name) in result.output.partition("Did you mean")[2], result.output
 
 
+@pytest.mark.parametrize("line", groups())
+def test_the_list_of_commands_has_whole_sentences(line: str) -> None:
+    lines = CliRunner().invoke(cli, [*line.split(), "--help"], env={"COLUMNS": "80"}).output.splitlines()
+
+    assert [text for text in lines if text.endswith("...") and not text.lstrip().startswith(("Usage: ", "headrace "))] == []
+
+
 def test_the_program_exits_with_the_commands_code(tmp_path: Path) -> None:
     call = [sys.executable, "-m", "headrace.cli", "gateway", "--check", "--listen", "nowhere"]
     result = subprocess.run(call, capture_output=True, text=True, timeout=300, check=False)

@@ -96,10 +96,11 @@ def document(findings: "Sequence[tuple[Check, Finding]]") -> dict[str, Any]:
 
 def table(findings: "Sequence[tuple[Check, Finding]]") -> "Table":
     """Returns a table of the findings, each with its fix below it."""
-    from rich.table import Table
     from rich.text import Text
 
-    found = Table("check", "", "found", box=None, pad_edge=False, header_style="bold")
+    from headrace.terminal.tables import FittingTable
+
+    found = FittingTable("check", "", "found", prose=True, box=None, pad_edge=False, header_style="bold")
     for check, finding in findings:
         text = Text(finding.found)
         if finding.fix:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, json_option, print_line, print_result
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, ProgramGroup, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.scaffold import Created
@@ -42,7 +42,7 @@ _NOTHING = "nothing is created"
 _language = click.option("--lang", "language", type=click.Choice(_NAMES), required=True, help="What it is written in.")
 
 
-@click.group()
+@click.group(cls=ProgramGroup)
 def new() -> None:
     """Create a project: a source, a sink or an application.
 

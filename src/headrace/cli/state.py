@@ -11,7 +11,7 @@ import click
 
 from headrace.cli.application import load
 from headrace.cli.spark_options import SparkOptions, require_java, spark_options
-from headrace.terminal import EXIT_INVALID, Failure, console, json_option, print_json, print_line, print_result
+from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, console, json_option, print_json, print_line, print_result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ _CHECKPOINT = click.option("--checkpoint", metavar="DIR", help="The application'
 _STEP = click.option("--step", metavar="NAME", help="The step to read; optional if only one keeps states.")
 
 
-@click.group()
+@click.group(cls=ProgramGroup)
 def state() -> None:
     """Inspect the states of an application, as of the last micro-batch in its checkpoint. The application must not be running.
 
@@ -47,7 +47,7 @@ def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> N
     Example:
       headrace state show app.py --checkpoint /data/checkpoints/orders
     """
-    from rich.table import Table
+    from headrace.terminal.tables import FittingTable
 
     with _stored(app, checkpoint, on) as (stored, _):
         sizes = stored.sizes()
@@ -56,7 +56,7 @@ def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> N
         print_result(f"states after micro-batch {batch}", {"batch": batch, "steps": [dataclasses.asdict(size) for size in sizes]})
         return
     print_line(f"After micro-batch {batch}:")
-    table = Table("step", "keys", box=None, pad_edge=False, header_style="bold")
+    table = FittingTable("step", "keys", box=None, pad_edge=False, header_style="bold")
     for size in sizes:
         table.add_row(size.step, f"{size.keys:,}")
     console().print(table)

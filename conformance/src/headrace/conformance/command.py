@@ -170,17 +170,13 @@ def _selected(checks: "Sequence[AnyCheck]", only: tuple[str, ...]) -> "list[AnyC
 
 
 def _list(checks: "Sequence[AnyCheck]", as_json: bool) -> None:
-    from rich.table import Table
-
     from headrace.conformance.report import listing
+    from headrace.terminal.tables import FittingTable
 
     if as_json:
         print_result(f"{len(checks)} checks", {"checks": listing(checks)})
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("check", no_wrap=True)
-    for heading in ("rules", "needs", "fails if"):
-        table.add_column(heading)
+    table = FittingTable("check", "rules", "needs", "fails if", prose=True, box=None, pad_edge=False, header_style="bold")
     for check in checks:
         table.add_row(check.name, " ".join(check.rules), " ".join(check.needs) or "-", check.fault)
     console().print(table)

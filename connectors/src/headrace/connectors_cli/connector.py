@@ -128,17 +128,17 @@ def _named(name: str) -> "Connector":
 
 
 def _print_list(found: "Catalog") -> None:
-    from rich.table import Table
+    from headrace.terminal.tables import FittingTable
 
-    plain: dict[str, Any] = {"box": None, "pad_edge": False, "header_style": "bold"}
-    table = Table("connector", "kind", "replayable", "mode", "origin", "summary", **plain)
+    plain: dict[str, Any] = {"box": None, "pad_edge": False, "header_style": "bold", "prose": True}
+    table = FittingTable("connector", "kind", "replayable", "mode", "origin", "summary", **plain)
     for known in found.connectors:
         replayable = "-" if known.replayable is None else _yes(known.replayable)
         table.add_row(known.name, known.kind, replayable, known.mode or "-", known.origin, known.summary)
     console().print(table)
     if found.unavailable:
         print_line()
-        faulty = Table("cannot be used", "origin", "why", **plain)
+        faulty = FittingTable("cannot be used", "origin", "why", **plain)
         for one in found.unavailable:
             faulty.add_row(one.connector, one.origin, one.reason)
         console().print(faulty)
@@ -182,9 +182,8 @@ def _document(known: "Connector", parameters: "tuple[Parameter, ...]") -> dict[s
 
 
 def _print(known: "Connector", parameters: "tuple[Parameter, ...]") -> None:
-    from rich.table import Table
-
     from headrace.connectors_cli.options import example_of
+    from headrace.terminal.tables import FittingTable
 
     print_line(f"{known.name} ({known.kind}): {known.summary}")
     print_line(f"guarantee: {known.guarantee}")
@@ -196,9 +195,8 @@ def _print(known: "Connector", parameters: "tuple[Parameter, ...]") -> None:
     if known.extra is not None:
         print_line(f"needs: pip install '{known.distribution}[{known.extra}]'")
     print_line(f"example: {example_of(known, parameters)}\n")
-    table = Table(
-        "parameter", "type", "default", "required", "secret", "description", box=None, pad_edge=False, header_style="bold"
-    )
+    names = ("parameter", "type", "default", "required", "secret", "description")
+    table = FittingTable(*names, prose=True, box=None, pad_edge=False, header_style="bold")
     for parameter in parameters:
         required, secret = _yes(parameter.required), _yes(parameter.secret)
         table.add_row(parameter.name, parameter.type, parameter.default_text or "-", required, secret, parameter.description)

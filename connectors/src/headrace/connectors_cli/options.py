@@ -36,8 +36,7 @@ def option_of(parameter: Parameter, connector: Connector) -> click.Option:
     else:
         attributes["metavar"] = parameter.metavar
     if parameter.secret:
-        variable = re.sub("[^A-Z0-9]", "_", f"HEADRACE_{connector.name}_{parameter.name}".upper())
-        attributes |= {"envvar": variable, "show_envvar": True, "type": _Line()}
+        attributes |= {"envvar": _variable(parameter, connector), "show_envvar": True, "type": _Line()}
     return click.Option([name, option], **attributes)
 
 
@@ -65,13 +64,19 @@ def is_parameter(name: str) -> bool:
 
 
 def example_of(connector: Connector, declared: Sequence[Parameter], verb: str = "run") -> str:
-    """Returns an example command line that runs or checks a connector, with its required options."""
-    words = [as_typed(f"headrace connector {verb}"), connector.name]
+    """Returns an example command line that runs or checks a connector, with its required options and secrets."""
+    secrets = [f"{_variable(parameter, connector)}=..." for parameter in declared if parameter.required and parameter.secret]
+    words = [*secrets, as_typed(f"headrace connector {verb}"), connector.name]
     for parameter in declared:
         if (parameter.required or parameter.examples) and not parameter.secret:
             examples = parameter.examples or (parameter.choices or (parameter.name.upper(),))[:1]
             words += [parameter.option, *(() if parameter.flag else (shlex.quote(str(examples[0])),))]
     return " ".join(words)
+
+
+def _variable(parameter: Parameter, connector: Connector) -> str:
+    """The environment variable of a secret."""
+    return re.sub("[^A-Z0-9]", "_", f"HEADRACE_{connector.name}_{parameter.name}".upper())
 
 
 def _pair(parameter: Parameter, text: str) -> tuple[str, str]:

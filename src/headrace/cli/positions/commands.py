@@ -12,7 +12,7 @@ from headrace.cli.positions.output import document_of, print_changes, show_batch
 from headrace.cli.positions.stored import is_application, stored_positions
 from headrace.cli.positions.wanted import Wanted, check_abandoned, check_patterns, check_states, streams_of, target_of
 from headrace.cli.spark_options import SparkOptions, spark_options
-from headrace.terminal import EXIT_INVALID, Connection, Failure, connection_options, json_option
+from headrace.terminal import EXIT_INVALID, Connection, Failure, ProgramGroup, connection_options, json_option
 
 if TYPE_CHECKING:
     from headrace.engine import Direction
@@ -24,7 +24,7 @@ _CHECKPOINT = click.option("--checkpoint", metavar="DIR", help="With APP.PY: its
 _JSON = json_option()
 
 
-@click.group()
+@click.group(cls=ProgramGroup)
 def positions() -> None:
     """Show where a query continues in each of its streams, and move it.
 

@@ -9,6 +9,9 @@ import click
 
 from headrace.terminal.results import failures_as_json, note_words
 
+_UNCUT = 1_000
+"""Longer than every first sentence of a help, in characters."""
+
 
 class ProgramCommand(click.Command):
     """A command whose help names the program that runs it."""
@@ -35,6 +38,13 @@ class ProgramGroup(click.Group):
     def get_help(self, ctx: click.Context) -> str:
         """Returns the help, with examples for the running program."""
         return as_typed(super().get_help(ctx), ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Lists the commands, each with its whole first sentence; click cuts it where the line ends."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        if rows := [(name, each.get_short_help_str(_UNCUT)) for name, each in commands if each is not None and not each.hidden]:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parses the words of a call."""

@@ -44,8 +44,8 @@ class KafkaConnection(SystemParameters):
     password: SecretStr | None = Field(None, description="The password, for PLAIN and SCRAM.")
     oauth_token_url: str | None = Field(
         None,
-        description="For OAUTHBEARER: the endpoint that answers oauth_client_id and oauth_client_secret with tokens.",
-        examples=["https://login.example.com/oauth2/token"],
+        description="For OAUTHBEARER: the endpoint that answers oauth_client_id and oauth_client_secret with tokens, such as "
+        "https://login.example.com/oauth2/token.",
     )
     oauth_client_id: str | None = Field(None, description="The client id at the endpoint.")
     oauth_client_secret: SecretStr | None = Field(None, description="The client secret at the endpoint.")

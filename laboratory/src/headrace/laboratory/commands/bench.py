@@ -12,7 +12,7 @@ import click
 from headrace.cli.spark_options import verbose_option
 from headrace.laboratory.bench import operate_names
 from headrace.laboratory.commands.work_folder import end_at_sigterm, say
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console, json_option, print_line, print_result
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, ProgramGroup, console, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.laboratory.bench.figures import Figure
@@ -61,7 +61,7 @@ def pipelines_parts(long: bool) -> tuple[str, ...]:
     return PIPELINES_PARTS if long else tuple(part for part in PIPELINES_PARTS if part not in PIPELINES_LONG_PARTS)
 
 
-@click.group()
+@click.group(cls=ProgramGroup)
 def bench() -> None:
     """Measure Headrace on this machine. Each figure has a baseline from the same run.
 

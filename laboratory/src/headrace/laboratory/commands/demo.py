@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.spark_options import verbose_option
 from headrace.laboratory.commands.work_folder import end_at_sigterm, report_stuck, work_folder
-from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, console, json_option, print_line, print_result
+from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, ProgramGroup, console, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.laboratory.demo.run import Run
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _KEEP = click.Path(file_okay=False, path_type=Path)
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=ProgramGroup, invoke_without_command=True)
 @click.option(
     "--chaos", is_flag=True, help="Kill (-9) and restart the connector, the gateway and the Spark driver during the run."
 )
