@@ -82,8 +82,10 @@ def test_an_upgrade_that_is_rolled_back_continues_where_the_backup_was_taken(hos
     (host / "var/backups/headrace").mkdir(parents=True)
     for release in ("0.1.0", "0.2.0"):
         (host / f"opt/headrace-{release}/bin").mkdir(parents=True)
-        (host / f"opt/headrace-{release}/bin/headrace").write_text(f"#!/bin/sh\necho {release}\n")
-        (host / f"opt/headrace-{release}/bin/headrace").chmod(0o755)
+        program = host / f"opt/headrace-{release}/bin/headrace"
+        program.write_text(f'#!/bin/sh\n[ "$1" = doctor ] || exec {sys.executable} -m headrace.cli "$@"\necho {release}\n')
+        program.chmod(0o755)
+    (host / "opt/headrace").symlink_to(host / "opt/headrace-0.1.0")
     upgrade, rollback = (block.text for block in blocks(PAGE, "bash") if block.heading == "Upgrade and rollback")
 
     done = shell(host, upgrade)
@@ -102,11 +104,12 @@ def test_an_upgrade_that_is_rolled_back_continues_where_the_backup_was_taken(hos
 
 def shell(host: Path, text: str) -> "subprocess.CompletedProcess[str]":
     lines = [line for line in moved(text, host).splitlines() if not line.startswith(("systemctl", "chown"))]
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     plain = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR")}
+    # Whoever follows the page has no headrace on the path.
+    plain["PATH"] = os.pathsep.join(folder for folder in plain["PATH"].split(os.pathsep) if not Path(folder, "headrace").exists())
     return subprocess.run(
         ["bash", "-euc", "\n".join(lines)],
-        env={**plain, "PATH": path},
+        env=plain,
         capture_output=True,
         text=True,
         timeout=300,
