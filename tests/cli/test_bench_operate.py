@@ -31,6 +31,23 @@ def test_the_names_are_listed_for_people_and_for_programs() -> None:
     assert {fault["name"]: fault["fault"] for fault in result["faults"]} == operate_names.FAULTS
 
 
+def test_the_faults_and_what_needs_a_browser_run_only_if_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def run(parts: tuple[str, ...], quick: bool, say: object, faults: tuple[str, ...]) -> tuple[list[object], dict[str, Any]]:
+        asked.append(parts)
+        return [], {"left_out": {}}
+
+    monkeypatch.setattr(operate, "run", run)
+    monkeypatch.setattr("headrace.laboratory.commands.bench.end_at_sigterm", lambda: None)
+    for options in ([], ["--quick"]):
+        assert CliRunner().invoke(bench, ["operate", *options]).exit_code == 0
+    whole, quick = asked
+    assert [part for part in quick if part not in whole] == [operate_names.FAULTS_PART]
+    assert not {*quick} & {*operate_names.NAMED_PARTS}
+    assert {"traces_overhead", "false_alarms"} <= {*whole}
+
+
 def test_a_name_that_does_not_exist_is_refused_with_the_names_that_do() -> None:
     done = CliRunner().invoke(bench, ["operate", "--only", "nonsense"])
     assert done.exit_code == 2

@@ -15,7 +15,7 @@ PARTS = (
 NAMED_PARTS = ("capacity", "console_page", "console_pages")
 """The parts that only run if --only names them; the last two need a browser."""
 FAULTS_PART = "readyz_names_cause"
-"""The part that injects the faults."""
+"""The part that injects the faults. Without --only, it only runs with --quick, which takes one fault: all take minutes."""
 FAULTS = {
     "configuration_invalid": "the gateway's configuration file is no longer valid",
     "key_invalid": "the gateway's TLS key is no key",
@@ -45,3 +45,8 @@ FAULTS = {
     "executor_lost": "an executor of a cluster is killed",
 }
 """What each fault is, in the order in which they are injected."""
+
+
+def usual(quick: bool) -> tuple[str, ...]:
+    """Returns the parts that run without --only."""
+    return tuple(part for part in PARTS if part not in NAMED_PARTS and (quick or part != FAULTS_PART))

@@ -250,10 +250,11 @@ def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, list
 
     The part readyz_names_cause injects faults, and measures how long it takes until /readyz names the first cause of each, and is
     clear after its repair. --only also takes names of faults: it then runs this part with these faults, and fails with code 3 if
-    this machine cannot make one of them. Without --only, such a fault is left out, and named with what the machine lacks. The
-    part false_alarms counts what /readyz lists while a deployment starts, and while its connectors are restarted.
+    this machine cannot make one of them. If --only names the part, such a fault is left out, and named with what the machine
+    lacks. Without --only, the part only runs with --quick, which injects one fault. The part false_alarms counts what /readyz
+    lists while a deployment starts, and while its connectors are restarted.
 
-    The part readyz_names_cause takes about thirteen minutes. Progress goes to standard error.
+    The part readyz_names_cause takes up to thirteen minutes, beside other work. Progress goes to standard error.
 
     \b
     Examples:
@@ -272,13 +273,13 @@ def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, list
 
     faults = () if operate_names.FAULTS_PART in parts else tuple(part for part in parts if part in operate_names.FAULTS)
     chosen = tuple(part for part in operate_names.PARTS if part in parts or (faults and part == operate_names.FAULTS_PART))
-    usual = tuple(part for part in operate_names.PARTS if part not in operate_names.NAMED_PARTS)
 
     def left_out(conditions: dict[str, Any]) -> str:
         return "; ".join(f"{name} was left out: {why}" for name, why in conditions["left_out"].items()) if faults else ""
 
     try:
-        _report("headrace bench operate", partial(run, faults=faults), chosen or usual, quick, as_json, fail, left_out)
+        names = chosen or operate_names.usual(quick)
+        _report("headrace bench operate", partial(run, faults=faults), names, quick, as_json, fail, left_out)
     except BrowserMissing as error:
         raise Failure(str(error), EXIT_ENVIRONMENT) from error
 
