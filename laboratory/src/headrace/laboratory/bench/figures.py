@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
+from rich.table import Table
+
 from headrace.contract.errors import HeadraceError
-from headrace.terminal.tables import FittingTable
 
 
 class NothingMeasured(HeadraceError):
@@ -93,9 +94,9 @@ def document(figures: Sequence[Figure], conditions: dict[str, Any]) -> dict[str,
     return {"figures": [asdict(figure) | {"ratio": figure.ratio} for figure in figures], "conditions": conditions}
 
 
-def table(title: str, figures: Sequence[Figure]) -> FittingTable:
+def table(title: str, figures: Sequence[Figure]) -> Table:
     """Returns the figures as a table."""
-    drawn = FittingTable(title=title, title_justify="left")
+    drawn = Table(title=title, title_justify="left")
     for heading in ("figure", "value", "unit", "baseline", "ratio", "target", "met"):
         drawn.add_column(heading, justify="right" if heading in ("value", "baseline", "ratio") else "left")
     for figure in figures:
