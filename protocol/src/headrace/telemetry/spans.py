@@ -6,14 +6,12 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from threading import Thread
 
-from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
-from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanKind, Status, StatusCode
 
+from headrace.telemetry._encoding import MessagesSpan, MessagesSpanExporter
 from headrace.telemetry._repeats import ExportRepeats
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
@@ -50,13 +48,10 @@ class Spans:
         self._repeats = ExportRepeats(REPEAT_S)
         for name in _LOGS:
             logging.getLogger(name).addFilter(self._repeats)
-        resource = Resource.create({"service.name": service, "service.version": version})
-        # Only sampled messages have contexts, and no span begins a trace of its own.
-        self._provider = TracerProvider(ParentBased(ALWAYS_OFF), resource, shutdown_on_exit=False)
-        self._exporter = OTLPSpanExporter(endpoint)
+        self._resource = Resource.create({"service.name": service, "service.version": version})
+        self._scope = InstrumentationScope("headrace", version, SCHEMA_URL)
+        self._exporter = MessagesSpanExporter(endpoint)
         self._processor = BatchSpanProcessor(self._exporter, schedule_delay_millis=delay_ms)
-        self._provider.add_span_processor(self._processor)
-        self._tracer = self._provider.get_tracer("headrace", version, schema_url=SCHEMA_URL)
 
     def record(
         self,
@@ -81,30 +76,31 @@ class Spans:
             attributes: Further attributes.
             error: The type of the error with which it failed; None if it did not.
         """
-        found = [_context(context) for context in contexts]
-        if not found:
+        # Only sampled messages have contexts, and no span begins a trace of its own.
+        if not (found := tuple(contexts)):
             return
         kind, name = operation.value
-        span = self._tracer.start_span(
+        of_all: dict[str, str | int] = {
+            "messaging.system": "headrace",
+            "messaging.operation.name": name,
+            "messaging.operation.type": name,
+            "messaging.destination.name": destination,
+            "messaging.batch.message_count": messages,
+        }
+        of_error: dict[str, str | int] = {} if error is None else {"error.type": error}
+        span = MessagesSpan(
             f"{name} {destination}",
-            trace.set_span_in_context(NonRecordingSpan(found[0])),
             kind,
-            {
-                "messaging.system": "headrace",
-                "messaging.operation.name": name,
-                "messaging.operation.type": name,
-                "messaging.destination.name": destination,
-                "messaging.batch.message_count": messages,
-                **attributes,
-            },
-            [Link(context) for context in found],
+            found,
+            {**of_all, **attributes, **of_error},
+            Status(StatusCode.UNSET if error is None else StatusCode.ERROR),
             begun_ns,
+            # A clock that was set back must not end a span before it began.
+            max(begun_ns, time.time_ns()),
+            self._resource,
+            self._scope,
         )
-        if error is not None:
-            span.set_attribute("error.type", error)
-            span.set_status(Status(StatusCode.ERROR))
-        # A clock that was set back must not end a span before it began.
-        span.end(max(begun_ns, time.time_ns()))
+        self._processor.on_end(span)
 
     def flush(self) -> None:
         """Exports all spans that have ended, and waits until the collector has them."""
@@ -120,8 +116,3 @@ class Spans:
         ending.join()
         for name in _LOGS:
             logging.getLogger(name).removeFilter(self._repeats)
-
-
-def _context(traceparent: bytes) -> SpanContext:
-    text = traceparent.decode("ascii")
-    return SpanContext(int(text[3:35], 16), int(text[36:52], 16), is_remote=True, trace_flags=TraceFlags(int(text[53:55], 16)))
