@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ARGS ?=
 
-.PHONY: help setup setup-dev demo cluster-demo chaos simulate soak soak-connectors bench check test test-all test-share newest-clients brokers brokers-stop lint format stubs jar proto-baseline constraints clean
+.PHONY: help setup setup-dev demo cluster-demo chaos simulate soak soak-connectors bench check test test-all test-share newest-clients brokers brokers-stop lint format stubs jar proto-baseline constraints docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ proto-baseline: ## After a release, store proto/ as the baseline that later chan
 constraints: setup-dev ## After a change of dependencies, pin the versions in .venv
 	@{ head -n 1 constraints.txt; .venv/bin/uv pip freeze --python .venv/bin/python --exclude-editable | grep -v '^pip=='; } >.constraints.new
 	@mv .constraints.new constraints.txt
+
+docs: setup-dev ## Build the site of docs/ into .build/site, and check its links (ARGS=--help for options)
+	@scripts/build_site.sh $(ARGS)
 
 clean: ## Remove everything that was built or installed here
 	rm -rf .venv .build .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
