@@ -47,7 +47,7 @@ class FileSource(PolicySource):
     """
 
     connector = "file"
-    version = "0.2.0"
+    version = "0.1.0"
     idle_seconds = 0.0
     takes_turns = True
 
