@@ -1,4 +1,4 @@
-"""Names, sizes, durations and waits of the vectors, in what Python's SDK, the gateway and configuration share."""
+"""Addresses, names, sizes, durations and waits of the vectors, in what Python's SDK, the gateway and configuration share."""
 
 import random
 from datetime import timedelta
@@ -11,6 +11,7 @@ from tests.gateway.wire import Connector, Engine, serve
 from tests.vectors.files import read
 
 from headrace.contract import randomness
+from headrace.contract.addresses import leads_here
 from headrace.contract.backoff import Backoff
 from headrace.contract.names import covers, is_name, is_stream_name, is_stream_pattern
 from headrace.contract.units import UnitError, parse_duration, parse_size
@@ -21,6 +22,11 @@ NAMES, UNITS, BACKOFF = read("names.json"), read("units.json"), read("backoff.js
 
 def cases(kind: str, *, valid: bool) -> list[str]:
     return [case["name"] for case in NAMES[kind]["cases"] if case["valid"] is valid]
+
+
+def test_addresses_of_this_machine() -> None:
+    for case in read("addresses.json")["addresses"]["cases"]:
+        assert leads_here(case["address"]) is case["here"], case
 
 
 # Names

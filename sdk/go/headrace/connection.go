@@ -42,7 +42,7 @@ func dial(o *Options) (*grpc.ClientConn, error) {
 		security = credentials.NewTLS(config)
 	}
 	var direct []grpc.DialOption
-	if isLoopback(o.Gateway) {
+	if leadsHere(o.Gateway) {
 		direct = append(direct, grpc.WithNoProxy())
 	}
 	connection, err := grpc.NewClient(o.Gateway, append(direct,
@@ -159,7 +159,7 @@ func sessionError(gateway string, err error) *SessionError {
 
 // through names the proxy through which a gateway is reached, as gRPC chooses it, without user and password; empty for none.
 func through(gateway string, choose func(*http.Request) (*url.URL, error)) string {
-	if isLoopback(gateway) {
+	if leadsHere(gateway) {
 		return ""
 	}
 	_, address, found := strings.Cut(gateway, ":///")

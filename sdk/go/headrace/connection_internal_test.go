@@ -55,6 +55,26 @@ func TestWhetherToReconnectIsDecidedAsTheProtocolSays(t *testing.T) {
 	}
 }
 
+func TestAddressesOfThisMachineAreKnown(t *testing.T) {
+	var found struct {
+		Addresses struct {
+			Cases []struct {
+				Address string `json:"address"`
+				Here    bool   `json:"here"`
+			} `json:"cases"`
+		} `json:"addresses"`
+	}
+	vectors.Read(t, "addresses.json", &found)
+	if len(found.Addresses.Cases) == 0 {
+		t.Error("no cases")
+	}
+	for _, test := range found.Addresses.Cases {
+		if leadsHere(test.Address) != test.Here {
+			t.Errorf("%s is on this machine: %v", test.Address, !test.Here)
+		}
+	}
+}
+
 func TestNamesAreCheckedAsTheProtocolSays(t *testing.T) {
 	type group struct {
 		Cases []struct {

@@ -6,9 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
-	"strings"
 	"time"
 )
 
@@ -161,17 +159,4 @@ func (o *Options) currentTLS() *tls.Config {
 		}
 	}
 	return o.TLS
-}
-
-// isLoopback says whether an address is on this machine.
-func isLoopback(gateway string) bool {
-	if strings.HasPrefix(gateway, "unix:") {
-		return true
-	}
-	if _, address, found := strings.Cut(gateway, ":///"); found {
-		gateway = address
-	}
-	host, _, err := net.SplitHostPort(gateway)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }

@@ -48,7 +48,7 @@ func Run(ctx context.Context, c Connector, o *Options) error {
 		return err
 	}
 	log := options.Logger.With("connector", c.connector())
-	if options.Token != "" && options.TLS == nil && !isLoopback(options.Gateway) {
+	if options.Token != "" && options.TLS == nil && !leadsHere(options.Gateway) {
 		log.Warn("the token is sent without encryption: set Options.TLS", "gateway", options.Gateway)
 	}
 	var s session

@@ -8,10 +8,11 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
+use crate::address::leads_here;
 #[cfg(feature = "tls")]
 use crate::environment::TlsFiles;
 use crate::error::{Ending, Error};
-use crate::proxy::{Proxy, is_here};
+use crate::proxy::Proxy;
 
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -129,7 +130,7 @@ impl Target {
 
     /// Whether the token goes over a network in the clear.
     pub(crate) fn shows_token(&self) -> bool {
-        self.token.is_some() && !self.uses_tls() && !is_here(&self.gateway)
+        self.token.is_some() && !self.uses_tls() && !leads_here(&self.gateway)
     }
 
     /// Whether the gateway listens on a Unix socket.

@@ -7,6 +7,7 @@
 //!
 //! Logs go to [`tracing`]. [`Metrics`] counts, and [`Health`] tells operators how the connector is.
 
+mod address;
 mod backoff;
 mod batch;
 mod call;

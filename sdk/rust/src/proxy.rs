@@ -1,11 +1,12 @@
 //! The proxy through which the gateway is reached, by the environment: the rules of gRPC.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+
+use crate::address::leads_here;
 
 const VARIABLES: [&str; 3] = ["grpc_proxy", "https_proxy", "http_proxy"];
 const EXCEPTIONS: [&str; 2] = ["no_grpc_proxy", "no_proxy"];
@@ -19,7 +20,7 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Returns the proxy through which a gateway is reached; `None` if it is reached directly.
     pub(crate) fn of(gateway: &str, environment: impl Fn(&str) -> Option<String>) -> Option<Self> {
-        if is_here(gateway) {
+        if leads_here(gateway) {
             return None;
         }
         let (variable, url) = VARIABLES.into_iter().find_map(|name| Some((name, environment(name)?)))?;
@@ -55,18 +56,6 @@ impl fmt::Display for Proxy {
         let address = authority.rsplit_once('@').map_or(authority, |(_, address)| address);
         write!(formatter, "the proxy http://{address} ({})", self.variable)
     }
-}
-
-/// Returns whether a gateway is on this machine. Names are not resolved.
-pub(crate) fn is_here(gateway: &str) -> bool {
-    let host = gateway.rsplit_once(':').map_or(gateway, |(host, _)| host).to_ascii_lowercase();
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    let short = host.starts_with("127.") && host.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
-    gateway.starts_with("unix:")
-        || host == "localhost"
-        || host.ends_with(".localhost")
-        || short
-        || address.is_ok_and(|address| address.is_loopback() || address.is_unspecified())
 }
 
 /// Returns exceptions separated by commas, with `*.example` as `.example`, and addresses without brackets.

@@ -1,5 +1,3 @@
-import { isIPv4 } from "node:net";
-
 import { followedTls, optionsOf } from "./environment.js";
 import type { Health } from "./health.js";
 import { jsonLogger, type Logger } from "./logger.js";
@@ -139,12 +137,4 @@ export function settingsOf(options: Options, name: string, environ = process.env
     logger: options.logger ?? jsonLogger,
     metrics: options.metrics ?? noMetrics,
   };
-}
-
-/** Whether an address is on this machine. */
-export function isLoopback(gateway: string): boolean {
-  const address = gateway.replace(/^[a-z0-9]+:\/\/[^/]*\//, "");
-  const host = address.slice(0, Math.max(address.lastIndexOf(":"), 0)).replace(/^\[|\]$/g, "");
-  if (address.startsWith("unix:") || host === "localhost" || host === "::1") return true;
-  return isIPv4(host) && host.startsWith("127.");
 }

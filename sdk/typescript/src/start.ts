@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Backoff } from "./backoff.js";
 import { describe, GatewayUnavailableError, HeadraceError, SinkFailedError } from "./errors.js";
 import { Health } from "./health.js";
-import { isLoopback, settingsOf, type Options, type Settings } from "./options.js";
+import { settingsOf, type Options, type Settings } from "./options.js";
 import type { Sink } from "./sink.js";
 import { attach } from "./sinks/attempt.js";
 import { SinkDriver } from "./sinks/driver.js";
@@ -11,6 +11,7 @@ import type { Source } from "./source.js";
 import { ingest } from "./sources/attempt.js";
 import { Driver } from "./sources/driver.js";
 import type { Ending } from "./wire/ending.js";
+import { leadsHere } from "./wire/address.js";
 
 /** After which time a session counts as a success. */
 const STOOD_MS = 2000;
@@ -56,7 +57,7 @@ export function start(connector: Source | Sink, options: Options = {}): Connecto
     settings = settingsOf(options, driver.name);
     attempt = (signal) => ingest(driver, settings, health, signal);
   }
-  if (settings.token !== undefined && settings.tls === undefined && !isLoopback(settings.gateway)) {
+  if (settings.token !== undefined && settings.tls === undefined && !leadsHere(settings.gateway)) {
     settings.logger.warn("the token is sent in the clear: use TLS", { gateway: settings.gateway });
   }
   const signal = options.signal ? AbortSignal.any([options.signal, stopping.signal]) : stopping.signal;

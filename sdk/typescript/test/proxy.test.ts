@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 
-import { isLoopback } from "../src/options.js";
+import { leadsHere } from "../src/wire/address.js";
 import { through } from "../src/wire/ending.js";
 
 const environ = { https_proxy: "http://me:secret@proxy.example:3128", no_proxy: "other.example, .internal" };
@@ -16,10 +16,10 @@ describe("a proxy", () => {
       "dns:///localhost:1",
       "unix:/tmp/s",
     ]) {
-      assert.equal(isLoopback(gateway), true, gateway);
+      assert.equal(leadsHere(gateway), true, gateway);
       assert.equal(through(gateway, environ), "", gateway);
     }
-    assert.equal(isLoopback("127.example.org:1"), false);
+    assert.equal(leadsHere("127.example.org:1"), false);
   });
 
   it("is named in errors, without its password", () => {

@@ -9,6 +9,7 @@ import { GatewayRefusedError, GatewayUnavailableError } from "../src/errors.js";
 import { FrameSchema, type Frame } from "../src/gen/headrace/protocol/v1/frame_pb.js";
 import { PartFrameSchema } from "../src/gen/headrace/protocol/v1/sink_pb.js";
 import { isName, streamName } from "../src/names.js";
+import { leadsHere } from "../src/wire/address.js";
 import { checkFrame } from "../src/wire/check.js";
 import { Columns } from "../src/wire/columns.js";
 import { sessionEnded } from "../src/wire/ending.js";
@@ -85,6 +86,15 @@ describe("names", () => {
       const make = (): string => streamName(source, rest.join("/"));
       if (valid) assert.equal(make(), name);
       else assert.throws(make);
+    });
+  }
+});
+
+describe("addresses", () => {
+  const vectors = readVectors<Record<string, { cases: { address: string; here: boolean }[] }>>("addresses");
+  for (const { address, here } of vectors["addresses"].cases) {
+    it(`${here ? "finds" : "does not find"} ${address} on this machine`, () => {
+      assert.equal(leadsHere(address), here);
     });
   }
 });

@@ -6,6 +6,7 @@ use prost::Message as _;
 use tonic::{Code, Status};
 
 use super::json::{columns, frame, unhex, vectors};
+use crate::address::leads_here;
 use crate::backoff::Backoff;
 use crate::columns::Columns;
 use crate::ending::{ending_of, reconnects};
@@ -51,6 +52,17 @@ fn frames_with_broken_columns_are_refused() {
 fn is_refused(case: &serde_json::Value) -> bool {
     let decoded = pb::Frame::decode(unhex(case["hex"].as_str().expect("hex")));
     decoded.is_ok_and(|frame| Columns::read(&frame).is_err())
+}
+
+#[test]
+fn addresses_of_this_machine_are_known() {
+    let found = vectors("addresses.json");
+    let cases = found["addresses"]["cases"].as_array().expect("cases");
+    assert!(!cases.is_empty());
+    for case in cases {
+        let address = case["address"].as_str().expect("an address");
+        assert_eq!(leads_here(address), case["here"] == true, "{address}");
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 import { Client, credentials, Metadata, type ChannelCredentials, type ClientOptions } from "@grpc/grpc-js";
 
 import { describe, InvalidOptionsError } from "../errors.js";
-import { isLoopback, type Settings, type Tls } from "../options.js";
+import { type Settings, type Tls } from "../options.js";
+import { leadsHere } from "./address.js";
 
 const OPTIONS: ClientOptions = {
   // Frames are limited by the gateway's Welcome, not here.
@@ -22,7 +23,7 @@ const OPTIONS: ClientOptions = {
 /** Creates a client for one session, which connects on the first call. */
 export function openChannel(settings: Settings): Client {
   const options: ClientOptions = { ...OPTIONS };
-  if (isLoopback(settings.gateway)) options["grpc.enable_http_proxy"] = 0;
+  if (leadsHere(settings.gateway)) options["grpc.enable_http_proxy"] = 0;
   const tls = settings.tls;
   if (tls?.serverName !== undefined) options["grpc.ssl_target_name_override"] = tls.serverName;
   return new Client(settings.gateway, channelCredentials(tls), options);

@@ -9,7 +9,7 @@ import {
   type SessionEnd,
   type SessionEndedError,
 } from "../errors.js";
-import { isLoopback } from "../options.js";
+import { leadsHere } from "./address.js";
 
 /** Why a session ended cleanly. */
 export type Ending = "the source has ended" | "the connector stops" | "the gateway asked to reconnect";
@@ -83,7 +83,7 @@ export function sessionEnded(gateway: string, { code, details, metadata }: CallS
 /** Names the proxy through which gRPC reaches a gateway, without user and password; empty for none. */
 export function through(gateway: string, environ: Readonly<Record<string, string | undefined>> = process.env): string {
   const variable = ["grpc_proxy", "https_proxy", "http_proxy"].find((name) => environ[name]);
-  if (variable === undefined || isLoopback(gateway)) return "";
+  if (variable === undefined || leadsHere(gateway)) return "";
   const excepted = (environ["no_grpc_proxy"] ?? environ["no_proxy"] ?? "").split(",").map((name) => name.trim());
   const host = gateway.slice(0, gateway.lastIndexOf(":"));
   if (excepted.some((name) => name !== "" && host.endsWith(name))) return "";

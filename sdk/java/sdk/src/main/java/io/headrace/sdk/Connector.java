@@ -7,8 +7,8 @@ import io.headrace.sdk.internal.Signals;
 import io.headrace.sdk.internal.TemporaryFailure;
 import io.headrace.sdk.internal.sink.SinkAttempt;
 import io.headrace.sdk.internal.source.SourceAttempt;
+import io.headrace.sdk.internal.wire.Addresses;
 import io.headrace.sdk.internal.wire.Backoff;
-import io.headrace.sdk.internal.wire.Proxies;
 import io.headrace.sdk.internal.wire.Signal;
 import io.headrace.sdk.sink.Sink;
 import io.headrace.sdk.source.Source;
@@ -266,7 +266,7 @@ public final class Connector implements AutoCloseable {
   private void warnOfToken() {
     if (settings.token().isPresent()
         && settings.tls().isEmpty()
-        && !Proxies.isLoopback(settings.gateway())) {
+        && !Addresses.leadsHere(settings.gateway())) {
       LOG.log(Level.WARNING, "the token goes to {0} in the clear: use TLS", settings.gateway());
     }
   }

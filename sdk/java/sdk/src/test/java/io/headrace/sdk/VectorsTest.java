@@ -14,6 +14,7 @@ import io.grpc.Metadata;
 import io.grpc.Status;
 import io.headrace.protocol.v1.Frame;
 import io.headrace.sdk.internal.Names;
+import io.headrace.sdk.internal.wire.Addresses;
 import io.headrace.sdk.internal.wire.Backoff;
 import io.headrace.sdk.internal.wire.Columns;
 import io.headrace.sdk.internal.wire.Endings;
@@ -118,6 +119,19 @@ class VectorsTest {
     } else {
       assertThrows(InvalidConnectorException.class, () -> check.accept(name));
     }
+  }
+
+  @TestFactory
+  Stream<DynamicTest> addressesOfThisMachine() throws IOException {
+    return each(read("addresses.json").getAsJsonObject("addresses").getAsJsonArray("cases"))
+        .map(
+            vector ->
+                DynamicTest.dynamicTest(
+                    vector.get("address").getAsString(),
+                    () ->
+                        assertEquals(
+                            vector.get("here").getAsBoolean(),
+                            Addresses.leadsHere(vector.get("address").getAsString()))));
   }
 
   @TestFactory

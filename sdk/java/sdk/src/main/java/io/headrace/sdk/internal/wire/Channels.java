@@ -41,7 +41,7 @@ public final class Channels {
           "gateway " + settings.gateway() + ": want host:port: " + error.getMessage(), error);
     }
     settings.tls().flatMap(Tls::serverName).ifPresent(builder::overrideAuthority);
-    if (Proxies.isLoopback(settings.gateway())) {
+    if (Addresses.leadsHere(settings.gateway())) {
       builder.proxyDetector(address -> null);
     }
     return builder

@@ -35,9 +35,9 @@ class ProxiesTest {
     "127.example.org:7433,false",
     "gateway.example:7433,false"
   })
-  void thisMachineIsReachedWithoutAProxy(String gateway, boolean isLoopback) {
-    assertEquals(isLoopback, Proxies.isLoopback(gateway));
-    assertEquals(isLoopback, Proxies.through(gateway, ALWAYS).isEmpty());
+  void thisMachineIsReachedWithoutAProxy(String gateway, boolean here) {
+    assertEquals(here, Addresses.leadsHere(gateway));
+    assertEquals(here, Proxies.through(gateway, ALWAYS).isEmpty());
   }
 
   @Test
