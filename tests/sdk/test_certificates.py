@@ -1,7 +1,9 @@
 """Certificate files that cannot be used: an error names the variable or setting, the file, and what to do."""
 
 import asyncio
+import contextlib
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,9 @@ from cryptography.hazmat.primitives.serialization import (
 from tests.sdk.test_session import Log
 
 from headrace.conformance.core.certificates import Authority
-from headrace.sdk import InvalidSource, Tls, run, serve
+from headrace.sdk import InvalidSource, Settings, Tls, run, serve
+from headrace.sdk._settings import Endpoint
+from headrace.sdk.wire import Connection, over_grpc
 
 NOBODY = "127.0.0.1:1"
 CA, CERT, KEY = (f"HEADRACE_TLS_{name}" for name in ("CA", "CERT", "KEY"))
@@ -115,3 +119,25 @@ async def test_the_switch_turns_tls_on(
     stop.set()
     await serve(Log([b"a"]), gateway="gateway.example:7433", token="secret", stop=stop)
     assert ("in the clear: use TLS" in caplog.text) is not on
+
+
+@pytest.mark.parametrize("removed", ["connector.key", "connector.pem", "authority.pem"])
+async def test_files_that_are_being_replaced_are_waited_for(files: Path, removed: str, caplog: pytest.LogCaptureFixture) -> None:
+    content, stop, attempts = (files / removed).read_bytes(), asyncio.Event(), 0
+
+    @contextlib.asynccontextmanager
+    async def transport(endpoint: Endpoint) -> AsyncIterator[Connection]:
+        nonlocal attempts
+        attempts += 1
+        (files / removed).write_bytes(b"" if attempts == 2 else content)
+        if attempts == 3:
+            stop.set()
+        async with over_grpc(endpoint) as connection:
+            yield connection
+
+    tls = Tls(files / "authority.pem", files / "connector.pem", files / "connector.key")
+    settings = Settings(first_backoff_seconds=0.001)
+    await serve(Log([b"a"]), gateway=NOBODY, tls=tls, settings=settings, stop=stop, transport=transport)
+
+    assert attempts == 3
+    assert re.search(f"Tls.*{removed} .*; trying again", caplog.text)

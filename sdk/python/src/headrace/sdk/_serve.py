@@ -22,12 +22,12 @@ from headrace.sdk.sinks._sink import SinkBase
 from headrace.sdk.sources._driver import Driver
 from headrace.sdk.sources._session import Session
 from headrace.sdk.sources._source import AsyncSource, Source
-from headrace.sdk.wire import SDK, Call, Ending, Reports, Transport, calling, over_grpc, welcomed
+from headrace.sdk.wire import SDK, Call, Ending, InvalidCertificates, Reports, Transport, calling, over_grpc, welcomed
 
 log = logging.getLogger("headrace.sdk")
 
 _STOOD_SECONDS = 2.0
-_AWAY = "the gateway is away"
+_AWAY, _UNUSABLE = "the gateway is away", "certificate files cannot be used"
 
 _Call = Call[pb.IngestRequest, pb.IngestResponse]
 _Attempt = Callable[[Endpoint], Awaitable[Ending]]
@@ -95,6 +95,7 @@ async def _keep_connected(attempt: _Attempt, where: Endpoint, reports: Reports, 
     """Reconnects, with backoff, until a session ends and none follows."""
     backoff = Backoff(settings.first_backoff_seconds, settings.max_backoff_seconds)
     repeats = Repeats()
+    first = True
     while not stop.is_set():
         began = clock.monotonic()
         try:
@@ -106,6 +107,13 @@ async def _keep_connected(attempt: _Attempt, where: Endpoint, reports: Reports, 
             reports.add_error(f"{error}; trying again")
             if repeats.admit(_AWAY) is not None:
                 log.warning("%s; trying again", error)
+        except InvalidCertificates as error:
+            if first:
+                raise
+            # Files that were valid are being replaced, perhaps one after the other.
+            reports.add_error(f"{error}; trying again")
+            if repeats.admit(_UNUSABLE) is not None:
+                log.warning("%s; trying again", error)
         except GatewayRefused as error:
             if not _is_replaced(where, error):
                 raise
@@ -113,6 +121,8 @@ async def _keep_connected(attempt: _Attempt, where: Endpoint, reports: Reports, 
         if clock.monotonic() - began >= _STOOD_SECONDS:
             backoff.reset()
             repeats.forget(_AWAY)
+            repeats.forget(_UNUSABLE)
+        first = False
         await _sleep(backoff.next(), stop)
 
 

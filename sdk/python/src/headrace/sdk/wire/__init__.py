@@ -1,6 +1,7 @@
 """The call to a gateway: its channel and messages, and the columnar encoding of frames."""
 
 from headrace.sdk.wire._call import Call, Ending, calling, unless_stopped, welcomed
+from headrace.sdk.wire._certificates import InvalidCertificates
 from headrace.sdk.wire._columns import Column, Columns
 from headrace.sdk.wire._ended import BY_REASON, session_ended
 from headrace.sdk.wire._frame import decode_frame, fill_frame, fit, frame_size
@@ -30,6 +31,7 @@ __all__ = [
     "ConnectorState",
     "Ending",
     "Headers",
+    "InvalidCertificates",
     "Message",
     "Messages",
     "Packed",

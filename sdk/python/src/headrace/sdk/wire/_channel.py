@@ -32,7 +32,7 @@ def open_channel(endpoint: Endpoint) -> grpc.aio.Channel:
     """Creates a channel, which connects on the first call.
 
     Raises:
-        InvalidSource: A certificate file cannot be used.
+        InvalidCertificates: A certificate file cannot be used.
     """
     options = [*_OPTIONS, *channel_options(endpoint.gateway)]
     if endpoint.tls is None:

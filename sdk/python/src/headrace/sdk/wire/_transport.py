@@ -80,7 +80,7 @@ async def over_grpc(endpoint: Endpoint) -> AsyncIterator[Connection]:
     """Connects by gRPC; the channel connects on the first call.
 
     Raises:
-        InvalidSource: A certificate file cannot be used.
+        InvalidCertificates: A certificate file cannot be used.
     """
     async with open_channel(endpoint) as channel:
         yield _GrpcConnection(endpoint, channel)

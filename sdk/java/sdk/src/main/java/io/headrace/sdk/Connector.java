@@ -10,6 +10,7 @@ import io.headrace.sdk.internal.source.SourceAttempt;
 import io.headrace.sdk.internal.wire.Addresses;
 import io.headrace.sdk.internal.wire.Backoff;
 import io.headrace.sdk.internal.wire.Signal;
+import io.headrace.sdk.internal.wire.UnusableCertificates;
 import io.headrace.sdk.sink.Sink;
 import io.headrace.sdk.source.Source;
 import java.lang.System.Logger;
@@ -233,6 +234,7 @@ public final class Connector implements AutoCloseable {
             settings.longestBackoff(),
             () -> ThreadLocalRandom.current().nextDouble());
     long complained = System.nanoTime() - COMPLAIN_EVERY.toNanos();
+    boolean first = true;
     while (!stopping) {
       long began = System.nanoTime();
       try {
@@ -247,7 +249,15 @@ public final class Connector implements AutoCloseable {
         boolean quiet = System.nanoTime() - complained < COMPLAIN_EVERY.toNanos();
         LOG.log(quiet ? Level.DEBUG : Level.WARNING, "{0}; trying again", error.getMessage());
         complained = quiet ? complained : System.nanoTime();
+      } catch (UnusableCertificates error) {
+        if (first) {
+          throw error.reason();
+        }
+        // Files that were valid are being replaced, perhaps one after the other.
+        reports.error("", error.getMessage());
+        LOG.log(Level.WARNING, "{0}; trying again", error.getMessage());
       }
+      first = false;
       if (System.nanoTime() - began >= STOOD.toNanos()) {
         backoff.reset();
         complained = System.nanoTime() - COMPLAIN_EVERY.toNanos();

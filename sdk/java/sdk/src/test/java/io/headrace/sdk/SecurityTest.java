@@ -6,17 +6,25 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Metadata;
+import io.grpc.Status;
 import io.grpc.TlsServerCredentials;
 import io.headrace.sdk.source.Numbers;
 import io.headrace.sdk.source.Progress;
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.SimpleFormatter;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 @Timeout(60)
 class SecurityTest {
@@ -61,6 +69,58 @@ class SecurityTest {
     InvalidConnectorException error =
         assertThrows(InvalidConnectorException.class, connector::join);
     assertTrue(error.getMessage().contains("missing.pem"), error.getMessage());
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"", "-----BEGIN PRIVATE KEY-----\n"})
+  void filesThatAreBeingReplacedAreWaitedFor(String replaced) throws Exception {
+    Certificates certificates = new Certificates(folder);
+    String key = Files.readString(certificates.key());
+    var complaints = new LinkedBlockingQueue<String>();
+    Handler handler =
+        new Handler() {
+          @Override
+          public void publish(LogRecord entry) {
+            complaints.add(new SimpleFormatter().formatMessage(entry));
+          }
+
+          @Override
+          public void flush() {}
+
+          @Override
+          public void close() {}
+        };
+    java.util.logging.Logger logger = java.util.logging.Logger.getLogger("io.headrace.sdk");
+    logger.addHandler(handler);
+    try (FakeGateway gateway =
+        new FakeGateway(
+            TlsServerCredentials.create(
+                certificates.chain().toFile(), certificates.key().toFile()))) {
+      Settings settings =
+          gateway.settings().toBuilder()
+              .tls(
+                  Tls.trusting(certificates.chain())
+                      .withCertificate(certificates.chain(), certificates.key())
+                      .withServerName("localhost"))
+              .build();
+      try (Connector connector = Connector.start(new Numbers(0, Progress.END, "0"), settings)) {
+        SourceGateway session = SourceGateway.welcome(gateway);
+        Files.writeString(certificates.key(), replaced);
+        session.end(Status.UNAVAILABLE);
+        String complaint = complaints.take();
+        while (!complaint.contains("certificate file")) {
+          complaint = complaints.take();
+        }
+        assertTrue(complaint.contains("trying again"), complaint);
+        Files.writeString(certificates.key(), key);
+        session = SourceGateway.welcome(gateway);
+        session.open();
+        session.goodbye();
+        connector.join();
+      }
+    } finally {
+      logger.removeHandler(handler);
+    }
   }
 
   @Test

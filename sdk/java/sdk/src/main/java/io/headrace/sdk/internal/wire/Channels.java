@@ -11,6 +11,7 @@ import io.headrace.sdk.InvalidConnectorException;
 import io.headrace.sdk.Settings;
 import io.headrace.sdk.Tls;
 import java.io.IOException;
+import java.security.GeneralSecurityException;
 import java.util.concurrent.TimeUnit;
 
 /** Channels to a gateway. */
@@ -23,8 +24,8 @@ public final class Channels {
   /**
    * A channel, which connects with its first call.
    *
-   * @throws InvalidConnectorException if a file of certificates cannot be read, or the address is
-   *     not one
+   * @throws InvalidConnectorException if the address is not one
+   * @throws UnusableCertificates if files of certificates cannot be used
    */
   public static ManagedChannel open(Settings settings) {
     ManagedChannelBuilder<?> builder;
@@ -37,6 +38,10 @@ public final class Channels {
                   .map(Channels::credentials)
                   .orElseGet(InsecureChannelCredentials::create));
     } catch (IllegalArgumentException error) {
+      if (error.getCause() instanceof GeneralSecurityException
+          || error.getCause() instanceof IOException) {
+        throw unusable(error.getCause());
+      }
       throw new InvalidConnectorException(
           "gateway " + settings.gateway() + ": want host:port: " + error.getMessage(), error);
     }
@@ -76,8 +81,13 @@ public final class Channels {
       }
       return builder.build();
     } catch (IOException error) {
-      throw new InvalidConnectorException(
-          "cannot read a certificate file: " + error.getMessage(), error);
+      throw unusable(error);
     }
+  }
+
+  private static UnusableCertificates unusable(Throwable error) {
+    return new UnusableCertificates(
+        new InvalidConnectorException(
+            "cannot use a certificate file: " + error.getMessage(), error));
   }
 }
