@@ -120,6 +120,7 @@ class _Top(Parameters):
     folder: Path | None = None
     env_file: Path | None = None
     log_format: Literal["console", "json"] | None = None
+    logs: Literal["files", "stderr"] = "files"
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,7 @@ class Deployment:
         variables: The variables that the file contains.
         named: The variables that the deployment or the configuration of its gateway name, in texts and as `variables`.
         read_by: Those that a process itself looks up, by the name of the process.
+        logs: Where what the processes print goes: into files, or to the supervisor's standard error too.
     """
 
     path: Path
@@ -153,6 +155,7 @@ class Deployment:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     named: frozenset[str] = frozenset()
     read_by: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    logs: Literal["files", "stderr"] = "files"
 
 
 def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Deployment:
@@ -200,6 +203,7 @@ def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Depl
         variables,
         reading.variables().union(of_gateway, *read_by.values()),
         {**read_by, GATEWAY: of_gateway},
+        logs=top.logs,
     )
 
 

@@ -1,70 +1,19 @@
-"""The logs of supervised processes: kept small, and read for why a process has ended. A log may vanish, and its disk fill up."""
+"""Reads the logs of supervised processes: for why one has ended, and for people. A log may have vanished."""
 
-import contextlib
 import errno
 import json
 import os
 import re
-import shutil
 import stat
-from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from headrace.deploy.comfort import Comfort
 from headrace.processes import last_words
 
-_LARGEST_BYTES = 32 << 20
-_LEAST_KEPT_BYTES = 1 << 20
 _LAST_BYTES = 16 << 10
 _LARGEST_TAIL_BYTES = 256 << 10
 _SAYS_WHY = re.compile(r"(?:\d{4}-\d\d-\d\dT\S+Z )?(?:Error|ERROR)\b:?\s*(?P<why>.*)")
 """Log lines begin with a timestamp; other output of a command does not."""
-
-
-class Logs:
-    """Rotates logs that have grown large."""
-
-    def __init__(self, comfort: Comfort) -> None:
-        """Takes what tells of errors."""
-        self._comfort = comfort
-
-    def keep_small(self, logs: Iterable[Path]) -> None:
-        """Rotates each log that is large. Tells once why one cannot be rotated; the next call tries again."""
-        for log in logs:
-            left_out = self._comfort.do(f"rotate {log}", lambda log=log: _rotate(log), 0)  # type: ignore[misc]
-            if left_out:
-                self._comfort.tell(f"rotated {log} without its first {left_out} bytes, for which the disk has no room")
-
-
-def _rotate(log: Path) -> int:
-    """Copies a large log and truncates it: processes append to it for as long as they live. The two newest pieces are kept.
-
-    If there is no room for all of it, the newest part is kept that leaves half of the room free. Returns the bytes left out.
-
-    Raises:
-        OSError: There is no room for a copy worth keeping, or it cannot be written. The older copy is still there.
-    """
-    size = size_of(log)
-    if size <= _LARGEST_BYTES:
-        return 0
-    disk = os.statvfs(log.parent)
-    room = disk.f_bavail * disk.f_frsize
-    left_out = 0 if room >= size else size - room // 2
-    if size - left_out < _LEAST_KEPT_BYTES:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    copy, new = log.with_suffix(".1.log"), log.with_suffix(".1.log.new")
-    try:
-        with log.open("rb") as old, new.open("wb") as kept:
-            old.seek(left_out)
-            shutil.copyfileobj(old, kept, 1 << 20)
-        new.replace(copy)
-    except OSError:
-        with contextlib.suppress(OSError):
-            new.unlink()
-        raise
-    os.truncate(log, 0)
-    return left_out
 
 
 def size_of(log: Path) -> int:

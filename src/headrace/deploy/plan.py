@@ -111,6 +111,7 @@ class Plan:
         cwd: Their working directory.
         gateway: The gateway; the others start once it listens.
         others: The others.
+        logs_to_stderr: Whether what the processes print goes to standard error, too.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Plan:
     cwd: Path
     gateway: Role
     others: tuple[Role, ...]
+    logs_to_stderr: bool = False
 
 
 def plan(deployment: Deployment, graphs: Mapping[str, ApplicationGraph]) -> Plan:
@@ -139,7 +141,7 @@ def plan(deployment: Deployment, graphs: Mapping[str, ApplicationGraph]) -> Plan
     others = [_connector(deployment, name, configured) for name, configured in deployment.connectors.items()]
     others += [_application(deployment, name, graphs[name]) for name in deployment.applications]
     others += [_query(deployment, name) for name in deployment.queries]
-    return Plan(deployment.path.name, deployment.folder, deployment.path.parent, gateway, tuple(others))
+    return Plan(deployment.path.name, deployment.folder, deployment.path.parent, gateway, tuple(others), deployment.logs == "stderr")
 
 
 def _connector(deployment: Deployment, name: str, configured: Configured) -> Role:

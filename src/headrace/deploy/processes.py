@@ -8,7 +8,7 @@ from headrace.deploy.comfort import Comfort
 from headrace.deploy.commands import ADDRESS_FILE, reachable
 from headrace.deploy.errors import CannotChange, CannotRestart
 from headrace.deploy.gateway import GatewayProbe, Known
-from headrace.deploy.logs import Logs
+from headrace.deploy.log_pipes import LogPipes
 from headrace.deploy.plan import Listed, Plan, Role
 from headrace.deploy.status import Kind, ProcessStatus, State, Status, condition
 from headrace.deploy.supervised import Supervised
@@ -33,12 +33,12 @@ class SupervisedProcesses:
             comfort: Does what the processes do not depend on.
         """
         self._comfort = comfort
-        self._logs = Logs(comfort)
         self._plan = plan
         self._inherits = inherits
         self._connect = connect
         self._address_file = plan.folder / ADDRESS_FILE
         self._address_file.unlink(missing_ok=True)
+        self._pipes = LogPipes(comfort, to_stderr=plan.logs_to_stderr)
         self.gateway = self._supervised(plan.gateway, plan.gateway.command(None))
         self._others = [self._supervised(role, []) for role in plan.others]
         self._address: str | None = None
@@ -82,6 +82,7 @@ class SupervisedProcesses:
     def look(self) -> None:
         """Updates the state of every process, and asks the gateway once a second."""
         now = time.monotonic()
+        self._pipes.look()
         self._comfort.do("find the gateway", self._find_gateway, None)
         if now - self._asked_at >= _ASK_EVERY_S:
             self._ask(now)
@@ -90,7 +91,10 @@ class SupervisedProcesses:
             self._known = None
         for one in self._others:
             self._look(one, now, self._is_connected(one))
-        self._others = [one for one in self._others if not one.leaves or one.process.runs]
+        gone = [one for one in self._others if one.leaves and not one.process.runs]
+        self._others = [one for one in self._others if one not in gone]
+        for one in gone:
+            self._pipes.leave(one.role.name)
 
     @property
     def address(self) -> str | None:
@@ -192,6 +196,7 @@ class SupervisedProcesses:
             self._comfort.do(f"kill {one.role.name}", one.process.kill, None)
         if self._probe is not None:
             self._probe.close()
+        self._comfort.do("end the log writer", self._pipes.close, None)
 
     def _supervised(self, role: Role, command: list[str]) -> Supervised:
         return Supervised(role, self._owned(role.name, command, role.environ, role.inherits))
@@ -205,7 +210,7 @@ class SupervisedProcesses:
             cwd=self._plan.cwd,
             ends_with_parent=True,
             inherits=(self._inherits, *inherits),
-            may_lack_log=True,
+            output=self._pipes,
         )
 
     def _find_gateway(self) -> None:
@@ -220,7 +225,6 @@ class SupervisedProcesses:
 
     def _ask(self, now: float) -> None:
         self._asked_at = now
-        self._logs.keep_small(one.process.log for one in self.all)
         known = self._probe.ask if self._probe is not None and self.gateway.process.runs else lambda: None
         self._known = self._comfort.do("ask the gateway", known, None)
         if self._known is not None and self._known.permitted:
@@ -230,9 +234,6 @@ class SupervisedProcesses:
     def _look(self, one: Supervised, now: float, connected: bool | None) -> None:
         """Looks at a process. That of another one does not depend on it."""
         self._comfort.do(f"look at {one.role.name}", lambda: one.look(now, connected), None)
-        if one.process.log_error is not None:
-            error, one.process.log_error = one.process.log_error, None
-            self._comfort.tell(f"{one.role.name} runs without its log {one.process.log}: {error}")
 
     def _is_connected(self, one: Supervised) -> bool | None:
         # An older answer is about the previous start.

@@ -141,7 +141,7 @@ class Replays:
             self._tell(f"what {name} has written is replayed as source {source}, and acknowledged ({seconds} s)")
             answer = {"ok": True, "result": {"pid": process.pid, "seconds": seconds}}
         else:
-            said = f"the replay of what {name} has written {end_of(process.log, 0, code)} (log: {process.log})"
+            said = f"the replay of what {name} has written {end_of(process, 0, code)} (log: {process.log})"
             self._tell(said)
             answer = refusal(said, made=True)
         for request in running.waiting:

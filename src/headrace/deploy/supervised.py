@@ -3,7 +3,6 @@
 import signal
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from headrace.contract.backoff import Backoff
 from headrace.deploy.logs import last_error_line, size_of
@@ -167,7 +166,7 @@ class Supervised:
 
     def _why(self, code: int) -> str:
         """Returns one line: how it ended, and its last error if it printed one."""
-        return end_of(self.process.log, self._log_offset, code)
+        return end_of(self.process, self._log_offset, code)
 
 
 def _installed_version() -> str:
@@ -183,8 +182,9 @@ def wait(failures: int) -> float:
     return Backoff(FIRST_WAIT_S, LONGEST_WAIT_S, jitter=0.25, attempts=failures - 1).next()
 
 
-def end_of(log: Path, offset: int, code: int) -> str:
+def end_of(process: OwnedProcess, offset: int, code: int) -> str:
     """Returns one line: how a process has ended whose output begins at byte `offset` of its log, and its last error."""
+    process.catch_up()
     how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    said = last_error_line(log, offset)
+    said = last_error_line(process.log, offset)
     return f"{how}: {said}" if said and code > 0 else how

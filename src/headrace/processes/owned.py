@@ -8,12 +8,24 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import psutil
 
 _TAIL_LINES = 15
 _GONE_WITHIN_S = 10.0
+
+
+class Output(Protocol):
+    """Takes what processes print to their logs."""
+
+    def open(self, name: str, path: Path) -> BinaryIO:
+        """Returns what a process is to print to, given its name and its log."""
+        ...
+
+    def catch_up(self) -> None:
+        """Waits for a moment until what processes have printed is in their logs."""
+        ...
 
 
 @dataclass
@@ -32,10 +44,8 @@ class OwnedProcess:
     """Whether its standard input is a pipe that closes when this process ends, even if killed."""
     inherits: tuple[int, ...] = ()
     """File descriptors that it inherits."""
-    may_lack_log: bool = False
-    """Whether it starts without a log if that cannot be opened; its output is lost then."""
-    log_error: str | None = None
-    """Why its latest start has no log; None if it has one."""
+    output: "Output | None" = None
+    """What takes its output to its log; None if it writes there itself."""
     _process: "subprocess.Popen[bytes] | None" = None
 
     @property
@@ -57,7 +67,7 @@ class OwnedProcess:
         """Starts it, or restarts it after it has ended.
 
         Raises:
-            OSError: Its log cannot be opened, and it may not lack one, or the system has no room for another process.
+            OSError: Its log cannot be opened, or the system has no room for another process.
         """
         with self._opened_log() as log:
             self._process = subprocess.Popen(
@@ -73,19 +83,12 @@ class OwnedProcess:
         self.pids.append(self._process.pid)
 
     def _opened_log(self) -> BinaryIO:
-        self.log_error = None
-        try:
-            # Its folder may have been removed with an old log in it.
-            self.log.parent.mkdir(parents=True, exist_ok=True)
-            # What stands in its place, such as a FIFO that nobody reads, is not waited for.
-            descriptor = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
-            os.set_blocking(descriptor, True)
-            return open(descriptor, "ab")
-        except OSError as error:
-            if not self.may_lack_log:
-                raise
-            self.log_error = error.strerror or str(error)
-            return open(os.devnull, "ab")
+        return self.log.open("ab") if self.output is None else self.output.open(self.name, self.log)
+
+    def catch_up(self) -> None:
+        """Waits for a moment until its log has what it has printed until now."""
+        if self.output is not None:
+            self.output.catch_up()
 
     def exit_code(self) -> int | None:
         """Returns its exit code, None while it runs. Kills the descendants that it leaves behind."""

@@ -1,0 +1,275 @@
+"""The pipes through which processes print, and the process that writes what comes out into their logs.
+
+A pipe belongs to a process for as long as the deployment runs, and is open for reading and writing at both ends: no process is ended
+by a pipe that nobody reads, whichever of the supervisor and the log writer is killed. What is in it then is read by the next writer.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from headrace.deploy.comfort import Comfort
+from headrace.log_writer import LARGEST_MESSAGE_BYTES, Lines, Writer, opened
+
+LARGEST_BYTES = 32 << 20
+"""When a log is renamed, of which two are kept."""
+LARGEST_BYTES_BESIDE_STDERR = 1 << 20
+"""The same where lines go to standard error: the files are for `headrace ps --log`."""
+START_AGAIN_AFTER_S = 1.0
+_PIPE_BYTES = 1 << 20
+_CATCHES_UP_WITHIN_S = 2.0
+_ENDS_WITHIN_S = 5.0
+_VARIABLES = ("PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LANG", "LC_ALL", "COVERAGE_PROCESS_START")
+"""What the log writer needs of the environment: it must not have the secrets of others."""
+
+
+@dataclass
+class _Pipe:
+    path: Path
+    descriptor: int
+    is_read: bool = False
+    """Whether the log writer has it."""
+
+
+class LogPipes:
+    """Takes what processes print to their logs. No method waits for a disk, and none fails."""
+
+    def __init__(self, comfort: Comfort, *, to_stderr: bool = False) -> None:
+        """Starts the log writer.
+
+        Args:
+            comfort: What tells of errors.
+            to_stderr: Whether all lines go to standard error too, with the names of their processes.
+        """
+        self.faults: dict[str, str] = {}
+        """What keeps lines from each log, by the name of its process; empty for all of them."""
+        self._comfort = comfort
+        self._to_stderr = to_stderr
+        self._largest_bytes = LARGEST_BYTES_BESIDE_STDERR if to_stderr else LARGEST_BYTES
+        self._pipes: dict[str, _Pipe] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._is_ready = False
+        self._start_at = float("-inf")
+        self._asked = self._caught_up = 0
+        self._own = self._new_writer()
+        self._state: dict[str, Any] = {"faults": {}, "lost": {}}
+        self._lost: dict[str, int] = {}
+        self.look()
+
+    def open(self, name: str, path: Path) -> BinaryIO:
+        """Returns what a process is to print to. If there can be no pipe, that is its log itself, or nothing."""
+        if name not in self._pipes or self._pipes[name].path != path:
+            self.leave(name)
+            pipe = self._comfort.do("make a pipe for a log", lambda: _Pipe(path, _new_pipe()), None)
+            if pipe is None:
+                return self._comfort.do(f"open {path}", lambda: _unpiped(path), None) or open(os.devnull, "ab")
+            self._pipes[name] = pipe
+            self._comfort.do("read the pipe of a log", lambda: self._add_own(name, pipe), None)
+            self._hand_over()
+        return open(os.dup(self._pipes[name].descriptor), "wb", buffering=0)
+
+    def leave(self, name: str) -> None:
+        """Forgets a process that is not started again."""
+        pipe = self._pipes.pop(name, None)
+        if pipe is not None:
+            self._own.leave(name)
+            if pipe.is_read:
+                self._send({"leave": name})
+            os.close(pipe.descriptor)
+
+    def look(self) -> None:
+        """Starts the log writer if it does not run, does its work meanwhile, and notes what is wrong."""
+        self._comfort.do("write logs", self._look, None)
+
+    def catch_up(self) -> None:
+        """Waits until what processes have printed is in their logs, for at most two seconds."""
+        self._comfort.do("write logs", self._catch_up, None)
+
+    def close(self) -> None:
+        """Waits until all is written, and ends the log writer."""
+        self._hear()
+        if self._process is not None and not self._is_ready:
+            # It has nothing to write.
+            self._process.kill()
+            self._process.wait()
+        elif self._process is not None:
+            self._hand_over()
+            self._send({"end": True})
+            try:
+                self._process.wait(_ENDS_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        # Only now: what the log writer has not read is still in the pipes.
+        if not self._is_ready or self._process is None or self._process.returncode:
+            self._read_all_ourselves()
+        self._own.close()
+        if self._control is not None:
+            self._control.close()
+        for pipe in self._pipes.values():
+            os.close(pipe.descriptor)
+        self._pipes.clear()
+
+    def _look(self) -> None:
+        if self._process is not None and self._process.poll() is not None:
+            self._comfort.tell(f"the log writer has ended with exit code {self._process.returncode}; it is started again")
+            self._read_all_ourselves()
+        if self._process is None and time.monotonic() >= self._start_at:
+            self._start_at = time.monotonic() + START_AGAIN_AFTER_S
+            self._comfort.do("start the log writer", self._start, None)
+        self._hear()
+        self._hand_over()
+        self._own.step()
+        self._note(self._state if self._is_ready else self._own.state())
+
+    def _start(self) -> None:
+        mine, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with other:
+            options = ["--control", str(other.fileno()), "--largest-bytes", str(self._largest_bytes)]
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "headrace.log_writer", *options, *(["--to-stderr"] if self._to_stderr else [])],
+                    env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    start_new_session=True,
+                    pass_fds=(other.fileno(),),
+                )
+            except OSError:
+                mine.close()
+                raise
+        mine.setblocking(False)
+        if self._control is not None:
+            self._control.close()
+        self._control = mine
+
+    def _read_all_ourselves(self) -> None:
+        """Reads the pipes here, until another log writer is ready."""
+        self._process, self._is_ready = None, False
+        self._state = {"faults": {}, "lost": {}}
+        self._lost = {}
+        for name, pipe in self._pipes.items():
+            if pipe.is_read:
+                pipe.is_read = False
+                self._add_own(name, pipe)
+
+    def _hand_over(self) -> None:
+        """Gives the log writer the pipes that it does not have, as far as it takes them now."""
+        if not self._is_ready or self._control is None:
+            return
+        for name, pipe in self._pipes.items():
+            if not pipe.is_read:
+                self._own.leave(name)
+                descriptor = _reading(pipe.descriptor)
+                try:
+                    packet = json.dumps({"add": name, "path": str(pipe.path)}).encode()
+                    socket.send_fds(self._control, [packet], [descriptor])
+                except OSError:
+                    self._add_own(name, pipe)
+                    return
+                finally:
+                    os.close(descriptor)
+                pipe.is_read = True
+
+    def _hear(self) -> None:
+        """Takes what the log writer says."""
+        while self._control is not None:
+            try:
+                packet = self._control.recv(LARGEST_MESSAGE_BYTES)
+            except (BlockingIOError, ConnectionError):
+                return
+            if not packet:
+                return
+            message = json.loads(packet)
+            if "caught_up" in message:
+                self._caught_up = message["caught_up"]
+            elif "faults" in message:
+                self._is_ready = True
+                self._state = message
+
+    def _catch_up(self) -> None:
+        self._hear()
+        self._hand_over()
+        self._own.catch_up()
+        # A log writer that has not answered in time is not waited for a second time.
+        if self._is_ready and self._asked == self._caught_up and self._send({"catch_up": self._asked + 1}):
+            self._asked += 1
+            deadline = time.monotonic() + _CATCHES_UP_WITHIN_S
+            while self._caught_up < self._asked and time.monotonic() < deadline and self._process is not None:
+                if self._process.poll() is not None:
+                    self._read_all_ourselves()
+                    self._own.catch_up()
+                    self._asked = self._caught_up
+                    return
+                self._wait_for_word(deadline - time.monotonic())
+                self._hear()
+
+    def _wait_for_word(self, within_s: float) -> None:
+        assert self._control is not None
+        self._control.settimeout(max(0.001, min(within_s, 0.1)))
+        with contextlib.suppress(TimeoutError):
+            self._control.recv(1, socket.MSG_PEEK)
+        self._control.setblocking(False)
+
+    def _send(self, message: dict[str, Any]) -> bool:
+        try:
+            assert self._control is not None
+            self._control.send(json.dumps(message).encode())
+        except OSError:
+            return False
+        return True
+
+    def _note(self, state: dict[str, Any]) -> None:
+        """Tells what has become wrong, and what is right again."""
+        faults, lost = state["faults"], state["lost"]
+        for name in sorted(faults.keys() | self.faults.keys() | lost.keys()):
+            before, now = self.faults.get(name), faults.get(name)
+            since = lost.get(name, 0) - self._lost.get(name, 0)
+            what = f"the log of {name}, {self._pipes[name].path}" if name in self._pipes else "a log"
+            if now is not None and now != before:
+                self._comfort.tell(f"{what}: {now}; its process runs on, and this is tried again")
+            elif now is None and (before is not None or since > 0):
+                missing = f", without {since:,} bytes that had no room" if since > 0 else ""
+                self._comfort.tell(f"{what} is written again{missing}")
+                self._lost[name] = lost.get(name, 0)
+        self.faults = dict(faults)
+
+    def _add_own(self, name: str, pipe: _Pipe) -> None:
+        self._own.add(name, pipe.path, _reading(pipe.descriptor))
+
+    def _new_writer(self) -> Writer:
+        return Writer(self._largest_bytes, Lines(2) if self._to_stderr else None)
+
+
+def _new_pipe() -> int:
+    """Makes a pipe, and returns one descriptor for both of its ends."""
+    reads, writes = os.pipe()
+    try:
+        both = os.open(f"/proc/self/fd/{writes}", os.O_RDWR | os.O_CLOEXEC)
+    finally:
+        os.close(reads)
+        os.close(writes)
+    with contextlib.suppress(OSError):
+        # The system permits a user so many large ones.
+        fcntl.fcntl(both, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return both
+
+
+def _reading(pipe: int) -> int:
+    """Returns a descriptor that only reads a pipe, and does not block."""
+    return os.open(f"/proc/self/fd/{pipe}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _unpiped(path: Path) -> BinaryIO:
+    descriptor = opened(path)
+    os.set_blocking(descriptor, True)
+    return open(descriptor, "ab")

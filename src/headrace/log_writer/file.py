@@ -1,0 +1,192 @@
+"""A log file that is found again after somebody has renamed, removed or truncated it, and that keeps itself small."""
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+MOST_WAITING_BYTES = 256 << 10
+"""How much waits in memory while the file cannot be written; what comes after that is lost, and counted."""
+RETRY_EVERY_S = 0.5
+
+
+class LogFile:
+    """Appends lines to a file, each whole in one file. No method raises an error of the file, or waits for room.
+
+    Attributes:
+        path: The file.
+        lost_bytes: How many bytes of output had no room, neither in the file nor in memory.
+    """
+
+    def __init__(self, path: Path, largest_bytes: int, now: Callable[[], float] = time.monotonic) -> None:
+        """Opens nothing yet.
+
+        Args:
+            path: The file.
+            largest_bytes: A larger file is renamed to `NAME.1.log`, in the place of an older one.
+            now: A monotonic clock, in seconds.
+        """
+        self.path = path
+        self.lost_bytes = 0
+        self._largest_bytes = largest_bytes
+        self._now = now
+        self._descriptor: int | None = None
+        self._waiting = bytearray()
+        self._faults: dict[str, str] = {}
+        self._retry_at: dict[str, float] = {}
+        self._since_look = 0
+        self._is_full = False
+        self._begins_line = True
+        """Whether the next byte to write begins a line."""
+        self._took_part = False
+        """Whether the last line that was taken has no end yet."""
+        self._skips = False
+        """Whether the rest of a line is dropped, whose beginning had no room."""
+
+    @property
+    def fault(self) -> str | None:
+        """Why lines do not reach the file, or why it is not renamed; None if all is well."""
+        return "; ".join(f"cannot {what}: {why}" for what, why in self._faults.items()) or None
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is to be tried again."""
+        return bool(self._waiting or self._faults)
+
+    def open(self) -> None:
+        """Opens the file, so that it is there, and a fault of it known, before anything is written."""
+        self._open()
+
+    def write(self, output: bytes) -> None:
+        """Appends output, which may end in the middle of a line. Every line ends in the file in which it begins."""
+        self._take(output)
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes what waits, unless that has failed a moment ago."""
+        if self._may("write it") and (self._descriptor is not None or self._may("open it")):
+            self._write_waiting()
+
+    def close(self) -> None:
+        """Tries once more to write what waits, and closes the file."""
+        self._write_waiting()
+        self.lost_bytes += len(self._waiting)
+        self._waiting.clear()
+        self._leave()
+
+    def _take(self, output: bytes) -> None:
+        """Keeps output until it is written, as far as there is room: a line that begins without room is dropped whole."""
+        if self._skips:
+            end = output.find(b"\n") + 1
+            self.lost_bytes += end or len(output)
+            self._skips, output = not end, output[end:] if end else b""
+        room = MOST_WAITING_BYTES - len(self._waiting)
+        if len(output) <= room:
+            self._waiting += output
+        else:
+            kept = output[: output.rfind(b"\n", 0, max(0, room)) + 1]
+            self.lost_bytes += len(output) - len(kept)
+            self._skips = not output.endswith(b"\n")
+            if not kept and self._took_part:
+                # The line that lost its end ends here, so that the next one begins a line.
+                kept = b"\n"
+            self._waiting += kept
+            output = kept
+        if output:
+            self._took_part = not output.endswith(b"\n")
+
+    def _write_waiting(self) -> None:
+        if not self._waiting and not self._faults:
+            return
+        try:
+            while True:
+                if self._begins_line or self._must_look():
+                    self._look()
+                if not self._waiting:
+                    break
+                if self._descriptor is None:
+                    return
+                end = len(self._waiting) if self._begins_line else self._waiting.find(b"\n") + 1 or len(self._waiting)
+                with memoryview(self._waiting) as waiting:
+                    written = os.write(self._descriptor, waiting[:end])
+                self._begins_line = self._waiting[written - 1] == ord("\n")
+                self._since_look += written
+                del self._waiting[:written]
+                self._succeeded("write it")
+        except OSError as error:
+            self._is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            self._failed("write it", error)
+
+    def _must_look(self) -> bool:
+        """Whether to look in the middle of a line: the file is removed and keeps its room, or cannot be written, or has no lines."""
+        if self._descriptor is None or self._since_look > self._largest_bytes:
+            return True
+        return "write it" in self._faults and (not self._is_full or not os.fstat(self._descriptor).st_nlink)
+
+    def _look(self) -> None:
+        """Opens the file if it is not the one that is open, and renames it if it is large. A file that is open stays in use."""
+        self._since_look = 0
+        try:
+            there: os.stat_result | None = os.stat(self.path)
+        except OSError:
+            # Opening it tells why.
+            there = None
+        if self._descriptor is None or there is None or not os.path.samestat(there, os.fstat(self._descriptor)):
+            if self._may("open it"):
+                self._open()
+            return
+        self._succeeded("open it")
+        if not stat.S_ISREG(there.st_mode) or there.st_size <= self._largest_bytes:
+            self._succeeded("rename it")
+        elif self._may("rename it"):
+            try:
+                self.path.replace(self.path.with_suffix(".1.log"))
+            except OSError as error:
+                self._failed("rename it", error)
+            else:
+                self._succeeded("rename it")
+                self._open()
+
+    def _open(self) -> None:
+        try:
+            descriptor = opened(self.path)
+        except OSError as error:
+            self._failed("open it", error)
+            return
+        self._leave()
+        self._descriptor = descriptor
+        self._succeeded("open it")
+
+    def _leave(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _failed(self, what: str, error: OSError) -> None:
+        self._faults[what] = error.strerror or str(error)
+        self._retry_at[what] = self._now() + RETRY_EVERY_S
+
+    def _succeeded(self, what: str) -> None:
+        self._faults.pop(what, None)
+        self._retry_at.pop(what, None)
+
+    def _may(self, what: str) -> bool:
+        """Whether something has not failed a moment ago."""
+        return self._now() >= self._retry_at.get(what, float("-inf"))
+
+
+def opened(path: Path) -> int:
+    """Opens a log to append to it, and returns its descriptor. Its folder is created if it is gone.
+
+    Raises:
+        OSError: It cannot be opened, or something else is in its place, such as a FIFO, whose reader would be waited for.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, 0o666)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISCHR(mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no file")
+    return descriptor

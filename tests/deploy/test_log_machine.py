@@ -1,0 +1,221 @@
+"""A log whose file is rotated by every scheme of logrotate, removed, truncated and obstructed, on a disk that fills up.
+
+Every line that was printed ends whole in one file, once, unless the scheme itself loses it, or it had no room and is counted.
+"""
+
+import errno
+import os
+import re
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from headrace.log_writer import LogFile
+from headrace.log_writer import file as file_module
+
+LARGEST_BYTES = 400
+WAITING_BYTES = 300
+READ_BYTES = 100
+LINE = re.compile(rb"(\d+):x*:(\d+)")
+
+
+class Log(RuleBasedStateMachine):
+    """Keeps a descriptor of each file that was ever the log, so that nothing is missed which somebody has removed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.path = self.folder / "orders.log"
+        self.now = 0.0
+        self.room: int | None = None
+        self.real = file_module.os, file_module.MOST_WAITING_BYTES
+        file_module.os = SimpleNamespace(**{**vars(os), "write": self._write})  # type: ignore[assignment]
+        file_module.MOST_WAITING_BYTES = WAITING_BYTES
+        self.files: dict[int, int] = {}
+        self.copies: list[bytes] = []
+        self.printed: list[bytes] = []
+        self.output = b""
+        """What was printed, and not given to the log."""
+        self.excused: set[int] = set()
+        """Lines that somebody has removed or cut, by number."""
+        self.lost = 0
+        self.names = 0
+        self.log = LogFile(self.path, LARGEST_BYTES, lambda: self.now)
+
+    def _write(self, descriptor: int, data: memoryview) -> int:
+        size = len(data) if self.room is None else min(len(data), self.room)
+        if not size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self.room is not None:
+            self.room -= size
+        return os.write(descriptor, data[:size])
+
+    @rule(lengths=st.lists(st.integers(0, LARGEST_BYTES // 2), min_size=1, max_size=5), parts=st.integers(1, 4))
+    def prints(self, lengths: list[int], parts: int) -> None:
+        for length in lengths:
+            number = len(self.printed)
+            self.printed.append(b"%d:%b:%d" % (number, b"x" * length, number))
+            self.output += self.printed[-1] + b"\n"
+        for _ in range(parts):
+            self._give(len(self.output) // parts)
+
+    @rule(size=st.integers(1, 50))
+    def prints_a_part(self, size: int) -> None:
+        self._give(size)
+
+    def _give(self, size: int) -> None:
+        """Prints the next bytes, of which a pipe passes on a few at a time."""
+        while size > 0 and self.output:
+            part = self.output[: min(size, READ_BYTES)]
+            size, self.output = size - len(part), self.output[len(part) :]
+            begins, lost = self.log._begins_line and not self.log.waits, self.log.lost_bytes
+            self.log.write(part)
+            self._see()
+            if begins and not self.log.waits and self.log.lost_bytes == lost:
+                # A file that was renamed or removed is not written any more.
+                assert self.path.read_bytes().endswith(part)
+
+    @rule(seconds=st.sampled_from([0.1, 1.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.log.flush()
+        self._see()
+
+    @rule(creates=st.booleans())
+    def is_renamed(self, creates: bool) -> None:
+        """logrotate with `create` or `nocreate`: the process is not told."""
+        if self.path.is_file():
+            self.path.rename(self._name())
+            if creates:
+                self.path.touch()
+                self._see()
+
+    @rule()
+    def is_copied_and_truncated(self) -> None:
+        if self.path.is_file():
+            self.copies.append(self.path.read_bytes())
+            os.truncate(self.path, 0)
+            # logrotate itself cuts the line in progress.
+            self._excuse_last()
+
+    @rule()
+    def is_truncated(self) -> None:
+        if self.path.is_file():
+            self._excuse(self.path.read_bytes())
+            os.truncate(self.path, 0)
+            self._excuse_last()
+
+    @rule()
+    def is_removed(self) -> None:
+        """The lines are gone, but for the descriptor that is kept here; the line in progress may end in the next file."""
+        self.path.unlink(missing_ok=True) if not self.path.is_dir() else None
+        self._excuse_last()
+
+    @precondition(lambda self: not self.path.is_dir())
+    @rule()
+    def a_folder_is_in_its_place(self) -> None:
+        if self.path.exists():
+            self.path.rename(self._name())
+        self.path.mkdir()
+
+    @precondition(lambda self: self.path.is_dir())
+    @rule()
+    def the_folder_is_removed(self) -> None:
+        self.path.rmdir()
+
+    @rule(room=st.integers(0, 500))
+    def the_disk_fills_up(self, room: int) -> None:
+        self.room = room
+
+    @rule()
+    def the_disk_has_room(self) -> None:
+        self.room = None
+
+    @precondition(lambda self: not self.log.waits)
+    @rule()
+    def another_writer_continues(self) -> None:
+        """One that does not know whether the file ends in the middle of a line."""
+        self._excuse_last()
+        self._close()
+        self.log = LogFile(self.path, LARGEST_BYTES, lambda: self.now)
+
+    @invariant()
+    def nothing_waits_without_bounds(self) -> None:
+        assert len(self.log._waiting) <= WAITING_BYTES + 1
+
+    def teardown(self) -> None:
+        try:
+            self._check()
+        finally:
+            file_module.os, file_module.MOST_WAITING_BYTES = self.real
+            for descriptor in self.files.values():
+                os.close(descriptor)
+            shutil.rmtree(self.folder)
+
+    def _check(self) -> None:
+        self.room, self.now = None, self.now + 10.0
+        if self.path.is_dir():
+            self.path.rmdir()
+        self.log.flush()
+        while self.output:
+            self._give(len(self.output))
+        assert self.log.fault is None
+        assert not self.log.waits
+        self._close()
+        contents = [*(os.pread(descriptor, 1 << 30, 0) for descriptor in self.files.values()), *self.copies]
+        found: Counter[int] = Counter()
+        for content in contents:
+            numbers = [number for line in content.split(b"\n") if (number := self._whole(line)) is not None]
+            assert numbers == sorted(numbers)
+            found.update(numbers)
+        assert [number for number, count in found.items() if count > 1] == []
+        missing = [number for number in range(len(self.printed)) if number not in found and number not in self.excused]
+        if not self.lost:
+            assert missing == []
+        else:
+            assert self.lost <= sum(len(self.printed[number]) + 1 for number in {*missing, *self.excused})
+
+    def _whole(self, line: bytes) -> int | None:
+        """The number of a line that is whole."""
+        match = LINE.fullmatch(line)
+        number = int(match[1]) if match is not None and match[1] == match[2] else None
+        return number if number is not None and self.printed[number] == line else None
+
+    def _see(self) -> None:
+        """Notes the files that are there."""
+        for path in self.folder.iterdir():
+            if path.is_file() and path.stat().st_ino not in self.files:
+                self.files[path.stat().st_ino] = os.open(path, os.O_RDONLY)
+
+    def _name(self) -> Path:
+        self.names += 1
+        return self.folder / f"orders.log.{self.names}"
+
+    def _close(self) -> None:
+        self.log.close()
+        self.lost += self.log.lost_bytes
+        self._see()
+
+    def _excuse(self, content: bytes) -> None:
+        self.excused |= {number for line in content.split(b"\n") if (number := self._whole(line)) is not None}
+
+    def _excuse_last(self) -> None:
+        """Whoever cuts a file cuts the line that is being written."""
+        if self.log._begins_line:
+            return
+        written = sum(len(line) + 1 for line in self.printed) - len(self.output) - len(self.log._waiting)
+        end = 0
+        for number, line in enumerate(self.printed):
+            begin, end = end, end + len(line) + 1
+            if begin < written < end:
+                self.excused.add(number)
+
+
+Log.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestLog = Log.TestCase
