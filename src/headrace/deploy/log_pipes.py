@@ -1,7 +1,7 @@
 """The pipes through which processes print, and the process that writes what comes out into their logs.
 
-A pipe belongs to a process for as long as the deployment runs, and is open for reading and writing at both ends: no process is ended
-by a pipe that nobody reads, whichever of the supervisor and the log writer is killed. What is in it then is read by the next writer.
+A pipe belongs to a process for as long as the deployment runs, and is open for reading and writing at both ends: no process is
+ended by a pipe that nobody reads, whichever of the supervisor and the log writer is killed. The next writer reads what is in it.
 """
 
 import contextlib
@@ -65,6 +65,11 @@ class LogPipes:
         self._lost: dict[str, int] = {}
         self.look()
 
+    @property
+    def writer_pid(self) -> int | None:
+        """The process id of the log writer; None while the supervisor does its work."""
+        return self._process.pid if self._process is not None and self._is_ready else None
+
     def open(self, name: str, path: Path) -> BinaryIO:
         """Returns what a process is to print to. If there can be no pipe, that is its log itself, or nothing."""
         if name not in self._pipes or self._pipes[name].path != path:
@@ -127,9 +132,10 @@ class LogPipes:
             self._start_at = time.monotonic() + START_AGAIN_AFTER_S
             self._comfort.do("start the log writer", self._start, None)
         self._hear()
-        self._hand_over()
         self._own.step()
-        self._note(self._state if self._is_ready else self._own.state())
+        own = self._own.state()
+        self._note({what: {**self._state[what], **own[what]} for what in ("faults", "lost")})
+        self._hand_over()
 
     def _start(self) -> None:
         mine, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -167,8 +173,10 @@ class LogPipes:
         if not self._is_ready or self._control is None:
             return
         for name, pipe in self._pipes.items():
-            if not pipe.is_read:
+            # One whose log has a fault stays here, with what waits for room.
+            if not pipe.is_read and not self._own.waits_for(name):
                 self._own.leave(name)
+                self._lost.pop(name, None)
                 descriptor = _reading(pipe.descriptor)
                 try:
                     packet = json.dumps({"add": name, "path": str(pipe.path)}).encode()
@@ -198,7 +206,6 @@ class LogPipes:
 
     def _catch_up(self) -> None:
         self._hear()
-        self._hand_over()
         self._own.catch_up()
         # A log writer that has not answered in time is not waited for a second time.
         if self._is_ready and self._asked == self._caught_up and self._send({"catch_up": self._asked + 1}):

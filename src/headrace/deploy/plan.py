@@ -141,7 +141,8 @@ def plan(deployment: Deployment, graphs: Mapping[str, ApplicationGraph]) -> Plan
     others = [_connector(deployment, name, configured) for name, configured in deployment.connectors.items()]
     others += [_application(deployment, name, graphs[name]) for name in deployment.applications]
     others += [_query(deployment, name) for name in deployment.queries]
-    return Plan(deployment.path.name, deployment.folder, deployment.path.parent, gateway, tuple(others), deployment.logs == "stderr")
+    to_stderr = deployment.logs == "stderr"
+    return Plan(deployment.path.name, deployment.folder, deployment.path.parent, gateway, tuple(others), to_stderr)
 
 
 def _connector(deployment: Deployment, name: str, configured: Configured) -> Role:

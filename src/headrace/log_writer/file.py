@@ -120,7 +120,7 @@ class LogFile:
             self._failed("write it", error)
 
     def _must_look(self) -> bool:
-        """Whether to look in the middle of a line: the file is removed and keeps its room, or cannot be written, or has no lines."""
+        """Whether to look in the middle of a line: a removed file keeps its room, or it cannot be written."""
         if self._descriptor is None or self._since_look > self._largest_bytes:
             return True
         return "write it" in self._faults and (not self._is_full or not os.fstat(self._descriptor).st_nlink)

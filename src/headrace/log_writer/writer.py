@@ -41,6 +41,10 @@ class Writer:
         """Whether something is to be tried again."""
         return any(file.waits for file in self._files.values())
 
+    def waits_for(self, name: str) -> bool:
+        """Whether something of the log of a process is to be tried again."""
+        return name in self._files and self._files[name].waits
+
     @property
     def has_pipes(self) -> bool:
         """Whether a pipe has not reached its end."""
