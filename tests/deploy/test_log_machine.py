@@ -4,6 +4,7 @@ Every line that was printed ends whole in one file, once, unless the scheme itse
 """
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -12,11 +13,13 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.machines import find_fault
 
-from headrace.log_writer import LogFile
+from headrace.log_writer import LogFile, opened
 from headrace.log_writer import file as file_module
 
 LARGEST_BYTES = 400
@@ -79,6 +82,7 @@ class Log(RuleBasedStateMachine):
             self._see()
             if begins and not self.log.waits and self.log.lost_bytes == lost:
                 # A file that was renamed or removed is not written any more.
+                assert self.path.exists()
                 assert self.path.read_bytes().endswith(part)
 
     @rule(seconds=st.sampled_from([0.1, 1.0]))
@@ -165,21 +169,27 @@ class Log(RuleBasedStateMachine):
         self.log.flush()
         while self.output:
             self._give(len(self.output))
+        self.prints([1], parts=1)
+        assert self.path.read_bytes().endswith(self.printed[-1] + b"\n")
         assert self.log.fault is None
         assert not self.log.waits
         self._close()
         contents = [*(os.pread(descriptor, 1 << 30, 0) for descriptor in self.files.values()), *self.copies]
         found: Counter[int] = Counter()
+        torn = [line for content in contents for line in content.split(b"\n") if line and self._whole(line) is None]
         for content in contents:
             numbers = [number for line in content.split(b"\n") if (number := self._whole(line)) is not None]
             assert numbers == sorted(numbers)
             found.update(numbers)
         assert [number for number, count in found.items() if count > 1] == []
         missing = [number for number in range(len(self.printed)) if number not in found and number not in self.excused]
-        if not self.lost:
-            assert missing == []
-        else:
-            assert self.lost <= sum(len(self.printed[number]) + 1 for number in {*missing, *self.excused})
+        assert sum(len(self.printed[number]) + 1 for number in missing) <= self.lost + sum(len(line) + 1 for line in torn)
+        assert self.lost <= sum(len(self.printed[number]) + 1 for number in {*missing, *self.excused})
+        for line in torn:
+            # It has lost its end, or somebody has cut it.
+            assert any(printed.startswith(line) for printed in self.printed) or any(
+                self.printed[number].endswith(line) for number in self.excused
+            )
 
     def _whole(self, line: bytes) -> int | None:
         """The number of a line that is whole."""
@@ -219,3 +229,33 @@ class Log(RuleBasedStateMachine):
 
 Log.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestLog = Log.TestCase
+
+
+def _not_at_the_end(path: Path) -> int:
+    descriptor = opened(path)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~os.O_APPEND)
+    return descriptor
+
+
+def _says_it_wrote_all(log: Log, descriptor: int, data: memoryview) -> int:
+    write(log, descriptor, data)
+    return len(data)
+
+
+write = Log._write
+FAULTS = {
+    "writes where it was before a truncation": (file_module, "opened", _not_at_the_end),
+    "changes the file in the middle of a line": (LogFile, "_must_look", lambda self: True),
+    "does not look for another file": (LogFile, "_look", lambda self: self._open() if self._descriptor is None else None),
+    "drops what a write has left": (Log, "_write", _says_it_wrote_all),
+    "does not count what has no room": (LogFile, "lost_bytes", property(lambda self: 0, lambda self, value: None)),
+    "tears a line that has no room": (LogFile, "_skips", property(lambda self: False, lambda self, value: None)),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_machine_finds(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, name, value = FAULTS[fault]
+    monkeypatch.setattr(target, name, value, raising=False)
+    with pytest.raises(AssertionError):
+        find_fault(Log, examples=400)

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.deploy.supervisors import Watched, plan, process_of, runs, stop
@@ -20,7 +22,7 @@ DEADLINE_S = 60.0
 COUNTS = "i=0; while :; do i=$((i + 1)); echo line $i; sleep 0.01; done"
 
 
-def eventually(condition: Callable[[], bool]) -> None:
+def eventually(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline
@@ -68,53 +70,101 @@ def test_a_deployment_starts_where_its_logs_have_no_room(tmp_path: Path) -> None
 
 
 @pytest.fixture
-def pipes():
+def pipes() -> Iterator[LogPipes]:
     told: list[str] = []
     made = LogPipes(Comfort(told.append))
     yield made
     made.close()
 
 
-def started(pipes: LogPipes, log: Path, script: str) -> "subprocess.Popen[bytes]":
+def started(pipes: LogPipes, log: Path, script: str, folder: Path) -> "subprocess.Popen[bytes]":
+    """Starts a script in a folder, whose output goes to a log; it may read from a FIFO named `go`."""
+    folder.mkdir(exist_ok=True)
+    os.mkfifo(folder / "go")
     with pipes.open("source", log) as output:
-        return subprocess.Popen(["/bin/sh", "-c", script], stdout=output, stderr=output)
+        return subprocess.Popen(["/bin/sh", "-c", script], cwd=folder, stdout=output, stderr=output)
 
 
 def test_a_log_writer_that_is_killed_is_started_again(tmp_path: Path, pipes: LogPipes) -> None:
-    """What it had read and not written may be lost; what is printed meanwhile waits in the pipe."""
+    """What is printed before the next one runs waits in the pipe."""
     log = tmp_path / "source.log"
-    process = started(pipes, log, f"{COUNTS}")
-    killed: list[int | None] = [None]
-
-    def has_another_writer() -> bool:
-        pipes.look()
-        return pipes.writer_pid not in killed and "line" in text(log)
-
-    for _ in range(2):
-        eventually(has_another_writer)
-        killed.append(pipes.writer_pid)
-        assert killed[-1] is not None
-        os.kill(killed[-1], signal.SIGKILL)
-    eventually(has_another_writer)
-    process.send_signal(signal.SIGTERM)
+    process = started(pipes, log, "for i in 1 2 3; do echo line $i; echo $i >printed; [ $i = 3 ] || read go; done <>go", tmp_path)
+    for number in range(1, 4):
+        eventually(lambda number=number: text(tmp_path / "printed") == f"{number}\n")
+        killed = reader(pipes)
+        if number < 3:
+            eventually(lambda number=number: has_caught_up(pipes, log, number))
+            # It reads nothing of the next line.
+            os.kill(killed, signal.SIGSTOP)
+            with (tmp_path / "go").open("w") as go:
+                go.write("\n")
+            eventually(lambda number=number: text(tmp_path / "printed") == f"{number + 1}\n")
+            os.kill(killed, signal.SIGKILL)
+            eventually(lambda killed=killed: another_reads(pipes, killed))
     process.wait(DEADLINE_S)
+    eventually(lambda: has_caught_up(pipes, log, 3))
+
+
+def reader(pipes: LogPipes) -> int:
+    """The process id of the log writer, once it runs."""
+    eventually(lambda: pipes.look() or pipes.writer_pid is not None)
+    assert pipes.writer_pid is not None
+    return pipes.writer_pid
+
+
+def another_reads(pipes: LogPipes, killed: int) -> bool:
+    pipes.look()
+    return pipes.writer_pid not in (None, killed)
+
+
+def has_caught_up(pipes: LogPipes, *logs_and_last: Any) -> bool:
+    """Whether logs have the lines up to a last one, each once."""
+    *logs, last = logs_and_last
+    pipes.look()
     pipes.catch_up()
-    numbers = [int(line.split()[1]) for line in text(log).splitlines()]
-    assert numbers == sorted(set(numbers))
-    assert len(numbers) >= numbers[-1] - 20
+    return text(*logs).splitlines() == [f"line {number}" for number in range(1, last + 1)]
 
 
-def test_logrotate_needs_no_postrotate(tmp_path: Path, pipes: LogPipes) -> None:
+def test_renamed_logs_lose_no_line(tmp_path: Path, pipes: LogPipes) -> None:
     log = tmp_path / "source.log"
-    process = started(pipes, log, "for i in $(seq 400); do echo line $i; sleep 0.002; done")
+    process = started(pipes, log, "for i in $(seq 400); do echo line $i; sleep 0.002; done", tmp_path)
     rotated = []
     while process.poll() is None:
         pipes.look()
         if log.exists() and log.stat().st_size:
             rotated.append(tmp_path / f"source.log.{len(rotated)}")
             log.rename(rotated[-1])
+    eventually(lambda: has_caught_up(pipes, *rotated, log, 400))
+
+
+@pytest.mark.parametrize("mode", ["create", "nocreate", "copytruncate"])
+def test_logrotate_itself(tmp_path: Path, pipes: LogPipes, mode: str) -> None:
+    """It needs no postrotate. With copytruncate, it may lose what is printed between its copy and its truncation."""
+    logrotate = shutil.which("logrotate", path=f"{os.environ['PATH']}:/usr/sbin")
+    if logrotate is None:
+        assert not os.environ.get("CI"), "CI installs logrotate"
+        pytest.skip("logrotate is not installed")
+    log = tmp_path / "logs" / "source.log"
+    (tmp_path / "rules").write_text(f"{log} {{\n  rotate 1000\n  {mode}\n  su {os.getuid()} {os.getgid()}\n}}\n")
+    (tmp_path / "rules").chmod(0o600)
+    command = [logrotate, "--force", "--state", str(tmp_path / "state"), str(tmp_path / "rules")]
+    process = started(
+        pipes, log, "i=0; while [ ! -e ../stop ]; do i=$((i + 1)); echo line $i; sleep 0.001; done", tmp_path / "logs"
+    )
+    for _ in range(5):
+        eventually(lambda: pipes.look() or bool(text(log)))
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    (tmp_path / "stop").touch()
+    process.wait(DEADLINE_S)
     pipes.catch_up()
-    assert text(*rotated, log).splitlines() == [f"line {number}" for number in range(1, 401)]
+    eventually(lambda: pipes.look() or bool(text(log)))
+    logs = [*(log.with_name(f"source.log.{number}") for number in range(5, 0, -1)), log]
+    assert all(text(one) for one in logs)
+    numbers = [int(line.split()[1]) for line in text(*logs).splitlines()]
+    if mode == "copytruncate":
+        assert numbers == sorted(set(numbers))
+    else:
+        assert numbers == list(range(1, len(numbers) + 1))
 
 
 SUPERVISOR = """

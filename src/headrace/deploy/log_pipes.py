@@ -25,7 +25,7 @@ LARGEST_BYTES_BESIDE_STDERR = 1 << 20
 """The same where lines go to standard error: the files are for `headrace ps --log`."""
 START_AGAIN_AFTER_S = 1.0
 _PIPE_BYTES = 1 << 20
-_CATCHES_UP_WITHIN_S = 2.0
+_CATCHES_UP_WITHIN_S = 5.0
 _ENDS_WITHIN_S = 5.0
 _VARIABLES = ("PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LANG", "LC_ALL", "COVERAGE_PROCESS_START")
 """What the log writer needs of the environment: it must not have the secrets of others."""
@@ -96,7 +96,7 @@ class LogPipes:
         self._comfort.do("write logs", self._look, None)
 
     def catch_up(self) -> None:
-        """Waits until what processes have printed is in their logs, for at most two seconds."""
+        """Waits until what processes have printed is in their logs, for at most five seconds."""
         self._comfort.do("write logs", self._catch_up, None)
 
     def close(self) -> None:
