@@ -154,10 +154,10 @@ def test_logrotate_itself(tmp_path: Path, pipes: LogPipes, mode: str) -> None:
     for _ in range(5):
         eventually(lambda: pipes.look() or bool(text(log)))
         subprocess.run(command, check=True, capture_output=True, text=True)
+    eventually(lambda: pipes.look() or bool(text(log)))
     (tmp_path / "stop").touch()
     process.wait(DEADLINE_S)
     pipes.catch_up()
-    eventually(lambda: pipes.look() or bool(text(log)))
     logs = [*(log.with_name(f"source.log.{number}") for number in range(5, 0, -1)), log]
     assert all(text(one) for one in logs)
     numbers = [int(line.split()[1]) for line in text(*logs).splitlines()]

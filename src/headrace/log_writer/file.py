@@ -82,6 +82,8 @@ class LogFile:
             end = output.find(b"\n") + 1
             self.lost_bytes += end or len(output)
             self._skips, output = not end, output[end:] if end else b""
+            if not output:
+                return
         room = MOST_WAITING_BYTES - len(self._waiting)
         if len(output) <= room:
             self._waiting += output
@@ -92,6 +94,7 @@ class LogFile:
             if not kept and self._took_part:
                 # The line that lost its end ends here, so that the next one begins a line.
                 kept = b"\n"
+                self.lost_bytes -= output.startswith(kept)
             self._waiting += kept
             output = kept
         if output:
@@ -112,7 +115,9 @@ class LogFile:
                 with memoryview(self._waiting) as waiting:
                     written = os.write(self._descriptor, waiting[:end])
                 self._begins_line = self._waiting[written - 1] == ord("\n")
-                self._since_look += written
+                # Only a line that is itself too long may be cut.
+                last = self._waiting.rfind(b"\n", 0, written)
+                self._since_look = written - last - 1 if last >= 0 else self._since_look + written
                 del self._waiting[:written]
                 self._succeeded("write it")
         except OSError as error:
