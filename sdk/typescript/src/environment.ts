@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
 
 import { describe, InvalidOptionsError } from "./errors.js";
+import type { Logger } from "./logger.js";
 import type { Options, Tls } from "./options.js";
 
 type Environ = Readonly<Record<string, string | undefined>>;
@@ -40,11 +41,11 @@ export function tlsOf(environ: Environ): Tls | undefined {
 
 /**
  * The same, for each new connection: files may be replaced while the connector runs. Those that cannot be used, for instance
- * because they are being replaced, change nothing.
+ * because they are being replaced, change nothing, and are named in the log.
  *
  * @throws {@link InvalidOptionsError} as `tlsOf`.
  */
-export function followedTls(environ: Environ): () => Tls | undefined {
+export function followedTls(environ: Environ, logger: Logger): () => Tls | undefined {
   let last = tlsOf(environ);
   let isFirst = true;
   return () => {
@@ -56,8 +57,8 @@ export function followedTls(environ: Environ): () => Tls | undefined {
       const fresh = tlsOf(environ);
       createSecureContext({ ...fresh });
       last = fresh;
-    } catch {
-      // What was read before stays in force.
+    } catch (error) {
+      logger.warn("the TLS files cannot be used; the old ones stay in force", { error: describe(error) });
     }
     return last;
   };

@@ -125,7 +125,8 @@ export function settingsOf(options: Options, name: string, environ = process.env
     throw new InvalidOptionsError("mutual TLS needs both tls.cert and tls.key");
   }
   const given = optionsOf(environ);
-  const tls = options.tls === undefined ? followedTls(environ) : () => options.tls || undefined;
+  const logger = options.logger ?? jsonLogger;
+  const tls = options.tls === undefined ? followedTls(environ, logger) : () => options.tls || undefined;
   return {
     ...numbers,
     gateway: options.gateway ?? given.gateway ?? DEFAULT_GATEWAY,
@@ -134,7 +135,7 @@ export function settingsOf(options: Options, name: string, environ = process.env
       return tls();
     },
     instance: options.instance ?? given.instance ?? name,
-    logger: options.logger ?? jsonLogger,
+    logger,
     metrics: options.metrics ?? noMetrics,
   };
 }

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 
 import { InvalidOptionsError } from "../src/errors.js";
+import type { LogFields } from "../src/logger.js";
 import { settingsOf, type Options } from "../src/options.js";
 
 const folder = mkdtempSync(join(tmpdir(), "headrace-"));
@@ -47,6 +48,20 @@ describe("the environment", () => {
   it("asks for TLS without naming files, and by naming one", () => {
     assert.deepEqual(settings({ HEADRACE_TLS: "1" }).tls, {});
     assert.deepEqual(settings({ HEADRACE_TLS_CA: pem("ca") }).tls, { ca: Buffer.from("ca") });
+  });
+
+  it("keeps the files of TLS that it has while somebody replaces them, and names why", () => {
+    const ca = pem("ca");
+    const warnings: string[] = [];
+    const silent = (): void => undefined;
+    const warn = (text: string, fields?: LogFields): void => {
+      warnings.push(`${text}: ${String(fields?.["error"])}`);
+    };
+    const given = settings({ HEADRACE_TLS_CA: ca }, { logger: { debug: silent, info: silent, warn, error: silent } });
+    assert.deepEqual(given.tls, { ca: Buffer.from("ca") });
+    rmSync(ca);
+    assert.deepEqual(given.tls, { ca: Buffer.from("ca") });
+    assert.match(warnings.join(), /the old ones stay in force.*HEADRACE_TLS_CA.*ENOENT/);
   });
 
   it("yields to what the program sets", () => {
