@@ -51,7 +51,7 @@ done
 # Two lanes take from the beginning, where tests compute, and two from the end, where they mostly wait; from either side, the long
 # sessions come first, so that the lanes end together. All tests wait for a larger part of their time than the sample: a third
 # lane takes from the end.
-names=(sdks engine kills commands compiled simulation models gateway queues brokers_killed cluster records others connectors)
+names=(sdks engine kills commands compiled simulation models gateway queues brokers_killed cluster others connectors records)
 from_the_beginning=2
 from_the_end=2
 [ "$heavy" != all ] || from_the_end=3

@@ -90,7 +90,8 @@ def test_checks_are_listed() -> None:
     listed = result_of(run("source", "--list", "--json").stdout)["checks"]
     assert [check["check"] for check in listed] == [check.name for check in SOURCE_CHECKS]
     shown = run("source", "--list").stdout
-    assert all(f"\n{check.name} " in shown for check in SOURCE_CHECKS)
+    # In a narrow terminal, each has lines of its own below its name.
+    assert {check.name for check in SOURCE_CHECKS} <= {line.split()[0] for line in shown.splitlines() if line.strip()}
 
 
 @pytest.mark.parametrize(
