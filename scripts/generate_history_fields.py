@@ -1,4 +1,4 @@
-"""Generates the console's types of the history's fields from those of the gateway.
+"""Generates the console's types from the gateway's list of the fields of the history.
 
 Usage: python -m scripts.generate_history_fields [--check]
 """

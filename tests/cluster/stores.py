@@ -28,7 +28,7 @@ class Store(ABC):
     """The folder of checkpoints that the commands of its page name."""
 
     def __init__(self) -> None:
-        # The server outlives a test, whose checkpoints are not those of the next one.
+        # The server outlives a test, and the next one must not find its checkpoints.
         self.folder = f"checkpoints-{uuid.uuid4().hex}"
 
     @property

@@ -9,9 +9,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.absent import absent
 from tests.deploy.supervisors import Watched, plan, process_of, runs, stop
 
 from headrace.deploy import Kind
@@ -93,7 +93,7 @@ def test_a_log_writer_that_is_killed_is_started_again(tmp_path: Path, pipes: Log
         eventually(lambda number=number: text(tmp_path / "printed") == f"{number}\n")
         killed = reader(pipes)
         if number < 3:
-            eventually(lambda number=number: has_caught_up(pipes, log, number))
+            eventually(lambda number=number: has_caught_up(pipes, number, log))
             # It reads nothing of the next line.
             os.kill(killed, signal.SIGSTOP)
             with (tmp_path / "go").open("w") as go:
@@ -102,7 +102,7 @@ def test_a_log_writer_that_is_killed_is_started_again(tmp_path: Path, pipes: Log
             os.kill(killed, signal.SIGKILL)
             eventually(lambda killed=killed: another_reads(pipes, killed))
     process.wait(DEADLINE_S)
-    eventually(lambda: has_caught_up(pipes, log, 3))
+    eventually(lambda: has_caught_up(pipes, 3, log))
 
 
 def reader(pipes: LogPipes) -> int:
@@ -117,9 +117,8 @@ def another_reads(pipes: LogPipes, killed: int) -> bool:
     return pipes.writer_pid not in (None, killed)
 
 
-def has_caught_up(pipes: LogPipes, *logs_and_last: Any) -> bool:
+def has_caught_up(pipes: LogPipes, last: int, *logs: Path) -> bool:
     """Whether logs have the lines up to a last one, each once."""
-    *logs, last = logs_and_last
     pipes.look()
     pipes.catch_up()
     return text(*logs).splitlines() == [f"line {number}" for number in range(1, last + 1)]
@@ -134,7 +133,7 @@ def test_renamed_logs_lose_no_line(tmp_path: Path, pipes: LogPipes) -> None:
         if log.exists() and log.stat().st_size:
             rotated.append(tmp_path / f"source.log.{len(rotated)}")
             log.rename(rotated[-1])
-    eventually(lambda: has_caught_up(pipes, *rotated, log, 400))
+    eventually(lambda: has_caught_up(pipes, 400, *rotated, log))
 
 
 @pytest.mark.parametrize("mode", ["create", "nocreate", "copytruncate"])
@@ -142,8 +141,7 @@ def test_logrotate_itself(tmp_path: Path, pipes: LogPipes, mode: str) -> None:
     """It needs no postrotate. With copytruncate, it may lose what is printed between its copy and its truncation."""
     logrotate = shutil.which("logrotate", path=f"{os.environ['PATH']}:/usr/sbin")
     if logrotate is None:
-        assert not os.environ.get("CI"), "CI installs logrotate"
-        pytest.skip("logrotate is not installed")
+        absent("logrotate is not installed")
     log = tmp_path / "logs" / "source.log"
     (tmp_path / "rules").write_text(f"{log} {{\n  rotate 1000\n  {mode}\n  su {os.getuid()} {os.getgid()}\n}}\n")
     (tmp_path / "rules").chmod(0o600)
@@ -168,7 +166,7 @@ def test_logrotate_itself(tmp_path: Path, pipes: LogPipes, mode: str) -> None:
 
 
 SUPERVISOR = """
-import subprocess, sys, time
+import signal, subprocess, sys, time
 from pathlib import Path
 from headrace.deploy.comfort import Comfort
 from headrace.deploy.log_pipes import LogPipes
@@ -184,7 +182,7 @@ print("ready", pipes.writer_pid, flush=True)
 if len(sys.argv) > 2:
     pipes.close()
 else:
-    time.sleep(600)
+    signal.pause()
 """
 
 

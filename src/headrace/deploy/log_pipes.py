@@ -36,11 +36,11 @@ class _Pipe:
     path: Path
     descriptor: int
     is_read: bool = False
-    """Whether the log writer has it."""
+    """Whether the log writer reads it."""
 
 
 class LogPipes:
-    """Takes what processes print to their logs. No method waits for a disk, and none fails."""
+    """Takes what processes print to their logs. No method waits for room on a disk."""
 
     def __init__(self, comfort: Comfort, *, to_stderr: bool = False) -> None:
         """Starts the log writer.
@@ -49,8 +49,8 @@ class LogPipes:
             comfort: What tells of errors.
             to_stderr: Whether all lines go to standard error too, with the names of their processes.
         """
-        self.faults: dict[str, str] = {}
-        """What keeps lines from each log, by the name of its process; empty for all of them."""
+        self._faults: dict[str, str] = {}
+        """What was told last to keep lines from each log, by the name of its process; empty for standard error."""
         self._comfort = comfort
         self._to_stderr = to_stderr
         self._largest_bytes = LARGEST_BYTES_BESIDE_STDERR if to_stderr else LARGEST_BYTES
@@ -238,8 +238,8 @@ class LogPipes:
     def _note(self, state: dict[str, Any]) -> None:
         """Tells what has become wrong, and what is right again."""
         faults, lost = state["faults"], state["lost"]
-        for name in sorted(faults.keys() | self.faults.keys() | lost.keys()):
-            before, now = self.faults.get(name), faults.get(name)
+        for name in sorted(faults.keys() | self._faults.keys() | lost.keys()):
+            before, now = self._faults.get(name), faults.get(name)
             since = lost.get(name, 0) - self._lost.get(name, 0)
             what = f"the log of {name}, {self._pipes[name].path}" if name in self._pipes else "a log"
             if now is not None and now != before:
@@ -248,7 +248,7 @@ class LogPipes:
                 missing = f", without {since:,} bytes that had no room" if since > 0 else ""
                 self._comfort.tell(f"{what} is written again{missing}")
                 self._lost[name] = lost.get(name, 0)
-        self.faults = dict(faults)
+        self._faults = dict(faults)
 
     def _add_own(self, name: str, pipe: _Pipe) -> None:
         self._own.add(name, pipe.path, _reading(pipe.descriptor))

@@ -1,6 +1,6 @@
 """`python -m headrace.log_writer`: writes what the processes of one supervisor print. Only a supervisor starts it.
 
-Signals that end a group of processes do not end it: it ends after the last words of those that it writes for.
+A signal to the group of the supervisor does not end it: it writes the last words of all processes, and then ends.
 """
 
 import argparse
