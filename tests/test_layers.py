@@ -1,6 +1,7 @@
 """Who may import whom: the table on the page about the architecture, checked against every import that runs."""
 
 import ast
+import importlib
 import importlib.util
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,11 @@ GENERATED = "headrace.protocol.v1."
 CONTRACT = "contract"
 WITH_A_FACE = ("engine.codec", "sdk.wire")
 """Packages whose `__init__` has all that others use: their modules are imported by nobody else."""
+ROOMS = tuple(
+    f"gateway.core.{room}"
+    for room in ("batches", "connections", "control", "intake", "pipelines", "sinks", "state", "status", "streams")
+)
+"""Packages whose `__init__` has all that other packages use; tests look into them."""
 IMPATIENT = {("tests.sdk.test_reports", "headrace.sdk.wire._reports")}
 """Tests that make an interval shorter than anybody could configure."""
 """What every package may import."""
@@ -134,6 +140,28 @@ def test_no_package_reaches_itself() -> None:
 def modules_of_tests() -> Mapping[str, Path]:
     """All modules of the tests, by name."""
     return {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / "tests").rglob("*.py")}
+
+
+@cache
+def names_from_rooms() -> Mapping[str, frozenset[tuple[str, str, str]]]:
+    """What modules import from each room or a module in it, also if only type checkers see it: importer, module, name."""
+    found: dict[str, set[tuple[str, str, str]]] = {room: set() for room in ROOMS}
+    for importer, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ImportFrom) or node.module is None:
+                continue
+            for room in found:
+                is_outside = not f"{importer}.".startswith(f"headrace.{room}.")
+                if is_outside and f"{node.module}.".startswith(f"headrace.{room}."):
+                    found[room] |= {(importer, node.module, alias.name) for alias in node.names}
+    return {room: frozenset(names) for room, names in found.items()}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_what_passes_from_a_room_to_others_is_what_it_lists(room: str) -> None:
+    imports = names_from_rooms()[room]
+    assert [one for one in imports if one[1] != f"headrace.{room}"] == []
+    assert set(importlib.import_module(f"headrace.{room}").__all__) == {name for _, _, name in imports}
 
 
 @pytest.mark.parametrize("package", WITH_A_FACE)

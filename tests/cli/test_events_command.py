@@ -9,7 +9,7 @@ from tests.cli.test_timeline_command import answer, call
 from tests.gateway.test_rights import token
 from tests.gateway.wire import DEADLINE_S, Engine, serve
 
-from headrace.gateway.core.event_log import EventKind, EventLog
+from headrace.gateway.core.state.event_log import EventKind, EventLog
 
 
 async def test_it_shows_what_happened_oldest_first() -> None:

@@ -3,8 +3,8 @@
 from scripts import generate_history_fields
 from tests.gateway.wire import Engine, serve
 
-from headrace.gateway.core.history import HISTORY_S, History
-from headrace.gateway.core.history_fields import FIELDS
+from headrace.gateway.core.status.history import HISTORY_S, History
+from headrace.gateway.core.status.history_fields import FIELDS
 
 
 def test_the_console_has_the_types_that_are_made() -> None:

@@ -16,8 +16,8 @@ from tests.virtual_clock import VirtualClock
 from headrace.contract import clock
 from headrace.gateway import Http
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.event_log import EventKind
-from headrace.gateway.core.history import INTERVAL_S
+from headrace.gateway.core.state.event_log import EventKind
+from headrace.gateway.core.status.history import INTERVAL_S
 from headrace.gateway.observer import Observer
 from headrace.gateway.recording import Recording
 

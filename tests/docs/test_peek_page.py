@@ -7,8 +7,8 @@ from tests.docs.pages import blocks, section, text
 
 from headrace.contract.limits import MAX_DEAD_LETTERS
 from headrace.gateway import load_config
-from headrace.gateway.core.previews import HEADER_BYTES, KEY_BYTES, MAX_HEADERS, is_secret
 from headrace.gateway.core.sinks.dead_letters import MAX_OF_PART, MAX_SINK_BYTES
+from headrace.gateway.core.streams.previews import HEADER_BYTES, KEY_BYTES, MAX_HEADERS, is_secret
 from headrace.gateway.http.events import READ_TIMEOUT_S
 
 PAGE = "docs/peek.md"

@@ -20,7 +20,7 @@ from headrace.engine.sink import _options as _sink_options
 from headrace.engine.source import _options
 from headrace.engine.wire import _gateway_options
 from headrace.gateway import Config, Http, Limits, Log, Paused, Peek, StreamRule, Telemetry, Tls, Token, load_config
-from headrace.gateway.core.errors import ProtocolError
+from headrace.gateway.core.base.errors import ProtocolError
 from headrace.gateway.statuses import reason_name
 from headrace.gateway_status import status_document
 from headrace.protocol.v1 import admin_pb2, connector_pb2, frame_pb2, source_pb2

@@ -5,7 +5,7 @@ from tests.engine.stages import Stages
 
 from headrace.engine.applications._reports import Report
 from headrace.engine.applications._totals import MOST_STEPS, Totals
-from headrace.gateway.core.bounds import MAX_STEPS
+from headrace.gateway.core.base.bounds import MAX_STEPS
 from headrace.pipelines import Message, OnError, Pipeline, total, tumbling
 from headrace.pipelines.runtime import StepMeasures
 

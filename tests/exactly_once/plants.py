@@ -215,7 +215,7 @@ def report_commits_of_an_older_run(module: ModuleType) -> None:
         if sink.durable and claim(BELIEVE_OLDER_RUN):
             current = gateway.commit_logs.pop(transaction.pipeline)
             older = replace(current, run_id="older", run_number=1, committed=transaction.batch - 1, closed=True, begun=None)
-            module.report_commits(gateway, older)
+            module.record_commits(gateway, older)
 
     module.vote = planted  # type: ignore[attr-defined]
 
@@ -227,7 +227,7 @@ ALL = (
     Plant(WRITE_AGAIN, "headrace.sdk.sinks._idempotent", forget_transactions),
     Plant(READ_AGAIN, "headrace.engine.source._fetch", take_up_from_the_start),
     Plant(BELIEVE_ANY_RUN, "headrace.gateway.core.sinks.commit_log", commit_for_any_run),
-    Plant(BELIEVE_OLDER_RUN, "headrace.gateway.core.sinks.delivering", report_commits_of_an_older_run),
+    Plant(BELIEVE_OLDER_RUN, "headrace.gateway.core.batches.delivering", report_commits_of_an_older_run),
     Plant(DROP_UPDATE, "pyspark.sql.streaming.state", drop_an_update),
     Plant(SPREAD_PARTS, "headrace.gateway.core.sinks.sink", spread_parts),
     Plant(DROP_DELTA, "headrace.engine.applications._keyed_stage", drop_changes),

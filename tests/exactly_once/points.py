@@ -115,8 +115,8 @@ def _of_source(role: str) -> list[Point]:
 
 
 _GATEWAY = "headrace.gateway.core"
-_DELIVERING, _PARTS = f"{_GATEWAY}.sinks.delivering", f"{_GATEWAY}.sinks.session"
-_PLANNING, _SESSION = f"{_GATEWAY}.planning", f"{_GATEWAY}.session"
+_DELIVERING, _PARTS = f"{_GATEWAY}.batches.delivering", f"{_GATEWAY}.sinks.session"
+_PLANNING, _SESSION = f"{_GATEWAY}.batches.planning", f"{_GATEWAY}.streams.session"
 _ENGINE_SERVICE = "headrace.gateway.services.engine"
 _READER, _WRITER, _DELIVERY = "headrace.engine.source._reader", "headrace.engine.sink._writer", "headrace.engine.sink._delivery"
 _MANIFESTS, _STATES = "headrace.engine.checkpoint._manifests", "headrace.engine.applications._bucket_files"
@@ -126,8 +126,8 @@ _HELD = "headrace.sdk.sinks._idempotent"
 POINTS: tuple[Point, ...] = (
     *_of_source("replayable"),
     *_of_source("redelivering"),
-    Point("gateway", "frame-accepted", "before", f"{_GATEWAY}.intake", "take_frame", At.ENTRY),
-    Point("gateway", "frame-accepted", "after", f"{_GATEWAY}.intake", "take_frame", At.RETURN),
+    Point("gateway", "frame-accepted", "before", f"{_GATEWAY}.intake.intake", "take_frame", At.ENTRY),
+    Point("gateway", "frame-accepted", "after", f"{_GATEWAY}.intake.intake", "take_frame", At.RETURN),
     Point("gateway", "range-planned", "before", _PLANNING, "plan", At.RETURN, _plans),
     Point("gateway", "range-planned", "after", _ENGINE_SERVICE, "EngineService._plan", At.RETURN, _plans),
     Point("gateway", "rows-delivered", "before", _PARTS, "SinkSession.finish_part", At.ENTRY),
@@ -166,7 +166,7 @@ POINTS: tuple[Point, ...] = (
 _REAL_TIME = "headrace.engine.applications.real_time"
 
 REAL_TIME_POINTS: tuple[Point, ...] = (
-    Point("gateway", "frames-followed", "before", f"{_GATEWAY}.following", "_after", At.RETURN, _is_some),
+    Point("gateway", "frames-followed", "before", f"{_GATEWAY}.batches.following", "_after", At.RETURN, _is_some),
     Point("driver", "message-processed", "before", f"{_REAL_TIME}._processor", "Processor.process", At.ENTRY),
     Point("driver", "message-processed", "after", f"{_REAL_TIME}._processor", "Processor.process", At.RETURN),
     Point("driver", "results-delivered", "before", f"{_REAL_TIME}._parts", "PartsCall.send", At.ENTRY),

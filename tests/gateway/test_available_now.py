@@ -10,7 +10,7 @@ from headrace.protocol.v1 import admin_pb2, engine_pb2, frame_pb2, source_pb2
 
 MakeConnector = Callable[[], Connector]
 MakeEngine = Callable[..., Engine]
-CORE = "headrace.gateway.core.available_now"
+CORE = "headrace.gateway.core.batches.available_now"
 LONG_S = 3600.0
 
 

@@ -16,8 +16,9 @@ from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, position
 
 from headrace.contract.names import covers
 from headrace.gateway.config import Limits
-from headrace.gateway.core import bounds, housekeeping
-from headrace.gateway.core.id_ranges import IdRanges
+from headrace.gateway.core import housekeeping
+from headrace.gateway.core.base import bounds
+from headrace.gateway.core.connections.id_ranges import IdRanges
 from headrace.pipelines.runtime import matches
 from headrace.protocol.v1 import engine_pb2, sink_pb2, source_pb2
 from headrace.protocol.v1.metrics_pb2 import RunMetrics, StageTime, StepMetrics

@@ -11,7 +11,7 @@ from tests.gateway.test_rights import ALL_NAMES, token
 
 from headrace.gateway import Limits
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.pipelines.pipeline import Pipeline
 from headrace.gateway.http.changes import CHANGES_MADE
 from headrace.gateway.http.guard import MAX_BODY_BYTES
 from headrace.gateway.rules import CHANGES, Right

@@ -12,7 +12,7 @@ import pytest
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, frame, numbered, serve
 
 from headrace.gateway.config import Limits
-from headrace.gateway.core.frames import OVERHEAD_BYTES
+from headrace.gateway.core.streams.frames import OVERHEAD_BYTES
 from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.frame_pb2 import Frame
 

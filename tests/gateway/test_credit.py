@@ -4,7 +4,7 @@ import pytest
 from tests.gateway.wire import Connector, Engine, numbered, serve, values_of
 
 from headrace.gateway.config import Limits
-from headrace.gateway.core.frames import OVERHEAD_BYTES
+from headrace.gateway.core.streams.frames import OVERHEAD_BYTES
 from headrace.protocol.v1 import source_pb2
 
 WINDOW = 20

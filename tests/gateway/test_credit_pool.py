@@ -3,7 +3,7 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.gateway.core.credit import CreditAccount, CreditPool
+from headrace.gateway.core.streams.credit import CreditAccount, CreditPool
 
 BUDGET = 64 * 1024
 MESSAGES = 100

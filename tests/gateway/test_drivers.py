@@ -14,9 +14,9 @@ from tests.gateway.wire import Engine
 from tests.virtual_clock import VirtualClock
 
 from headrace.contract import clock
-from headrace.gateway.core import drivers
-from headrace.gateway.core.drivers import MOST_RIVALS, RIVAL_S, SILENT_AFTER_S, Driver, Drivers
-from headrace.gateway.core.run_faults import Fault, after_report
+from headrace.gateway.core.pipelines import drivers
+from headrace.gateway.core.pipelines.drivers import MOST_RIVALS, RIVAL_S, SILENT_AFTER_S, Driver, Drivers
+from headrace.gateway.core.pipelines.run_faults import Fault, after_report
 from headrace.protocol.v1 import metrics_pb2 as pb
 
 site = test_ready.site

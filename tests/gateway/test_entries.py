@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from tests.gateway.test_rights import METHODS
 from tests.gateway.wire import DEADLINE_S, serve
 
-from headrace.gateway.core.errors import ListTooLong, MalformedMessage, ProtocolError
+from headrace.gateway.core.base.errors import ListTooLong, MalformedMessage, ProtocolError
 from headrace.gateway.health import Health
 from headrace.gateway.services import entries
 from headrace.gateway.services.entries import MOST_ENTRIES, MOST_FIELDS, SMALL_BYTES, check_entries

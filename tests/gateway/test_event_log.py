@@ -16,9 +16,9 @@ from tests.virtual_clock import VirtualClock
 from headrace.contract import clock
 from headrace.contract.limits import MAX_EVENTS, MAX_NAME_BYTES
 from headrace.gateway import Http
-from headrace.gateway.core.event_log import LONGEST_TEXT, MOST_OF_KIND, EventKind, EventLog
-from headrace.gateway.core.faults import MOST_AT_ONCE, FaultWatch
-from headrace.gateway.core.problem import Kind, Problem
+from headrace.gateway.core.state.event_log import LONGEST_TEXT, MOST_OF_KIND, EventKind, EventLog
+from headrace.gateway.core.status.faults import MOST_AT_ONCE, FaultWatch
+from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.gateway.observer import Observer
 from headrace.gateway.recording import Recording
 from headrace.protocol.v1 import admin_pb2 as pb

@@ -10,7 +10,8 @@ import pytest
 from tests.gateway.wire import DEADLINE_S, REDELIVERING, REPLAYABLE, Connector, Engine, numbered, positions, serve, values_of
 
 from headrace.gateway.config import Token
-from headrace.gateway.core import Gateway, bounds
+from headrace.gateway.core import Gateway
+from headrace.gateway.core.base import bounds
 from headrace.gateway.identity import TokenRegistry
 from headrace.protocol.v1 import engine_pb2
 from headrace.protocol.v1.frame_pb2 import Frame

@@ -13,8 +13,8 @@ from tests.gateway.sink_wire import SinkClient, Writer
 from tests.gateway.test_charging import RawConnector
 from tests.gateway.wire import Engine, frame, numbered, serve
 
-from headrace.gateway.core.envelopes import part_frame, range_frame_head, size_of_only_field
-from headrace.gateway.core.errors import MalformedMessage
+from headrace.gateway.core.base.envelopes import part_frame, range_frame_head, size_of_only_field
+from headrace.gateway.core.base.errors import MalformedMessage
 from headrace.gateway.services.received import delivered, received
 from headrace.protocol.v1 import engine_pb2, sink_pb2, source_pb2
 from headrace.protocol.v1.frame_pb2 import Frame

@@ -3,7 +3,7 @@
 from tests.virtual_clock import VirtualClock
 
 from headrace.contract import clock
-from headrace.gateway.core.heartbeat import SILENT_AFTER_S, Heartbeat
+from headrace.gateway.core.connections.heartbeat import SILENT_AFTER_S, Heartbeat
 from headrace.protocol.v1.source_pb2 import CAPABILITY_HEARTBEAT, CAPABILITY_REPORT
 
 PROMISED = (CAPABILITY_REPORT, CAPABILITY_HEARTBEAT)

@@ -16,8 +16,8 @@ from tests.virtual_clock import VirtualClock
 from headrace.contract import clock
 from headrace.gateway import Http, Limits
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.history import HISTORY_S, INTERVAL_S, History
-from headrace.gateway.core.series import Rings
+from headrace.gateway.core.status.history import HISTORY_S, INTERVAL_S, History
+from headrace.gateway.core.status.series import Rings
 from headrace.gateway.observer import Observer
 from headrace.gateway.recording import Recording
 

@@ -9,7 +9,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from headrace.gateway import Config, Identity, Token, identity_of
-from headrace.gateway.core.open_calls import OpenCalls
+from headrace.gateway.core.connections.open_calls import OpenCalls
 from headrace.gateway.identity import EVERYTHING, TokenRegistry
 from headrace.gateway.listen import listen, new_server
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, source_pb2, source_pb2_grpc

@@ -13,7 +13,7 @@ from tests.virtual_clock import VirtualClock
 from headrace.contract import clock
 from headrace.gateway import Http, Limits
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.last_error import LONGEST, LastError, later
+from headrace.gateway.core.base.last_error import LONGEST, LastError, later
 from headrace.gateway.observer import Observer
 from headrace.gateway_status import status_document
 from headrace.protocol.v1 import connector_pb2

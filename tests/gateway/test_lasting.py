@@ -9,7 +9,7 @@ from tests.gateway.wire import serve
 from headrace.contract import clock
 from headrace.gateway import Limits, lasting
 from headrace.gateway.core import Gateway, housekeeping, run_housekeeping
-from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.pipelines.pipeline import Pipeline
 from headrace.gateway.own_faults import MOST, OwnFaultKind, OwnFaults
 
 DEADLINE_S = 60.0

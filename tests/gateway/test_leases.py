@@ -178,7 +178,7 @@ async def test_a_query_that_is_away_is_forgotten_without_force_and_by_itself_whe
 
 
 async def test_a_query_in_its_first_batch_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.gateway.core.leases.NEVER_RAN_AFTER_S", 0.0)
+    monkeypatch.setattr("headrace.gateway.core.batches.leases.NEVER_RAN_AFTER_S", 0.0)
     async with serve(Limits(query_lease_ms=LEASE_MS)) as (_, address):
         first, idle, watcher = Engine(address, "first"), Engine(address, "idle"), Engine(address, "watcher")
         await first.attach()

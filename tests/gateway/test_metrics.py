@@ -18,7 +18,7 @@ from tests.gateway.wire import DEADLINE_S, REPLAYABLE, Connector, Engine, number
 
 from headrace.gateway import Limits, observer
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.connectors import MAX_CONNECTORS, OTHERS
+from headrace.gateway.core.connections.connectors import MAX_CONNECTORS, OTHERS
 from headrace.gateway.own_faults import OwnFaultKind
 from headrace.gateway.telemetry import prometheus
 from headrace.gateway.telemetry.instruments import STREAM_INSTRUMENTS

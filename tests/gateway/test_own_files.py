@@ -16,8 +16,9 @@ from headrace.conformance.core import certificates
 from headrace.contract import clock
 from headrace.gateway import Limits, Tls
 from headrace.gateway.certificate_watch import SOON_S, CertificateWatch
-from headrace.gateway.core import Gateway, Kind, problems, snapshot
-from headrace.gateway.core.health.of_gateway import CONNECTS_WITHIN_MS
+from headrace.gateway.core import Gateway, Kind, problems
+from headrace.gateway.core.status import snapshot
+from headrace.gateway.core.status.health.of_gateway import CONNECTS_WITHIN_MS
 
 
 async def until(http: str, part: str, kind: str | None) -> dict[str, str]:

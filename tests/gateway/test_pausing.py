@@ -14,9 +14,9 @@ from tests.gateway.wire import DEADLINE_S, REDELIVERING, Connector, Engine, numb
 
 from headrace.gateway import Limits, Paused
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.control import Caller, pause, resume
-from headrace.gateway.core.pauses import PartKind
-from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.control.control import Caller, pause, resume
+from headrace.gateway.core.pipelines.pipeline import Pipeline
+from headrace.gateway.core.streams.pauses import PartKind
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1 import source_pb2
 

@@ -18,8 +18,16 @@ from tests.vectors.files import named, read
 from headrace.contract.limits import MAX_NAME_BYTES, MAX_PEEK
 from headrace.gateway import Limits, Peek, Token
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.peeking import WINDOW_S
-from headrace.gateway.core.previews import HEADER_BYTES, HIDDEN, KEY_BYTES, MAX_HEADERS, is_secret, previews, without_secrets
+from headrace.gateway.core.status.peeking import WINDOW_S
+from headrace.gateway.core.streams.previews import (
+    HEADER_BYTES,
+    HIDDEN,
+    KEY_BYTES,
+    MAX_HEADERS,
+    is_secret,
+    previews,
+    without_secrets,
+)
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.rules import PEEK
 from headrace.gateway_status import peek_document

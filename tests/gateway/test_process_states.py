@@ -14,10 +14,10 @@ from tests.gateway.test_supervising import Rig, serving
 from tests.gateway.wire import DEADLINE_S
 
 from headrace.contract import clock
-from headrace.gateway.core import deployments, process_states
-from headrace.gateway.core.errors import ProtocolError
-from headrace.gateway.core.process_states import MAX_LOG_LINES, checked_processes, kept_log
-from headrace.gateway.core.supervising import replace_processes, take_outcome
+from headrace.gateway.core.base.errors import ProtocolError
+from headrace.gateway.core.control.supervising import replace_processes, take_outcome
+from headrace.gateway.core.state import deployments, process_states
+from headrace.gateway.core.state.process_states import MAX_LOG_LINES, checked_processes, kept_log
 from headrace.gateway_status import status_document
 from headrace.protocol.v1 import admin_pb2 as pb
 
@@ -112,7 +112,7 @@ async def test_a_report_that_is_not_valid_ends_its_own_call(rig: Rig, wrong: pb.
 
 
 async def test_the_processes_of_all_deployments_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.gateway.core.supervising.MAX_PROCESSES_IN_ALL", 3)
+    monkeypatch.setattr("headrace.gateway.core.control.supervising.MAX_PROCESSES_IN_ALL", 3)
     await registered(rig)
     other = rig.supervisor()
     await other.send(hello=pb.SuperviseHello(deployment="other.toml", run="r1", processes=processes("a", "b", "c")))

@@ -4,11 +4,11 @@ import asyncio
 import time
 
 from headrace.contract.position import Position
-from headrace.gateway.core.frames import HeldFrame
-from headrace.gateway.core.pipeline import Pipeline
-from headrace.gateway.core.position import BEGINNING
-from headrace.gateway.core.reading import ReadRange, read
-from headrace.gateway.core.stream import Stream
+from headrace.gateway.core.base.position import BEGINNING
+from headrace.gateway.core.batches.reading import ReadRange, read
+from headrace.gateway.core.pipelines.pipeline import Pipeline
+from headrace.gateway.core.streams.frames import HeldFrame
+from headrace.gateway.core.streams.stream import Stream
 
 
 def _frame(first: int, last: int) -> HeldFrame:

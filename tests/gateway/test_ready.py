@@ -18,7 +18,8 @@ from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, serve
 
 from headrace.contract import clock
 from headrace.gateway import Limits, observer
-from headrace.gateway.core import Gateway, heartbeat
+from headrace.gateway.core import Gateway
+from headrace.gateway.core.connections import heartbeat
 from headrace.protocol.v1 import sink_pb2, source_pb2
 from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_BATCH_FAILED, RUN_FAULT_KIND_EXECUTORS_LOST, RunFault
 

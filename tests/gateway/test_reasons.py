@@ -17,7 +17,7 @@ from tests.gateway.wire import DEADLINE_S, Connector, Engine, frame, numbered, s
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.config import Limits, Token
 from headrace.gateway.core import VERSION, Gateway
-from headrace.gateway.core.frames import OVERHEAD_BYTES
+from headrace.gateway.core.streams.frames import OVERHEAD_BYTES
 from headrace.gateway.identity import TokenRegistry
 from headrace.protocol.v1 import connector_pb2, sink_pb2, source_pb2, source_pb2_grpc
 

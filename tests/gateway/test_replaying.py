@@ -13,7 +13,7 @@ from tests.gateway.test_rights import bearer, token
 from tests.gateway.test_supervising import RESTARTED, Rig, Supervisor, serving
 from tests.gateway.wire import DEADLINE_S, Engine
 
-from headrace.gateway.core import deployments
+from headrace.gateway.core.state import deployments
 from headrace.protocol.v1 import admin_pb2 as pb
 
 REPLAY = "/api/v1/dead-letters/replay"

@@ -12,7 +12,7 @@ from tests.gateway.sink_wire import SinkClient
 from tests.gateway.test_reasons import CLERK, SECRET, Stage, how_it_ended
 from tests.gateway.wire import Engine, serve
 
-from headrace.gateway.core import reported
+from headrace.gateway.core.connections import reported
 from headrace.protocol.v1 import admin_pb2, connector_pb2, sink_pb2, source_pb2
 
 RUNNING = connector_pb2.CONNECTOR_STATE_RUNNING
@@ -137,7 +137,7 @@ async def test_long_errors_take_a_bounded_amount_of_memory(stage: Stage, letter:
 
 
 async def test_a_status_has_room_for_the_last_error_of_each_session(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("headrace.gateway.core.snapshot"), "STATUS_BYTES", 10)
+    monkeypatch.setattr(import_module("headrace.gateway.core.status.snapshot"), "STATUS_BYTES", 10)
     for n in range(3):
         connector = await stage.session(f"i{n}")
         await connector.send(report=report(errors=[error("first"), error(f"last of {n}")]))

@@ -15,12 +15,12 @@ from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_DEAD_LE
 from headrace.contract.position import Position
 from headrace.gateway import Http, Limits, Peek
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.batch import BatchStream
-from headrace.gateway.core.bounds import MAX_SINKS
-from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.base.bounds import MAX_SINKS
+from headrace.gateway.core.base.slices import ENTRIES_OF_SLICE, in_slices, sorted_items
+from headrace.gateway.core.pipelines.batch import BatchStream
+from headrace.gateway.core.pipelines.pipeline import Pipeline
 from headrace.gateway.core.sinks.dead_letters import SinkLetters
-from headrace.gateway.core.slices import ENTRIES_OF_SLICE, in_slices, sorted_items
-from headrace.gateway.core.snapshot import snapshot
+from headrace.gateway.core.status.snapshot import snapshot
 from headrace.gateway.observer import Observer
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 
@@ -96,7 +96,7 @@ async def test_micro_batches_are_listed_in_slices(monkeypatch: pytest.MonkeyPatc
         options = {"timeout": DEADLINE_S}
         stub = admin_pb2_grpc.AdminServiceStub(channel)
         turns = Turns()
-        turns.counted("headrace.gateway.core.batch_status", "_stream", monkeypatch)
+        turns.counted("headrace.gateway.core.status.batch_status", "_stream", monkeypatch)
         answer = await turns.run(stub.ListBatches(admin_pb2.ListBatchesRequest(pipeline="totals"), **options))
         assert sum(len(batch.streams) for batch in answer.batches) == MAX_BATCHES * MAX_BATCH_STREAMS
         turns.check(MAX_BATCHES * MAX_BATCH_STREAMS)
@@ -113,8 +113,8 @@ async def test_a_status_is_taken_in_slices(monkeypatch: pytest.MonkeyPatch) -> N
         gateway.stream(f"orders/{number}")
         pipeline.committed[f"orders/{number}"] = Position(0, number)
     for name in ("add_stream", "_sink", "_session"):
-        turns.counted("headrace.gateway.core.snapshot", name, monkeypatch)
-    position = import_module("headrace.gateway.core.position")
+        turns.counted("headrace.gateway.core.status.snapshot", name, monkeypatch)
+    position = import_module("headrace.gateway.core.base.position")
     monkeypatch.setattr(position.pb, "StreamPosition", turns.counting(position.pb.StreamPosition))
     status = await turns.run(snapshot(gateway))
     assert [stream.stream for stream in status.streams] == sorted(gateway.streams)

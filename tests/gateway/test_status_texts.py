@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.gateway.wire import DEADLINE_S, serve
 
 import headrace.gateway
-from headrace.gateway.core.errors import ChangeRefused
+from headrace.gateway.core.base.errors import ChangeRefused
 from headrace.gateway.statuses import MAX_TEXT_BYTES, cut
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub

@@ -16,7 +16,9 @@ from tests.gateway.wire import DEADLINE_S, serve
 
 from headrace.gateway import Limits
 from headrace.gateway.config import Token
-from headrace.gateway.core import Gateway, deployments, ordering, supervising
+from headrace.gateway.core import Gateway
+from headrace.gateway.core.control import ordering, supervising
+from headrace.gateway.core.state import deployments
 from headrace.gateway.http import server
 from headrace.gateway.identity import TokenRegistry
 from headrace.protocol.v1 import admin_pb2 as pb

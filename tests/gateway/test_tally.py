@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headrace.contract.position import Position
-from headrace.gateway.core.frames import HeldFrame
-from headrace.gateway.core.opening import reconcile
-from headrace.gateway.core.pipeline import Pipeline
-from headrace.gateway.core.position import BEGINNING
-from headrace.gateway.core.stream import Attachment, RequestedCredit, Stream
+from headrace.gateway.core.base.position import BEGINNING
+from headrace.gateway.core.pipelines.pipeline import Pipeline
+from headrace.gateway.core.streams.frames import HeldFrame
+from headrace.gateway.core.streams.opening import reconcile
+from headrace.gateway.core.streams.stream import Attachment, RequestedCredit, Stream
 from headrace.protocol.v1 import frame_pb2, source_pb2
 
 MESSAGES = 40

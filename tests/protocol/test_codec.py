@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.engine.codec import columns, cut, record_batches
-from headrace.gateway.core.errors import ProtocolError
-from headrace.gateway.core.frames import check, check_times, count_up_to, trim
+from headrace.gateway.core.base.errors import ProtocolError
+from headrace.gateway.core.streams.frames import check_frame, check_times, count_up_to, trim
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.sdk import Message
 from headrace.sdk.wire import fill_frame, pack
@@ -38,7 +38,7 @@ def packed(messages: list[Message]) -> Frame:
 
 
 def checked(frame: Frame) -> int:
-    last = check(frame, frame.ByteSize(), 2**20, 1000, STREAM)
+    last = check_frame(frame, frame.ByteSize(), 2**20, 1000, STREAM)
     check_times(frame, STREAM)
     return last
 

@@ -4,10 +4,10 @@ import pytest
 from tests.simulation.planted_faults import FAULTS, Fault
 from tests.simulation.planting import Change, planted
 
-from headrace.gateway.core.position import BEGINNING
-from headrace.gateway.core.stream import Stream
+from headrace.gateway.core.base.position import BEGINNING
+from headrace.gateway.core.streams.stream import Stream
 
-STREAM = "headrace.gateway.core.stream:Stream.caught_up"
+STREAM = "headrace.gateway.core.streams.stream:Stream.caught_up"
 
 
 def test_a_function_is_changed_until_the_block_ends() -> None:

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from headrace.contract import clock
 from headrace.contract.descriptors import raise_limit
-from headrace.gateway.core.open_calls import OpenCalls
+from headrace.gateway.core.connections import OpenCalls
 from headrace.gateway.refusals import log_dropped, log_full
 from headrace.gateway.room import to_drop
 

@@ -11,7 +11,7 @@ import structlog
 from headrace.contract.addresses import is_loopback, joined_address, open_listeners
 from headrace.gateway.config import Config, split_address
 from headrace.gateway.connections import most_connections
-from headrace.gateway.core.open_calls import OpenCalls
+from headrace.gateway.core.connections import OpenCalls
 from headrace.gateway.errors import ListenError
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.services import interceptors

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from headrace.contract import clock
-from headrace.gateway.core import ConnectorCounts, Gateway, Problem, problems, snapshot
+from headrace.gateway.core import ConnectorCounts, Gateway, Problem, problems
+from headrace.gateway.core.status import snapshot
 from headrace.gateway.degraded import Degraded
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 from headrace.protocol.v1.admin_pb2 import Problem as ProblemMessage

@@ -4,8 +4,7 @@ import asyncio
 
 from headrace.contract import clock
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.faults import FaultWatch
-from headrace.gateway.core.history import INTERVAL_S, History
+from headrace.gateway.core.status import INTERVAL_S, FaultWatch, History
 from headrace.gateway.observer import Observer
 
 

@@ -13,9 +13,9 @@ from headrace.configuration import ConfigurationError
 from headrace.contract.certificates import Stamp, stamp_of
 from headrace.gateway.config import Config
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.checkpoints import declare
-from headrace.gateway.core.errors import ChangeRefused
-from headrace.gateway.core.pausing import apply_pauses
+from headrace.gateway.core.base.errors import ChangeRefused
+from headrace.gateway.core.batches import declare
+from headrace.gateway.core.intake import apply_pauses
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.own_faults import OwnFaultKind
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from headrace.gateway.core import Gateway, ProtocolError
 from headrace.gateway.core.control import Caller, forget_pipeline, pause, reload, resume
-from headrace.gateway.core.pauses import PartKind
+from headrace.gateway.core.streams import PartKind
 from headrace.simulation.configuration import Configuration
 from headrace.simulation.loop import START_S, Loop, Process
 from headrace.simulation.network import Call, Network

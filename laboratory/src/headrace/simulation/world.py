@@ -8,7 +8,8 @@ from typing import Any
 import grpc
 
 from headrace.contract.errors import HeadraceError
-from headrace.gateway.core import Gateway, run_housekeeping, snapshot
+from headrace.gateway.core import Gateway, run_housekeeping
+from headrace.gateway.core.status import snapshot
 from headrace.gateway.identity import AuthInterceptor, TokenRegistry
 from headrace.gateway.observer import Observer
 from headrace.gateway.reload import Reloading

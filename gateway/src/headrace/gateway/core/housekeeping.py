@@ -6,13 +6,11 @@ from collections.abc import Callable
 import structlog
 
 from headrace.contract import clock
-from headrace.gateway.core.checkpoints import forget
-from headrace.gateway.core.forgetting import forget_gone
-from headrace.gateway.core.gateway import Gateway
-from headrace.gateway.core.leases import end_leases, forgettable
-from headrace.gateway.core.pausing import close_paused
-from headrace.gateway.core.stall_rounds import pass_round_of_streams
-from headrace.gateway.core.supervising import look_for_sessions
+from headrace.gateway.core.batches import end_leases, forget, forgettable
+from headrace.gateway.core.control import look_for_sessions
+from headrace.gateway.core.intake import close_paused, forget_gone
+from headrace.gateway.core.state import Gateway
+from headrace.gateway.core.streams import pass_round_of_streams
 from headrace.gateway.lasting import lasting_step
 
 INTERVAL_S = 1.0

@@ -18,12 +18,14 @@ from headrace.gateway.core.control import (
     forget_pipeline,
     forget_stream,
     pause,
+    read_log,
     reload,
+    replay_dead_letters,
+    restart_connector,
     resume,
 )
-from headrace.gateway.core.deployments import Replay
-from headrace.gateway.core.ordering import read_log, replay_dead_letters, restart_connector
-from headrace.gateway.core.pauses import PartKind
+from headrace.gateway.core.state import Replay
+from headrace.gateway.core.streams import PartKind
 from headrace.gateway.http.callers import Callers
 from headrace.gateway.http.guard import guarded_change
 from headrace.gateway.rules import PROCESS_LOG, REPLAY, RESTART

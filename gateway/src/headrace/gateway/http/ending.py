@@ -4,7 +4,7 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.gateway.core.open_calls import OpenCall, OpenCalls
+from headrace.gateway.core.connections import OpenCall, OpenCalls
 from headrace.gateway.http.guard import refusal_of
 from headrace.gateway.identity import Identity
 

@@ -9,8 +9,7 @@ from pydantic import TypeAdapter
 
 from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_DEAD_LETTERS, MAX_EVENTS, MAX_PEEK, MAX_SEQUENCE
 from headrace.gateway.core import VERSION
-from headrace.gateway.core.history import HISTORY_S
-from headrace.gateway.core.history_fields import FIELDS
+from headrace.gateway.core.status import FIELDS, HISTORY_S
 from headrace.gateway.http.callers import COOKIE
 from headrace.gateway.http.changes import CHANGES_MADE
 from headrace.gateway.http.recorded import HistoryDocument

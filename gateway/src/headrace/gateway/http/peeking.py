@@ -9,8 +9,7 @@ from starlette.responses import Response
 
 from headrace.contract.limits import MAX_DEAD_LETTERS, MAX_PEEK
 from headrace.gateway.core import Gateway, ProtocolError
-from headrace.gateway.core.listing_letters import list_dead_letters
-from headrace.gateway.core.peeking import begin_peek, peek
+from headrace.gateway.core.status import begin_peek, list_dead_letters, peek
 from headrace.gateway.http.callers import Callers
 from headrace.gateway.http.events import EventStream, event, while_permitted
 from headrace.gateway.http.guard import Endpoint, caller_of, refusal_of

@@ -10,9 +10,7 @@ from typing_extensions import TypedDict
 
 from headrace.contract.limits import MAX_EVENTS, MAX_SEQUENCE
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.history import HISTORY_S, INTERVAL_S, History
-from headrace.gateway.core.history_fields import FIELDS
-from headrace.gateway.core.listing_events import list_events
+from headrace.gateway.core.status import FIELDS, HISTORY_S, INTERVAL_S, History, list_events
 from headrace.gateway.http.guard import Endpoint, problem
 from headrace.gateway.http.timeline import query_number
 from headrace.gateway.rules import EVENT_LOG, HISTORY

@@ -11,8 +11,7 @@ from starlette.responses import JSONResponse, Response
 from headrace.contract import clock
 from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_SEQUENCE
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.batch_status import list_batches
-from headrace.gateway.core.locating import locate
+from headrace.gateway.core.status import list_batches, locate
 from headrace.gateway.http.guard import Endpoint, problem
 from headrace.gateway.http.status import encoded, json_response
 from headrace.gateway.observer import Observer

@@ -10,7 +10,7 @@ import grpc.aio
 
 from headrace.contract.limits import MAX_BATCHES, MAX_EVENTS, MAX_SEQUENCE
 from headrace.gateway.core import Gateway, ProtocolError
-from headrace.gateway.core.batch_status import list_batches
+from headrace.gateway.core.base.errors import MalformedMessage, NotPermitted
 from headrace.gateway.core.control import (
     Caller,
     drain,
@@ -18,18 +18,15 @@ from headrace.gateway.core.control import (
     forget_pipeline,
     forget_stream,
     pause,
+    read_log,
     reload,
+    replay_dead_letters,
+    restart_connector,
     resume,
 )
-from headrace.gateway.core.deployments import Replay
-from headrace.gateway.core.errors import MalformedMessage, NotPermitted
-from headrace.gateway.core.listing_events import list_events
-from headrace.gateway.core.listing_letters import list_dead_letters
-from headrace.gateway.core.locating import locate
-from headrace.gateway.core.ordering import read_log, replay_dead_letters, restart_connector
-from headrace.gateway.core.pauses import PartKind
-from headrace.gateway.core.peeking import begin_peek, peek
-from headrace.gateway.core.stream_status import pause_status
+from headrace.gateway.core.state import Replay
+from headrace.gateway.core.status import begin_peek, list_batches, list_dead_letters, list_events, locate, pause_status, peek
+from headrace.gateway.core.streams import PartKind
 from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.observer import Observer
 from headrace.gateway.services.calls import end_call, write_in_time

@@ -8,8 +8,8 @@ import grpc.aio
 
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, ProtocolError
-from headrace.gateway.core.bounds import MAX_CAPABILITIES, check_count, check_length
-from headrace.gateway.core.errors import HelloTimeout, NotPermitted, OutOfTurn, ReadTimeout, VersionUnsupported
+from headrace.gateway.core.base.bounds import MAX_CAPABILITIES, check_count, check_length
+from headrace.gateway.core.base.errors import HelloTimeout, NotPermitted, OutOfTurn, ReadTimeout, VersionUnsupported
 from headrace.gateway.identity import identity_of, method_of
 from headrace.gateway.refusals import log_refusal
 from headrace.gateway.statuses import abort

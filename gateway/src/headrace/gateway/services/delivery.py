@@ -7,24 +7,45 @@ from dataclasses import dataclass
 import structlog
 
 from headrace.contract.limits import MAX_NAME_BYTES
-from headrace.gateway.core import Gateway, frames
-from headrace.gateway.core.bounds import MAX_PARTS, MAX_SEGMENTS, MAX_STAGES, MAX_STEPS, MAX_WRITTEN, check_count, check_length
-from headrace.gateway.core.drivers import Driver
-from headrace.gateway.core.errors import MalformedMessage, NotAtOnce, NotPermitted, OutOfTurn, ProtocolError, Superseded
-from headrace.gateway.core.last_error import later
-from headrace.gateway.core.leases import renew
-from headrace.gateway.core.run_faults import Fault, after_report
-from headrace.gateway.core.sinks import delivering
-from headrace.gateway.core.sinks.commit_log import CommitLog, Segment
-from headrace.gateway.core.sinks.dead_letters import PartLetters
-from headrace.gateway.core.sinks.parts import OpenPart
-from headrace.gateway.core.sinks.runs import wait_until_current
-from headrace.gateway.core.sinks.session import SinkSession
-from headrace.gateway.core.sinks.sink import Sink
-from headrace.gateway.core.sinks.stages import note_delivered, note_staged
-from headrace.gateway.core.sinks.transaction import Part, Transaction, check_pipeline, check_sink
-from headrace.gateway.core.sinks.votes import Voter
-from headrace.gateway.core.tracing import Sending
+from headrace.gateway.core import Gateway
+from headrace.gateway.core.base.bounds import (
+    MAX_PARTS,
+    MAX_SEGMENTS,
+    MAX_STAGES,
+    MAX_STEPS,
+    MAX_WRITTEN,
+    check_count,
+    check_length,
+)
+from headrace.gateway.core.base.errors import MalformedMessage, NotAtOnce, NotPermitted, OutOfTurn, ProtocolError, Superseded
+from headrace.gateway.core.base.last_error import later
+from headrace.gateway.core.batches import (
+    begin_transaction,
+    check_newer,
+    instance_for,
+    note_delivered,
+    note_staged,
+    record_commits,
+    renew,
+    vote,
+    wait_until_current,
+)
+from headrace.gateway.core.pipelines import Driver, Fault, after_report
+from headrace.gateway.core.sinks import (
+    CommitLog,
+    OpenPart,
+    Part,
+    PartLetters,
+    Segment,
+    Sink,
+    SinkSession,
+    Transaction,
+    Voter,
+    check_pipeline,
+    check_sink,
+)
+from headrace.gateway.core.state import Sending
+from headrace.gateway.core.streams import check_frame
 from headrace.gateway.identity import Identity
 from headrace.gateway.services.received import Delivered
 from headrace.protocol.v1 import engine_pb2 as pb
@@ -106,16 +127,16 @@ async def begin_part(gateway: Gateway, identity: Identity, request: pb.DeliverRe
     with failure_logged("a delivery failed", sink, part):
         gateway.owners.claim(transaction.pipeline, identity)
         await wait_until_current(gateway, transaction.pipeline, part.run_id, number)
-        session = await delivering.instance_for(gateway, sink, part, number, start.wait_ms)
+        session = await instance_for(gateway, sink, part, number, start.wait_ms)
         if at_once and not sink.writes_at_once:
             raise NotAtOnce(f"sink {sink.name} writes nothing before its vote: it is not at-least-once; deliver with the batch")
         await session.room()
-        delivering.begin(gateway, transaction, part.run_id, number)
+        begin_transaction(gateway, transaction, part.run_id, number)
         if start.accept_lost:
             gateway.votes.accept(transaction.pipeline)
         gateway.votes.check_kept(transaction.pipeline)
         if not start.accept_older:
-            delivering.check_newer(sink, transaction)
+            check_newer(sink, transaction)
         sending = None if gateway.tracing is None else gateway.tracing.sending(sink.name, session.instance, part)
         letters = PartLetters() if start.dead_letters else None
         return Begun(sink, part, session, session.start_part(part, at_once=at_once), sending, letters)
@@ -170,7 +191,7 @@ async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteReq
     by_part = dict(zip(parts, request.instances or [""] * len(parts), strict=True))
     with failure_logged("a vote failed", sink, transaction):
         await wait_until_current(gateway, transaction.pipeline, parts[0].run_id, request.run_number)
-        await delivering.vote(gateway, sink, transaction, by_part, request.run_number)
+        await vote(gateway, sink, transaction, by_part, request.run_number)
     return pb.VoteResponse()
 
 
@@ -227,7 +248,7 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
         _note_rival(gateway, request, peer)
         fault = None
     try:
-        pending = delivering.report_commits(gateway, commit_log, votes, accept_older=request.accept_older)
+        pending = record_commits(gateway, commit_log, votes, accept_older=request.accept_older)
     except Superseded:
         if not (request.stopped or request.closed):
             _note_rival(gateway, request, peer)
@@ -367,6 +388,6 @@ def _check(gateway: Gateway, frame: frame_pb2.Frame, size: int, before: int, whe
     Raises:
         ProtocolError: the frame is invalid, or does not begin at row `before`.
     """
-    frames.check(frame, size, gateway.limits.max_frame_bytes, gateway.limits.max_frame_messages, where)
+    check_frame(frame, size, gateway.limits.max_frame_bytes, gateway.limits.max_frame_messages, where)
     if frame.first_sequence != before or frame.sequence_deltas:
         raise MalformedMessage(f"{where}: a frame begins with row {frame.first_sequence}, but the next row is {before}")

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import grpc
 import grpc.aio
 
-from headrace.gateway.core.errors import LimitExceeded, OutOfTurn
-from headrace.gateway.core.open_calls import OpenCall, OpenCalls
+from headrace.gateway.core.base.errors import LimitExceeded, OutOfTurn
+from headrace.gateway.core.connections import OpenCall, OpenCalls
 from headrace.gateway.identity import NOBODY, current_identity
 from headrace.gateway.services.calls import end_call
 from headrace.gateway.services.malformed import METHOD_KINDS

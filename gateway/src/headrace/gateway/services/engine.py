@@ -10,22 +10,34 @@ import grpc.aio
 from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
-from headrace.gateway.core.available_now import exhausted, has_waited_for_ends, streams_away
-from headrace.gateway.core.batch import BatchStream
-from headrace.gateway.core.bounds import MAX_PATTERNS, MAX_POSITIONS, check_count, check_length
-from headrace.gateway.core.checkpoints import adopt, attach, check_not_late, check_reads, commit, identify
-from headrace.gateway.core.envelopes import range_frame_head
-from headrace.gateway.core.errors import MalformedMessage, MessagesLost, NotPermitted, Superseded, UnknownPipeline
-from headrace.gateway.core.following import follow
-from headrace.gateway.core.forgetting import begin_to_forget, leave_out, to_forget
-from headrace.gateway.core.leases import detach
-from headrace.gateway.core.pauses import held_by
-from headrace.gateway.core.pipeline import Pipeline, Run
-from headrace.gateway.core.planning import PlannedRange, all_ended, newly_opened, plan
-from headrace.gateway.core.position import BEGINNING, check_pattern, from_stream_positions, to_proto
-from headrace.gateway.core.reading import ReadRange, describe_loss, read
-from headrace.gateway.core.sinks.awaiting import await_sinks, sinks_away
-from headrace.gateway.core.sinks.transaction import check_pipeline
+from headrace.gateway.core.base.bounds import MAX_PATTERNS, MAX_POSITIONS, check_count, check_length
+from headrace.gateway.core.base.envelopes import range_frame_head
+from headrace.gateway.core.base.errors import MalformedMessage, MessagesLost, NotPermitted, Superseded, UnknownPipeline
+from headrace.gateway.core.base.position import BEGINNING, check_pattern, from_stream_positions, to_proto
+from headrace.gateway.core.batches import (
+    PlannedRange,
+    ReadRange,
+    adopt,
+    all_ended,
+    attach,
+    check_not_late,
+    check_reads,
+    commit,
+    describe_loss,
+    detach,
+    exhausted,
+    follow,
+    has_waited_for_ends,
+    identify,
+    newly_opened,
+    plan,
+    read,
+    streams_away,
+)
+from headrace.gateway.core.intake import begin_to_forget, held_by, leave_out, to_forget
+from headrace.gateway.core.pipelines import BatchStream, Pipeline, Run
+from headrace.gateway.core.sinks import check_pipeline
+from headrace.gateway.core.status import await_sinks, sinks_away
 from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.services.at_once import deliver_at_once
 from headrace.gateway.services.calls import end_call

@@ -8,7 +8,7 @@ from functools import cache
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from headrace.contract.limits import MAX_BATCHES
-from headrace.gateway.core.bounds import (
+from headrace.gateway.core.base.bounds import (
     MAX_CAPABILITIES,
     MAX_LISTED,
     MAX_PARTS,
@@ -19,10 +19,10 @@ from headrace.gateway.core.bounds import (
     MAX_STEPS,
     MAX_WRITTEN,
 )
-from headrace.gateway.core.errors import ListTooLong, MalformedMessage
-from headrace.gateway.core.process_states import MAX_LOG_LINES, MAX_NAMES, MAX_PROCESSES
-from headrace.gateway.core.reported import MAX_ERRORS
-from headrace.gateway.core.supervising import MAX_CONNECTORS
+from headrace.gateway.core.base.errors import ListTooLong, MalformedMessage
+from headrace.gateway.core.connections import MAX_ERRORS
+from headrace.gateway.core.control import MAX_CONNECTORS
+from headrace.gateway.core.state import MAX_LOG_LINES, MAX_NAMES, MAX_PROCESSES
 from headrace.gateway.services.delivery import MOST_VOTES
 from headrace.gateway.services.reporting import MAX_RANGES
 

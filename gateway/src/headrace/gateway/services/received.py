@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from headrace.gateway.core.envelopes import size_of_only_field
-from headrace.gateway.core.errors import MalformedMessage
+from headrace.gateway.core.base.envelopes import size_of_only_field
+from headrace.gateway.core.base.errors import MalformedMessage
 from headrace.protocol.v1 import engine_pb2, source_pb2
 
 _FRAME_TAG = source_pb2.IngestRequest.FRAME_FIELD_NUMBER << 3 | 2

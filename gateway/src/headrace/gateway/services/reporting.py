@@ -2,13 +2,12 @@
 
 from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_SEQUENCE
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.batch import BatchStream
-from headrace.gateway.core.bounds import check_count, check_length
-from headrace.gateway.core.checkpoints import check_reads
-from headrace.gateway.core.errors import MalformedMessage, NotPermitted, Superseded, UnknownPipeline
-from headrace.gateway.core.position import BEGINNING, check_name, from_proto
-from headrace.gateway.core.sinks.transaction import check_pipeline
-from headrace.gateway.core.timeline import LoggedBatch
+from headrace.gateway.core.base.bounds import check_count, check_length
+from headrace.gateway.core.base.errors import MalformedMessage, NotPermitted, Superseded, UnknownPipeline
+from headrace.gateway.core.base.position import BEGINNING, check_name, from_proto
+from headrace.gateway.core.batches import check_reads
+from headrace.gateway.core.pipelines import BatchStream, LoggedBatch
+from headrace.gateway.core.sinks import check_pipeline
 from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import engine_pb2 as pb
 

@@ -10,7 +10,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.open_calls import OpenCalls
+from headrace.gateway.core.connections import OpenCalls
 from headrace.gateway.identity import AuthInterceptor, TokenRegistry
 from headrace.gateway.observer import Observer
 from headrace.gateway.services.admin import AdminService

@@ -9,13 +9,10 @@ from structlog.contextvars import bound_contextvars
 
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
-from headrace.gateway.core.bounds import MAX_LISTED, check_count
-from headrace.gateway.core.errors import ListTooLong, MalformedMessage, NotPermitted, OutOfTurn, UnknownMessage
-from headrace.gateway.core.sinks.delivering import attach_sink
-from headrace.gateway.core.sinks.session import Response, SinkSession
-from headrace.gateway.core.sinks.sink import Sink
-from headrace.gateway.core.sinks.stages import note_visible
-from headrace.gateway.core.sinks.transaction import check_sink
+from headrace.gateway.core.base.bounds import MAX_LISTED, check_count
+from headrace.gateway.core.base.errors import ListTooLong, MalformedMessage, NotPermitted, OutOfTurn, UnknownMessage
+from headrace.gateway.core.batches import attach_sink, note_visible
+from headrace.gateway.core.sinks import Response, Sink, SinkSession, check_sink
 from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, end_call, first_hello, first_to_end
 from headrace.protocol.v1 import sink_pb2 as pb

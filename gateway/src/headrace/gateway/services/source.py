@@ -10,14 +10,21 @@ from structlog.contextvars import bound_contextvars
 
 from headrace.contract import clock
 from headrace.contract.limits import PROTOCOL_VERSION
-from headrace.gateway.core import VERSION, Gateway, ProtocolError, intake
-from headrace.gateway.core.bounds import check_hello
-from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, UnknownMessage
-from headrace.gateway.core.frames import OVERHEAD_BYTES
+from headrace.gateway.core import VERSION, Gateway, ProtocolError
+from headrace.gateway.core.base.bounds import check_hello
+from headrace.gateway.core.base.errors import MalformedMessage, OutOfTurn, UnknownMessage
+from headrace.gateway.core.base.position import check_name
 from headrace.gateway.core.housekeeping import SHORTEST_LINGER_MS
-from headrace.gateway.core.position import check_name
-from headrace.gateway.core.session import Session
-from headrace.gateway.core.stream_credit import request_credit
+from headrace.gateway.core.intake import (
+    close_stream,
+    lose_position,
+    note_backlog,
+    open_stream,
+    request_credit,
+    take_frame,
+    take_starts,
+)
+from headrace.gateway.core.streams import OVERHEAD_BYTES, Session
 from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, end_call, first_hello, first_to_end, write_in_time
 from headrace.gateway.services.received import Received
@@ -90,19 +97,19 @@ class SourceService(SourceServiceServicer):
             session.heartbeat.heard()
             match request.WhichOneof("message"):
                 case "frame":
-                    intake.take_frame(gateway, session, request.frame, frame, frame_bytes)
+                    take_frame(gateway, session, request.frame, frame, frame_bytes)
                 case "backlog":
-                    intake.note_backlog(session, request.backlog)
+                    note_backlog(session, request.backlog)
                 case "open_stream":
                     self._open_stream(session, identity, request.open_stream)
                 case "close_stream":
-                    intake.close_stream(gateway, session, request.close_stream)
+                    close_stream(gateway, session, request.close_stream)
                 case "position_lost":
-                    intake.lose_position(session, request.position_lost)
+                    lose_position(session, request.position_lost)
                 case "credit_request":
                     request_credit(gateway, session, request.credit_request)
                 case "starts":
-                    intake.take_starts(gateway, session, request.starts)
+                    take_starts(gateway, session, request.starts)
                 case "report":
                     session.reported.take(request.report)
                     session.note_errors(request.report)
@@ -117,7 +124,7 @@ class SourceService(SourceServiceServicer):
 
     def _open_stream(self, session: Session, identity: Identity, request: pb.OpenStream) -> None:
         if identity.may_open(check_name(request.stream)):
-            intake.open_stream(self._gateway, session, request)
+            open_stream(self._gateway, session, request)
         else:
             text = f"the token of {identity.name!r} does not allow stream {request.stream[:80]!r}; add it to the token's sources"
             session.reject(request.stream_id, pb.REJECT_REASON_NOT_PERMITTED, text)

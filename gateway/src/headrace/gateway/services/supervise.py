@@ -6,9 +6,9 @@ import grpc.aio
 import structlog
 
 from headrace.gateway.core import VERSION, Gateway
-from headrace.gateway.core.deployments import Deployment
-from headrace.gateway.core.errors import OutOfTurn, UnknownMessage
-from headrace.gateway.core.supervising import leave, register, replace_connectors, replace_processes, take_outcome
+from headrace.gateway.core.base.errors import OutOfTurn, UnknownMessage
+from headrace.gateway.core.control import leave, register, replace_connectors, replace_processes, take_outcome
+from headrace.gateway.core.state import Deployment
 from headrace.gateway.identity import Identity
 from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, first_of, first_to_end, write_in_time
 from headrace.protocol.v1 import admin_pb2 as pb

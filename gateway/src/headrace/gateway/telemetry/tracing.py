@@ -10,8 +10,8 @@ import structlog
 
 from headrace.contract import clock
 from headrace.gateway.core import VERSION, Gateway
-from headrace.gateway.core.session import Session
-from headrace.gateway.core.sinks.transaction import Part
+from headrace.gateway.core.sinks import Part
+from headrace.gateway.core.streams import Session
 from headrace.protocol.v1 import frame_pb2
 from headrace.telemetry import Contexts, sampled
 from headrace.telemetry.spans import Operation, Spans

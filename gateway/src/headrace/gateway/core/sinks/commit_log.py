@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from headrace.contract.position import Position
-from headrace.gateway.core.pipeline import Run
+from headrace.gateway.core.pipelines import Run
 from headrace.gateway.core.sinks.transaction import Transaction
 
 

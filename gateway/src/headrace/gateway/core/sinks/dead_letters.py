@@ -12,10 +12,10 @@ from itertools import islice
 from headrace.contract import clock
 from headrace.contract.limits import MAX_DEAD_LETTERS
 from headrace.gateway.config import Peek
-from headrace.gateway.core.bounds import MAX_SINKS
-from headrace.gateway.core.previews import previews
+from headrace.gateway.core.base.bounds import MAX_SINKS
 from headrace.gateway.core.sinks.commit_log import CommitLog, Decision
 from headrace.gateway.core.sinks.transaction import Part
+from headrace.gateway.core.streams import previews
 from headrace.protocol.v1.admin_pb2 import DeadLetter, MessagePreview
 from headrace.protocol.v1.frame_pb2 import Frame
 

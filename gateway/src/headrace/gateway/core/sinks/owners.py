@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from headrace.gateway.core.errors import NotPermitted
+from headrace.gateway.core.base.errors import NotPermitted
 from headrace.gateway.identity import Identity
 
 MAX_QUERIES = 10_000

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from headrace.gateway.core.errors import MalformedMessage, ProtocolError
+from headrace.gateway.core.base.errors import MalformedMessage, ProtocolError
 from headrace.gateway.core.sinks.transaction import Part, Transaction
 from headrace.protocol.v1 import sink_pb2 as pb
 

@@ -10,12 +10,10 @@ from typing import TypeVar
 import structlog
 
 from headrace.contract import clock
-from headrace.gateway.core.connectors import ConnectorCounts
-from headrace.gateway.core.envelopes import part_frame
-from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, ProtocolError, ReadTimeout, SinkAway, SinkFailed
-from headrace.gateway.core.heartbeat import Heartbeat
-from headrace.gateway.core.reported import Reported
-from headrace.gateway.core.signal import Signal
+from headrace.gateway.core.base.envelopes import part_frame
+from headrace.gateway.core.base.errors import MalformedMessage, OutOfTurn, ProtocolError, ReadTimeout, SinkAway, SinkFailed
+from headrace.gateway.core.base.signal import Signal
+from headrace.gateway.core.connections import ConnectorCounts, Heartbeat, Reported
 from headrace.gateway.core.sinks.parts import Holdings, OpenPart, Refused, check_refused
 from headrace.gateway.core.sinks.transaction import Part, Transaction
 from headrace.gateway.identity import Identity

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from headrace.contract.limits import MAX_NAME_BYTES, MAX_SEQUENCE
 from headrace.contract.names import is_name
-from headrace.gateway.core.bounds import check_length
-from headrace.gateway.core.errors import MalformedMessage
+from headrace.gateway.core.base.bounds import check_length
+from headrace.gateway.core.base.errors import MalformedMessage
 from headrace.protocol.v1 import sink_pb2 as pb
 
 

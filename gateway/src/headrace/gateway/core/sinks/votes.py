@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import structlog
 
-from headrace.gateway.core.bounds import MAX_VOTES, check_room
-from headrace.gateway.core.errors import SinkLost
+from headrace.gateway.core.base.bounds import MAX_VOTES, check_room
+from headrace.gateway.core.base.errors import SinkLost
 from headrace.gateway.core.sinks.commit_log import CommitLog
 from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.transaction import Transaction

@@ -1,0 +1,1 @@
+"""What all rooms of the core speak in: errors, limits, positions, signals."""

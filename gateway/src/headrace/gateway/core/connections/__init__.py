@@ -1,0 +1,21 @@
+"""What the gateway knows of whoever is connected, and of its calls."""
+
+from headrace.gateway.core.connections.connectors import ConnectorCounts, Connectors
+from headrace.gateway.core.connections.heartbeat import SILENT_AFTER_S, Heartbeat
+from headrace.gateway.core.connections.id_ranges import IdRanges
+from headrace.gateway.core.connections.open_calls import OpenCall, OpenCalls
+from headrace.gateway.core.connections.reported import MAX_ERRORS, MAX_TEXT_BYTES, STATUS_BYTES, Reported
+
+__all__ = [
+    "MAX_ERRORS",
+    "MAX_TEXT_BYTES",
+    "SILENT_AFTER_S",
+    "STATUS_BYTES",
+    "ConnectorCounts",
+    "Connectors",
+    "Heartbeat",
+    "IdRanges",
+    "OpenCall",
+    "OpenCalls",
+    "Reported",
+]

@@ -1,0 +1,61 @@
+"""Credit for a stream that requests it: immediately and exclusively if a batch waits for it, otherwise as the budget allows.
+
+A batch that is read again may need messages of one stream while other streams of the session hold all its credit, which returns
+only once that batch is committed. So requests are kept, and checked again when a batch is announced.
+"""
+
+from headrace.gateway.core.base.errors import FrameTooLarge, UnknownStream
+from headrace.gateway.core.state import Gateway
+from headrace.gateway.core.streams import OVERHEAD_BYTES, Attachment, RequestedCredit, Session, Stream
+from headrace.protocol.v1 import source_pb2
+
+
+def request_credit(gateway: Gateway, session: Session, request: source_pb2.CreditRequest) -> None:
+    """Records that a frame of a stream waits for credit; has no effect if the stream was closed in the meantime.
+
+    Raises:
+        FrameTooLarge: such a frame would exceed a limit.
+        UnknownStream: the stream was never opened.
+    """
+    limits, window = gateway.limits, gateway.credit.window_messages
+    if request.bytes > limits.max_frame_bytes:
+        text = f"CreditRequest for a frame of {request.bytes} bytes: max_frame_bytes is {limits.max_frame_bytes}"
+        raise FrameTooLarge(text, limit="max_frame_bytes", maximum=limits.max_frame_bytes, actual=request.bytes)
+    if request.messages > limits.max_frame_messages:
+        text = f"CreditRequest for a frame of {request.messages} messages: max_frame_messages is {limits.max_frame_messages}"
+        raise FrameTooLarge(text, limit="max_frame_messages", maximum=limits.max_frame_messages, actual=request.messages)
+    if request.messages > window:
+        text = f"a session never has more than {window} outstanding (session_messages); send smaller frames"
+        text = f"CreditRequest for a frame of {request.messages} messages: {text}"
+        raise FrameTooLarge(text, limit="session_messages", maximum=window, actual=request.messages)
+    attachment = session.attachments.get(request.stream_id)
+    if attachment is None and request.stream_id not in session.retired:
+        text = f"CreditRequest for stream id {request.stream_id}: it was never opened in this session"
+        raise UnknownStream(text, stream_id=request.stream_id)
+    if attachment is None or not attachment.opened or attachment.closed:
+        return
+    attachment.requested_credit = RequestedCredit(
+        request.bytes + OVERHEAD_BYTES,
+        request.messages,
+        min(request.ready_bytes, limits.max_frame_bytes) + OVERHEAD_BYTES if request.HasField("ready_bytes") else None,
+        min(request.ready_messages, limits.max_frame_messages) if request.HasField("ready_messages") else None,
+    )
+    if not grant_where_awaited(attachment.stream):
+        session.account.request(request.stream_id, request.bytes + OVERHEAD_BYTES)
+        gateway.credit.rebalance()
+
+
+def grant_where_awaited(stream: Stream) -> bool:
+    """Grants a stream its requested credit if a batch waits for it; returns whether it did."""
+    attachment = stream.attachment
+    if attachment is None or attachment.requested_credit is None or attachment.closed or not stream.is_awaited():
+        return False
+    attachment.session.grant_to_stream(attachment, attachment.requested_credit)
+    return True
+
+
+def clear_credit_request(session: Session, attachment: Attachment) -> None:
+    """Clears a stream's credit request, because the frame has arrived or never will; the session keeps unused credit."""
+    if attachment.requested_credit is not None:
+        attachment.requested_credit, attachment.granted_bytes, attachment.granted_messages = None, 0, 0
+        session.account.clear_request(attachment.stream_id)

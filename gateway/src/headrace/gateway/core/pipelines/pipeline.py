@@ -1,0 +1,272 @@
+"""The gateway's state of a pipeline: its positions in every stream that it reads, and which streams have new messages.
+
+In the protocol and here, a pipeline is one Spark query with its checkpoint. It may run an application
+(`headrace.pipelines.Pipeline`), or be any other query that reads or writes streams.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headrace.contract import clock
+from headrace.contract.names import covers, source_of
+from headrace.contract.position import Position
+from headrace.gateway.core.base.errors import UnknownPipeline
+from headrace.gateway.core.base.last_error import LastError
+from headrace.gateway.core.base.latency import Longest
+from headrace.gateway.core.base.position import BEGINNING
+from headrace.gateway.core.base.signal import Signal
+from headrace.gateway.core.pipelines.run_faults import Fault
+from headrace.gateway.core.pipelines.timeline import Timeline
+from headrace.protocol.v1.metrics_pb2 import RunMetrics
+
+MOST_REPLACED = 64
+"""How many replaced runs are remembered for each pipeline."""
+MOST_LEFT_OUT = 1_000
+"""How many streams dropped from its checkpoint are remembered for each pipeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a pipeline."""
+
+    number: int = 0
+    """Its ordinal among the runs of its checkpoint that planned a batch."""
+    id: str = ""
+    """Distinguishes runs with the same number."""
+    checkpoint: str = ""
+    """The checkpoint's id: numbers of different checkpoints cannot be compared."""
+
+    def __str__(self) -> str:
+        return f"run {self.number}" + (f" ({self.id})" if self.id else "")
+
+
+@dataclass(slots=True, eq=False)
+class Follower:
+    """A call of a run that follows streams."""
+
+    streams: frozenset[str]
+    fresh: dict[str, None]
+    """Those with messages that it may not have been sent yet."""
+    news: Signal = field(default_factory=Signal)
+
+    def take_news(self) -> list[str]:
+        """Returns the streams that may have news, and forgets them."""
+        found = list(self.fresh)
+        self.fresh.clear()
+        return found
+
+    def notice(self, stream: str) -> None:
+        """Notes that a stream has new messages."""
+        self.fresh[stream] = None
+        self.news.notify()
+
+
+@dataclass(slots=True, eq=False)
+class Pipeline:
+    """One Spark query with its checkpoint. The checkpoint is authoritative; this is the gateway's copy."""
+
+    name: str
+    declared: tuple[str, ...] = ()
+    """Patterns of the streams that the configuration says it reads, attached or not."""
+    run: Run = field(default_factory=Run)
+    """The current run."""
+    attachment: int = 0
+    """How many times the current run has attached, to any gateway, as far as its calls have told."""
+    replaced: deque[Run] = field(default_factory=lambda: deque(maxlen=MOST_REPLACED))
+    """Earlier runs, ending with the latest."""
+    attached: bool = False
+    """Whether its query is running: it attached, did not detach, and has called within its lease."""
+    away_since: float | None = None
+    """When its lease expired, on the monotonic clock; None if it has not, or if the query detached."""
+    complete: bool = False
+    """Whether every position of its checkpoint is known; streams without one are then new to it."""
+    patterns: tuple[str, ...] = ()
+    skip_lost: bool = False
+    available_now: bool = False
+    committed: dict[str, Position] = field(default_factory=dict)
+    planned: dict[str, Position] = field(default_factory=dict)
+    """Where the planned, uncommitted batch ends in each stream."""
+    planned_batches: int = 0
+    """How many batches were planned for it."""
+    planned_at: float = 0.0
+    """When that batch was planned, or first named by its query, on the monotonic clock."""
+    begins: dict[str, Position] = field(default_factory=dict)
+    """Where streams begin for it, until it has committed a position in them; the connector's first answer counts."""
+    undecided: set[str] = field(default_factory=set)
+    """Streams whose start is not yet known."""
+    sources: set[str] = field(default_factory=set)
+    """Sources in which it has committed a position: their new streams begin with their first message."""
+    fetched: set[str] = field(default_factory=set)
+    """Streams of the planned batch that were served up to its end."""
+    reading: Counter[str] = field(default_factory=Counter)
+    """The number of ranges of each stream that are being served or wait to be."""
+    calls: int = 0
+    """The number of its calls in progress."""
+    had_batch: bool = False
+    """Whether a batch was ever planned: its checkpoint may name messages that it has not committed."""
+    fault: Fault | None = None
+    """Why its run makes no progress, as its driver has reported it."""
+    error: LastError | None = None
+    """The last reason of that kind, also one that is over."""
+    metrics: RunMetrics | None = None
+    """What its run has done since it started, as it says."""
+    behind_since: dict[str, float] = field(default_factory=dict)
+    """The time, on the monotonic clock, since which it is behind in a stream, or when its position there last advanced."""
+    targets: dict[str, Position] = field(default_factory=dict)
+    """For a run with Trigger.AvailableNow: the position up to which it reads each stream."""
+    met: set[str] = field(default_factory=set)
+    """For such a run: the patterns for which it has read an attached stream."""
+    exhausted_at: float | None = None
+    """When such a run was first found to have read everything, on the monotonic clock."""
+    fresh: dict[str, None] = field(default_factory=dict)
+    """Streams with received messages that it has not committed."""
+    ended: set[str] = field(default_factory=set)
+    """Streams whose end is in its checkpoint."""
+    ended_unread: dict[str, None] = field(default_factory=dict)
+    """The streams that have most recently ended without a message: its query may wait for them."""
+    forgets: bool = False
+    """Whether its query can drop streams from its checkpoint."""
+    left_out: dict[str, None] = field(default_factory=dict)
+    """The streams most recently dropped from its checkpoint: late reports of their old positions are ignored."""
+    follower: Follower | None = None
+    """The call that follows its streams, in real-time mode."""
+    news: Signal = field(default_factory=Signal)
+    timeline: Timeline = field(default_factory=Timeline)
+    commit_latency: Longest = field(default_factory=Longest)
+    """How long messages waited here until they were committed, at most, since the history last looked."""
+    attached_at: float = 0.0
+    called_at: float = field(default_factory=clock.monotonic)
+
+    def admits(self, run: Run) -> bool:
+        """Returns whether a run is the current one, or may replace it."""
+        if run == self.run:
+            return True
+        return run not in self.replaced and (run.checkpoint != self.run.checkpoint or run.number >= self.run.number)
+
+    def replace_run(self, run: Run) -> None:
+        """Makes a run the current one; calls of the previous run are rejected from now on."""
+        if self.run.number:
+            self.replaced.append(self.run)
+        if self.run.checkpoint != run.checkpoint:
+            self.timeline = Timeline()
+        self.run, self.attachment, self.away_since = run, 0, None
+
+    def forget_positions(self) -> None:
+        """Forgets the positions of the run, which has been at another gateway since it told them here."""
+        self.attached, self.complete, self.away_since = False, False, None
+        self.committed.clear()
+        self.plan({})
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether the current run was attached here and was detached; False for one that is known from its fetches only."""
+        return self.complete and not self.attached and self.away_since is None
+
+    def check_not_detached(self) -> None:
+        """Checks that the current run was not detached.
+
+        Raises:
+            UnknownPipeline: it was; it must attach again.
+        """
+        if self.is_detached:
+            raise UnknownPipeline(f"pipeline {self.name}: {self.run} is not attached to this gateway; attach it")
+
+    def knows(self, stream: str) -> bool:
+        """Returns whether it is known which part of the stream it needs."""
+        return (self.complete or stream in self.committed) and stream not in self.undecided
+
+    def position(self, stream: str) -> Position:
+        """Returns its committed position in a stream; the beginning if it has none."""
+        return self.committed.get(stream, BEGINNING)
+
+    def asks_for(self, stream: str) -> bool:
+        """Returns whether its query asked for the stream."""
+        return any(covers(text, stream) for text in self.patterns)
+
+    def reads_after(self, stream: str) -> Position:
+        """Returns the position after which it needs a stream: the committed one, or where the stream begins for it."""
+        return max(self.position(stream), self.begins.get(stream, BEGINNING))
+
+    def take_checkpoint(self, committed: dict[str, Position], planned: dict[str, Position]) -> None:
+        """Replaces its positions by those in its checkpoint. Keeps the known starts of streams without a position.
+
+        A stream whose position in the checkpoint is the beginning begins with its first message.
+        """
+        self.committed, self.targets, self.met = dict(committed), {}, set()
+        self.plan(dict(planned))
+        self.sources = {source_of(stream) for stream, position in committed.items() if position > BEGINNING}
+        self.begins = {stream: start for stream, start in self.begins.items() if self.position(stream) == BEGINNING}
+        # An operator has moved these there: the connector is not asked where they begin.
+        self.begins |= {stream: BEGINNING for stream, position in committed.items() if position == BEGINNING}
+        self.undecided.clear()
+        self.left_out.clear()
+
+    def reads(self, stream: str) -> bool:
+        """Returns whether its query asked for the stream, or the configuration declares it as a reader."""
+        return any(covers(text, stream) for text in (*self.patterns, *self.declared))
+
+    def commit(self, positions: dict[str, Position]) -> list[str]:
+        """Records committed positions; returns the streams whose position advanced."""
+        moved = [stream for stream, position in positions.items() if position > self.position(stream)]
+        for stream in moved:
+            self.committed[stream] = positions[stream]
+            self.sources.add(source_of(stream))
+            self.begins.pop(stream, None)
+        for stream in positions:
+            planned = self.planned.get(stream)
+            if planned is not None and planned <= self.position(stream):
+                del self.planned[stream]
+        return moved
+
+    def not_outdated(self, positions: dict[str, Position]) -> dict[str, Position]:
+        """Returns the positions except those of streams that the checkpoint has since dropped."""
+        if self.left_out:
+            positions = {name: at for name, at in positions.items() if name not in self.left_out or name in self.planned}
+            for name in positions:
+                self.left_out.pop(name, None)
+        return positions
+
+    def note_ended(self, positions: dict[str, Position], ended: Iterable[str]) -> None:
+        """Records which of the streams have ended according to its checkpoint."""
+        self.ended -= positions.keys()
+        self.ended |= positions.keys() & set(ended)
+
+    def note_ended_unread(self, stream: str) -> None:
+        """Records that a stream without messages has ended."""
+        self.ended_unread[stream] = None
+        if len(self.ended_unread) > MOST_LEFT_OUT:
+            del self.ended_unread[next(iter(self.ended_unread))]
+
+    def leave_out(self, stream: str) -> None:
+        """Drops the state of a stream that its checkpoint no longer contains."""
+        if self.committed.pop(stream, None) is not None:
+            self.left_out[stream] = None
+            if len(self.left_out) > MOST_LEFT_OUT:
+                del self.left_out[next(iter(self.left_out))]
+        self.timeline.forget(stream)
+        for known in (self.planned, self.begins, self.behind_since, self.targets, self.fresh):
+            known.pop(stream, None)
+        for names in (self.ended, self.undecided, self.fetched):
+            names.discard(stream)
+
+    def in_flight(self, stream: str) -> bool:
+        """Returns whether its running batch has messages of the stream that were not yet served."""
+        if not self.attached or stream not in self.planned or not self.knows(stream):
+            return False
+        if self.planned[stream] <= self.reads_after(stream):
+            return False
+        return stream not in self.fetched or self.reading[stream] > 0
+
+    def plan(self, ends: dict[str, Position]) -> None:
+        """Records where the next batch ends in each stream that it reads."""
+        self.planned, self.planned_at = ends, clock.monotonic()
+        self.fetched.clear()
+        self.had_batch = self.had_batch or bool(ends)
+
+    def notice(self, stream: str) -> None:
+        """Notes that the stream has new messages, or has ended."""
+        self.fresh[stream] = None
+        self.news.notify()
+        if self.follower is not None and stream in self.follower.streams:
+            self.follower.notice(stream)

@@ -1,0 +1,175 @@
+"""The deployments whose supervisors are registered, and what was requested of them.
+
+All of it lasts as long as the supervisor's call. Requests of the same thing share one order, and its answer.
+"""
+
+import asyncio
+import itertools
+from collections import deque
+from dataclasses import dataclass, field
+
+from headrace.contract import clock
+from headrace.gateway.core.base.errors import ChangeRefused, LimitExceeded, ProtocolError
+from headrace.gateway.core.base.signal import Signal
+from headrace.gateway.core.state.process_states import Processes
+from headrace.gateway.identity import Identity
+from headrace.protocol.v1 import admin_pb2 as pb
+
+MOST_RESTARTS = 16
+"""Restarts of a deployment that are in progress at a time."""
+MOST_REPLAYS = 4
+"""The same of replays. They may take long, and leave room for restarts."""
+MOST_LOGS = 8
+"""The same of logs that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What to replay: the dead letters that a sink or step has refused, empty for all, under the name of a source."""
+
+    source: str
+    refused_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    """A connector of a deployment. What is not known, or does not apply, is empty.
+
+    Attributes:
+        instance: The instance in its sessions.
+        replays: The sink whose dead letters can be replayed.
+        source: The source whose streams it sends.
+        sink: The sink that it serves.
+        failure: Why its process does not run.
+        failing_since: Since when it does not, on the monotonic clock; None if it runs.
+        unconnected_since: Since when it has had no session, on the monotonic clock; None if it has one, or it is not known which.
+    """
+
+    instance: str
+    replays: str = ""
+    source: str = ""
+    sink: str = ""
+    failure: str = ""
+    failing_since: float | None = None
+    unconnected_since: float | None = None
+
+    @property
+    def session(self) -> tuple[str, str]:
+        """What its session serves, and the instance: the key of it among those that are connected."""
+        return self.sink, self.instance
+
+
+@dataclass(slots=True, eq=False)
+class Order:
+    """A restart, a replay or the reading of a log that was requested, and is not known to have ended."""
+
+    connector: str
+    """The connector; for a log, the process."""
+    replay: Replay | None
+    """What to replay; None for what is no replay."""
+    lines: int | None
+    """How many lines of a log to read; None for what is no log."""
+    by: str
+    outcome: "asyncio.Future[pb.OrderOutcome]"
+    ordered_at: float = field(default_factory=clock.monotonic)
+    """When it was requested, on the monotonic clock."""
+
+    @property
+    def action(self) -> str:
+        """What it is, for people."""
+        if self.lines is not None:
+            return "log"
+        return "restart" if self.replay is None else "replay"
+
+    @property
+    def answered_by(self) -> str:
+        """The field of an outcome that answers it, if it has not failed."""
+        return {"restart": "restarted", "replay": "replayed", "log": "log"}[self.action]
+
+
+@dataclass(slots=True, eq=False)
+class Deployment:
+    """A deployment whose supervisor is registered.
+
+    Attributes:
+        name: Its name.
+        run: The run of its supervisor.
+        peer: The address of the supervisor.
+        identity: Who has registered it.
+        connectors: Its connectors, by name.
+        processes: Its processes, by name; None if its supervisor does not report them.
+        since: When it was registered, on the monotonic clock.
+        orders: The restarts, replays and logs in progress, by id.
+        outgoing: What was not sent to the supervisor yet. Bounded, since orders are.
+        news: Notified when there is something to send, or a failure.
+        failure: Why the call must end; None while it may go on.
+    """
+
+    name: str
+    run: str
+    peer: str
+    identity: Identity
+    connectors: dict[str, Supervised]
+    processes: Processes | None = None
+    since: float = field(default_factory=clock.monotonic)
+    orders: dict[int, Order] = field(default_factory=dict)
+    outgoing: deque[pb.SuperviseResponse] = field(default_factory=deque)
+    news: Signal = field(default_factory=Signal)
+    failure: ProtocolError | None = None
+
+    def end(self, failure: ProtocolError) -> None:
+        """Ends the call with an error."""
+        self.failure = self.failure or failure
+        self.news.notify()
+
+
+class Deployments:
+    """All deployments that are registered, by name."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Deployment] = {}
+        self.waiting = 0
+        """How many callers wait for outcomes."""
+        self._ids = itertools.count(1)
+
+    def order(
+        self, deployment: Deployment, connector: str, by: str, replay: Replay | None = None, lines: int | None = None
+    ) -> Order:
+        """Requests a restart, a replay or a log, or joins the same one in progress.
+
+        Raises:
+            LimitExceeded: too many are in progress.
+            ChangeRefused: another replay of the same connector is in progress.
+        """
+        order = Order(connector, replay, lines, by, asyncio.get_running_loop().create_future())
+        same = [other for other in deployment.orders.values() if other.action == order.action]
+        for other in same:
+            if other.connector == connector and (other.replay, other.lines) == (replay, lines):
+                return other
+            if other.connector == connector and other.replay is not None:
+                text = f"a replay of what {connector} has written is in progress, as source {other.replay.source}; wait for it"
+                raise ChangeRefused(text)
+        most = {"restart": MOST_RESTARTS, "replay": MOST_REPLAYS, "log": MOST_LOGS}[order.action]
+        if len(same) >= most:
+            what = f"{order.action}s"
+            text = f"deployment {deployment.name} has {most} {what} in progress already; try again when they have ended"
+            raise LimitExceeded(text, limit=what, maximum=most)
+        # Whoever has requested it may have left.
+        order.outcome.add_done_callback(lambda done: done.cancelled() or done.exception())
+        number = next(self._ids)
+        deployment.orders[number] = order
+        deployment.outgoing.append(_message(number, order))
+        deployment.news.notify()
+        return order
+
+
+def _message(number: int, order: Order) -> pb.SuperviseResponse:
+    if order.lines is not None:
+        log = pb.LogOrder(id=number, process=order.connector, lines=order.lines, by=order.by)
+        return pb.SuperviseResponse(log=log)
+    if order.replay is None:
+        return pb.SuperviseResponse(restart=pb.RestartOrder(id=number, connector=order.connector, by=order.by))
+    replay = pb.ReplayOrder(
+        id=number, connector=order.connector, source=order.replay.source, refused_by=order.replay.refused_by, by=order.by
+    )
+    return pb.SuperviseResponse(replay=replay)

@@ -1,0 +1,78 @@
+"""The connectors of deployments that have no session although they should, and why, as far as their supervisors know."""
+
+from dataclasses import dataclass, field
+
+from headrace.contract.names import source_of
+from headrace.gateway.core.status.problem import Kind, Problem
+from headrace.protocol.v1 import admin_pb2 as pb
+
+CONNECTS_WITHIN_MS = 15_000
+"""For how long the process of a connector may run without a session, in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """The problem of each connector that should have a session, by what the connector serves.
+
+    Attributes:
+        all: All of them.
+        by_source: The first one of each source.
+        by_sink: The first one of each sink.
+    """
+
+    all: list[Problem] = field(default_factory=list)
+    by_source: dict[str, Problem] = field(default_factory=dict)
+    by_sink: dict[str, Problem] = field(default_factory=dict)
+
+    def of_stream(self, stream: str) -> Problem | None:
+        """Returns why no connector sends a stream, if that is known."""
+        return self.by_source.get(source_of(stream))
+
+
+def failing(status: pb.GetStatusResponse) -> Failing:
+    """Returns the connectors that should have a session. One that has one works, whatever its supervisor has reported before."""
+    connected = {("source", session.instance) for session in status.sessions}
+    connected |= {(session.sink, session.instance) for session in status.sink_sessions}
+    found = Failing()
+    for deployment in status.deployments:
+        processes = {process.name: process for process in deployment.processes}
+        for connector in deployment.connectors:
+            if (connector.sink or "source", connector.instance) in connected:
+                continue
+            problem = _problem(deployment, connector, processes.get(connector.name))
+            if problem is None:
+                continue
+            found.all.append(problem)
+            if connector.source:
+                found.by_source.setdefault(connector.source, problem)
+            elif connector.sink:
+                found.by_sink.setdefault(connector.sink, problem)
+    return found
+
+
+def _problem(
+    deployment: pb.DeploymentStatus, connector: pb.SupervisedConnector, process: pb.ProcessState | None
+) -> Problem | None:
+    """Returns why a connector has no session; None if it has lost it just now, and its supervisor has not begun anything."""
+    part = f"connector {connector.instance}" + (f" of sink {connector.sink}" if connector.sink else "")
+    if not connector.failure:
+        if connector.name in deployment.restarting or _starts(process):
+            cause = f"the process of {connector.name} in {deployment.deployment} is being started"
+            remedy = f"wait; headrace ps shows its state, and headrace ps --log {connector.name} its log"
+            return Problem(part, Kind.PROCESS_STARTS, cause, connector.unconnected_ms, remedy)
+        if connector.unconnected_ms < CONNECTS_WITHIN_MS:
+            return None
+        cause = f"the process of {connector.name} in {deployment.deployment} runs, and has not connected"
+        remedy = f"the log of {connector.name} says why; headrace restart {connector.name} starts its process again"
+        return Problem(part, Kind.NOT_CONNECTED, cause, connector.unconnected_ms, remedy)
+    remedy = (
+        "correct what the error names; the supervisor starts it again, and "
+        f"headrace restart {connector.name} does so at once: {deployment.deployment} has its log"
+    )
+    return Problem(part, Kind.CONNECTOR_FAILS, f"its process fails: {connector.failure}", connector.failing_ms, remedy)
+
+
+def _starts(process: pb.ProcessState | None) -> bool:
+    """Returns whether a supervisor is starting a process that has not failed, also one that it has just stopped for that."""
+    states = (pb.PROCESS_STATE_KIND_STARTS, pb.PROCESS_STATE_KIND_WAITS)
+    return process is not None and process.state in states and not process.reason and process.state_age_ms < CONNECTS_WITHIN_MS

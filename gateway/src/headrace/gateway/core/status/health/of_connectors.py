@@ -1,0 +1,65 @@
+"""Every connector that has a session works and is heard, and every connector of a deployment has one."""
+
+from collections.abc import Iterator
+
+from headrace.gateway.core.connections import SILENT_AFTER_S
+from headrace.gateway.core.status.health.site import Site, connector_of, paused
+from headrace.gateway.core.status.health.unresolved import errors_of_sink, errors_of_source
+from headrace.gateway.core.status.problem import Kind, Problem
+from headrace.protocol.v1 import admin_pb2 as pb
+from headrace.protocol.v1 import connector_pb2
+from headrace.protocol.v1.connector_pb2 import ConnectorError
+
+_CLOCK_MS = 1_000
+"""How much earlier than a state its first error may have occurred, in milliseconds: both ages are rounded and sent."""
+
+
+def of_connectors(site: Site) -> None:
+    """Finds what is wrong with the connectors of sources and sinks, and with the processes that should be connectors."""
+    for session in site.status.sessions:
+        of_session = list(_of_session(site, session))
+        site.add(of_session)
+        if of_session:
+            site.of_session[session.session] = of_session[0]
+    for serving in site.status.sink_sessions:
+        sink = site.sinks.get(serving.sink)
+        fails, outstanding_ms = (bool(sink.failure), sink.outstanding_ms) if sink is not None else (False, 0)
+        errors = errors_of_sink(serving, fails=fails, outstanding_ms=outstanding_ms)
+        part = connector_of(serving.sink, serving.instance)
+        site.add(_silent(part, serving))
+        site.add(_reports(part, serving.reported, errors))
+    site.add(site.processes.all)
+
+
+def _of_session(site: Site, session: pb.SessionStatus) -> Iterator[Problem]:
+    part = f"connector {session.instance}"
+    yield from _silent(part, session)
+    yield from _reports(part, session.reported, errors_of_source(session, site.live_ms))
+    yield from paused(part, session)
+
+
+def _silent(part: str, session: pb.SessionStatus | pb.SinkSessionStatus) -> Iterator[Problem]:
+    """Yields that a connector sends nothing. It comes before what the connector has reported, which is out of date."""
+    if session.HasField("silent_ms"):
+        cause = f"it is connected from {session.peer}, and has sent nothing for more than {SILENT_AFTER_S:.0f} s"
+        remedy = "check the network between its host and the gateway, and whether its process runs; its session stays open"
+        yield Problem(part, Kind.CONNECTOR_SILENT, cause, session.silent_ms, remedy)
+
+
+def _reports(part: str, reported: pb.ReportedStatus, errors: list[ConnectorError]) -> Iterator[Problem]:
+    """Yields what a connector reports: the first error of its state, not the last.
+
+    Args:
+        part: The connector.
+        reported: What it reports.
+        errors: The errors that count if it says that it runs.
+    """
+    remedy = "restore the connector's system, or correct its configuration; its log has more"
+    if reported.state in (connector_pb2.CONNECTOR_STATE_DEGRADED, connector_pb2.CONNECTOR_STATE_WAITING):
+        of_state = [error for error in reported.errors if error.age_ms <= reported.state_age_ms + _CLOCK_MS]
+        cause = ": ".join(text for text in (reported.reason, of_state[0].message if of_state else "") if text)
+        what = "is degraded" if reported.state == connector_pb2.CONNECTOR_STATE_DEGRADED else "waits for its system"
+        cause = cause or f"it reports that it {what}, and no reason"
+        yield Problem(part, Kind.CONNECTOR_REPORTS, cause, reported.state_age_ms, remedy)
+    elif errors:
+        yield Problem(part, Kind.CONNECTOR_REPORTS, errors[0].message, errors[0].age_ms, remedy)

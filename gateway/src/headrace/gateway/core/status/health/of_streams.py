@@ -1,0 +1,79 @@
+"""Every stream that has messages left and credit sends, from a position that its source still has, and a query reads it."""
+
+from collections.abc import Iterator
+
+from headrace.contract.names import covers, source_of
+from headrace.gateway.core.status.health.site import Site, paused
+from headrace.gateway.core.status.problem import Kind, Problem
+from headrace.protocol.v1 import admin_pb2 as pb
+
+
+def of_stream(site: Site, stream: pb.StreamStatus) -> Iterator[Problem]:
+    """Yields the problem of a stream. What counts is what its own session has said, not one that shares its instance's name."""
+    part = f"stream {stream.stream}"
+    if stream.state == pb.STREAM_STATE_LOST:
+        remedy = "restore the source and restart the query, or restart it with failOnDataLoss=false to skip what is lost"
+        yield Problem(part, Kind.POSITION_LOST, stream.detail, stream.state_age_ms, remedy)
+    elif stream.state == pb.STREAM_STATE_DETACHED and (stream.readers or stream.lag_messages):
+        yield from _detached(site, stream, part)
+        return
+    elif stream.HasField("stalled_ms"):
+        yield _stalled(part, stream)
+    elif stream.state in (pb.STREAM_STATE_LIVE, pb.STREAM_STATE_PARKED) and (root := site.of_session.get(stream.session)):
+        yield root.within(part)
+    yield from paused(part, stream)
+
+
+def _detached(site: Site, stream: pb.StreamStatus, part: str) -> Iterator[Problem]:
+    """Yields why a stream that somebody needs is not open."""
+    if stream.session in site.of_session:
+        cause = f"instance {stream.last_instance} is connected, and no longer sends this stream"
+        remedy = "check the connector's configuration and its log; restart it if its source still has the stream"
+        if not stream.HasField("paused"):
+            # A paused stream is opened again in a moment.
+            yield Problem(part, Kind.NOT_SENT, cause, stream.state_age_ms, remedy)
+        yield from paused(part, stream)
+        return
+    if (process := site.processes.of_stream(stream.stream)) is not None:
+        yield process.within(part)
+        return
+    if stream.last_instance:
+        connector = f"connector {stream.last_instance}"
+        cause = f"its session has ended: {stream.last_error}" if stream.last_error else "its session has ended"
+    else:
+        connector, cause = (
+            f"source {source_of(stream.stream)}",
+            "no connector has opened its streams since the gateway started",
+        )
+    remedy = "start the connector; if it runs, its log says why it has no session"
+    away = site.absent.setdefault(connector, Problem(connector, Kind.CONNECTOR_AWAY, cause, stream.state_age_ms, remedy))
+    yield away
+    yield away.within(part)
+
+
+def _stalled(part: str, stream: pb.StreamStatus) -> Problem:
+    """Returns that a stream has stalled. Its connector says that it works, so what it has reported is not the cause."""
+    if stream.lag_messages or stream.lag_bytes:
+        lag = f"{stream.lag_messages:,} messages" if stream.lag_messages else f"{stream.lag_bytes:,} bytes"
+    else:
+        lag = f"everything up to sequence {stream.latest_sequence}"
+    lasts_s = stream.stalled_ms // 1000
+    cause = f"it lags by {lag}, and instance {stream.instance}, which has credit, has sent nothing of it for {lasts_s} s"
+    remedy = "restart the connector, which loses nothing; if this comes back, its log and its system may have more"
+    return Problem(part, Kind.SOURCE_STALLED, cause, stream.stalled_ms, remedy)
+
+
+def of_parked_stream(site: Site, stream: pb.StreamStatus) -> Iterator[Problem]:
+    """Yields the problem of a stream that a connector offers and no query reads. Pipelines were looked at before."""
+    part = f"stream {stream.stream}"
+    readers = [p for p in site.status.pipelines if any(covers(pattern, stream.stream) for pattern in p.patterns)]
+    for reader in readers:
+        if root := site.found.get(f"pipeline {reader.pipeline}"):
+            yield root.within(part)
+    if process := site.runs.of_stream(stream.stream):
+        yield process
+        yield process.within(part)
+    names = ", ".join(reader.pipeline for reader in readers)
+    cause = f"pipeline {names} reads it, and has not said where it resumes" if names else "no query reads it"
+    remedy = "start the query; compare its option stream with the stream's name"
+    yield Problem(part, Kind.NOT_READ, cause, stream.state_age_ms, remedy)

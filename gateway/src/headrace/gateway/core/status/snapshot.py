@@ -1,0 +1,270 @@
+"""A snapshot of the gateway's state, for GetStatus."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+
+from headrace.contract import clock
+from headrace.gateway.core.base.position import to_stream_positions
+from headrace.gateway.core.base.slices import in_slices, parts_of, sorted_items
+from headrace.gateway.core.connections import STATUS_BYTES
+from headrace.gateway.core.pipelines import Pipeline
+from headrace.gateway.core.sinks import Sink, SinkSession, Transaction
+from headrace.gateway.core.state import Deployment, Gateway, Supervised
+from headrace.gateway.core.status.awaiting import writers_of
+from headrace.gateway.core.status.stream_status import add_stream, ms_since, pause_status, pipeline_state
+from headrace.gateway.core.streams import PartKind, Session, Stream, Totals
+from headrace.protocol.v1 import admin_pb2 as pb
+
+VERSION = version("headrace-gateway")
+
+
+async def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
+    """Returns the status of the gateway, its streams, sessions, pipelines and sinks.
+
+    Of few parts it is that of one moment. Of many parts it is taken in slices, so that sessions do not wait: what it says of one
+    part is that of one moment.
+    """
+    status = pb.GetStatusResponse()
+    await in_slices(_fill(status, gateway))
+    return status
+
+
+def _fill(status: pb.GetStatusResponse, gateway: Gateway) -> Iterator[int]:
+    """Fills the status; yields how many entries it took with each part."""
+    sessions: list[Session | SinkSession] = [*gateway.sessions.values(), *gateway.sink_sessions.values()]
+    room = STATUS_BYTES // max(1, sum(session.reported.has_errors for session in sessions))
+    yield len(sessions)
+    of_pipelines = _Reading()
+    yield from _add_streams(status, gateway, of_pipelines)
+    _fill_gateway(status.gateway, gateway, of_pipelines)
+    for session in list(gateway.sessions.values()):
+        status.sessions.append(_session(session, gateway, room))
+        yield 1 + len(session.attachments)
+    for _, pipeline in sorted(gateway.pipelines.items()):
+        lag = of_pipelines.lags.get(pipeline, (0, 0))
+        status.pipelines.append(_pipeline(pipeline, gateway, lag))
+        yield 1
+        for positions in parts_of(sorted_items(pipeline.committed)):
+            status.pipelines[-1].committed.extend(to_stream_positions(dict(positions)))
+            yield len(positions)
+    lost: dict[str, list[pb.LostVote]] = {}
+    for voter, batch in gateway.votes.lost():
+        vote = pb.LostVote(instance=voter.instance, transaction=Transaction(voter.pipeline, batch).to_proto())
+        lost.setdefault(voter.sink, []).append(vote)
+        yield 1
+    for _, sink in sorted(gateway.sinks.items()):
+        status.sinks.append(_sink(sink, gateway, lost.get(sink.name, [])))
+        yield 1 + len(sink.committed)
+    for sink_session in list(gateway.sink_sessions.values()):
+        status.sink_sessions.append(_sink_session(sink_session, room))
+        yield 1
+    for _, deployment in sorted(gateway.deployments.by_name.items()):
+        status.deployments.append(_deployment(deployment))
+        yield 1 + len(deployment.connectors) + len(deployment.processes or ())
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What is summed up of the streams while they are looked at."""
+
+    totals: Totals = field(default_factory=Totals)
+    buffered_bytes: int = 0
+    buffered_messages: int = 0
+    lags: dict[Pipeline, tuple[int, int]] = field(default_factory=dict)
+    """What each pipeline has yet to commit, in messages and bytes."""
+
+    def add(self, stream: Stream) -> None:
+        """Adds a stream."""
+        self.totals.add(stream)
+        self.buffered_bytes += stream.held_bytes
+        self.buffered_messages += stream.held_messages
+        for pipeline in stream.readers:
+            before = self.lags.get(pipeline, (0, 0))
+            messages, size = stream.lag_after(pipeline.position(stream.name))
+            self.lags[pipeline] = before[0] + messages, before[1] + size
+
+
+def _add_streams(status: pb.GetStatusResponse, gateway: Gateway, reading: _Reading) -> Iterator[int]:
+    by_instance: dict[str, list[Session]] = {}
+    for session in gateway.sessions.values():
+        by_instance.setdefault(session.instance, []).append(session)
+    for _, stream in sorted_items(gateway.streams):
+        add_stream(status, stream, _session_of(stream, by_instance), clock.monotonic())
+        reading.add(stream)
+        yield 1 + len(stream.readers)
+
+
+def _deployment(deployment: Deployment) -> pb.DeploymentStatus:
+    connectors = sorted(deployment.connectors.items())
+    return pb.DeploymentStatus(
+        deployment=deployment.name,
+        run=deployment.run,
+        peer=deployment.peer,
+        age_ms=ms_since(deployment.since),
+        connectors=[_supervised(name, one) for name, one in connectors],
+        restarting=sorted(order.connector for order in deployment.orders.values() if order.action == "restart"),
+        replaying=sorted(order.connector for order in deployment.orders.values() if order.replay is not None),
+        processes=[process.now() for _, process in sorted((deployment.processes or {}).items())],
+    )
+
+
+def _supervised(name: str, connector: Supervised) -> pb.SupervisedConnector:
+    since, unconnected = connector.failing_since, connector.unconnected_since
+    return pb.SupervisedConnector(
+        name=name,
+        instance=connector.instance,
+        replays=connector.replays,
+        source=connector.source,
+        sink=connector.sink,
+        failure=connector.failure,
+        failing_ms=None if since is None else ms_since(since),
+        unconnected_ms=None if unconnected is None else ms_since(unconnected),
+    )
+
+
+def _fill_gateway(status: pb.GatewayStatus, gateway: Gateway, reading: _Reading) -> None:
+    totals = gateway.forgotten.plus(reading.totals)
+    jump_ms, jump_age_ms = gateway.clock_jumps.jump or (None, None)
+    found = pb.GatewayStatus(
+        version=VERSION,
+        uptime_ms=ms_since(gateway.started_at),
+        buffered_bytes=reading.buffered_bytes,
+        buffer_limit_bytes=gateway.limits.buffer_bytes,
+        draining=gateway.draining,
+        rejected_sessions=gateway.rejected_sessions,
+        received_frames=gateway.frames_received,
+        received_messages=totals.received_messages,
+        received_bytes=totals.received_bytes,
+        acknowledged_messages=totals.acknowledged_messages,
+        duplicate_messages=totals.duplicate_messages,
+        losses=totals.losses,
+        buffered_messages=reading.buffered_messages,
+        clock_jump_ms=jump_ms,
+        clock_jump_age_ms=jump_age_ms,
+        unconnected_ms=None if gateway.unconnected_since is None else ms_since(gateway.unconnected_since),
+        own_faults=[
+            pb.GatewayFault(part=one.part, kind=one.kind, cause=one.cause, remedy=one.remedy, age_ms=one.age_ms)
+            for one in gateway.own_faults
+        ],
+        certificates=[
+            pb.CertificateStatus(file=file, expires_at_s=expires_at_s)
+            for file, expires_at_s in sorted(gateway.certificates.items())
+        ],
+    )
+    status.CopyFrom(found)
+
+
+def _session_of(stream: Stream, by_instance: Mapping[str, list[Session]]) -> str:
+    """Returns the id of the session that sends a stream, or else of one of its last instance that may; empty if there is none."""
+    if stream.attachment is not None:
+        return stream.attachment.session.id
+    same = by_instance.get(stream.last_instance, [])
+    return next((session.id for session in same if session.identity.may_open(stream.name)), "")
+
+
+def _session(session: Session, gateway: Gateway, errors_bytes: int) -> pb.SessionStatus:
+    account = session.account
+    return pb.SessionStatus(
+        session=session.id,
+        connector=session.hello.connector,
+        connector_version=session.hello.connector_version,
+        instance=session.instance,
+        peer=session.peer,
+        age_ms=ms_since(session.opened_at),
+        streams=sum(1 for _ in session.open_attachments()),
+        credit_bytes=account.bytes_left,
+        credit_messages=account.messages_left,
+        outstanding_bytes=account.bytes_held,
+        outstanding_messages=account.messages_held,
+        linger_ms=session.linger_ms,
+        paused=pause_status(gateway.pauses.of(PartKind.CONNECTOR, session.instance)),
+        reported=session.reported.status(errors_bytes),
+        silent_ms=session.heartbeat.silent_ms,
+    )
+
+
+def _sink_session(session: SinkSession, errors_bytes: int) -> pb.SinkSessionStatus:
+    return pb.SinkSessionStatus(
+        session=session.id,
+        sink=session.hello.sink,
+        connector=session.hello.connector,
+        connector_version=session.hello.connector_version,
+        instance=session.instance,
+        peer=session.peer,
+        age_ms=ms_since(session.opened_at),
+        reported=session.reported.status(errors_bytes),
+        silent_ms=session.heartbeat.silent_ms,
+        success_age_ms=None if session.succeeded_at is None else ms_since(session.succeeded_at),
+    )
+
+
+def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: tuple[int, int]) -> pb.PipelineStatus:
+    voted_s = pipeline.timeline.voted_s
+    return pb.PipelineStatus(
+        pipeline=pipeline.name,
+        run=pipeline.run.number,
+        attached=pipeline.attached,
+        patterns=sorted({*pipeline.patterns, *pipeline.declared}),
+        idle_ms=ms_since(pipeline.called_at) if pipeline.run.number else 0,
+        lag_messages=lag[0],
+        lag_bytes=lag[1],
+        state=pipeline_state(pipeline),
+        away_ms=None if pipeline.away_since is None else ms_since(pipeline.away_since),
+        planned_batches=pipeline.planned_batches,
+        batch_ms=ms_since(pipeline.planned_at) if pipeline.planned else None,
+        metrics=pipeline.metrics,
+        voted_ms=None if voted_s is None else max(0, int(voted_s * 1000)),
+        fault=None if pipeline.fault is None else pipeline.fault.status(),
+        paused=pause_status(gateway.pauses.of(PartKind.PIPELINE, pipeline.name)),
+        silent_ms=_silent_ms(pipeline, gateway),
+        rival=gateway.drivers.rival(pipeline.name),
+        error=pipeline.error.status() if pipeline.error else None,
+    )
+
+
+def _silent_ms(pipeline: Pipeline, gateway: Gateway) -> int | None:
+    """Returns for how long the driver of an attached pipeline has not reported, in milliseconds; None if it does or never did."""
+    if not pipeline.attached:
+        return None
+    logs = [log for log in gateway.commit_logs.values() if pipeline.name in log.readers and not (log.closed or log.stopped)]
+    silent = [driver.silent_ms for log in logs if (driver := gateway.drivers.by_query.get(log.pipeline)) is not None]
+    # An application that has replaced another query in its checkpoint reports for both.
+    return min((ms for ms in silent if ms is not None), default=None) if None not in silent else None
+
+
+def _sink(sink: Sink, gateway: Gateway, lost: list[pb.LostVote]) -> pb.SinkStatus:
+    pending = {transaction for holdings in sink.holders() for transaction in holdings.transactions()}
+    outstanding = _outstanding(sink)
+    return pb.SinkStatus(
+        sink=sink.name,
+        mode=sink.mode,
+        instances=sorted(sink.sessions),
+        away=sorted(sink.away),
+        open_parts=sum(len(session.open) for session in sink.sessions.values()),
+        pending_transactions=len(pending),
+        staged_messages=sink.staged_messages,
+        refused_messages=sink.refused_messages,
+        dead_letters=gateway.dead_letters.count(sink.name),
+        committed=[Transaction(pipeline, batch).to_proto() for pipeline, batch in sorted(sink.committed.items())],
+        lost=lost,
+        losses=sink.losses,
+        writers=writers_of(gateway, sink.name),
+        absent_ms=None if sink.sessions else ms_since(sink.left_at),
+        committed_transactions=sink.outcomes["committed"],
+        aborted_transactions=sink.outcomes["aborted"],
+        failures=sink.outcomes["failed"],
+        failure=sink.failure.reason if sink.failure else "",
+        failure_age_ms=ms_since(sink.failure.occurred_at) if sink.failure else None,
+        paused=pause_status(gateway.pauses.of(PartKind.SINK, sink.name)),
+        outstanding=outstanding[1] if outstanding else "",
+        outstanding_ms=ms_since(outstanding[0]) if outstanding else None,
+        last_error="" if sink.sessions else sink.last_error,
+        error=sink.error.status() if sink.error else None,
+    )
+
+
+def _outstanding(sink: Sink) -> tuple[float, str] | None:
+    """Returns what an instance has yet to answer for the longest time, after since when."""
+    waits = [(name, session.outstanding()) for name, session in sink.sessions.items()]
+    return min(((wait[0], f"instance {name} {wait[1]}") for name, wait in waits if wait is not None), default=None)

@@ -1,0 +1,51 @@
+"""Streams: the frames that are held, the sessions that send them, and the positions at which they open."""
+
+from headrace.gateway.core.streams.acknowledging import acknowledge
+from headrace.gateway.core.streams.credit import CreditPool
+from headrace.gateway.core.streams.frames import (
+    OVERHEAD_BYTES,
+    HeldFrame,
+    check_frame,
+    check_order,
+    check_times,
+    count_up_to,
+    trim,
+)
+from headrace.gateway.core.streams.opening import reconcile
+from headrace.gateway.core.streams.pauses import CONFIGURATION, PartKind, Pause, Pauses
+from headrace.gateway.core.streams.previews import previews
+from headrace.gateway.core.streams.session import Session
+from headrace.gateway.core.streams.stall_rounds import pass_round_of_streams
+from headrace.gateway.core.streams.starting import begin, begin_with_first, check_start, starts_of
+from headrace.gateway.core.streams.stream import Attachment, Backlog, Loss, RequestedCredit, Stream
+from headrace.gateway.core.streams.totals import Totals
+
+__all__ = [
+    "CONFIGURATION",
+    "OVERHEAD_BYTES",
+    "Attachment",
+    "Backlog",
+    "CreditPool",
+    "HeldFrame",
+    "Loss",
+    "PartKind",
+    "Pause",
+    "Pauses",
+    "RequestedCredit",
+    "Session",
+    "Stream",
+    "Totals",
+    "acknowledge",
+    "begin",
+    "begin_with_first",
+    "check_frame",
+    "check_order",
+    "check_start",
+    "check_times",
+    "count_up_to",
+    "pass_round_of_streams",
+    "previews",
+    "reconcile",
+    "starts_of",
+    "trim",
+]

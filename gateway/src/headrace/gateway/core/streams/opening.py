@@ -1,0 +1,120 @@
+"""Opens and rewinds streams according to the positions of their readers."""
+
+from collections.abc import Iterator
+
+import structlog
+
+from headrace.contract import clock
+from headrace.contract.position import Position
+from headrace.gateway.core.base.position import BEGINNING, to_proto
+from headrace.gateway.core.pipelines import Pipeline
+from headrace.gateway.core.streams.acknowledging import acknowledge, committed_by_all
+from headrace.gateway.core.streams.starting import ask_for_start
+from headrace.gateway.core.streams.stream import Attachment, Stream
+from headrace.protocol.v1 import source_pb2
+
+log = structlog.get_logger("headrace.gateway")
+
+
+def reconcile(stream: Stream) -> None:
+    """Opens, rewinds and acknowledges a stream according to the positions of its readers."""
+    ask_for_start(stream)
+    if not any(p.attached and stream.is_lost_for(p) for p in stream.readers):
+        stream.loss = None
+    attachment = stream.attachment
+    if attachment is not None:
+        if not attachment.opened and not attachment.closed:
+            _open(stream, attachment)
+        elif attachment.opened and (_is_elsewhere(stream) or _is_loss_accepted(stream)):
+            stream.leave()
+            if not stream.replayable:
+                stream.void()
+            text = "a pipeline must read from another position; open the stream again to learn it"
+            attachment.session.reject(attachment.stream_id, source_pb2.REJECT_REASON_REOPEN, text)
+    acknowledge(stream)
+
+
+def _open(stream: Stream, attachment: Attachment) -> None:
+    if stream.forgetting or (stream.pause is not None and not stream.is_awaited()):
+        return
+    served = [p for p in stream.readers if p.attached and p.knows(stream.name)]
+    skip_lost = _is_loss_accepted(stream)
+    if skip_lost:
+        _skip(stream)
+    # A loss concerns only who needs what is lost: they fail, and the stream is opened for the others.
+    if all(stream.is_lost_for(p) for p in served):
+        return
+    floor = _floor(stream)
+    earlier = BEGINNING if stream.replayable else _earlier(stream)
+    if not stream.replayable:
+        newest = max(floor.epoch, stream.newest_epoch, *(p.epoch for r in stream.readers for p in _positions(r, stream)))
+        stream.newest_epoch = max(clock.now_ns() // 1000, newest + 1)
+        stream.restart(Position(stream.newest_epoch, 0))
+    elif floor < stream.start or floor > stream.received:
+        stream.restart(floor)
+    stream.ended = stream.gone = False
+    attachment.opened, attachment.epoch, attachment.changed_at = True, stream.live_epoch, clock.monotonic()
+    opened = source_pb2.StreamOpened(stream_id=attachment.stream_id, epoch=stream.live_epoch, skip_lost=skip_lost)
+    if stream.replayable and stream.received > BEGINNING:
+        opened.resume.CopyFrom(to_proto(stream.received))
+    acknowledged = committed_by_all(stream)
+    if stream.replayable and acknowledged is not None and BEGINNING < acknowledged <= stream.received:
+        attachment.told = acknowledged
+        opened.acknowledged.CopyFrom(to_proto(acknowledged))
+    if earlier.epoch:
+        opened.earlier.CopyFrom(to_proto(earlier))
+    attachment.session.send(source_pb2.IngestResponse(stream_opened=opened))
+
+
+def _earlier(stream: Stream) -> Position:
+    """Returns the last position that a checkpoint has of a redelivering stream; the beginning if none has one."""
+    return max((p.position(stream.name) for p in stream.readers), default=BEGINNING)
+
+
+def _is_loss_accepted(stream: Stream) -> bool:
+    """Returns whether every running reader accepts the loss, or reads only what the source still has."""
+    loss = stream.loss
+    if loss is None:
+        return False
+    strict = [p for p in stream.readers if p.attached and not p.skip_lost]
+    if any(stream.is_lost_for(p) for p in strict):
+        return False
+    return all(loss.earliest is not None and p.reads_after(stream.name).sequence >= loss.earliest - 1 for p in strict)
+
+
+def _skip(stream: Stream) -> None:
+    loss, stream.loss = stream.loss, None
+    assert loss is not None
+    stream.losses += 1
+    if loss.earliest is not None:
+        stream.horizon = max(_floor(stream), Position(0, loss.earliest - 1))
+    log.warning("lost messages skipped", stream=stream.name, after=str(loss.resume), earliest=loss.earliest)
+
+
+def _floor(stream: Stream) -> Position:
+    """Returns the earliest position that a reader needs now and that still exists.
+
+    Running batches take precedence: a query that must go back waits until the batches of others are committed; otherwise their
+    tasks would wait for everything that it reads first. Queries that are away count only if no other is attached.
+    """
+    known = [p for p in stream.readers if p.knows(stream.name) and not stream.is_lost_for(p)]
+    running = [p for p in known if p.attached] or known
+    needed = [p for p in running if p.in_flight(stream.name)] or running
+    return max(min((p.reads_after(stream.name) for p in needed), default=stream.start), stream.horizon)
+
+
+def _is_elsewhere(stream: Stream) -> bool:
+    """Returns whether a reader needs messages before those held, or a running batch starts after the next one to arrive.
+
+    A redelivering stream needs a new epoch if a reader has read or planned a later one, which another gateway has given it.
+    """
+    if not stream.replayable:
+        known = (p for p in stream.readers if p.knows(stream.name))
+        return any(at.epoch > stream.live_epoch for p in known for at in _positions(p, stream))
+    floor = _floor(stream)
+    return floor < stream.start or (floor > stream.received and stream.is_awaited())
+
+
+def _positions(pipeline: Pipeline, stream: Stream) -> Iterator[Position]:
+    yield pipeline.position(stream.name)
+    yield pipeline.planned.get(stream.name, BEGINNING)
