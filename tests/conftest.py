@@ -1,3 +1,4 @@
+import logging
 import os
 import random
 import signal
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import structlog
 from pyspark.sql import SparkSession
 
 # A distribution that is newer than .venv would fail each test that imports it, in a way of its own.
@@ -55,6 +57,18 @@ def _shard(text: str) -> tuple[int, int]:
     if not 1 <= part <= of:
         raise ValueError(f"{text}: want I/N with 1 <= I <= N")
     return part, of
+
+
+@pytest.fixture
+def logs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """For tests that configure logging: ends with what was configured before, which no logger has kept."""
+    configure, before = structlog.configure, structlog.get_config()
+    monkeypatch.setattr(structlog, "configure", lambda **given: configure(**{**given, "cache_logger_on_first_use": False}))
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+    configure(**before)
 
 
 @pytest.fixture(scope="session")

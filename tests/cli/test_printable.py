@@ -66,6 +66,7 @@ def test_lines_and_failures_show_it_so(capsys: pytest.CaptureFixture[str]) -> No
     assert "\\x1b]0;title" in shown.out
 
 
+@pytest.mark.usefixtures("logs_of_its_own")
 def test_logs_for_people_show_it_so() -> None:
     try:
         raise ValueError(HOSTILE)
@@ -73,14 +74,9 @@ def test_logs_for_people_show_it_so() -> None:
         record = logging.LogRecord(HOSTILE, logging.ERROR, "", 0, HOSTILE, (), (ValueError, error, error.__traceback__))
     assert is_harmless(ConsoleFormatter().format(record))
     out, root = io.StringIO(), logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    try:
-        configure_logging(Log(format="console"), out)
-        root.handle(record)
-        root.error("said", extra={"reason": HOSTILE})
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)
+    configure_logging(Log(format="console"), out)
+    root.handle(record)
+    root.error("said", extra={"reason": HOSTILE})
     assert "\\x1b]0;title" in out.getvalue()
     assert is_harmless(out.getvalue())
 

@@ -12,7 +12,7 @@ from tests.conformance.connector import Connector
 from headrace.conformance.core.changes import Changes
 from headrace.conformance.core.spec import SinkSpec, SourceSpec
 from headrace.conformance.core.trace import Trace
-from headrace.conformance.sinks.gateway import SinkGateway
+from headrace.conformance.sinks.session import SinkGateway
 from headrace.conformance.sinks.trial import SinkTrial
 from headrace.conformance.sources.gateway import SourceGateway
 from headrace.conformance.sources.trial import SourceTrial

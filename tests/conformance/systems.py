@@ -16,7 +16,7 @@ from headrace.conformance.core.spec import SinkSpec, SourceSpec, Spec
 from headrace.conformance.core.trace import Trace
 from headrace.conformance.runner import AnyCheck, AnyTrial
 from headrace.conformance.sinks import SINK_CHECKS
-from headrace.conformance.sinks.gateway import SinkGateway
+from headrace.conformance.sinks.session import SinkGateway
 from headrace.conformance.sinks.trial import SinkTrial
 from headrace.conformance.sources import SOURCE_CHECKS
 from headrace.conformance.sources.gateway import SourceGateway

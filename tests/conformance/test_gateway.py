@@ -6,7 +6,7 @@ import pytest
 
 from headrace.conformance.core.changes import Changes
 from headrace.conformance.core.trace import Trace
-from headrace.conformance.sinks.gateway import SinkGateway
+from headrace.conformance.sinks.session import SinkGateway
 
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
 

@@ -5,7 +5,6 @@ import io
 import json
 import logging
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -143,15 +142,7 @@ async def test_lines_about_a_batch_name_its_query_and_its_number(form: str) -> N
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", keys["timestamp"])
 
 
-@pytest.fixture
-def root_handlers() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:], root.level = handlers, level
-
-
-@pytest.mark.usefixtures("root_handlers")
+@pytest.mark.usefixtures("logs_of_its_own")
 def test_a_caller_that_goes_away_while_it_is_answered_is_no_error() -> None:
     out = io.StringIO()
     configure_logging(Log(format="json"), out)

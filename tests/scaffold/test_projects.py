@@ -1,5 +1,6 @@
 """New projects build, pass their own CI with the whole conformance kit, and run at a real gateway as plugins."""
 
+import json
 import re
 import signal
 import sys
@@ -30,7 +31,8 @@ async def test_a_project_passes_its_ci_with_the_whole_kit_and_is_a_plugin_that_r
     if kind == "source":
         path.write_text("a\nb\nc\n")
     variables = {name: project.environ[name] for name in ("HEADRACE_CONNECTORS", "PATH", "PYTHONPATH")}
-    assert f"\n{project.name} " in headrace("connector", "list", **variables).stdout
+    listed = json.loads(headrace("connector", "list", "--json", **variables).stdout)["result"]["connectors"]
+    assert project.name in {each["name"] for each in listed}
     parameters = (f"--{kind}", project.name, "--path", str(path))
     checked_by_headrace = headrace("connector", "check", project.name, *parameters, **variables)
     wanted = "6 bytes" if kind == "source" else "created by the first start"

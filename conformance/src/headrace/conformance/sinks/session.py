@@ -1,16 +1,17 @@
-"""One call of a sink, from the gateway's side: its parts, its votes, and the rules that hold in every session."""
+"""The calls of one sink, from the gateway's side: parts, votes, and the rules that hold in every session."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
+from headrace.conformance.core.changes import Changes
 from headrace.conformance.core.frames import Message, encode
+from headrace.conformance.core.gateway import SessionGateway, metadata_of
 from headrace.conformance.core.server import UNKNOWN_KIND, ScriptedCall
+from headrace.conformance.core.trace import Trace
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.protocol.v1 import sink_pb2 as pb
-
-if TYPE_CHECKING:
-    from headrace.conformance.sinks.gateway import SinkGateway
+from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer, add_SinkServiceServicer_to_server
 
 Key = tuple[str, int, str]
 """A transaction: pipeline, batch and run."""
@@ -226,3 +227,20 @@ class SinkSession(ScriptedCall[pb.SinkServiceAttachRequest, pb.SinkServiceAttach
                 question.answered, question.failed = True, failed.reason or "no reason given"
         if not asked:
             self.unasked.append(failed.reason)
+
+
+class SinkGateway(SessionGateway[SinkSession], SinkServiceServicer):
+    """Serves the sessions of one sink: welcomes by itself, and says the rest when a check says so."""
+
+    register = add_SinkServiceServicer_to_server  # type: ignore[assignment]
+
+    def __init__(self, trace: Trace, changes: Changes) -> None:
+        super().__init__(trace, changes)
+        self.read_timeout_ms = 30_000
+
+    async def Attach(  # type: ignore[override]
+        self, request_iterator: AsyncIterator[pb.SinkServiceAttachRequest], context: Any
+    ) -> None:
+        """One session."""
+        session = SinkSession(metadata=metadata_of(context), number=len(self.sessions) + 1, gateway=self)
+        await self.run("SinkService.Attach", session, request_iterator, context)

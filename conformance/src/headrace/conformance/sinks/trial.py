@@ -13,8 +13,7 @@ from headrace.conformance.core.frames import Message
 from headrace.conformance.core.spec import SinkSpec
 from headrace.conformance.core.trace import Trace
 from headrace.conformance.core.trial import Trial
-from headrace.conformance.sinks.gateway import SinkGateway
-from headrace.conformance.sinks.session import SinkSession, key
+from headrace.conformance.sinks.session import SinkGateway, SinkSession, key
 from headrace.protocol.v1 import sink_pb2 as pb
 
 _SHOWN = 4

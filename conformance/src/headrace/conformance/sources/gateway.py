@@ -2,31 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from headrace.conformance.core.changes import Changes
 from headrace.conformance.core.frames import Message
 from headrace.conformance.core.gateway import SessionGateway, metadata_of
 from headrace.conformance.core.trace import Trace
+from headrace.conformance.sources.listener import Terms
 from headrace.conformance.sources.session import SourceSession, at
 from headrace.conformance.sources.stream import Stream
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.frame_pb2 import Frame, Position
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer, add_SourceServiceServicer_to_server
-
-
-@dataclass
-class Terms:
-    """What Welcome says. The overhead is not the gateway's own, so that no connector can know it beforehand."""
-
-    credit_bytes: int = 16 << 20
-    credit_messages: int = 100_000
-    max_frame_bytes: int = 4 << 20
-    max_frame_messages: int = 65_536
-    max_streams: int = 100
-    frame_overhead_bytes: int = 300
-    linger_ms: int = 5
 
 
 class SourceGateway(SessionGateway[SourceSession], SourceServiceServicer):

@@ -3,18 +3,15 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from headrace.conformance.core.frames import MalformedFrame, decode, sequences, values_alone
 from headrace.conformance.core.server import UNKNOWN_KIND, ScriptedCall
+from headrace.conformance.sources.listener import Listener
 from headrace.conformance.sources.stream import Outstanding, Stream
 from headrace.contract.limits import MAX_SEQUENCE, PROTOCOL_VERSION
 from headrace.contract.names import is_stream_name
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.frame_pb2 import Frame, Position
-
-if TYPE_CHECKING:
-    from headrace.conformance.sources.gateway import SourceGateway
 
 
 @dataclass(eq=False, kw_only=True)
@@ -22,7 +19,7 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
     """One call of a source. Rules that hold in every session are judged here, and breaches reported to the gateway."""
 
     number: int
-    gateway: "SourceGateway"
+    gateway: "Listener[SourceSession]"
     hello: pb.Hello | None = None
     welcomed: bool = False
     ended: bool = False

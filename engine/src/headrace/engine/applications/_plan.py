@@ -1,18 +1,11 @@
 """The plan of an application on Spark, and the rows between its stages."""
 
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from headrace.pipelines.runtime import END, NO_TIME, Counted, Graph
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamReader
-
-    from headrace.engine.source._options import Options
 
 ROWS = StructType(
     [
@@ -151,22 +144,3 @@ class Plan:
     def needs_headers(self, step: int) -> bool:
         """Whether the headers of a step's results are needed after it, if only for dead letters."""
         return self.graph.headers_after[step] or self.graph.dead_letters is not None
-
-    # Spark starts a process for each of these, so each imports only what it needs.
-
-    @property
-    def rows(self) -> StructType:
-        """The columns of the rows before the first shuffle."""
-        return ROWS
-
-    def reader(self, options: "Options") -> "DataSourceStreamReader":
-        """A reader that runs the steps before the first shuffle."""
-        from headrace.engine.applications._source_stage import source_stage_rows, stream_end_rows
-        from headrace.engine.source._reader import Reader
-
-        kind = Reader
-        if options.real_time is not None:
-            from headrace.engine.applications.real_time._reader import RealTimeReader
-
-            kind = RealTimeReader
-        return kind(options, partial(source_stage_rows, self), partial(stream_end_rows, self))

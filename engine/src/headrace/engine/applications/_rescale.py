@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from headrace.engine._errors import CheckpointError
 from headrace.engine.applications._bucket_files import BucketFiles
 from headrace.engine.applications._durable import begin
+from headrace.engine.applications._input import Input
 from headrace.engine.applications._keys import bucket_ids, buckets_of
 from headrace.engine.applications._plan import Plan
 from headrace.engine.applications._query_settings import settings_of_query
@@ -73,7 +74,7 @@ def rescale(
     ids = bucket_ids(parallelism)
     if folder := folder or pipeline.folder:
         ship(spark, folder)
-    register(spark, {graph.name: Plan(graph, ids, into, uuid.uuid4().hex, 0)})
+    register(spark, {graph.name: Input(Plan(graph, ids, into, uuid.uuid4().hex, 0))})
     resume_at = json.dumps(old.committed.offsets[0].to_json())
     # The run reads nothing, so the gateway's address does not matter.
     unread = {"loopbackGateway": "true", "sharedCheckpoint": str(shared_checkpoint).lower()}

@@ -16,6 +16,7 @@ from headrace.engine.applications._call_files import CallFiles
 from headrace.engine.applications._commits import commits
 from headrace.engine.applications._counts import observed
 from headrace.engine.applications._first_workers import start_workers
+from headrace.engine.applications._input import Input
 from headrace.engine.applications._keyed_task import KeyedTask
 from headrace.engine.applications._keys import bucket_ids
 from headrace.engine.applications._plan import ROWS, Plan
@@ -150,7 +151,7 @@ def start(
         calls = CallFiles(watches_driver=real_time)
         handler.record(calls)
         recorded = replace(plan, calls=calls.path)
-        register(spark, {graph.name: recorded})
+        register(spark, {graph.name: Input(recorded)})
         add_handler(spark, own["run"], handler)
         more = {}
         if real_time:

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.contract.units import parse_size
 from headrace.engine import register
 from headrace.engine.applications._discarded import discarding
+from headrace.engine.applications._input import Input
 from headrace.engine.applications._keys import bucket_ids
 from headrace.engine.applications._plan import Plan
 from headrace.laboratory.bench.connectors import client
@@ -151,7 +152,7 @@ def through_pipeline(spark: SparkSession, kafka: Kafka, place: str) -> Iterator[
     graph = words_of_kafka().graph
     buckets = bucket_ids(int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     plan = Plan(graph, buckets, graph.name, uuid.uuid4().hex, parse_size(WORKER_MEMORY))
-    register(spark, {graph.name: plan})
+    register(spark, {graph.name: Input(plan)})
     with gateway() as running, connector(kafka, place, "bench", running.address):
         blocks = headrace(spark, running.address, application=graph.name, stream="bench/*")
         arriving = blocks.observe("arriving", sql.sum("messages").alias("messages"))
