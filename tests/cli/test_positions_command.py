@@ -165,7 +165,7 @@ def test_a_time_is_found_by_the_index_of_the_source_in_one_command(
 ) -> None:
     run(spark, tmp_path, source, "checkpoint")
     asked: list[tuple[str, str]] = []
-    found: dict[str, PositionOfSource | None] = {"n/0": PositionOfSource(60, b"a"), "n/1": None}
+    found: dict[str, PositionOfSource | None] = {"n/0": PositionOfSource(sequence=60, cursor=b"a"), "n/1": None}
 
     def positions_of(target: str, time: datetime) -> TimePositions:
         asked.append((target, time.isoformat()))

@@ -78,7 +78,7 @@ class Reading:
                 if isinstance(item, Batch):
                     found += values_of(item)
                     columns = pack([item], 1, None)
-                    self.positions[partition] = Position(columns.sequences[-1], item.cursor)
+                    self.positions[partition] = Position(sequence=columns.sequences[-1], cursor=item.cursor)
                 await asyncio.sleep(0)
         finally:
             await items.aclose()

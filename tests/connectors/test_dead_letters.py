@@ -79,7 +79,7 @@ def test_a_replay_goes_on_after_a_position(folder: Path) -> None:
     everything = list(source.read(partition, None))
     assert [as_sent(message) for message in everything] == [as_sent(message) for message in ORIGINALS]
     assert everything[0].sequence is not None
-    rest = list(source.read(partition, Position(everything[0].sequence)))
+    rest = list(source.read(partition, Position(sequence=everything[0].sequence)))
     assert rest == everything[1:]
     assert list(DeadLetterSource("again", folder, "alerts").read(partition, None)) == everything[1:]
 

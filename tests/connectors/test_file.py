@@ -92,13 +92,13 @@ def after(items: Items, count: int) -> Position:
             read += len(batch)
             last = records([batch])[-1][0]
     assert read == count
-    return Position(last, batch.cursor)
+    return Position(sequence=last, cursor=batch.cursor)
 
 
 def read(path: Path, format_=Format.LINES, position: int | None = None) -> list[tuple[int, bytes]]:
     source = FileSource("s", [path], format_, follow=False)
     (partition,) = listed(source)
-    return records(Items(source, partition, None if position is None else Position(position)))
+    return records(Items(source, partition, None if position is None else Position(sequence=position)))
 
 
 def prefixed(*values: bytes) -> bytes:
@@ -246,7 +246,7 @@ def test_a_file_that_is_gone_has_lost_its_position(tmp_path):
     source = FileSource("s", [tmp_path / "f"])
     (tmp_path / "f").unlink()
     with pytest.raises(PositionLost, match="does not exist"):
-        next(Items(source, "f", Position(4)))
+        next(Items(source, "f", Position(sequence=4)))
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_reading_goes_on_in_a_file_that_was_rotated_and_then_in_the_next(tmp_pat
     write(path, LINES[10:12], "ab")
     rotate(path)
     write(path, LINES[12:], "ab")
-    assert first + some(Items(following(path), "app.log", Position(80, items.last.cursor)), 10) == [
+    assert first + some(Items(following(path), "app.log", Position(sequence=80, cursor=items.last.cursor)), 10) == [
         (8 * (n + 1), line) for n, line in enumerate(LINES)
     ]
 
@@ -424,7 +424,7 @@ def test_a_position_beyond_the_file_of_its_cursor_is_in_a_later_one(tmp_path):
     write(path, LINES[5:8], "ab")
     rename(path)
     write(path, LINES[8:])
-    found = some(Items(following(path), "app.log", Position(80, position.cursor)), 10)
+    found = some(Items(following(path), "app.log", Position(sequence=80, cursor=position.cursor)), 10)
     assert found == [(8 * (n + 1), line) for n, line in enumerate(LINES)][10:]
 
 
@@ -499,9 +499,9 @@ def test_rotated_files_that_match_are_read_first_and_are_no_streams_of_their_own
 def test_a_position_without_a_cursor_goes_on_if_a_line_ends_there(tmp_path):
     path = tmp_path / "app.log"
     write(path, LINES)
-    assert some(Items(following(path), "app.log", Position(16)), 18)[0] == (24, LINES[2])
+    assert some(Items(following(path), "app.log", Position(sequence=16)), 18)[0] == (24, LINES[2])
     with pytest.raises(PositionLost, match="no line ends at byte 17"):
-        next(Items(following(path), "app.log", Position(17)))
+        next(Items(following(path), "app.log", Position(sequence=17)))
 
 
 # Records that cannot be taken

@@ -116,7 +116,7 @@ async def test_a_long_line_is_joined_and_a_longer_one_is_left_out(tmp_path, monk
 async def test_a_position_within_a_character_is_lost(tmp_path):
     (tmp_path / "a").write_bytes("\ufeffone\ntwo\n".encode("utf-16-le"))
     with pytest.raises(PositionLost, match=r"byte 9 of .*/a lies within a character of utf-16-le"):
-        await read(tmp_path / "a", 1, {"a": Position(9)})
+        await read(tmp_path / "a", 1, {"a": Position(sequence=9)})
 
 
 def test_only_lines_have_an_encoding(tmp_path):
@@ -221,7 +221,7 @@ class Log:
             self.values += values_of(batch)
             sequences = [int(each) for each in pack([batch], 1, None).sequences]
             self.sequences += sequences
-            self.position = Position(sequences[-1], batch.cursor)
+            self.position = Position(sequence=sequences[-1], cursor=batch.cursor)
 
     def restart(self) -> None:
         self.items.close()
@@ -257,7 +257,7 @@ def test_reading_may_begin_at_any_record(tmp_path_factory, encoding, lines, data
     ends = list(accumulate(map(len, encoded), initial=encoding.unit))[1:]
     after = data.draw(st.integers(1, len(lines)))
     options = Options(Format.LINES, follow=True, rotation=True, rotated_seconds=0.0, bad_record=lambda *_: None)
-    reader = Reader(path, [], Position(ends[after - 1]), 0, options)
+    reader = Reader(path, [], Position(sequence=ends[after - 1]), 0, options)
     found: list[bytes] = []
     for batch in reader.items():
         if batch is None:

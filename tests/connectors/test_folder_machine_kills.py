@@ -132,7 +132,7 @@ class Forgetful(FileSource):
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | Close | None]:
         async for item in super().read(partition, self.last or position):
             if isinstance(item, Batch):
-                self.last = Position(pack([item], 1, None).sequences[-1], item.cursor)
+                self.last = Position(sequence=pack([item], 1, None).sequences[-1], cursor=item.cursor)
             yield item
 
 

@@ -230,18 +230,18 @@ def split(column: object) -> list[bytes]:
 @pytest.mark.parametrize("partition", ["nbbo", "orders"])
 def test_the_source_goes_on_after_any_position(partition: str) -> None:
     market = source.Market(feed.Feed(), 25_000)
-    market.acknowledged("nbbo", Position(349))
+    market.acknowledged("nbbo", Position(sequence=349))
     everything = pairs_of(market.read(partition, None))
     assert [sequence for sequence, _, _ in everything] == list(range(25_000))
     for done in (0, 9_998, 9_999, 10_000, 24_998, 24_999):
-        assert pairs_of(market.read(partition, Position(done))) == everything[done + 1 :]
+        assert pairs_of(market.read(partition, Position(sequence=done))) == everything[done + 1 :]
 
 
 def test_orders_begin_when_the_opening_quotes_are_committed() -> None:
     market = source.Market(feed.Feed(), 1_000)
     orders = market.read("orders", None)
     assert list(islice(orders, 3)) == [None] * 3
-    market.acknowledged("nbbo", Position(348))
+    market.acknowledged("nbbo", Position(sequence=348))
     assert next(orders) is None
-    market.acknowledged("nbbo", Position(349))
+    market.acknowledged("nbbo", Position(sequence=349))
     assert len(pairs_of(orders)) == 1_000

@@ -157,7 +157,7 @@ async def test_it_goes_on_where_the_gateway_says(gateway, connect, log):
     session = await gateway.session()
     await session.open(resume=resume(7, b"5"), acknowledged=resume(6))
     assert [m.sequence for m in await session.messages(3)] == [8, 9, 10]
-    assert source.reads == [Position(7, b"5")]
+    assert source.reads == [Position(sequence=7, cursor=b"5")]
     assert source.acks == [6]
 
 
@@ -518,7 +518,7 @@ async def test_a_rejected_stream_is_opened_again_under_a_new_id(gateway, connect
     second = await session.open(resume=resume(2))
     assert second != first
     assert [m.sequence for m in await session.messages(8)] == list(range(3, 11))
-    assert source.reads == [Position(5), Position(2)]
+    assert source.reads == [Position(sequence=5), Position(sequence=2)]
     assert source.closed == 1
 
 
@@ -691,7 +691,7 @@ async def test_a_lost_position_is_told_and_the_rest_is_read_where_that_is_accept
     session.send(reject=pb.Reject(stream_id=first, reason=pb.REJECT_REASON_REOPEN))
     await session.open(resume=resume(3), skip_lost=True)
     assert [m.sequence for m in await session.messages(3)] == [8, 9, 10]
-    assert source.reads == [Position(3), None]
+    assert source.reads == [Position(sequence=3), None]
 
 
 async def test_new_partitions_appear_and_the_connector_ends_with_the_last(gateway, connect):
@@ -956,7 +956,7 @@ async def test_a_redelivering_source_learns_the_last_position_of_a_checkpoint(ga
     earlier = frame_pb2.Position(epoch=100, sequence=1, cursor=b"this queue")
     await session.open(epoch=200, earlier=earlier)
     assert [message.sequence for message in await session.messages(1)] == [1]
-    assert read_after == [None, Position(1, b"this queue", 100)]
+    assert read_after == [None, Position(sequence=1, cursor=b"this queue", epoch=100)]
 
 
 async def test_a_prefetch_of_one_is_acknowledged_promptly(gateway, connect):

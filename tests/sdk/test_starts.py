@@ -31,7 +31,7 @@ class Logs(Source):
 
     def starts(self, partitions):
         self.asked.append(sorted(partitions))
-        return {partition: Position(len(self.logs[partition])) for partition in partitions}
+        return {partition: Position(sequence=len(self.logs[partition])) for partition in partitions}
 
     def read(self, partition, position):
         at = position.sequence if position else 0
@@ -150,10 +150,10 @@ async def test_a_partition_that_appears_before_any_is_asked_for_begins_with_its_
 @pytest.mark.parametrize(
     ("starts", "error", "text"),
     [
-        ({"7": Position(1)}, InvalidSource, "partition '7', which it was not asked for"),
-        ({"0": Position(-1)}, InvalidSource, "for partition '0'"),
-        ({"0": Position(2**63)}, InvalidSource, "for partition '0'"),
-        ({"0": Position(1, epoch=3)}, InvalidSource, "for partition '0'"),
+        ({"7": Position(sequence=1)}, InvalidSource, "partition '7', which it was not asked for"),
+        ({"0": Position(sequence=-1)}, InvalidSource, "for partition '0'"),
+        ({"0": Position(sequence=2**63)}, InvalidSource, "for partition '0'"),
+        ({"0": Position(sequence=1, epoch=3)}, InvalidSource, "for partition '0'"),
         (RuntimeError("no leader"), SourceFailed, r"starts\(\) raised RuntimeError: no leader"),
     ],
 )

@@ -35,7 +35,7 @@ class ScriptSource(Source):
         self.kind = SourceKind(declared["kind"])
         self.chooses_start = "starts" in declared
         self.settled: list[str] = []
-        self._starts = {partition: Position(int(sequence)) for partition, sequence in declared.get("starts", {}).items()}
+        self._starts = {partition: Position(sequence=int(sequence)) for partition, sequence in declared.get("starts", {}).items()}
         self._partitions = declared["partitions"]
         self._messages = {name: [self._message(each) for each in of["messages"]] for name, of in self._partitions.items()}
 

@@ -41,13 +41,13 @@ type Message struct {
 
 // Position is a place in a stream: everything up to and including Sequence has been read, and nothing after it.
 type Position struct {
+	// Epoch is the generation of the stream's sequences; always 0 for a replayable source.
+	Epoch uint64
 	// Sequence is that of the last message at or before the position.
 	Sequence uint64
 	// Cursor is the last cursor that the source gave at or before the position; nil if it gave none. It may be before
 	// Sequence: what the source then yields again is dropped.
 	Cursor []byte
-	// Epoch is the generation of the stream's sequences; always 0 for a replayable source.
-	Epoch uint64
 }
 
 // Backlog is what a source still has after the messages that it has yielded. Each field is optional.

@@ -166,7 +166,7 @@ async def write(sink: PostgreSQLSink, transaction: Transaction, *parts: Rows | N
 
 async def read_once(found: PostgreSQLSource | PostgreSQLOutboxSource, *, partition: str = "0", after: int = 0) -> list[Message]:
     """Returns the messages that are there now, without a gateway."""
-    items = found.read(partition, Position(after) if after else None)
+    items = found.read(partition, Position(sequence=after) if after else None)
     collected: list[Message] = []
     try:
         async with asyncio.timeout(DEADLINE_S):

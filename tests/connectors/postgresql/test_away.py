@@ -85,7 +85,7 @@ async def test_columns_that_have_changed_meanwhile_are_named(url, database, t, c
     await database.execute(f"CREATE TABLE {t} ({NUMBERED}, a int, b text)")
     await database.execute(f"INSERT INTO {t} (a, b) SELECT n, 'x' || n FROM generate_series(1, 5) AS n")
     before, cursor = await read(source(url, t, **given))
-    position = Position(3, cursor)
+    position = Position(sequence=3, cursor=cursor)
     await database.execute(f"ALTER TABLE {t} {change}")
     if message is None:
         assert (await read(source(url, t, **given), position))[0] == before[3:]
@@ -99,7 +99,7 @@ async def test_columns_that_have_changed_meanwhile_are_named(url, database, t, c
     await database.execute(f"ALTER TABLE {t} ALTER a TYPE numeric, ALTER b TYPE varchar(7)" if "b" not in change else "SELECT 1")
     if "b" not in change:
         with pytest.raises(InvalidSource, match=r"column . is of type (numeric|character varying\(7\)) now"):
-            await read(source(url, t, **given), Position(4, cursor))
+            await read(source(url, t, **given), Position(sequence=4, cursor=cursor))
 
 
 async def test_columns_that_parameters_name_and_that_are_gone_are_named(url, database, t):
@@ -108,9 +108,9 @@ async def test_columns_that_parameters_name_and_that_are_gone_are_named(url, dat
     _, cursor = await read(source(url, t, columns=["b"]))
     await database.execute(f"ALTER TABLE {t} DROP b")
     with pytest.raises(InvalidSource, match="has no column b"):
-        await read(source(url, t, columns=["b"]), Position(1, cursor))
+        await read(source(url, t, columns=["b"]), Position(sequence=1, cursor=cursor))
     # Other parameters read other columns: the user has chosen that.
-    assert (await read(source(url, t, columns=["a"]), Position(1, cursor)))[0] == [(2, b'{"a":2}')]
+    assert (await read(source(url, t, columns=["a"]), Position(sequence=1, cursor=cursor)))[0] == [(2, b'{"a":2}')]
 
 
 @pytest.mark.behaviour(
@@ -123,7 +123,7 @@ async def test_a_change_after_the_last_row_is_followed_from_the_next_one(url, da
     _, cursor = await read(source(url, t))
     await database.execute(f"ALTER TABLE {t} {change}")
     running = source(url, t)
-    items = running.read("0", Position(2, cursor))
+    items = running.read("0", Position(sequence=2, cursor=cursor))
     assert await anext(items) is None
     await database.execute(f"INSERT INTO {t} DEFAULT VALUES")
     while (batch := await anext(items)) is None:
@@ -134,7 +134,7 @@ async def test_a_change_after_the_last_row_is_followed_from_the_next_one(url, da
     assert [json.loads(value) for value in entries(batch.values)] == [wanted]
     # If the first of two rows is read again, the second one would be as before, which only the change can tell.
     with pytest.raises(InvalidSource, match="has changed since it was read"):
-        await read(source(url, t), Position(1, cursor))
+        await read(source(url, t), Position(sequence=1, cursor=cursor))
 
 
 def columns_of(table: str) -> str:
@@ -154,8 +154,8 @@ async def test_another_table_with_the_same_name_is_noticed(url, database, t):
         _, cursor = await read(make(url, t, **given))
         await database.execute(f"DROP TABLE {t}; {create}")
         with pytest.raises(InvalidSource, match="is another one than the one that was read") as raised:
-            await read(make(url, t, **given), Position(3, cursor))
-        rows, _ = await read(make(url, t, **given, accept_changes=await code_of(raised)), Position(3, cursor))
+            await read(make(url, t, **given), Position(sequence=3, cursor=cursor))
+        rows, _ = await read(make(url, t, **given, accept_changes=await code_of(raised)), Position(sequence=3, cursor=cursor))
         assert [number for number, _ in rows] == [4, 5]
 
 
@@ -193,10 +193,10 @@ async def test_a_table_that_was_emptied_meanwhile_is_noticed(url, database, t, c
     for statement in change.format(t=t).split("; "):
         await database.execute(statement)
     if message is None:
-        assert [number for number, _ in (await read(source(url, t), Position(3, cursor)))[0]] == [4, 5]
+        assert [number for number, _ in (await read(source(url, t), Position(sequence=3, cursor=cursor)))[0]] == [4, 5]
     else:
         with pytest.raises(PositionLost, match=message.format(t=t)):
-            await read(source(url, t), Position(3, cursor))
+            await read(source(url, t), Position(sequence=3, cursor=cursor))
 
 
 async def divided(database, schema: str, t: str) -> None:
@@ -237,9 +237,9 @@ async def test_partitions_that_have_moved_meanwhile_are_named(url, database, sch
     given: dict[str, object] = {}
     if message is not None:
         with pytest.raises(InvalidSource, match=message.format(s=schema)) as raised:
-            await read(source(url, t), Position(2, cursor))
+            await read(source(url, t), Position(sequence=2, cursor=cursor))
         given = {"accept_changes": [await code_of(raised)]}
-    assert [number for number, _ in (await read(source(url, t, **given), Position(2, cursor)))[0]] == numbers
+    assert [number for number, _ in (await read(source(url, t, **given), Position(sequence=2, cursor=cursor)))[0]] == numbers
 
 
 @pytest.mark.behaviour(
@@ -276,14 +276,14 @@ async def test_a_detach_that_waits_for_others_is_noticed(url, database, schema, 
             task = asyncio.create_task(detaching.execute(f"ALTER TABLE {t} DETACH PARTITION {schema}.b CONCURRENTLY"))
             await until_rows(database, f"SELECT FROM pg_inherits WHERE inhrelid = '{schema}.b'::regclass AND inhdetachpending")
             with pytest.raises(InvalidSource, match=f"{schema}.b was detached from table {t} with rows up to 4"):
-                await read(source(url, t), Position(2, cursor))
+                await read(source(url, t), Position(sequence=2, cursor=cursor))
         await task
 
 
 async def test_a_cursor_of_another_connector_is_refused(url, database, t):
     await database.execute(f"CREATE TABLE {t} ({NUMBERED})")
     with pytest.raises(InvalidSource, match=r"is no cursor of a table.* Give the stream another name"):
-        await read(source(url, t), Position(3, b"17"))
+        await read(source(url, t), Position(sequence=3, cursor=b"17"))
 
 
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=63)
@@ -318,7 +318,7 @@ async def test_a_cursor_of_a_wide_table_with_many_partitions_has_room(url, datab
     await database.execute(f"INSERT INTO {t} DEFAULT VALUES; INSERT INTO {t} DEFAULT VALUES")
     _, cursor = await read(source(url, t))
     assert len(cursor or b"") <= 4096
-    assert len((await read(source(url, t), Position(1, cursor)))[0]) == 1
+    assert len((await read(source(url, t), Position(sequence=1, cursor=cursor)))[0]) == 1
     await database.execute(f"ALTER TABLE {t} ADD more int")
     with pytest.raises(InvalidSource, match="its columns are others, or of other types"):
-        await read(source(url, t), Position(1, cursor))
+        await read(source(url, t), Position(sequence=1, cursor=cursor))

@@ -37,11 +37,11 @@ async def test_rows_that_were_drawn_again_are_noticed_in_an_outbox_and_in_partit
     ):
         await database.execute(statement)
     with pytest.raises(PositionLost, match=FOUND):
-        await read(outbox(url, t, acknowledged_rows="keep"), Position(50, cursor))
+        await read(outbox(url, t, acknowledged_rows="keep"), Position(sequence=50, cursor=cursor))
     # A query that accepts the loss has no cursor, and the next one is of the rows as they are now.
-    rows, cursor = await read(outbox(url, t, acknowledged_rows="keep"), Position(50))
+    rows, cursor = await read(outbox(url, t, acknowledged_rows="keep"), Position(sequence=50))
     assert [number for number, _ in rows] == list(range(51, before + 71))
-    assert await read(outbox(url, t, acknowledged_rows="keep"), Position(before + 70, cursor)) == ([], None)
+    assert await read(outbox(url, t, acknowledged_rows="keep"), Position(sequence=before + 70, cursor=cursor)) == ([], None)
 
 
 async def test_numbers_that_are_drawn_again_while_a_connection_is_lost_are_noticed(url, database, t):
@@ -80,7 +80,7 @@ async def test_rows_that_are_written_anew_or_deleted_are_no_new_ones(url, databa
     for change in changes:
         await database.execute(change.format(t=t))
     await database.execute(f"INSERT INTO {t} DEFAULT VALUES")
-    rows, _ = await read(source(url, t, columns=["id"]), Position(3, cursor))
+    rows, _ = await read(source(url, t, columns=["id"]), Position(sequence=3, cursor=cursor))
     assert [number for number, _ in rows] == [row for (row,) in await rows_of(database, f"SELECT id FROM {t} WHERE id > 3")]
 
 
@@ -92,7 +92,7 @@ async def test_a_row_that_was_updated_after_it_was_read_is_no_new_one(url, datab
     await database.execute(f"INSERT INTO {t} (v) VALUES ('c')")
     # A session reports at the end of a later transaction, or once it has been idle for ten seconds.
     await until_rows(database, f"SELECT FROM pg_class WHERE oid = '{t}'::regclass AND pg_stat_get_tuples_updated(oid) = 2")
-    assert [number for number, _ in (await read(source(url, t), Position(2, cursor)))[0]] == [3]
+    assert [number for number, _ in (await read(source(url, t), Position(sequence=2, cursor=cursor)))[0]] == [3]
 
 
 async def test_a_position_after_the_rows_of_its_cursor_tells_of_these_only(url, database, t):
@@ -101,7 +101,7 @@ async def test_a_position_after_the_rows_of_its_cursor_tells_of_these_only(url, 
     await database.execute(f"INSERT INTO {t} SELECT FROM generate_series(1, 2)")
     _, cursor = await read(source(url, t))
     await database.execute(f"INSERT INTO {t} SELECT FROM generate_series(1, 3)")
-    rows, _ = await read(source(url, t), Position(4, cursor))
+    rows, _ = await read(source(url, t), Position(sequence=4, cursor=cursor))
     assert [number for number, _ in rows] == [5]
 
 

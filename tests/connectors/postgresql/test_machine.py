@@ -277,7 +277,7 @@ class PostgreSQLMachine(RuleBasedStateMachine):
 
     def _lose(self, *, over: bool) -> None:
         """A query that accepts the loss begins without a cursor, and one that reads another stream at the beginning."""
-        self.position, self.at_position = None if over or not self.position else Position(self.after), None
+        self.position, self.at_position = None if over or not self.position else Position(sequence=self.after), None
         if over:
             self.dealt_with.clear()
 
@@ -315,7 +315,7 @@ class PostgreSQLMachine(RuleBasedStateMachine):
                     if batch is None:
                         return
                     found.extend(zip(batch.sequences, map(json.loads, entries(batch.values)), strict=True))
-                    self.position = Position(batch.sequences[-1], batch.cursor)
+                    self.position = Position(sequence=batch.sequences[-1], cursor=batch.cursor)
                     self.at_position = self.model.known()
 
         self.loop.run_until_complete(collect(self.items))

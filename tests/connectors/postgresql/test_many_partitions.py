@@ -38,27 +38,29 @@ async def test_partitions_that_have_moved_are_named_or_their_number_is_too_large
     await database.execute(f"INSERT INTO {t} (v) SELECT 'x' FROM generate_series(1, 25)")
     rows, cursor = await read(source(url, t))
     assert (len(rows), len(cursor or b"") <= 2500) == (25, True)
-    assert len((await read(source(url, t), Position(12, cursor)))[0]) == 13
+    assert len((await read(source(url, t), Position(sequence=12, cursor=cursor)))[0]) == 13
 
     await database.execute(f"ALTER TABLE {t} DETACH PARTITION {schema}.p2")
     with pytest.raises(InvalidSource, match=f"{schema}.p2 was detached from table {t} with rows up to 25") as raised:
-        await read(source(url, t), Position(12, cursor))
+        await read(source(url, t), Position(sequence=12, cursor=cursor))
     given = {"accept_changes": [await code_of(raised)]}
-    assert [number for number, _ in (await read(source(url, t, **given), Position(12, cursor)))[0]] == list(range(13, 20))
+    assert [number for number, _ in (await read(source(url, t, **given), Position(sequence=12, cursor=cursor)))[0]] == list(
+        range(13, 20)
+    )
     await database.execute(f"ALTER TABLE {t} ATTACH PARTITION {schema}.p2 FOR VALUES FROM (20) TO (30)")
-    assert len((await read(source(url, t), Position(12, cursor)))[0]) == 13
+    assert len((await read(source(url, t), Position(sequence=12, cursor=cursor)))[0]) == 13
 
     await database.execute(ADD.format(schema=schema, first=MANY, last=MANY + 299))
     with pytest.raises(
         InvalidSource, match=f"more partitions of table {t} were attached or detached since it was read"
     ) as raised:
-        await read(source(url, t), Position(12, cursor))
+        await read(source(url, t), Position(sequence=12, cursor=cursor))
     given = {"accept_changes": [await code_of(raised)]}
-    rows, cursor = await read(source(url, t, **given), Position(12, cursor))
+    rows, cursor = await read(source(url, t, **given), Position(sequence=12, cursor=cursor))
     assert [number for number, _ in rows] == list(range(13, 26))
     # The next position tells of the partitions as they are now.
     await database.execute(f"INSERT INTO {t} (v) VALUES ('y')")
-    assert [number for number, _ in (await read(source(url, t), Position(25, cursor)))[0]] == [26]
+    assert [number for number, _ in (await read(source(url, t), Position(sequence=25, cursor=cursor)))[0]] == [26]
 
 
 @pytest.mark.parametrize(("change", "message", "numbers"), MOVES)
@@ -71,9 +73,9 @@ async def test_a_sketch_leads_to_what_a_list_leads_to(url, database, schema, t, 
     given: dict[str, object] = {}
     if message is not None:
         with pytest.raises(InvalidSource, match=f"(?i){message.format(s=schema)}") as raised:
-            await read(source(url, t), Position(2, cursor))
+            await read(source(url, t), Position(sequence=2, cursor=cursor))
         given = {"accept_changes": [await code_of(raised)]}
-    assert [number for number, _ in (await read(source(url, t, **given), Position(2, cursor)))[0]] == numbers
+    assert [number for number, _ in (await read(source(url, t, **given), Position(sequence=2, cursor=cursor)))[0]] == numbers
 
 
 async def test_an_error_lists_a_few_of_many_partitions(url, database, schema, t):
@@ -87,7 +89,7 @@ async def test_an_error_lists_a_few_of_many_partitions(url, database, schema, t)
     for n in range(11):
         await database.execute(f"ALTER TABLE {t} DETACH PARTITION {schema}.p{n}")
     with pytest.raises(InvalidSource, match=rf"{schema}.p7 was detached from table {t} with rows up to 79; and 3 more, and only"):
-        await read(source(url, t), Position(2, cursor))
+        await read(source(url, t), Position(sequence=2, cursor=cursor))
     assert len(await rows_of(database, f"SELECT FROM {t}")) == 41
 
 

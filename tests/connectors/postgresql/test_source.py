@@ -146,7 +146,7 @@ async def test_numbers_may_have_gaps_of_any_width_and_other_types(url, table, da
     given = source(url, table, sequence_column="n", hold_back="transactions")
     await database.execute(f"SELECT setval('{table}_n_seq', 2147483647)")
     assert await read_all(given) == [(1, b"a"), (2, b"b"), (5, b"c"), (2**31 - 1, b"d")]
-    assert await read_all(given, Position(3)) == [(5, b"c"), (2**31 - 1, b"d")]
+    assert await read_all(given, Position(sequence=3)) == [(5, b"c"), (2**31 - 1, b"d")]
 
 
 async def test_a_partitioned_table(url, table, database):
@@ -423,18 +423,18 @@ async def test_numbers_that_begin_again_lose_the_position(url, table, database, 
     await database.execute(f"TRUNCATE {table} RESTART IDENTITY")
     await database.execute(numbered, ("new",))
     with pytest.raises(PositionLost, match="the last generated one is 1, but rows up to 5 have been read"):
-        await read_all(source(url, table), Position(5))
+        await read_all(source(url, table), Position(sequence=5))
 
 
 async def test_rows_that_were_deleted_before_they_were_read(url, table, database, numbered):
     await database.execute(f"INSERT INTO {table} (value) SELECT 'x' || n FROM generate_series(1, 9) n")
     await database.execute(f"DELETE FROM {table} WHERE id < 5")
     detecting = source(url, table, detect_deleted=True)
-    assert [number for number, _ in await read_all(source(url, table), Position(2))] == [5, 6, 7, 8, 9]
-    assert [number for number, _ in await read_all(detecting, Position(5))] == [6, 7, 8, 9]
+    assert [number for number, _ in await read_all(source(url, table), Position(sequence=2))] == [5, 6, 7, 8, 9]
+    assert [number for number, _ in await read_all(detecting, Position(sequence=5))] == [6, 7, 8, 9]
     with pytest.raises(PositionLost, match=r"begins at id 5: rows after 2 may have been deleted") as raised:
-        await read_all(detecting, Position(2))
+        await read_all(detecting, Position(sequence=2))
     assert raised.value.earliest == 5
     await database.execute(f"DELETE FROM {table}")
     with pytest.raises(PositionLost, match="is empty"):
-        await read_all(detecting, Position(9))
+        await read_all(detecting, Position(sequence=9))

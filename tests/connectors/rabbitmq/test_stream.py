@@ -32,7 +32,7 @@ def source(rabbitmq):
 async def read(source, queue: str, position: int | None = None, count: int = 1):
     """What a source gives after a position."""
     found = []
-    items = source.read(queue, None if position is None else Position(position))
+    items = source.read(queue, None if position is None else Position(sequence=position))
     try:
         async with asyncio.timeout(DEADLINE_S):
             async for batch in items:

@@ -78,7 +78,9 @@ class KafkaSource(PolicySource):
                 ends = await self._questions.call(self._places, keys)
                 self._unplaced.over("the ends of the partitions are known")
                 cursors = [_cursor_of((self._topics or {}).get(key.topic)) for key in keys]
-                return {p: Position(end, cursor) for p, end, cursor in zip(partitions, ends, cursors, strict=True)}
+                return {
+                    p: Position(sequence=end, cursor=cursor) for p, end, cursor in zip(partitions, ends, cursors, strict=True)
+                }
             except KafkaAway as away:
                 self._unplaced.report(f"{away}; the ends of the partitions are not known; retrying")
             await asyncio.sleep(backoff.next())

@@ -89,7 +89,7 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
             sequence = await sequence_before(client, self._parameters, subjects, info.config, start)
         else:
             sequence = info.state.last_seq
-        return Position(sequence, _created(info))
+        return Position(sequence=sequence, cursor=_created(info))
 
     async def acknowledged(self, partition: str, position: Position) -> None:
         """Remembers the position that is reported before reading: if losses should be skipped, `read` gets no position."""

@@ -64,7 +64,7 @@ class Replayable(_Sender):
     def starts(self, partitions: Sequence[str]) -> dict[str, SdkPosition]:
         """Returns the end of each log: a new query must miss nothing that is offered afterwards."""
         offered = self._offered()
-        return {partition: SdkPosition(sequence_of(offered) if offered else 0) for partition in partitions}
+        return {partition: SdkPosition(sequence=sequence_of(offered) if offered else 0) for partition in partitions}
 
     def read(self, partition: str, position: SdkPosition | None) -> Iterator[Message | None]:
         """Yields the messages after a position; raises PositionLost if they were pruned."""

@@ -259,4 +259,6 @@ class Stream:
 
 def position_of(position: frame_pb2.Position) -> Position:
     """Converts a position from the protocol."""
-    return Position(position.sequence, position.cursor if position.HasField("cursor") else None, position.epoch)
+    return Position(
+        sequence=position.sequence, cursor=position.cursor if position.HasField("cursor") else None, epoch=position.epoch
+    )

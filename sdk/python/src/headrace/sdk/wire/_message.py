@@ -25,20 +25,20 @@ a later partition of that name is a new one. The connector continues, and polls 
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
     """A position in a stream: all messages up to and including it were received, and none after it.
 
     Attributes:
+        epoch: The generation of the stream's sequences; always 0 for a replayable source.
         sequence: The sequence of the last message at or before this position.
         cursor: The last cursor that the source supplied at or before this position, or None. It may precede `sequence`: messages
             between the two that the source yields again are dropped.
-        epoch: The generation of the stream's sequences; always 0 for a replayable source.
     """
 
+    epoch: int = 0
     sequence: int
     cursor: bytes | None = None
-    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
