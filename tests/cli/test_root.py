@@ -1,4 +1,5 @@
 import importlib.util
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,6 +39,18 @@ def test_help_loads_nothing_heavy() -> None:
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
 
     assert result.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(("words", "runs_on"), [(["connector", "run"], True), (["status"], False)])
+def test_sighup_ends_no_connector_that_is_not_loaded_yet(words: list[str], runs_on: bool) -> None:
+    program = (
+        "import os, signal, sys\nfrom headrace.cli import root\n"
+        "root.run_program = lambda *_: (os.kill(os.getpid(), signal.SIGHUP), print('runs on'))\n"
+        "root.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=300, check=False)
+
+    assert (done.returncode, done.stdout) == ((0, "runs on\n") if runs_on else (-signal.SIGHUP, ""))
 
 
 @pytest.mark.parametrize("name", commands())

@@ -153,6 +153,12 @@ async def test_signals_and_exit_codes_pass_through(folder: Path) -> None:
     assert headrace(folder, "run", "dies", "--source", "s").returncode == -signal.SIGKILL
 
 
+def test_a_program_inherits_that_sighup_is_ignored(folder: Path) -> None:
+    add(folder, run="#!/bin/sh\nkill -HUP $$\necho runs on\n")
+    done = headrace(folder, "run", "acme", "--source", "s")
+    assert (done.returncode, done.stdout) == (0, "runs on\n")
+
+
 def test_a_broken_pipe_ends_it_as_in_a_shell(folder: Path) -> None:
     add(folder, run="#!/bin/sh\nkill -PIPE $$\nexit 5\n")
     assert headrace(folder, "run", "acme", "--source", "s").returncode == -signal.SIGPIPE

@@ -7,6 +7,9 @@ import { start } from "./start.js";
 
 const SIGNALS = { SIGINT: 130, SIGTERM: 143 } as const;
 
+// `headrace connector run` ignores SIGHUP. Other programs inherit that, Node.js does not: until somebody listens, it ends.
+if (process.env["HEADRACE_INSTANCE"]) process.on("SIGHUP", () => undefined);
+
 /**
  * Runs a connector as a process: `process.exitCode = await run(source)`.
  *

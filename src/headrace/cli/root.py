@@ -2,6 +2,8 @@
 
 import importlib
 import importlib.util
+import signal
+import sys
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -131,4 +133,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Runs the program and exits with its code."""
+    if sys.argv[1:3] == ["connector", "run"]:
+        # From the beginning: loading a connector takes a while, and SIGHUP must not end it. The command handles it later.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     run_program(cli, "headrace")
