@@ -3,15 +3,18 @@
 import logging
 import os
 import pickle
+import re
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.vectors.files import read
 from tests.virtual_clock import VirtualClock
 
 from headrace.contract import clock, token_files
@@ -24,6 +27,14 @@ def file(tmp_path: Path) -> Path:
     file.write_text("first\n")
     file.chmod(0o600)
     return file
+
+
+@pytest.fixture(autouse=True)
+def unread_descriptors() -> Iterator[None]:
+    """Numbers of descriptors are used again by later tests."""
+    token_files._read_once.clear()
+    yield
+    token_files._read_once.clear()
 
 
 def replace(file: Path, content: bytes | str) -> None:
@@ -150,9 +161,24 @@ def test_a_file_that_others_can_read_is_warned_of_once(file: Path, caplog: pytes
     assert record.getMessage() == f"every user of this machine can read {file} (mode 0644): chmod o= {file}"
 
 
+def test_the_vectors_that_all_sdks_share(file: Path, tmp_path: Path) -> None:
+    vectors = read("tokens.json")
+    for case in vectors["contents"]["cases"]:
+        file.write_bytes(bytes.fromhex(case["hex"]) * case.get("times", 1))
+        if "token" in case:
+            assert read_token(file) == case["token"] * case.get("token_times", 1), case["name"]
+        else:
+            with pytest.raises(TokenFileError, match=f"^{re.escape(str(file))} {re.escape(case['problem'])}$"):
+                read_token(file)
+    (tmp_path / "folder").mkdir()
+    for case in vectors["paths"]["cases"]:
+        path = Path(case["path"]) if "path" in case else tmp_path / case["is"]
+        with pytest.raises(TokenFileError, match=f"^{path}: {case['problem']}$"):
+            read_token(path)
+
+
 @pytest.mark.parametrize("kind", ["pipe", "socket", "file"])
 def test_each_process_that_is_started_can_read_the_descriptor_that_it_inherits(file: Path, kind: str) -> None:
-    token_files._read_once.clear()
     if kind == "file":
         descriptor = os.open(file, os.O_RDONLY)
     elif kind == "pipe":
