@@ -14,6 +14,7 @@ from tests.sdk_typescript.conftest import SDK, Package
 from tests.sdks.crashes import BATCHES, LINES, kill_a_sink, kill_a_source, take_over
 from tests.sdks.processes import connector
 from tests.sdks.queries import Reader
+from tests.sdks.tokens import replace_a_token
 
 pytestmark = pytest.mark.timeout(600)  # The first build installs packages.
 
@@ -88,6 +89,11 @@ async def test_a_sink_shows_each_batch_once(package: Package, tmp_path: Path) ->
     shown = {path.name: sorted(json.loads(line).encode() for line in path.open()) for path in (folder / "visible").iterdir()}
     assert shown == {f"query~{batch}": sorted(values) for batch, values in enumerate(BATCHES)}
     assert [*(folder / "staged").iterdir(), *(folder / "prepared").iterdir()] == []
+
+
+async def test_a_token_that_is_replaced_ends_no_connector(package: Package, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(b"a\n")
+    await replace_a_token([*package.example("lines-source"), tmp_path / "lines"], tmp_path)
 
 
 async def test_a_newer_session_of_an_instance_takes_over(package: Package, tmp_path: Path) -> None:

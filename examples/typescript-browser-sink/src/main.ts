@@ -19,8 +19,8 @@ const USAGE = `Pushes the rows of Spark queries to browsers.
   --browsers N            how many browsers may be connected. Default: 1000
   --stall-seconds N       after how long a browser that reads nothing is disconnected. Default: 10
 
-The address of the page is printed. HEADRACE_GATEWAY, HEADRACE_TOKEN, HEADRACE_INSTANCE and HEADRACE_TLS say how to reach
-the gateway.
+The address of the page is printed. HEADRACE_GATEWAY, HEADRACE_TOKEN, HEADRACE_TOKEN_FILE, HEADRACE_INSTANCE and HEADRACE_TLS
+say how to reach the gateway.
 `;
 
 async function main(): Promise<number> {

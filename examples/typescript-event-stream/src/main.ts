@@ -16,7 +16,7 @@ const USAGE = `Streams server-sent events into Headrace.
   --idle-seconds N        reconnect after so long without a byte. Default: 300
 
 The variable EVENT_STREAM_AUTHORIZATION is sent to the server as Authorization. HEADRACE_GATEWAY, HEADRACE_TOKEN,
-HEADRACE_INSTANCE and HEADRACE_TLS say how to reach the gateway.
+HEADRACE_TOKEN_FILE, HEADRACE_INSTANCE and HEADRACE_TLS say how to reach the gateway.
 `;
 
 async function main(): Promise<number> {

@@ -11,10 +11,11 @@ type Environ = Readonly<Record<string, string | undefined>>;
  * The options that the environment gives: how to reach the gateway, and which deployment this is. `headrace connector run`
  * sets these variables. An empty variable counts as absent.
  */
-export function optionsOf(environ: Environ): Pick<Options, "gateway" | "token" | "instance"> {
+export function optionsOf(environ: Environ): Pick<Options, "gateway" | "token" | "tokenFile" | "instance"> {
   return {
     gateway: environ["HEADRACE_GATEWAY"] || undefined,
     token: environ["HEADRACE_TOKEN"] || undefined,
+    tokenFile: environ["HEADRACE_TOKEN_FILE"] || undefined,
     instance: environ["HEADRACE_INSTANCE"] || undefined,
   };
 }

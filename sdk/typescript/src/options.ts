@@ -3,6 +3,7 @@ import type { Health } from "./health.js";
 import { jsonLogger, type Logger } from "./logger.js";
 import { noMetrics, type Metrics } from "./metrics.js";
 import { InvalidOptionsError } from "./errors.js";
+import { TokenFile } from "./token_file.js";
 
 /** Transport security. Each text or buffer is the content of a PEM file. */
 export interface Tls {
@@ -26,6 +27,12 @@ export interface Options {
   readonly gateway?: string | undefined;
   /** The token by which the connector authenticates. Default: the variable HEADRACE_TOKEN, else none. */
   readonly token?: string | undefined;
+  /**
+   * A file that contains the token, and nothing else but white space around it, such as `/dev/fd/3`. It is read again before each
+   * session, so that a token can be replaced. Excludes `token`. Default: the variable HEADRACE_TOKEN_FILE, which precedes
+   * HEADRACE_TOKEN.
+   */
+  readonly tokenFile?: string | undefined;
   /**
    * Transport security; `false` for none. Default: TLS if the variable HEADRACE_TLS is 1, with the PEM files that
    * HEADRACE_TLS_CA, HEADRACE_TLS_CERT and HEADRACE_TLS_KEY name; else the connection is not encrypted.
@@ -78,6 +85,8 @@ export const DEFAULT_GATEWAY = "127.0.0.1:7433";
 export interface Settings {
   readonly gateway: string;
   readonly token: string | undefined;
+  /** The file of the token; undefined for none. */
+  readonly tokenFile: TokenFile | undefined;
   /** What secures a new connection: of the environment's files, what they contain now. */
   readonly tls: Tls | undefined;
   readonly instance: string;
@@ -124,13 +133,22 @@ export function settingsOf(options: Options, name: string, environ = process.env
   if (options.tls && (options.tls.cert === undefined) !== (options.tls.key === undefined)) {
     throw new InvalidOptionsError("mutual TLS needs both tls.cert and tls.key");
   }
+  if (options.token !== undefined && options.tokenFile !== undefined) {
+    throw new InvalidOptionsError(
+      "options token and tokenFile exclude each other: give the token, or the file that contains it",
+    );
+  }
   const given = optionsOf(environ);
   const logger = options.logger ?? jsonLogger;
   const tls = options.tls === undefined ? followedTls(environ, logger) : () => options.tls || undefined;
+  const tokenFile = tokenFileOf(options, given, logger);
   return {
     ...numbers,
     gateway: options.gateway ?? given.gateway ?? DEFAULT_GATEWAY,
-    token: options.token ?? given.token,
+    get token() {
+      return options.token ?? tokenFile?.token ?? given.token;
+    },
+    tokenFile,
     get tls() {
       return tls();
     },
@@ -138,4 +156,11 @@ export function settingsOf(options: Options, name: string, environ = process.env
     logger,
     metrics: options.metrics ?? noMetrics,
   };
+}
+
+/** The file of the token that the options name, or else the environment. */
+function tokenFileOf(options: Options, given: Options, logger: Logger): TokenFile | undefined {
+  if (options.tokenFile !== undefined) return new TokenFile("option tokenFile", options.tokenFile, logger);
+  if (options.token !== undefined || given.tokenFile === undefined) return undefined;
+  return new TokenFile("HEADRACE_TOKEN_FILE", given.tokenFile, logger);
 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { Backoff } from "./backoff.js";
-import { describe, GatewayUnavailableError, HeadraceError, SinkFailedError } from "./errors.js";
+import { describe, GatewayRefusedError, GatewayUnavailableError, HeadraceError, SinkFailedError } from "./errors.js";
 import { Health } from "./health.js";
 import { settingsOf, type Options, type Settings } from "./options.js";
 import type { Sink } from "./sink.js";
@@ -81,11 +81,16 @@ async function keepConnected(
   let loggedAt = -Infinity;
   while (!signal.aborted) {
     const began = performance.now();
+    settings.tokenFile?.refresh();
     try {
       const ending = await attempt(signal);
       if (ending !== "the gateway asked to reconnect") return;
     } catch (error) {
-      if (!(error instanceof GatewayUnavailableError || error instanceof SinkFailedError)) throw asOurs(error);
+      if (isReplaced(error, settings)) {
+        settings.logger.info(
+          "the gateway no longer takes the token, and its file contains another one: connecting with that",
+        );
+      } else if (!(error instanceof GatewayUnavailableError || error instanceof SinkFailedError)) throw asOurs(error);
       health.survived(error);
       if (performance.now() - loggedAt >= REPEAT_MS) {
         settings.logger.warn("the session has ended; trying again", { error: describe(error) });
@@ -98,6 +103,12 @@ async function keepConnected(
     }
     await sleep(backoff.next(), undefined, { signal }).catch(() => undefined);
   }
+}
+
+/** Whether the gateway does not know the token that it was sent, and the file of the token contains another one by now. */
+function isReplaced(error: unknown, settings: Settings): boolean {
+  if (!(error instanceof GatewayRefusedError) || error.status !== "UNAUTHENTICATED") return false;
+  return settings.tokenFile?.refresh() ?? false;
 }
 
 /** An error that is none of ours is a fault of the SDK. */

@@ -78,7 +78,23 @@ describe("the environment", () => {
     assert.equal(settings(environ, { tls: false }).tls, undefined);
   });
 
+  it("names a file that contains the token, which precedes HEADRACE_TOKEN, and yields to what the program sets", () => {
+    const environ = { HEADRACE_TOKEN: "variable", HEADRACE_TOKEN_FILE: pem("of the variable") };
+    assert.equal(settings(environ).token, "of the variable");
+    assert.equal(settings(environ, { token: "own" }).token, "own");
+    assert.equal(settings(environ, { tokenFile: pem("of the option") }).token, "of the option");
+    assert.throws(
+      () => settings({}, { token: "own", tokenFile: pem("other") }),
+      /token and tokenFile exclude each other/,
+    );
+  });
+
   for (const [what, environ, text] of [
+    [
+      "a file without a token",
+      { HEADRACE_TOKEN_FILE: join(folder, "none") },
+      /HEADRACE_TOKEN_FILE: .*none: there is no such file/,
+    ],
     [
       "a file that cannot be read",
       { HEADRACE_TLS_CA: join(folder, "none") },

@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Readable } from "node:stream";
 import { ReadableStream } from "node:stream/web";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -228,6 +231,29 @@ describe("a source and a gateway that the test speaks for", () => {
     welcome(session, limits);
     return { session, done: connector.done, stop: () => connector.stop() };
   };
+
+  it("uses a replaced token in the next session", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "headrace-"));
+    const tokenFile = join(folder, "token");
+    writeFileSync(tokenFile, "first\n");
+    const options = { gateway: gateway.address, tokenFile, firstBackoffMs: 1, maxBackoffMs: 5, logger: silent };
+    const connector = start(numbers(1), options);
+    stopping.add(() => connector.stop());
+    for (const [token, content, ends] of [
+      ["first", "second\n", status.UNAVAILABLE],
+      ["second", "", status.UNAVAILABLE],
+      ["second", "third\n", status.UNAUTHENTICATED],
+      ["third", "third\n", status.UNAUTHENTICATED],
+    ] as const) {
+      const session = await gateway.session();
+      await session.next("hello");
+      assert.deepEqual(session.metadata.get("authorization"), [`Bearer ${token}`]);
+      writeFileSync(tokenFile, content);
+      session.end(ends);
+    }
+    await assert.rejects(connector.done, GatewayRefusedError);
+    rmSync(folder, { recursive: true });
+  });
 
   it("introduces itself", async () => {
     const source = numbers(1, { connector: "counter", version: "1.2" });
