@@ -56,6 +56,7 @@ func parseFlags() (*headrace.Source, *headrace.Options) {
 	var name, ca string
 	flag.StringVar(&o.Gateway, "gateway", cmp.Or(os.Getenv("HEADRACE_GATEWAY"), "127.0.0.1:7433"), "`address` of the gateway")
 	flag.StringVar(&o.Token, "token", "", "bearer `token` (default $HEADRACE_TOKEN)")
+	flag.StringVar(&o.TokenFile, "token-file", "", "`file` that contains the token, read again before each session (default $HEADRACE_TOKEN_FILE)")
 	flag.StringVar(&ca, "tls-ca", "", "`file` with the certificates to trust, in PEM; turns TLS on")
 	flag.StringVar(&o.Instance, "instance", cmp.Or(os.Getenv("HEADRACE_INSTANCE"), "go-source-"+host), "`name` of this deployment, the same after a restart")
 	flag.StringVar(&name, "source", "numbers", "`name` of the source; its streams are NAME/0, NAME/1, ...")

@@ -10,6 +10,7 @@ from tests.conformance.support import assert_as_published
 from tests.sdk_go.conftest import SDK
 from tests.sdk_go.toolchain import ROOT, STATICCHECK, Toolchain
 from tests.sdks.crashes import BATCHES, LINES, kill_a_sink, kill_a_source, take_over
+from tests.sdks.tokens import replace_a_token
 
 pytestmark = pytest.mark.timeout(600)  # The first build compiles gRPC.
 
@@ -71,6 +72,11 @@ async def test_a_sink_shows_each_batch_once(go: Toolchain, tmp_path: Path) -> No
              for path in folder.glob("batch-*")}  # fmt: skip
     assert shown == {f"batch-{batch}-of-query": sorted(values) for batch, values in enumerate(BATCHES)}
     assert [*(folder / ".staged").glob("*/*"), *(folder / ".prepared").glob("*/*")] == []
+
+
+async def test_a_token_that_is_replaced_ends_no_connector(go: Toolchain, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(b"a\n")
+    await replace_a_token([go.build(LINES_SOURCE), tmp_path / "lines"], tmp_path)
 
 
 async def test_a_newer_session_of_an_instance_takes_over(go: Toolchain, tmp_path: Path) -> None:

@@ -17,6 +17,10 @@ type Options struct {
 	Gateway string
 	// Token authenticates the connector. Default: HEADRACE_TOKEN, else none.
 	Token string
+	// TokenFile is a file that contains the token, and nothing else but white space around it, such as /dev/fd/3. It is read
+	// again before each session, so that a token can be replaced. Excludes Token. Default: HEADRACE_TOKEN_FILE, which precedes
+	// HEADRACE_TOKEN.
+	TokenFile string
 	// TLS secures the connection; see [LoadTLS]. Default: that of the files that HEADRACE_TLS_CA, HEADRACE_TLS_CERT and
 	// HEADRACE_TLS_KEY name; without them, certificates of the system are trusted if HEADRACE_TLS is 1, else there is no
 	// encryption.
@@ -59,6 +63,8 @@ type Options struct {
 
 	// followsFiles is whether TLS is that of the files that the environment names.
 	followsFiles bool
+	// tokens is the file of Token, nil for none.
+	tokens *tokenFile
 }
 
 const defaultGateway = "127.0.0.1:7433"
@@ -70,7 +76,6 @@ func (o *Options) withDefaults(name string) (*Options, error) {
 		filled = *o
 	}
 	filled.Gateway = cmp.Or(filled.Gateway, os.Getenv("HEADRACE_GATEWAY"), defaultGateway)
-	filled.Token = cmp.Or(filled.Token, os.Getenv("HEADRACE_TOKEN"))
 	filled.Instance = cmp.Or(filled.Instance, os.Getenv("HEADRACE_INSTANCE"), name)
 	if filled.TLS == nil {
 		var err error
@@ -83,6 +88,9 @@ func (o *Options) withDefaults(name string) (*Options, error) {
 		filled.Health = &Health{}
 	}
 	filled.Logger = o.logger()
+	if err := filled.findToken(); err != nil {
+		return nil, err
+	}
 	if filled.Metrics == nil {
 		filled.Metrics = noMetrics{}
 	}
@@ -98,6 +106,39 @@ func (o *Options) withDefaults(name string) (*Options, error) {
 	filled.QueueBytes = cmp.Or(filled.QueueBytes, 8<<20)
 	filled.HoldBytes = cmp.Or(filled.HoldBytes, 64<<20)
 	return &filled, filled.check()
+}
+
+// findToken takes the token from the options, or else from the environment.
+func (o *Options) findToken() error {
+	field, path := tokenFileOption, o.TokenFile
+	switch {
+	case o.Token != "" && path != "":
+		return &ConfigError{tokenFileOption, "it excludes Options.Token: give the token, or the file that contains it"}
+	case o.Token != "":
+		return nil
+	case path == "":
+		field, path = tokenFileVariable, os.Getenv(tokenFileVariable)
+	}
+	if path == "" {
+		o.Token = os.Getenv("HEADRACE_TOKEN")
+		return nil
+	}
+	var err error
+	if o.tokens, err = openTokenFile(field, path, o.Logger); err != nil {
+		return err
+	}
+	o.Token = o.tokens.token
+	return nil
+}
+
+// refreshToken takes the token that its file contains now, and says whether it is another one.
+func (o *Options) refreshToken() bool {
+	if o.tokens == nil {
+		return false
+	}
+	before := o.Token
+	o.Token = o.tokens.refresh(o.Logger)
+	return o.Token != before
 }
 
 // logger returns the logger, or its default.

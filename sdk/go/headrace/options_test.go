@@ -128,6 +128,67 @@ func TestOptionsWinOverTheEnvironment(t *testing.T) {
 	}
 }
 
+// tokenFile returns a file that contains a token.
+func tokenFile(t *testing.T, token string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestATokenComesFromTheMostExplicitPlace(t *testing.T) {
+	variables := func(t *testing.T) map[string]string {
+		return map[string]string{"HEADRACE_TOKEN": "variable", "HEADRACE_TOKEN_FILE": tokenFile(t, "file of the variable\n")}
+	}
+	for want, o := range map[string]*headrace.Options{
+		"file of the variable": {},
+		"option":               {Token: "option"},
+		"file of the option":   {TokenFile: tokenFile(t, "file of the option\n")},
+	} {
+		t.Run(want, func(t *testing.T) {
+			g := startGateway(t)
+			o.Gateway = g.address
+			s, _ := inEnvironment(t, g, variables(t), o)
+			if got := s.metadata.Get("authorization"); !slices.Equal(got, []string{"Bearer " + want}) {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
+func TestAReplacedTokenIsUsedByTheNextSession(t *testing.T) {
+	g := startGateway(t)
+	path := tokenFile(t, "first\n")
+	replace := func(token string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := g.start(&headrace.Source{Name: "orders", Read: numbers(1)}, patiently, func(o *headrace.Options) { o.TokenFile = path })
+	for _, step := range []struct {
+		content, want string
+		ends          codes.Code
+	}{
+		{"second\n", "first", codes.Unavailable},
+		{"", "second", codes.Unavailable},
+		{"third\n", "second", codes.Unauthenticated},
+		{"third\n", "third", codes.Unauthenticated},
+	} {
+		s, _ := g.connected()
+		if got := s.metadata.Get("authorization"); !slices.Equal(got, []string{"Bearer " + step.want}) {
+			t.Errorf("%q, not %s", got, step.want)
+		}
+		replace(step.content)
+		s.close(step.ends, "")
+	}
+	if err := r.wait(); !errors.Is(err, headrace.ErrNotPermitted) {
+		t.Errorf("it has ended with %v", err)
+	}
+}
+
 func TestVariablesThatAreNotValidAreNamed(t *testing.T) {
 	certificate, key := certificates(t)
 	for field, variables := range map[string]map[string]string{
@@ -135,6 +196,7 @@ func TestVariablesThatAreNotValidAreNamed(t *testing.T) {
 		"HEADRACE_TLS_CA":                         {"HEADRACE_TLS_CA": key},
 		"HEADRACE_TLS_CERT and HEADRACE_TLS_KEY":  {"HEADRACE_TLS_KEY": key},
 		"HEADRACE_TLS_CERT and HEADRACE_TLS_KEY ": {"HEADRACE_TLS_CERT": key, "HEADRACE_TLS_KEY": certificate},
+		"HEADRACE_TOKEN_FILE":                     {"HEADRACE_TOKEN_FILE": "missing.token"},
 		"Options.Instance":                        {"HEADRACE_INSTANCE": strings.Repeat("x", 256)},
 	} {
 		t.Run(field, func(t *testing.T) {
@@ -290,6 +352,7 @@ func TestMetricsCountFramesAndMessages(t *testing.T) {
 func TestOptionsThatAreNotValidAreRefused(t *testing.T) {
 	for _, o := range []*headrace.Options{
 		{Linger: -1}, {FrameBytes: -1}, {Instance: string(make([]byte, 256))}, {Gateway: "bad://\x00"},
+		{Token: "secret", TokenFile: tokenFile(t, "secret")}, {TokenFile: "missing.token"},
 	} {
 		var wrong *headrace.ConfigError
 		if err := headrace.Run(t.Context(), &headrace.Source{Name: "orders", Read: numbers(1)}, o); !errors.As(err, &wrong) {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/headrace/headrace/sdk/go/internal/backoff"
 )
 
@@ -68,6 +70,7 @@ func keepConnected(ctx context.Context, s session, name string, o *Options, log 
 	var loggedAt time.Time
 	for ctx.Err() == nil {
 		began := time.Now()
+		o.refreshToken()
 		err := s.connect(ctx)
 		if errors.Is(err, errEnded) {
 			return nil
@@ -81,6 +84,8 @@ func keepConnected(ctx context.Context, s session, name string, o *Options, log 
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, errDrained):
+		case isUnauthenticated(err) && o.refreshToken():
+			log.Info("the gateway no longer takes the token, and its file contains another one: connecting with that")
 		case errors.Is(err, ErrUnavailable), errors.As(err, &failed):
 			o.Health.Survived("", err)
 			if err.Error() != logged || time.Since(loggedAt) >= logInterval {
@@ -94,6 +99,12 @@ func keepConnected(ctx context.Context, s session, name string, o *Options, log 
 		o.Metrics.Add(CounterReconnects, name, 1)
 	}
 	return context.Cause(ctx)
+}
+
+// isUnauthenticated says whether the gateway does not know the token, or no longer.
+func isUnauthenticated(err error) bool {
+	var ended *SessionError
+	return errors.As(err, &ended) && ended.Code == codes.Unauthenticated
 }
 
 // wait waits for a while, or until ctx is done.
