@@ -1,6 +1,6 @@
 """What connectors do with unusual input, as the marks of their tests say.
 
-A test that shows it carries `@pytest.mark.behaviour(page, meets, does)`: the connector's page in docs/connectors without `.md`,
+A test that shows it carries `@pytest.mark.behaviour(page, meets, does)`: the page in docs/reference/connectors without `.md`,
 what the connector meets, and what it does then. Cases of a parametrized test carry it in `pytest.param(..., marks=...)`.
 The marks are read from the sources: no test is imported.
 """

@@ -50,7 +50,7 @@ def on_config(config: Any) -> Any:
     """Makes the navigation of the index."""
     config.nav = [{"Documentation": "README.md"}]
     config.nav += [{heading: [{title: path} for title, path, _ in pages]} for heading, pages in sections().items()]
-    decisions = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs/decisions").glob("2*.md"))
+    decisions = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs/internals/decisions").glob("2*.md"))
     config.nav += [{"Decisions, by date": decisions}]
     return config
 

@@ -1,4 +1,4 @@
-"""Generates the tables in docs/conformance.md from the kit's declarations. With --check, fails if one is stale.
+"""Generates the tables in docs/write/conformance.md from the kit's declarations. With --check, fails if one is stale.
 
 A table is between `<!-- checks: KIND -->`, or `<!-- keys: MODEL -->`, and `<!-- end -->`.
 """
@@ -15,7 +15,7 @@ from headrace.conformance.core.spec import Deadlines, SinkSpec, SourceSpec, Spec
 from headrace.conformance.sinks import SINK_CHECKS
 from headrace.conformance.sources import SOURCE_CHECKS
 
-PAGE = ROOT / "docs" / "conformance.md"
+PAGE = ROOT / "docs" / "write" / "conformance.md"
 CHECKS: dict[str, tuple[Check[Any], ...]] = {"source": SOURCE_CHECKS, "sink": SINK_CHECKS}
 MODELS: dict[str, type[BaseModel]] = {"both": Spec, "source": SourceSpec, "sink": SinkSpec, "deadlines": Deadlines}
 
@@ -48,7 +48,7 @@ def keys(name: str) -> list[str]:
 
 def _row(check: Check[Any]) -> str:
     """Returns the row of a check."""
-    rules = ", ".join(f"[{rule}](protocol.md#{rule.lower()})" for rule in check.rules)
+    rules = ", ".join(f"[{rule}](../reference/protocol.md#{rule.lower()})" for rule in check.rules)
     needs = ", ".join(f"`{need}`" for need in check.needs)
     return f"| `{check.name}` | {_cell(check.fault)} | {needs} | {rules} |"
 

@@ -1,4 +1,4 @@
-"""Generates the tables in docs/connectors/ and docs/plugins.md from declarations. With --check, fails if one is stale.
+"""Generates the tables in docs/reference/connectors/ and docs/write/plugins.md. With --check, fails if one is stale.
 
 A table is between `<!-- parameters: NAME -->` and `<!-- end -->`; NAME is a connector, or `[gateway]` for the table that all
 connectors share. `<!-- connectors -->` starts the list of all connectors, `<!-- manifest -->` the keys of a manifest, and
@@ -19,7 +19,7 @@ from headrace.connectors.configuration import GatewayTable
 from headrace.connectors.manifests import Manifest, ParameterTable
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (*sorted((ROOT / "docs" / "connectors").glob("*.md")), ROOT / "docs" / "plugins.md")
+PAGES = (*sorted((ROOT / "docs" / "reference" / "connectors").glob("*.md")), ROOT / "docs" / "write" / "plugins.md")
 
 _WHAT = r"connectors|manifest|manifest: parameter|parameters: \S+|behaviour: \S+"
 _TABLE = re.compile(rf"(<!-- ({_WHAT}) -->\n).*?(<!-- end -->)", re.DOTALL)

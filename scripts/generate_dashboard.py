@@ -1,4 +1,4 @@
-"""Generates docs/monitoring/dashboard.json, a dashboard for Grafana. With --check, fails if it is stale."""
+"""Generates docs/run/monitoring/dashboard.json, a dashboard for Grafana. With --check, fails if it is stale."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 
 from scripts.generated_page import ROOT, generate
 
-FILE = ROOT / "docs" / "monitoring" / "dashboard.json"
+FILE = ROOT / "docs" / "run" / "monitoring" / "dashboard.json"
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _WIDTH, _HEIGHT, _PER_ROW = 8, 8, 3
 _SELECTED = 'job=~"$job", instance=~"$instance"'

@@ -1,6 +1,6 @@
-"""Generates the tables in docs/evidence.md from docs/guarantees.md. With --check, fails if they are stale.
+"""Generates the tables in docs/internals/evidence.md from docs/start/guarantees.md. With --check, fails if they are stale.
 
-In docs/guarantees.md, a comment `<!-- shown by: TESTS -->` ends a line of a list or a table, or a paragraph.
+In docs/start/guarantees.md, a comment `<!-- shown by: TESTS -->` ends a line of a list or a table, or a paragraph.
 """
 
 import re
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from scripts.generated_page import ROOT, generate, is_stale
 
-PAGE = ROOT / "docs" / "evidence.md"
-PROMISES = ROOT / "docs" / "guarantees.md"
+PAGE = ROOT / "docs" / "internals" / "evidence.md"
+PROMISES = ROOT / "docs" / "start" / "guarantees.md"
 
 _TABLES = re.compile(r"(<!-- evidence -->\n).*?(<!-- end -->)", re.DOTALL)
 _SHOWN_BY = re.compile(r"\s*<!-- shown by: (.+?) -->")
@@ -59,7 +59,8 @@ def _plain(block: str) -> str:
     words = " ".join(block.split()).removeprefix("- ")
     if words.startswith("|"):
         words = ": ".join(cell.strip() for cell in words.strip("|").split("|")[:2])
-    return words.replace("](#", "](guarantees.md#")
+    words = words.replace("](#", "](guarantees.md#")
+    return re.sub(r"\]\((?=[\w-]+\.md)", "](../start/", words)
 
 
 if __name__ == "__main__":

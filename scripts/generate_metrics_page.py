@@ -1,4 +1,4 @@
-"""Generates the tables in docs/metrics.md from the gateway's instruments. With --check, fails if they are stale.
+"""Generates the tables in docs/reference/metrics.md from the gateway's instruments. With --check, fails if they are stale.
 
 A table is between `<!-- metrics: GROUP -->` and `<!-- end -->`.
 """
@@ -16,7 +16,7 @@ from headrace.gateway.telemetry.instruments import (
     Instrument,
 )
 
-PAGE = ROOT / "docs" / "metrics.md"
+PAGE = ROOT / "docs" / "reference" / "metrics.md"
 GROUPS: dict[str, tuple[Instrument, ...]] = {
     "gateway": INSTRUMENTS,
     "connectors": CONNECTOR_INSTRUMENTS,

@@ -1,4 +1,4 @@
-"""Generates docs/support.md from what the conformance kit has found of each SDK's examples.
+"""Generates docs/reference/support.md from what the conformance kit has found of each SDK's examples.
 
 The tests of the SDKs run the kit, and store what it prints with `--json` in `.build/conformance`. Each compares its run with the
 page. This script writes all stored runs into the page; the columns of other languages stay, and what a run with `--only` has not
@@ -17,7 +17,7 @@ from headrace.conformance.sinks import SINK_CHECKS
 from headrace.conformance.sources import SOURCE_CHECKS
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "support.md"
+PAGE = ROOT / "docs" / "reference" / "support.md"
 RUNS = ROOT / ".build" / "conformance"
 LANGUAGES = {"python": "Python", "go": "Go", "typescript": "TypeScript", "java": "Java", "rust": "Rust"}
 CHECKS = {

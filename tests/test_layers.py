@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import table
 
-PAGE, HEADING = "docs/architecture.md", "Packages and their imports"
+PAGE, HEADING = "docs/internals/architecture.md", "Packages and their imports"
 ROOT = Path(__file__).parents[1]
 SOURCES = tuple(sorted({path.parent for path in ROOT.glob("**/src/headrace") if ".venv" not in path.parts}))
 GENERATED = "headrace.protocol.v1."

@@ -102,7 +102,7 @@ def test_positions_are_shown_moved_and_continued_from(
     ]
     *shown_lines, last = moved.stdout.splitlines()
     assert last.startswith(f"{tmp_path}/new is complete; continue with headrace run")
-    example = next(block for block in blocks("docs/positions.md", "") if block.heading == "What is written").text.splitlines()
+    example = next(block for block in blocks("docs/run/positions.md", "") if block.heading == "What is written").text.splitlines()
     assert [line.rstrip() for line in shown_lines] == example[:-1]
     assert run(spark, tmp_path, source, "new") == expected(seen, range(140, 145))
 

@@ -14,7 +14,7 @@ from scripts.brokers import S3, Hdfs
 from scripts.brokers._s3 import JARS
 from tests.docs.pages import blocks
 
-PAGE = "docs/cluster.md"
+PAGE = "docs/run/cluster.md"
 _ANSWER_SECONDS = 30.0
 _S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 

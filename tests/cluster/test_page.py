@@ -23,7 +23,7 @@ from headrace.contract.ports import free_address
 from headrace.laboratory.cluster import SparkCluster
 from headrace.processes import OwnedProcess
 
-PAGE = "docs/cluster.md"
+PAGE = "docs/run/cluster.md"
 TOLD_ELSEWHERE = {"HDFS", "S3"}
 """Sections whose commands `test_stores.py` runs."""
 DEADLINE_S = 240.0

@@ -1,4 +1,4 @@
-"""What the kit has found of an SDK's example, beside what docs/support.md says of it."""
+"""What the kit has found of an SDK's example, beside what docs/reference/support.md says of it."""
 
 import json
 
@@ -19,6 +19,6 @@ def assert_as_published(language: str, kind: str, verdict: Verdict) -> None:
     found, published = column(verdict.document), shown(PAGE.read_text(), kind).get(language, {})
     different = {name: (published.get(name), cell) for name, cell in found.items() if published.get(name) != cell}
     assert not different, (
-        f"docs/support.md, {kind} of {LANGUAGES[language]}: (published, found) are {different}; if that is right, run: "
+        f"docs/reference/support.md, {kind} of {LANGUAGES[language]}: (published, found) are {different}; if that is right, run: "
         "python -m scripts.support_table"
     )

@@ -55,7 +55,7 @@ def test_a_failure_shows_the_rule_its_link_and_what_was_said_on_the_wire(tmp_pat
     assert done.returncode == 1
     assert "FAIL  token" in done.stdout
     assert "It does not send its token as `authorization: Bearer TOKEN` with the call." in done.stdout
-    assert "SES-9: https://github.com/headrace/headrace/blob/main/docs/protocol.md#ses-9" in done.stdout
+    assert "SES-9: https://github.com/headrace/headrace/blob/main/docs/reference/protocol.md#ses-9" in done.stdout
     assert "connector -> gateway  hello" in done.stdout
     assert done.stdout.splitlines()[-1] == "1 passed, 1 failed"
     suite = ElementTree.parse(report).getroot()

@@ -8,7 +8,7 @@ from playwright.async_api import Page
 from tests.console.conftest import CONSOLE
 
 PICTURES = os.environ.get("HEADRACE_CONSOLE_PICTURES")
-"""A folder, such as docs/console: the pictures of the page about the console are written there."""
+"""A folder, such as docs/run/console: the pictures of the page about the console are written there."""
 
 
 async def violations(page: Page) -> list[Any]:

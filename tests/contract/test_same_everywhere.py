@@ -26,7 +26,7 @@ def test_a_size_is_the_same_number_in_engine_and_gateway(tmp_path: Path, text: s
 
 
 def test_units_are_those_that_the_page_lists() -> None:
-    rows = table("docs/spark.md", "Sizes and durations")
+    rows = table("docs/write/spark.md", "Sizes and durations")
     start_of_durations = next(place for place, row in enumerate(rows) if row[0] == "duration")
     sizes = {unit: int(each) for _, units, each in rows[:start_of_durations] for unit in units_of(units)}
     seconds = {unit: timedelta(seconds=float(each)) for _, units, each in rows[start_of_durations:] for unit in units_of(units)}

@@ -53,7 +53,7 @@ def test_a_role_is_as_small_as_the_page_says(environments: Environments, role: s
     size = size_mb(packages(environments[role]))
     print(f"{role}: {size:.0f} MB")
     assert 50 < size <= LARGEST_MB[role]
-    (row,) = (row for row in table("docs/install.md", "What a host needs") if f"`{role}`" in row[1])
+    (row,) = (row for row in table("docs/start/install.md", "What a host needs") if f"`{role}`" in row[1])
     told = re.search(r"(\d+) MB", row[2])
     assert told is not None
     assert abs(size - int(told[1])) < 0.15 * size

@@ -6,7 +6,7 @@ from functools import cache
 
 from tests.docs.pages import ROOT, codes, prose, section, spans, table
 
-PAGE = "docs/architecture.md"
+PAGE = "docs/internals/architecture.md"
 HOPS = "| process | file | function | what happens |"
 SPARK = "Spark"
 """In the place of a file: what Spark itself does."""

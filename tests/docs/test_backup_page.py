@@ -10,7 +10,7 @@ import pytest
 from tests.docs.pages import blocks
 from tests.engine.test_backups import STEPS, Query
 
-PAGE = "docs/backup.md"
+PAGE = "docs/run/backup.md"
 APP = """
 from headrace.pipelines import Pipeline
 

@@ -8,7 +8,7 @@ from scripts.behaviours import Behaviour, behaviours, rows
 from tests.docs.pages import ROOT, text
 
 FOUND = behaviours(ROOT / "tests")
-PAGES = sorted(path.stem for path in (ROOT / "docs/connectors").glob("*.md") if path.stem != "README")
+PAGES = sorted(path.stem for path in (ROOT / "docs/reference/connectors").glob("*.md") if path.stem != "README")
 
 MODULE = """
 import pytest
@@ -61,7 +61,7 @@ def test_tests_that_show_the_same_share_a_row_and_none_contradicts_another() -> 
 
 
 def test_every_page_of_a_connector_has_its_table() -> None:
-    assert [page for page in PAGES if f"<!-- behaviour: {page} -->" not in text(f"docs/connectors/{page}.md")] == []
+    assert [page for page in PAGES if f"<!-- behaviour: {page} -->" not in text(f"docs/reference/connectors/{page}.md")] == []
     assert {one.page for one in FOUND} == set(PAGES)
 
 

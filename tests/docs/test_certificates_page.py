@@ -12,7 +12,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from tests.docs.pages import blocks, codes, table
 from tests.gateway.processes import gateway_process
 
-PAGE = "docs/certificates.md"
+PAGE = "docs/run/certificates.md"
 DEADLINE_S = 150.0
 USAGES = {"serverAuth": ExtendedKeyUsageOID.SERVER_AUTH, "clientAuth": ExtendedKeyUsageOID.CLIENT_AUTH}
 

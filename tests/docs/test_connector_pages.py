@@ -10,7 +10,7 @@ from tests.docs.pages import ROOT, blocks, text
 from headrace.connectors import CONNECTORS
 from headrace.connectors.configuration import load_connector
 
-PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/connectors").glob("*.md"))
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/reference/connectors").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -18,7 +18,7 @@ from headrace.deploy import (
     read_graphs,
 )
 
-DEPLOY = "docs/deploy.md"
+DEPLOY = "docs/run/deploy.md"
 
 
 def names(heading: str) -> list[str]:

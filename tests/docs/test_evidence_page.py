@@ -14,13 +14,13 @@ def test_tables_are_current() -> None:
 
 def test_each_comment_of_the_guarantees_is_a_row() -> None:
     promises = generate_evidence_page.promises()
-    assert len(promises) == text("docs/guarantees.md").count(SHOWN_BY) > 100
+    assert len(promises) == text("docs/start/guarantees.md").count(SHOWN_BY) > 100
     assert all(promise.text and "`" in promise.evidence for promise in promises)
 
 
 def test_no_guarantee_of_a_list_lacks_evidence() -> None:
     """A list either names evidence for each of its items, or explains something and names none."""
-    lines = text("docs/guarantees.md").splitlines()
+    lines = text("docs/start/guarantees.md").splitlines()
     lists = [list(group) for is_list, group in groupby(lines, key=lambda line: line.startswith(("- ", "  "))) if is_list]
     proved = [found for found in lists if any(SHOWN_BY in line for line in found)]
     assert len(proved) > 3

@@ -6,7 +6,7 @@ from tests.docs.pages import blocks, codes, table
 
 from headrace.contract.logs import FIELDS, HEAD
 
-LOGS = "docs/logs.md"
+LOGS = "docs/reference/logs.md"
 
 
 def test_fields() -> None:

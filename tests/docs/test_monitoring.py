@@ -14,7 +14,7 @@ from tests.gateway.http_server import get, serve_http
 from headrace.gateway import Limits
 from headrace.gateway.core import Gateway
 
-FOLDER = ROOT / "docs" / "monitoring"
+FOLDER = ROOT / "docs" / "run" / "monitoring"
 RULES, TESTS = ((FOLDER / name).read_text() for name in ("alerts.yaml", "alerts_test.yaml"))
 EXPRESSIONS = [target["expr"] for panel in dashboard()["panels"] for target in panel.get("targets", ())]
 METRIC = re.compile(r"headrace_\w+")
@@ -32,7 +32,8 @@ def promtool(*arguments: str, given: str | None = None) -> None:
 def known() -> set[str]:
     """The names of all series that the page of metrics has."""
     names = set()
-    for name, kind in re.findall(r"^\| `(headrace_\w+)` \| (\w+) ", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE):
+    page = (ROOT / "docs/reference/metrics.md").read_text()
+    for name, kind in re.findall(r"^\| `(headrace_\w+)` \| (\w+) ", page, re.MULTILINE):
         names |= {f"{name}_bucket", f"{name}_sum", f"{name}_count"} if kind == "histogram" else {name}
     return names
 
@@ -46,7 +47,7 @@ def test_every_alert_is_tested_and_is_on_the_page() -> None:
     tested = set(re.findall(r"alertname: (\w+)\n +exp_alerts:\n", TESTS))
     names = set(re.findall(r"- alert: (\w+)", RULES))
     assert names == tested
-    assert names == {codes(row[0])[0] for row in table("docs/operate.md", "Alerts and a dashboard")}
+    assert names == {codes(row[0])[0] for row in table("docs/run/operate.md", "Alerts and a dashboard")}
 
 
 def test_rules_and_dashboard_use_metrics_that_there_are() -> None:

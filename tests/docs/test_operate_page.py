@@ -17,7 +17,7 @@ from headrace.gateway.rules import CHANGES, OPEN_PATHS, PATHS
 from headrace.gateway_status import ProblemDocument
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 
-PAGE = "docs/operate.md"
+PAGE = "docs/run/operate.md"
 
 
 def test_every_path_is_on_the_page_with_the_rights_that_it_needs() -> None:

@@ -8,6 +8,7 @@ from itertools import takewhile
 
 import click
 import pytest
+from scripts.documentation_site import sections
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, prose, spans, text
 
 from headrace import conformance, connectors_cli, gateway_cli
@@ -21,7 +22,7 @@ _PROGRAMS: dict[str, click.Command] = {
     "headrace-connectors": connectors_cli.program,
     "headrace-conformance": conformance.program,
 }
-_PLUGINS = "docs/plugins.md"
+_PLUGINS = "docs/write/plugins.md"
 _REPOSITORY = re.compile(r"https://github\.com/headrace/headrace/(blob|tree)/main/([^#]+)(#.+)?")
 _PATH = re.compile(r"(?:tests|docs|src|proto|gateway|engine|connectors|sdk|examples|scripts)/[\w./-]*\w/?(?:::\w+)?")
 
@@ -97,28 +98,36 @@ def test_named_files_and_tests_exist(page: str) -> None:
 
 
 def test_every_fault_test_is_evidence_of_a_guarantee() -> None:
-    tests = set(re.findall(r"tests/\w+/test_\w+\.py::\w+", text("docs/evidence.md")))
+    tests = set(re.findall(r"tests/\w+/test_\w+\.py::\w+", text("docs/internals/evidence.md")))
     folders = ("tests/faults", "tests/exactly_once", "tests/languages")
     faults = {f"{folder}/{path.name}" for folder in folders for path in (ROOT / folder).glob("test_*.py")}
     assert faults <= {test.partition("::")[0] for test in tests}, "a fault test that the evidence does not name"
 
 
 def test_decisions_are_listed_and_whole() -> None:
-    folder = ROOT / "docs/decisions"
+    folder = ROOT / "docs/internals/decisions"
     files = sorted(path.name for path in folder.glob("2*.md"))
-    assert sorted(re.findall(r"\((2\S+\.md)\)", text("docs/decisions/README.md"))) == files
+    assert sorted(re.findall(r"\((2\S+\.md)\)", text("docs/internals/decisions/README.md"))) == files
     for name in files:
-        headings = re.findall(r"^## (.+)$", text(f"docs/decisions/{name}"), re.MULTILINE)
+        headings = re.findall(r"^## (.+)$", text(f"docs/internals/decisions/{name}"), re.MULTILINE)
         assert headings == ["Summary", "Context", "Decision", "Consequences"], name
 
 
-@pytest.mark.parametrize("page", ["docs/protocol.md", "docs/writing-a-source.md", "docs/writing-a-sink.md"])
+@pytest.mark.parametrize("page", ["docs/reference/protocol.md", "docs/write/writing-a-source.md", "docs/write/writing-a-sink.md"])
 def test_authors_in_any_language_find_each_rule_on_the_page_and_not_in_a_test(page: str) -> None:
     assert "tests/" not in text(page)
+
+
+def test_the_index_has_a_section_for_each_room() -> None:
+    folders = {path.name for path in (ROOT / "docs").iterdir() if path.is_dir()}
+    listed = sections()
+    assert {heading.lower() for heading in listed} == folders
+    for heading, pages in listed.items():
+        assert {path.partition("/")[0] for _, path, _ in pages} == {heading.lower()}
 
 
 def test_the_index_lists_every_page_once() -> None:
     """The decisions have an index of their own."""
     listed = re.findall(r"\]\(([\w/.-]+\.md)\)", text("docs/README.md"))
     there = {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")} - {"README.md"}
-    assert sorted(listed) == sorted(page for page in there if not page.startswith("decisions/") or page.endswith("/README.md"))
+    assert sorted(listed) == sorted(page for page in there if not page.startswith("internals/decisions/2"))

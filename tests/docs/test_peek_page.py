@@ -11,7 +11,7 @@ from headrace.gateway.core.sinks.dead_letters import MAX_OF_PART, MAX_SINK_BYTES
 from headrace.gateway.core.streams.previews import HEADER_BYTES, KEY_BYTES, MAX_HEADERS, is_secret
 from headrace.gateway.http.events import READ_TIMEOUT_S
 
-PAGE = "docs/peek.md"
+PAGE = "docs/run/peek.md"
 
 
 def test_limits_are_what_the_page_says() -> None:

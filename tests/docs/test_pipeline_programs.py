@@ -6,7 +6,7 @@ from tests.docs.pages import blocks, codes, table, text
 import headrace.pipelines
 from headrace.pipelines import Late, OnError, Trial
 
-PIPELINES = "docs/pipelines.md"
+PIPELINES = "docs/write/pipelines.md"
 PROGRAMS = blocks(PIPELINES, "python")
 
 

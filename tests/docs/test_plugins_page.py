@@ -16,7 +16,7 @@ from tests.gateway.wire import serve as gateway
 from headrace.connectors import RESERVED
 from headrace.connectors.manifests import OF_THE_GATEWAY, Manifest, ParameterTable
 
-PAGE = "docs/plugins.md"
+PAGE = "docs/write/plugins.md"
 
 
 def headrace(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:

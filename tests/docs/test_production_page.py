@@ -15,7 +15,7 @@ from headrace.configuration import read_env_file
 from headrace.deploy import load_deployment, missing, read_graphs
 from headrace.gateway import load_config
 
-PAGE = "docs/production.md"
+PAGE = "docs/run/production.md"
 TOKENS = ("HEADRACE_TOKEN", "ORDERS_TOKEN", "TOTALS_TOKEN", "PIPELINE_TOKEN", "OPERATOR_TOKEN")
 APP = """
 from headrace.pipelines import Pipeline

@@ -14,7 +14,7 @@ from tests.docs.pages import Block, blocks
 from tests.docs.readers import DEADLINE_S, Reader
 from tests.gateway.wire import serve
 
-AUTHORS = "docs/writing-a-source.md"
+AUTHORS = "docs/write/writing-a-source.md"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from tests.docs.pages import blocks, codes, prose, section, table, text
 
 from headrace.cli import cli
 
-PERFORMANCE = "docs/performance.md"
+PERFORMANCE = "docs/internals/performance.md"
 MOST_LINES = 90
 
 

@@ -25,7 +25,7 @@ from headrace.gateway.statuses import reason_name
 from headrace.gateway_status import status_document
 from headrace.protocol.v1 import admin_pb2, connector_pb2, frame_pb2, source_pb2
 
-SPARK, GATEWAY, PROTOCOL = "docs/spark.md", "docs/gateway.md", "docs/protocol.md"
+SPARK, GATEWAY, PROTOCOL = "docs/write/spark.md", "docs/run/gateway.md", "docs/reference/protocol.md"
 
 
 def names(page: str, heading: str) -> list[str]:
@@ -110,7 +110,7 @@ def test_no_section_is_left_out() -> None:
     assert set(Config.model_fields) - set(names(GATEWAY, "Top level")) == {heading.strip("`[]") for heading in SECTIONS}
 
 
-@pytest.mark.parametrize("page", [GATEWAY, "docs/guarantees.md"])
+@pytest.mark.parametrize("page", [GATEWAY, "docs/start/guarantees.md"])
 def test_example_configurations_are_valid(page: str, tmp_path: Path) -> None:
     Authority(tmp_path, "authority").issue("gateway")
     examples = blocks(page, "toml")

@@ -13,7 +13,7 @@ from tests.docs.pages import Block, blocks
 from tests.fake_gateway.sinks import FakeSinkGateway, FakeSinkSession, part, transaction
 
 DEADLINE_S = 150.0
-AUTHORS = "docs/writing-a-sink.md"
+AUTHORS = "docs/write/writing-a-sink.md"
 TESTED = "Testing a sink"
 
 

@@ -21,14 +21,14 @@ def build(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("page", "link", "expected"),
     [
-        ("spark.md", "logs.md#fields", "logs.md#fields"),
-        ("spark.md", "connectors/kafka.md", "connectors/kafka.md"),
-        ("spark.md", "#options", "#options"),
-        ("spark.md", "https://spark.apache.org/", "https://spark.apache.org/"),
-        ("spark.md", "../README.md#an-application", f"{REPOSITORY}/blob/main/README.md#an-application"),
-        ("connectors/kafka.md", "../spark.md", "../spark.md"),
-        ("connectors/kafka.md", "../../CONTRIBUTING.md", f"{REPOSITORY}/blob/main/CONTRIBUTING.md"),
-        ("connectors/kafka.md", "../../examples/", f"{REPOSITORY}/tree/main/examples"),
+        ("write/spark.md", "../reference/logs.md#fields", "../reference/logs.md#fields"),
+        ("write/spark.md", "pipelines.md", "pipelines.md"),
+        ("write/spark.md", "#options", "#options"),
+        ("write/spark.md", "https://spark.apache.org/", "https://spark.apache.org/"),
+        ("write/spark.md", "../../README.md#an-application", f"{REPOSITORY}/blob/main/README.md#an-application"),
+        ("reference/connectors/kafka.md", "../../write/spark.md", "../../write/spark.md"),
+        ("reference/connectors/kafka.md", "../../../CONTRIBUTING.md", f"{REPOSITORY}/blob/main/CONTRIBUTING.md"),
+        ("reference/connectors/kafka.md", "../../../examples/", f"{REPOSITORY}/tree/main/examples"),
     ],
 )
 def test_links_that_leave_the_pages_lead_to_the_repository(page: str, link: str, expected: str) -> None:
@@ -39,7 +39,7 @@ def test_the_index_for_language_models_contains_all_pages() -> None:
     listed = documentation_site.llms_text()
     assert listed.startswith("# Headrace\n\n> Headrace streams messages")
     for page in PAGES:
-        if page.startswith("docs/") and page != "docs/README.md" and not page.startswith("docs/decisions/2"):
+        if page.startswith("docs/") and page != "docs/README.md" and not page.startswith("docs/internals/decisions/2"):
             assert listed.count(f"{REPOSITORY}/blob/main/{page})") == 1, page
 
 
@@ -47,7 +47,7 @@ def test_the_site_is_built_and_a_broken_link_is_an_error(tmp_path: Path) -> None
     built = build("--site-dir", str(tmp_path / "site"))
     assert built.returncode == 0, built.stderr
     assert "WARNING" not in built.stderr
-    assert "Headrace" in (tmp_path / "site/guarantees.html").read_text()
+    assert "Headrace" in (tmp_path / "site/start/guarantees.html").read_text()
     assert (tmp_path / "site/search/search_index.json").exists()
     assert (tmp_path / "site/llms.txt").read_text() == documentation_site.llms_text()
 
@@ -56,8 +56,8 @@ def test_the_site_is_built_and_a_broken_link_is_an_error(tmp_path: Path) -> None
     (copy / "scripts").mkdir()
     for name in ("mkdocs.yml", "README.md", "scripts/documentation_site.py"):
         shutil.copy(ROOT / name, copy / name)
-    with (copy / "docs/peek.md").open("a") as page:
-        page.write("\nSee [there](logs.md#no-such-heading).\n")
+    with (copy / "docs/run/peek.md").open("a") as page:
+        page.write("\nSee [there](../reference/logs.md#no-such-heading).\n")
     failed = build("--config-file", str(copy / "mkdocs.yml"))
     assert failed.returncode == 1
     assert "peek.md" in failed.stderr

@@ -113,7 +113,7 @@ def test_the_application_of_the_readme() -> None:
 
 
 def test_the_programs_of_the_page_for_spark(spark: SparkSession, tmp_path: Path) -> None:
-    counting, registering = (block.text for block in blocks("docs/spark.md", "python"))
+    counting, registering = (block.text for block in blocks("docs/write/spark.md", "python"))
     with source(ORDERS) as process:
         query = run(counting, tmp_path, "checkpoints/totals")["query"]
         assert isinstance(query, StreamingQuery)
@@ -128,4 +128,4 @@ def test_the_programs_of_the_page_for_spark(spark: SparkSession, tmp_path: Path)
     orders = run(registering, tmp_path)["orders"]
     assert isinstance(orders, DataFrame)
     assert orders.isStreaming
-    assert orders.columns == [codes(row[0])[0] for row in table("docs/spark.md", "Columns")]
+    assert orders.columns == [codes(row[0])[0] for row in table("docs/write/spark.md", "Columns")]

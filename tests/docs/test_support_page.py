@@ -8,7 +8,7 @@ from scripts import support_table
 from scripts.support_table import CELLS, CHECKS, LANGUAGES, column, filled, shown
 from tests.docs.pages import text
 
-PAGE = "docs/support.md"
+PAGE = "docs/reference/support.md"
 
 
 @pytest.mark.parametrize("kind", CHECKS)

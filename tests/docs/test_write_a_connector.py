@@ -4,8 +4,8 @@ import pytest
 from scripts import quote_code
 from tests.docs.pages import ROOT, blocks
 
-PAGE = "docs/write-a-connector.md"
-PROGRAMS = ("docs/writing-a-source.md", "docs/writing-a-sink.md")
+PAGE = "docs/write/write-a-connector.md"
+PROGRAMS = ("docs/write/writing-a-source.md", "docs/write/writing-a-sink.md")
 """Their programs are run by test_programs.py and test_sink_programs.py."""
 
 

@@ -23,7 +23,7 @@ from headrace.sdk import Message, Position, Settings, Source
 
 DEADLINE_S = 120.0
 VOTES, AT = 6_000, 3_000
-PAGE = "docs/programs.md"
+PAGE = "docs/write/programs.md"
 
 
 @pytest.fixture(scope="module")

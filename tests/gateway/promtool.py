@@ -26,7 +26,7 @@ def run(folder: Path, tests: Sequence[dict[str, Any]], every: str = "1m") -> Non
     program = shutil.which("promtool")
     if program is None:
         absent("there is no promtool; on Debian, it is in the package prometheus")
-    rules = str(ROOT / "docs" / "monitoring" / "alerts.yaml")
+    rules = str(ROOT / "docs" / "run" / "monitoring" / "alerts.yaml")
     file = folder / "tests.yaml"
     file.write_text(json.dumps({"rule_files": [rules], "evaluation_interval": every, "tests": list(tests)}))
     done = subprocess.run([program, "test", "rules", str(file)], capture_output=True, text=True, timeout=300, check=False)

@@ -62,7 +62,7 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
 def documented() -> Iterator[tuple[str, str, frozenset[str]]]:
     """The name, type and labels of each metric in the reference."""
     for heading in ("Metrics of every gateway", "Metrics of connectors", "Metrics of applications", "Metrics of streams"):
-        for row in table("docs/metrics.md", heading):
+        for row in table("docs/reference/metrics.md", heading):
             yield codes(row[0])[0], row[1].strip(), frozenset(codes(row[2]))
 
 

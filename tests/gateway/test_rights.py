@@ -70,7 +70,7 @@ NEEDED = {
     "AdminService/Peek": {"peek"},
     "AdminService/ListDeadLetters": {"peek"},
 }
-"""What the documentation says (docs/gateway.md, "What each call needs")."""
+"""What the documentation says (docs/run/gateway.md, "What each call needs")."""
 
 
 def token(name: str, **rights: Any) -> Token:

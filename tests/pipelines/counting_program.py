@@ -1,4 +1,4 @@
-"""A program that counts the values of each key, without a library: what docs/programs.md describes, and nothing more.
+"""A program that counts the values of each key, without a library: what docs/write/programs.md describes, and nothing more.
 
 A value `fail` cannot be processed, and `forget` removes the state of its key.
 """

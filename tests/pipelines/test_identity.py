@@ -1,7 +1,7 @@
 """Why a result has no identity made of the message that it comes from: which message that is depends on the order of streams.
 
-After a fault, messages of several streams may be processed in another order. See docs/decisions, "Real time is a micro-batch
-computed ahead".
+After a fault, messages of several streams may be processed in another order. See docs/internals/decisions, "Real time is
+a micro-batch computed ahead".
 """
 
 from collections import defaultdict

@@ -42,7 +42,7 @@ def test_the_source_of_the_readme_keeps_the_rules_of_the_protocol(tmp_path: Path
 
 
 def test_the_two_phase_sink_of_its_page_keeps_the_rules_of_the_protocol(tmp_path: Path) -> None:
-    (program,) = (block.text for block in blocks("docs/writing-a-sink.md", "python") if "TwoPhaseSink, run" in block.text)
+    (program,) = (block.text for block in blocks("docs/write/writing-a-sink.md", "python") if "TwoPhaseSink, run" in block.text)
     (tmp_path / "read.py").write_text(READ)
     read = f"cd {{work}} && {shlex.join([sys.executable, '-S', str(tmp_path / 'read.py')])}"
     verdict = judge("sink", program, f"mode = 'two-phase'\nread = \"{read}\"\n", tmp_path)

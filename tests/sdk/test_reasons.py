@@ -20,7 +20,7 @@ def test_the_table_has_every_reason_of_the_protocol_and_no_other() -> None:
 
 
 def test_the_table_is_that_of_the_page() -> None:
-    page = {codes(row[0])[0]: row[3].split(":")[0] for row in table("docs/protocol.md", "Reasons")}
+    page = {codes(row[0])[0]: row[3].split(":")[0] for row in table("docs/reference/protocol.md", "Reasons")}
     assert page == {reason: "yes" if kind is GatewayUnavailable else "no" for reason, kind in BY_REASON.items()}
 
 

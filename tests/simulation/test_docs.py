@@ -5,7 +5,7 @@ from tests.docs.pages import spans, text
 from headrace.simulation.__main__ import parser
 from headrace.simulation.drawing import PROFILES
 
-PAGE = "docs/simulation.md"
+PAGE = "docs/internals/simulation.md"
 
 
 def test_the_page_has_all_options_and_no_others() -> None:

@@ -11,7 +11,7 @@ from tests.telemetry.world import Kept, Numbers, connected, running, wait_until
 
 from headrace.telemetry.spans import SCHEMA_URL
 
-PICTURE = Path(__file__).parents[2] / "docs" / "trace.svg"
+PICTURE = Path(__file__).parents[2] / "docs" / "run" / "trace.svg"
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SECOND_TRACE, SECOND_PARENT = "1af7651916cd43dd8448eb211c80319c", "c7ad6b7169203331"
 UNSAMPLED = "2af7651916cd43dd8448eb211c80319c"

@@ -40,7 +40,9 @@ def test_every_reason_is_in_the_table_with_its_status_and_what_to_do() -> None:
 
 
 def test_the_page_says_the_same_of_every_reason() -> None:
-    rows = {codes(row[0])[0]: (codes(row[1])[0], row[3].startswith("yes")) for row in table("docs/protocol.md", "Reasons")}
+    rows = {
+        codes(row[0])[0]: (codes(row[1])[0], row[3].startswith("yes")) for row in table("docs/reference/protocol.md", "Reasons")
+    }
     assert rows == {case["reason"]: (case["status"], case["reconnect"]) for case in PLAIN.values()}
 
 

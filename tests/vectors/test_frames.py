@@ -56,7 +56,7 @@ def test_the_columns_of_a_frame_make_its_bytes(name: str) -> None:
 
 
 def test_the_first_frame_is_that_of_the_page() -> None:
-    (example,) = blocks("docs/protocol.md", "hex")
+    (example,) = blocks("docs/reference/protocol.md", "hex")
     written = "".join(line[:50] for line in example.text.splitlines())
     assert next(iter(VALID.values()))["hex"] == bytes.fromhex(written).hex()
 

@@ -1,4 +1,4 @@
-"""What docs/connectors/http.md shows works."""
+"""What docs/reference/connectors/http.md shows works."""
 
 import asyncio
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.gateway.sink_wire import Writer
 from tests.gateway.wire import DEADLINE_S
 from tests.gateway.wire import serve as gateway
 
-PAGE = "docs/connectors/http.md"
+PAGE = "docs/reference/connectors/http.md"
 CLIENT, SERVICE = 0, 1
 
 

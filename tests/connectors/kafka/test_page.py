@@ -1,4 +1,4 @@
-"""What docs/connectors/kafka.md shows works."""
+"""What docs/reference/connectors/kafka.md shows works."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ from tests.connectors.kafka.rig import DEADLINE, Query
 from tests.connectors.programs import page
 from tests.gateway.sink_wire import Writer
 
-PAGE = "docs/connectors/kafka.md"
+PAGE = "docs/reference/connectors/kafka.md"
 SENDER, TAKER = 0, 1
 
 

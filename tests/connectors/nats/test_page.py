@@ -1,4 +1,4 @@
-"""What docs/connectors/nats.md shows works."""
+"""What docs/reference/connectors/nats.md shows works."""
 
 from pathlib import Path
 
@@ -31,4 +31,4 @@ async def test_the_example_of_the_page(tmp_path: Path) -> None:
             await writer.close()
 
 
-PAGE = "docs/connectors/nats.md"
+PAGE = "docs/reference/connectors/nats.md"

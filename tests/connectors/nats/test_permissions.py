@@ -1,4 +1,4 @@
-"""What docs/connectors/nats.md says that users need is enough, and each sees no more than that."""
+"""What docs/reference/connectors/nats.md says that users need is enough, and each sees no more than that."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ from headrace.connectors.nats import (
 )
 from headrace.sdk import WRITTEN, Message, Refused, Rows
 
-PAGE = Path(__file__).parents[3] / "docs/connectors/nats.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/connectors/nats.md"
 USERS = ("reader", "worker", "writer")
 
 

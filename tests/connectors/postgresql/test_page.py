@@ -1,4 +1,4 @@
-"""What docs/connectors/postgresql.md shows works."""
+"""What docs/reference/connectors/postgresql.md shows works."""
 
 import json
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from tests.gateway.sink_wire import Writer
 
 from headrace.connectors.postgresql import PostgreSQLOutboxParameters, PostgreSQLOutboxSource
 
-PAGE = "docs/connectors/postgresql.md"
+PAGE = "docs/reference/connectors/postgresql.md"
 SHOWN = "postgresql://headrace:headrace@127.0.0.1/shop"
 
 

@@ -1,4 +1,4 @@
-"""What docs/connectors/rabbitmq.md shows works."""
+"""What docs/reference/connectors/rabbitmq.md shows works."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ async def test_the_example(rabbit, rabbitmq, address: str, tmp_path: Path) -> No
         "--sink alerts": "--sink out",
     }
     reader, writer = Query(address), Writer(address)
-    async with page("docs/connectors/rabbitmq.md", tmp_path, instead) as shown:
+    async with page("docs/reference/connectors/rabbitmq.md", tmp_path, instead) as shown:
         shop = await shown.program(SHOP)
         assert await asyncio.wait_for(shop.wait(), DEADLINE_S) == 0
         await shown.connector("rabbitmq", address)

@@ -1,4 +1,4 @@
-"""What docs/connectors/tcp.md shows works."""
+"""What docs/reference/connectors/tcp.md shows works."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.gateway.wire import serve as gateway
 
 async def test_the_client_of_the_page(tmp_path: Path) -> None:
     port = free_port()
-    shown_page = page("docs/connectors/tcp.md", tmp_path, {"7000": port})
+    shown_page = page("docs/reference/connectors/tcp.md", tmp_path, {"7000": port})
     async with gateway() as (_, address), querying(address, "trades/*") as query, shown_page as shown:
         await shown.connector("tcp", address)
         await listening(port)

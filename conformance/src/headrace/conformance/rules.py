@@ -1,6 +1,6 @@
 """Where the rules of the protocol are described."""
 
-PAGE = "https://github.com/headrace/headrace/blob/main/docs/protocol.md"
+PAGE = "https://github.com/headrace/headrace/blob/main/docs/reference/protocol.md"
 
 
 def link(rule: str) -> str:

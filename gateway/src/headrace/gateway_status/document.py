@@ -1,4 +1,4 @@
-"""The types of the documents. Sizes are in bytes and times in milliseconds; docs/gateway.md explains each field."""
+"""The types of the documents. Sizes are in bytes and times in milliseconds; docs/run/gateway.md explains each field."""
 
 from typing import Literal
 

@@ -70,7 +70,7 @@ def draw(seed: str, profile: str = "all") -> Schedule:
         if source.random() < 0.2:
             faults.append(_second_driver(source))
         faults += [Fault(kind="remove", at=_at(source, conditions.fault_s)) for _ in range(source.choice([0, 0, 1, 2]))]
-        # Two connectors of one queue at two gateways are a limit that docs/guarantees.md describes.
+        # Two connectors of one queue at two gateways are a limit that docs/start/guarantees.md describes.
         faults = [fault for fault in faults if fault.kind != "second" or not fault.who.startswith("queue")]
         conditions = replace(conditions, clocks_s=_clocks(seed, schedule.gateways))
     if profile == "pauses":

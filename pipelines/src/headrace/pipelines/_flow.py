@@ -352,7 +352,7 @@ class KeyedFlow(Flow[T_co]):
     ) -> "KeyedFlow[bytes]":
         """Has a program in any language process the values, with the states of their keys.
 
-        Each worker starts the program once, and keeps it running. It speaks the protocol for programs: see docs/programs.md.
+        Each worker starts the program once, and keeps it running. docs/write/programs.md describes the protocol that it speaks.
 
         Args:
             command: The command and its arguments, such as `["./votes"]`. A path is relative to the application's folder, and

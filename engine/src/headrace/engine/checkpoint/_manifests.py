@@ -18,7 +18,9 @@ from headrace.engine.checkpoint._folder import Folder
 STATES = "headrace/states"
 """The folder of files and manifests in a checkpoint."""
 MANIFESTS = f"{STATES}/manifests"
-RESTORE = "restore the file from a backup of the checkpoint, or set the query back to an earlier micro-batch (docs/pipelines.md)"
+RESTORE = (
+    "restore the file from a backup of the checkpoint, or set the query back to an earlier micro-batch (docs/write/pipelines.md)"
+)
 """What to do about a damaged file."""
 CONVERTED = 0
 """The number of the run in a manifest that converts the states of an earlier format."""

@@ -96,7 +96,7 @@ class Frame(_message.Message):
     turn a frame into arrays without touching individual messages. A `lengths` column has `count` entries of 4 bytes (u32),
     whose sum is the length of the bytes column it belongs to. The entry 0xFFFFFFFF stands for null and adds nothing. An
     optional column that is completely empty is null for every message. The gateway checks these sums, and that ids and header
-    names are valid UTF-8. It never interprets a message. Rules: FRM-1 to FRM-16 in docs/protocol.md.
+    names are valid UTF-8. It never interprets a message. Rules: FRM-1 to FRM-16 in docs/reference/protocol.md.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -24,7 +24,7 @@ class ProgramRequest(_message.Message):
 
     The worker starts the program, writes ProgramRequests to its standard input, and reads ProgramResponses from its standard
     output. Each message is preceded by its length in bytes as a varint, as protobuf libraries write delimited messages. The
-    worker sends one request at a time, and waits for its response. Rules: PRG-1 to PRG-14 in docs/protocol.md.
+    worker sends one request at a time, and waits for its response. Rules: PRG-1 to PRG-14 in docs/reference/protocol.md.
 
     The worker keeps the states, and sends those of the keys of a block with it. A program keeps nothing from one block to the
     next: a block may be sent again, to another process, with the same states.

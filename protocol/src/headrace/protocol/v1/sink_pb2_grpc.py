@@ -48,7 +48,7 @@ class SinkServiceServicer:
 
     def Attach(self, request_iterator, context):
         """Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session. Numbers
-        such as SNK-13 name the rules of docs/protocol.md.
+        such as SNK-13 name the rules of docs/reference/protocol.md.
 
         A transaction is what one micro-batch of one pipeline writes to the sink. It arrives in parts, one for each Spark task:
         StartPart, frames, EndPart. The sink answers EndPart with Staged (SNK-13). Then Prepare names the parts that count, and

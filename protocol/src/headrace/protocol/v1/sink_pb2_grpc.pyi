@@ -35,7 +35,7 @@ class SinkServiceStub:
     def __new__(cls, channel: _aio.Channel) -> SinkServiceAsyncStub: ...
     Attach: _grpc.StreamStreamMultiCallable[_sink_pb2.SinkServiceAttachRequest, _sink_pb2.SinkServiceAttachResponse]
     """Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session. Numbers
-    such as SNK-13 name the rules of docs/protocol.md.
+    such as SNK-13 name the rules of docs/reference/protocol.md.
 
     A transaction is what one micro-batch of one pipeline writes to the sink. It arrives in parts, one for each Spark task:
     StartPart, frames, EndPart. The sink answers EndPart with Staged (SNK-13). Then Prepare names the parts that count, and
@@ -79,7 +79,7 @@ class SinkServiceAsyncStub(SinkServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Attach: _aio.StreamStreamMultiCallable[_sink_pb2.SinkServiceAttachRequest, _sink_pb2.SinkServiceAttachResponse]  # type: ignore[assignment]
     """Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session. Numbers
-    such as SNK-13 name the rules of docs/protocol.md.
+    such as SNK-13 name the rules of docs/reference/protocol.md.
 
     A transaction is what one micro-batch of one pipeline writes to the sink. It arrives in parts, one for each Spark task:
     StartPart, frames, EndPart. The sink answers EndPart with Staged (SNK-13). Then Prepare names the parts that count, and
@@ -126,7 +126,7 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_sink_pb2.SinkServiceAttachResponse], _abc.AsyncIterator[_sink_pb2.SinkServiceAttachResponse]]:
         """Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session. Numbers
-        such as SNK-13 name the rules of docs/protocol.md.
+        such as SNK-13 name the rules of docs/reference/protocol.md.
 
         A transaction is what one micro-batch of one pipeline writes to the sink. It arrives in parts, one for each Spark task:
         StartPart, frames, EndPart. The sink answers EndPart with Staged (SNK-13). Then Prepare names the parts that count, and

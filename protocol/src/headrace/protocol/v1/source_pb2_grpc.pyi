@@ -35,7 +35,7 @@ class SourceServiceStub:
     def __new__(cls, channel: _aio.Channel) -> SourceServiceAsyncStub: ...
     Ingest: _grpc.StreamStreamMultiCallable[_source_pb2.IngestRequest, _source_pb2.IngestResponse]
     """Streams the messages of one connector into the gateway, and acknowledgements back, for the lifetime of the session.
-    Numbers such as SRC-10 name the rules of docs/protocol.md.
+    Numbers such as SRC-10 name the rules of docs/reference/protocol.md.
 
     The connector sends Hello first and waits for Welcome (SES-1, SES-6). It then opens its streams, each under an id of its
     own choice. An open stream is parked until a pipeline that reads it is attached (SRC-10), because only that pipeline's
@@ -74,7 +74,7 @@ class SourceServiceAsyncStub(SourceServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Ingest: _aio.StreamStreamMultiCallable[_source_pb2.IngestRequest, _source_pb2.IngestResponse]  # type: ignore[assignment]
     """Streams the messages of one connector into the gateway, and acknowledgements back, for the lifetime of the session.
-    Numbers such as SRC-10 name the rules of docs/protocol.md.
+    Numbers such as SRC-10 name the rules of docs/reference/protocol.md.
 
     The connector sends Hello first and waits for Welcome (SES-1, SES-6). It then opens its streams, each under an id of its
     own choice. An open stream is parked until a pipeline that reads it is attached (SRC-10), because only that pipeline's
@@ -116,7 +116,7 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_source_pb2.IngestResponse], _abc.AsyncIterator[_source_pb2.IngestResponse]]:
         """Streams the messages of one connector into the gateway, and acknowledgements back, for the lifetime of the session.
-        Numbers such as SRC-10 name the rules of docs/protocol.md.
+        Numbers such as SRC-10 name the rules of docs/reference/protocol.md.
 
         The connector sends Hello first and waits for Welcome (SES-1, SES-6). It then opens its streams, each under an id of its
         own choice. An open stream is parked until a pipeline that reads it is attached (SRC-10), because only that pipeline's

@@ -152,7 +152,7 @@ func (x *StreamPosition) GetPosition() *Position {
 // turn a frame into arrays without touching individual messages. A `lengths` column has `count` entries of 4 bytes (u32),
 // whose sum is the length of the bytes column it belongs to. The entry 0xFFFFFFFF stands for null and adds nothing. An
 // optional column that is completely empty is null for every message. The gateway checks these sums, and that ids and header
-// names are valid UTF-8. It never interprets a message. Rules: FRM-1 to FRM-16 in docs/protocol.md.
+// names are valid UTF-8. It never interprets a message. Rules: FRM-1 to FRM-16 in docs/reference/protocol.md.
 type Frame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream, by the id under which its session opened it. Meaningless in FetchResponse, which names the range instead.

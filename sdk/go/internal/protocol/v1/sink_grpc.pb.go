@@ -29,7 +29,7 @@ const (
 // The service that a sink connector calls.
 type SinkServiceClient interface {
 	// Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session. Numbers
-	// such as SNK-13 name the rules of docs/protocol.md.
+	// such as SNK-13 name the rules of docs/reference/protocol.md.
 	//
 	// A transaction is what one micro-batch of one pipeline writes to the sink. It arrives in parts, one for each Spark task:
 	// StartPart, frames, EndPart. The sink answers EndPart with Staged (SNK-13). Then Prepare names the parts that count, and
@@ -99,7 +99,7 @@ type SinkService_AttachClient = grpc.BidiStreamingClient[SinkServiceAttachReques
 // The service that a sink connector calls.
 type SinkServiceServer interface {
 	// Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session. Numbers
-	// such as SNK-13 name the rules of docs/protocol.md.
+	// such as SNK-13 name the rules of docs/reference/protocol.md.
 	//
 	// A transaction is what one micro-batch of one pipeline writes to the sink. It arrives in parts, one for each Spark task:
 	// StartPart, frames, EndPart. The sink answers EndPart with Staged (SNK-13). Then Prepare names the parts that count, and

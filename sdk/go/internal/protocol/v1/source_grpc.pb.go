@@ -29,7 +29,7 @@ const (
 // The service that a source connector calls.
 type SourceServiceClient interface {
 	// Streams the messages of one connector into the gateway, and acknowledgements back, for the lifetime of the session.
-	// Numbers such as SRC-10 name the rules of docs/protocol.md.
+	// Numbers such as SRC-10 name the rules of docs/reference/protocol.md.
 	//
 	// The connector sends Hello first and waits for Welcome (SES-1, SES-6). It then opens its streams, each under an id of its
 	// own choice. An open stream is parked until a pipeline that reads it is attached (SRC-10), because only that pipeline's
@@ -90,7 +90,7 @@ type SourceService_IngestClient = grpc.BidiStreamingClient[IngestRequest, Ingest
 // The service that a source connector calls.
 type SourceServiceServer interface {
 	// Streams the messages of one connector into the gateway, and acknowledgements back, for the lifetime of the session.
-	// Numbers such as SRC-10 name the rules of docs/protocol.md.
+	// Numbers such as SRC-10 name the rules of docs/reference/protocol.md.
 	//
 	// The connector sends Hello first and waits for Welcome (SES-1, SES-6). It then opens its streams, each under an id of its
 	// own choice. An open stream is parked until a pipeline that reads it is attached (SRC-10), because only that pipeline's

@@ -259,7 +259,7 @@ pub struct StreamPosition {
 /// turn a frame into arrays without touching individual messages. A `lengths` column has `count` entries of 4 bytes (u32),
 /// whose sum is the length of the bytes column it belongs to. The entry 0xFFFFFFFF stands for null and adds nothing. An
 /// optional column that is completely empty is null for every message. The gateway checks these sums, and that ids and header
-/// names are valid UTF-8. It never interprets a message. Rules: FRM-1 to FRM-16 in docs/protocol.md.
+/// names are valid UTF-8. It never interprets a message. Rules: FRM-1 to FRM-16 in docs/reference/protocol.md.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Frame {
     /// The stream, by the id under which its session opened it. Meaningless in FetchResponse, which names the range instead.
@@ -913,7 +913,7 @@ pub mod source_service_client {
             self
         }
         /// Streams the messages of one connector into the gateway, and acknowledgements back, for the lifetime of the session.
-        /// Numbers such as SRC-10 name the rules of docs/protocol.md.
+        /// Numbers such as SRC-10 name the rules of docs/reference/protocol.md.
         ///
         /// The connector sends Hello first and waits for Welcome (SES-1, SES-6). It then opens its streams, each under an id of its
         /// own choice. An open stream is parked until a pipeline that reads it is attached (SRC-10), because only that pipeline's
@@ -1427,7 +1427,7 @@ pub mod sink_service_client {
             self
         }
         /// Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session. Numbers
-        /// such as SNK-13 name the rules of docs/protocol.md.
+        /// such as SNK-13 name the rules of docs/reference/protocol.md.
         ///
         /// A transaction is what one micro-batch of one pipeline writes to the sink. It arrives in parts, one for each Spark task:
         /// StartPart, frames, EndPart. The sink answers EndPart with Staged (SNK-13). Then Prepare names the parts that count, and

@@ -22,7 +22,7 @@ pub mod source_service_server {
             + std::marker::Send
             + 'static;
         /// Streams the messages of one connector into the gateway, and acknowledgements back, for the lifetime of the session.
-        /// Numbers such as SRC-10 name the rules of docs/protocol.md.
+        /// Numbers such as SRC-10 name the rules of docs/reference/protocol.md.
         ///
         /// The connector sends Hello first and waits for Welcome (SES-1, SES-6). It then opens its streams, each under an id of its
         /// own choice. An open stream is parked until a pipeline that reads it is attached (SRC-10), because only that pipeline's
@@ -245,7 +245,7 @@ pub mod sink_service_server {
             + std::marker::Send
             + 'static;
         /// Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session. Numbers
-        /// such as SNK-13 name the rules of docs/protocol.md.
+        /// such as SNK-13 name the rules of docs/reference/protocol.md.
         ///
         /// A transaction is what one micro-batch of one pipeline writes to the sink. It arrives in parts, one for each Spark task:
         /// StartPart, frames, EndPart. The sink answers EndPart with Staged (SNK-13). Then Prepare names the parts that count, and
