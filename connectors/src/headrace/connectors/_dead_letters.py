@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from headrace.connectors._version import VERSION
 from headrace.sdk import InvalidSource, Message, Position, Source, SourceFailed
 
 _PREFIX = "headrace-"
@@ -80,7 +81,7 @@ class DeadLetterSource(Source):
     """Replays the messages of dead letters unchanged. Every file is a partition, which ends at the end of the file."""
 
     connector = "dead-letters"
-    version = "0.1.0"
+    version = VERSION
 
     def __init__(self, name: str, folder: str | os.PathLike[str], sink: str | None = None) -> None:
         """Creates a source from a folder of dead letters.

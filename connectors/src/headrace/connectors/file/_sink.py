@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from headrace.connectors._version import VERSION
 from headrace.connectors.file._disk import Disk
 from headrace.connectors.file._format import SinkFormat, encode
 from headrace.connectors.file._output import Output, Rotation
@@ -26,7 +27,7 @@ class FileSink(TwoPhaseSink):
     """
 
     connector = "file-sink"
-    version = "0.1.0"
+    version = VERSION
     keeps_runs = True
 
     def __init__(

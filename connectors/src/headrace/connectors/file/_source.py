@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Generator, Sequence
 
 from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors._records import BadRecord, Format
+from headrace.connectors._version import VERSION
 from headrace.connectors.file._encoding import Encoding
 from headrace.connectors.file._files import Files
 from headrace.connectors.file._names import Names, shown
@@ -47,7 +48,7 @@ class FileSource(PolicySource):
     """
 
     connector = "file"
-    version = "0.1.0"
+    version = VERSION
     idle_seconds = 0.0
     takes_turns = True
 

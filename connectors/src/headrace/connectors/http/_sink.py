@@ -8,6 +8,7 @@ import aiohttp
 
 from headrace.connectors._owned import close_with_loop
 from headrace.connectors._tls_files import client_context
+from headrace.connectors._version import VERSION
 from headrace.connectors.http._parameters import HttpSinkParameters
 from headrace.connectors.http._proxy import proxy_of
 from headrace.connectors.http._requests import Requests
@@ -23,7 +24,7 @@ class HttpSink(AsyncSink):
     """
 
     connector = "http-sink"
-    version = "0.1.0"
+    version = VERSION
 
     def __init__(self, parameters: HttpSinkParameters) -> None:
         """Creates the sink, without connecting.

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors._inbox import Inbox, Room
+from headrace.connectors._version import VERSION
 from headrace.connectors.http._parameters import HttpParameters
 from headrace.connectors.http._server import Received, Server
 from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, SourceKind
@@ -18,7 +19,7 @@ class HttpSource(PolicySource):
     """
 
     connector = "http"
-    version = "0.1.0"
+    version = VERSION
     kind = SourceKind.REDELIVERING
     idle_seconds = 0.001
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from headrace.connectors._version import VERSION
 from headrace.connectors.kafka._cluster import Cluster
 from headrace.connectors.kafka._codecs import CODECS, missing_package
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
@@ -19,7 +20,7 @@ class KafkaSink(IdempotentSink):
     """Writes keys, values, headers and event times to topics; partitions by the hash of the key, as Java's client does."""
 
     connector = "kafka-sink"
-    version = "0.1.0"
+    version = VERSION
 
     def __init__(self, parameters: KafkaSinkParameters) -> None:
         """Creates the sink, which connects when it is first used.

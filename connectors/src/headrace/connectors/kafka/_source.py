@@ -11,6 +11,7 @@ from kafka import TopicPartition
 from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors._retry import FIRST_SECONDS, LONGEST_SECONDS, ThrottledLog
 from headrace.connectors._start import start_of
+from headrace.connectors._version import VERSION
 from headrace.connectors.kafka._calls import Calls
 from headrace.connectors.kafka._cluster import Cluster, Topic
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
@@ -37,7 +38,7 @@ class KafkaSource(PolicySource):
     """
 
     connector = "kafka"
-    version = "0.1.0"
+    version = VERSION
     # `read` itself waits for records.
     idle_seconds = 0.0
 

@@ -9,6 +9,7 @@ from nats.aio.msg import Msg
 
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors._retry import Retry
+from headrace.connectors._version import VERSION
 from headrace.connectors.nats._client import heed_cancellation
 from headrace.connectors.nats._columns import batch_of
 from headrace.connectors.nats._connection import connected
@@ -27,7 +28,7 @@ class NatsCoreSource(PolicySource):
     """Reads subjects, at most once: messages are neither stored, acknowledged nor redelivered."""
 
     connector = "nats-core"
-    version = "0.1.0"
+    version = VERSION
     kind = SourceKind.REDELIVERING
     idle_seconds = 0.0
 

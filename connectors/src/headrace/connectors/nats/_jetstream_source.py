@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors._retry import Retry
+from headrace.connectors._version import VERSION
 from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._connection import connected
 from headrace.connectors.nats._errors import NatsAway
@@ -21,7 +22,7 @@ Progress = TypeVar("Progress")
 class JetStreamSource(PolicySource, Generic[Given, Progress]):
     """Reads partitions from JetStream; reconnects with backoff, without limit."""
 
-    version = "0.1.0"
+    version = VERSION
     idle_seconds = 0.0
 
     def __init__(self, parameters: Given) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from headrace.connectors._retry import Retry
+from headrace.connectors._version import VERSION
 from headrace.connectors.nats._connection import connect
 from headrace.connectors.nats._errors import NatsAway, NatsError, SubjectFull, explain
 from headrace.connectors.nats._outgoing import Encoder, Outgoing, same_ids
@@ -20,7 +21,7 @@ class NatsSink(AsyncSink):
     """Publishes rows with a `Nats-Msg-Id`: JetStream drops duplicates within its duplicate window."""
 
     connector = "nats-sink"
-    version = "0.1.0"
+    version = VERSION
 
     def __init__(self, parameters: NatsSinkParameters) -> None:
         """Creates the sink, without connecting."""

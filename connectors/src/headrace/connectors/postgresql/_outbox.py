@@ -9,6 +9,7 @@ import psycopg
 from psycopg import sql
 
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
+from headrace.connectors._version import VERSION
 from headrace.connectors.postgresql._database import Database, Session
 from headrace.connectors.postgresql._link import Link
 from headrace.connectors.postgresql._names import name, value
@@ -55,7 +56,7 @@ class PostgreSQLOutboxSource(PolicySource):
     """
 
     connector = "postgresql-outbox"
-    version = "0.1.0"
+    version = VERSION
     idle_seconds = 0.0
 
     def __init__(self, parameters: PostgreSQLOutboxParameters) -> None:

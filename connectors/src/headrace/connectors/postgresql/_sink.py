@@ -8,6 +8,7 @@ from functools import partial
 import psycopg
 from psycopg import sql
 
+from headrace.connectors._version import VERSION
 from headrace.connectors.postgresql import _prepared
 from headrace.connectors.postgresql._batches import Batches
 from headrace.connectors.postgresql._chunk import Chunk, chunks
@@ -44,7 +45,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
     """Inserts into a table. Parts are staged in a table next to it; a vote is a prepared transaction."""
 
     connector = "postgresql-sink"
-    version = "0.1.0"
+    version = VERSION
 
     def __init__(self, parameters: PostgreSQLSinkParameters) -> None:
         """Creates the sink, without connecting."""

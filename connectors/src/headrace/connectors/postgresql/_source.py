@@ -7,6 +7,7 @@ from contextlib import aclosing
 from functools import partial
 
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
+from headrace.connectors._version import VERSION
 from headrace.connectors.postgresql._database import Database
 from headrace.connectors.postgresql._parameters import PostgreSQLParameters
 from headrace.connectors.postgresql._reading import Reading
@@ -18,7 +19,7 @@ class PostgreSQLSource(PolicySource):
     """Reads an insert-only table. The sequence of a message is the number of its row."""
 
     connector = "postgresql"
-    version = "0.1.0"
+    version = VERSION
     idle_seconds = 0.0
 
     def __init__(self, parameters: PostgreSQLParameters) -> None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 import psycopg
 from psycopg import sql
 
+from headrace.connectors._version import VERSION
 from headrace.connectors.postgresql._batches import Batches
 from headrace.connectors.postgresql._chunk import Chunk, chunks
 from headrace.connectors.postgresql._database import Database, Session
@@ -48,7 +49,7 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
     """Inserts, updates and deletes by key."""
 
     connector = "postgresql-upsert"
-    version = "0.1.0"
+    version = VERSION
 
     def __init__(self, parameters: PostgreSQLUpsertParameters) -> None:
         """Creates the sink, without connecting."""

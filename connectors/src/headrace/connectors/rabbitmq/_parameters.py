@@ -159,7 +159,7 @@ class RabbitMQSinkParameters(RabbitMQConnection):
     )
     exchange: str = Field("", description="The exchange, which must exist. Without one, the routing key is the name of a queue.")
     routing_key: str = Field(
-        description="The routing key. {key}, {message_id} and {header:NAME} are replaced by those of the message.",
+        description="The routing key. {key}, {message_id} and {header:NAME} are replaced by the values of the message.",
         examples=["alerts.{key}"],
     )
     mandatory: bool = Field(True, description="Refuse messages that reach no queue; if false, the broker drops them.")

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors._delivery_limit import is_near
 from headrace.connectors._retry import Retry
+from headrace.connectors._version import VERSION
 from headrace.connectors._waiting import fine, warns
 from headrace.connectors.rabbitmq._columns import Columns
 from headrace.connectors.rabbitmq._consumer import Consumer, is_stream
@@ -33,7 +34,7 @@ class RabbitMQQueueSource(PolicySource):
     """Reads queues; each is a partition, with its own connection."""
 
     connector = "rabbitmq"
-    version = "0.1.0"
+    version = VERSION
     kind = SourceKind.REDELIVERING
     idle_seconds = 0.0
 

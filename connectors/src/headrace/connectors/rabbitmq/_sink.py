@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from headrace.connectors._retry import Retry
+from headrace.connectors._version import VERSION
 from headrace.connectors.rabbitmq._errors import RabbitMQError, Rejected, Unavailable
 from headrace.connectors.rabbitmq._outgoing import Outgoing, RoutingKey, Unfit, outgoing
 from headrace.connectors.rabbitmq._parameters import RabbitMQSinkParameters
@@ -19,7 +20,7 @@ class RabbitMQSink(AsyncSink):
     """Publishes messages. Messages that are unconfirmed when a connection is lost are published again on the next one."""
 
     connector = "rabbitmq-sink"
-    version = "0.1.0"
+    version = VERSION
 
     def __init__(self, parameters: RabbitMQSinkParameters) -> None:
         """Creates the sink, without connecting."""

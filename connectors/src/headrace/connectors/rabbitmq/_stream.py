@@ -14,6 +14,7 @@ from itertools import compress, pairwise
 
 from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors._retry import Retry
+from headrace.connectors._version import VERSION
 from headrace.connectors.rabbitmq._columns import Columns
 from headrace.connectors.rabbitmq._consumer import Consumer
 from headrace.connectors.rabbitmq._deliveries import Arrived
@@ -36,7 +37,7 @@ class RabbitMQStreamSource(PolicySource):
     """Reads stream queues; each is a partition, with its own connection."""
 
     connector = "rabbitmq-stream"
-    version = "0.1.0"
+    version = VERSION
     idle_seconds = 0.0
 
     def __init__(self, parameters: RabbitMQStreamParameters) -> None:

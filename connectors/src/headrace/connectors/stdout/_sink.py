@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 
+from headrace.connectors._version import VERSION
 from headrace.connectors.file._format import json_lines
 from headrace.sdk import Rows, Sink
 
@@ -12,7 +13,7 @@ class StdoutSink(Sink):
     """Prints values, or messages as JSON lines. Ends the process gracefully if the reader of its output ends."""
 
     connector = "stdout-sink"
-    version = "0.1.0"
+    version = VERSION
 
     def __init__(self, name: str, *, as_json: bool = False) -> None:
         """Creates a sink that prints one line for each message: its value, or the whole message as JSON.

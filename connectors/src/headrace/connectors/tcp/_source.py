@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
+from headrace.connectors._version import VERSION
 from headrace.connectors.tcp._parameters import TcpParameters
 from headrace.connectors.tcp._server import Server
 from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, SourceKind
@@ -17,7 +18,7 @@ class TcpSource(PolicySource):
     """
 
     connector = "tcp"
-    version = "0.1.0"
+    version = VERSION
     kind = SourceKind.REDELIVERING
     idle_seconds = 0.001
 
