@@ -60,12 +60,13 @@ brokers: setup-dev ## Install and start RabbitMQ, NATS, Kafka and PostgreSQL on 
 brokers-stop: ## Stop the brokers; their data stays in .build/brokers
 	@.venv/bin/python -m scripts.brokers stop $(ARGS)
 
-lint: setup-dev ## Check format, types, stubs and protos, without changing anything
+lint: setup-dev ## Check format, types, stubs, protos and prose, without changing anything
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/python -m scripts.generate_stubs --check
 	scripts/lint_protos.sh
+	.venv/bin/python -m scripts.prose
 
 format: setup-dev ## Format the code, and apply automatic fixes
 	.venv/bin/ruff check --fix .

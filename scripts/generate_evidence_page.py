@@ -5,6 +5,7 @@ In docs/start/guarantees.md, a comment `<!-- shown by: TESTS -->` ends a line of
 
 import re
 import sys
+import textwrap
 from dataclasses import dataclass
 
 from scripts.generated_page import ROOT, generate, is_stale
@@ -14,6 +15,8 @@ PROMISES = ROOT / "docs" / "start" / "guarantees.md"
 
 _TABLES = re.compile(r"(<!-- evidence -->\n).*?(<!-- end -->)", re.DOTALL)
 _SHOWN_BY = re.compile(r"\s*<!-- shown by: (.+?) -->")
+_BEGINNING = 70
+"""How many characters of a promise the page shows."""
 _BLOCK = re.compile(r"\n\n|\n(?=- |\|)")
 
 
@@ -55,12 +58,14 @@ def stale() -> bool:
 
 
 def _plain(block: str) -> str:
-    """The text of a promise as a cell: of a row of a table its first two cells, with links as the other page needs them."""
-    words = " ".join(block.split()).removeprefix("- ")
+    """How a promise begins, with whole code spans, as a cell: of a row of a table the first words of its first two cells."""
+    words = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", " ".join(block.split()).removeprefix("- "))
     if words.startswith("|"):
         words = ": ".join(cell.strip() for cell in words.strip("|").split("|")[:2])
-    words = words.replace("](#", "](guarantees.md#")
-    return re.sub(r"\]\((?=[\w-]+\.md)", "](../start/", words)
+    first, *others = textwrap.wrap(words, _BEGINNING, break_long_words=False, break_on_hyphens=False)
+    if first.count("`") % 2:
+        first = first.rpartition("`")[0].rstrip()
+    return f"{first} …" if others else first
 
 
 if __name__ == "__main__":

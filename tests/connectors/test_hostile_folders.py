@@ -169,7 +169,7 @@ async def test_files_that_come_and_go_lose_no_position(tmp_path):
 
 
 @pytest.mark.behaviour(
-    "file", "a file renamed, while it is read, to a name that is no rotation of its own", "goes on with it in its stream"
+    "file", "a file renamed, while it is read, to a name that is no rotation of its own", "continues with it in its stream"
 )
 async def test_a_file_that_gets_another_name_is_not_read_again(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a1\n")

@@ -93,7 +93,7 @@ async def test_partitions_and_topics_that_appear_are_read(log, address, query):
 @pytest.mark.behaviour(
     "kafka",
     "records of an aborted transaction, or of one that is open",
-    "reads those of committed transactions only, in their order; what follows an open one waits for its end",
+    "reads records of committed transactions only, in their order; what follows an open one waits for its end",
 )
 async def test_what_is_not_committed_is_not_read(log, topic, address, query):
     producer = KafkaProducer(bootstrap_servers=log.servers, transactional_id=topic)

@@ -270,7 +270,7 @@ async def test_a_stream_that_acknowledges_nothing_is_named_and_not_written_again
 @pytest.mark.behaviour(
     "nats",
     "a subject is full (`max_msgs_per_subject`, `discard_new_per_subject`)",
-    "`nats-sink` refuses its messages after `retry_seconds`, and writes those of other subjects",
+    "`nats-sink` refuses its messages after `retry_seconds`, and writes messages of other subjects",
 )
 async def test_one_full_subject_does_not_hold_up_others(server, sink):
     stream = await server.raw_stream(

@@ -237,7 +237,9 @@ async def test_the_settings_of_a_role_change_no_byte(url, database, schema, t, c
         await database.execute(f"DROP OWNED BY {schema}; DROP ROLE {schema}")
 
 
-@pytest.mark.behaviour("postgresql", "a database that is not in UTF-8", "ends with an error that says so at the start")
+@pytest.mark.behaviour(
+    "postgresql", "a database that is not in UTF-8", "ends at the start, with an error that names the encoding"
+)
 async def test_a_database_that_is_not_utf8_is_refused(url):
     in_database(url, "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
     latin = url.rsplit("/", 1)[0] + "/latin"

@@ -45,7 +45,7 @@ class Spec(BaseModel):
     )
     mutual_tls: str | None = Field(
         default=None,
-        description="Arguments that are added to those of `tls`, so that it presents the certificate in `{certificate}`, whose "
+        description="Further arguments beside `tls`, so that it presents the certificate in `{certificate}`, whose "
         "key is in `{key}`.",
     )
     known_failures: tuple[str, ...] = Field(

@@ -172,7 +172,7 @@ async def staged_survives(trial: SinkTrial) -> None:
 
 @checks.check("gateway-restart", "SES-28", "SNK-5")
 async def gateway_restart(trial: SinkTrial) -> None:
-    """It does not come back to a gateway that was away, or does not go on then with what is undecided."""
+    """It does not come back to a gateway that was away, or forgets then what is undecided."""
     session = await trial.begin()
     of = transaction(0)
     await trial.staged(session, part(of), rows("a"))

@@ -58,7 +58,7 @@ async def early(trial: SinkTrial) -> None:
 
 @checks.check("visible", "SNK-14", "SNK-26", "SNK-32", needs=("read",))
 async def visible(trial: SinkTrial) -> None:
-    """Rows are not visible when the sink says so: with Committed, Prepared or Staged, by its mode."""
+    """Rows are not visible when the sink reports them as such: with Committed, Prepared or Staged, by its mode."""
     session = await trial.begin()
     shown = []
     for batch in range(3):

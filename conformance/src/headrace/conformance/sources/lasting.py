@@ -75,7 +75,7 @@ async def slow_gateway(trial: SourceTrial) -> None:
 
 @checks.check("gateway-restart", "SRC-47", "SRC-4", needs=("messages",))
 async def gateway_restart(trial: SourceTrial) -> None:
-    """It does not come back to a gateway that was away, or does not go on where the new session says."""
+    """It does not come back to a gateway that was away, or does not continue where the new session says."""
     trial.gateway.acks = False
     await trial.start()
     first = await trial.session()

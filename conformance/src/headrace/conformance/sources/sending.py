@@ -83,7 +83,7 @@ async def credit_messages(trial: SourceTrial) -> None:
 
 @checks.check("credit-returns", "SRC-31", needs=("messages",))
 async def credit_returns(trial: SourceTrial) -> None:
-    """It does not go on when credit comes by a Credit alone, without an Ack."""
+    """It sends nothing more when credit comes by a Credit alone, without an Ack."""
     trial.gateway.terms.credit_messages = 2
     trial.gateway.acks = trial.gateway.grants = False
     await trial.start()

@@ -155,7 +155,7 @@ INSTRUMENTS = (
         "unacknowledged_messages",
         Type.GAUGE,
         "{message}",
-        "Messages not yet acknowledged, including those that sources report as their backlog.",
+        "Messages not yet acknowledged, including the backlog that sources report.",
         (),
         lambda observed: [(sum(stream.lag_messages for stream in observed.status.streams), {})],
     ),

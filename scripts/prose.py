@@ -1,0 +1,60 @@
+"""Finds six constructions that stop a reader, in the pages: part of `make lint`.
+
+Name the thing instead of a pronoun ("those of", "those that"), and write who does what, in the order in which it happens.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ("*.md", "docs/**/*.md", "*/README.md", "sdk/*/*.md", "examples/*/README.md", "conformance/*/README.md")
+DATED = "docs/internals/decisions/2"
+"""Decisions are dated, and stay as they were written."""
+
+CONSTRUCTIONS = {
+    "name the thing again": r"\b(?:that|those) of\b",
+    "name them": r"\bthose (?:that|which|who|whose|with|in|on|at|for)\b",
+    "name the subject": r"(?:^|[.:;] )What (?:is|was|are|has|a|an|the|it|they|you|others|nobody|no|cannot)\b[^?:|]*?\.",
+    "name the content": r"\b(?:say|says|said) so\b",
+    "continues, or another verb": r"\b(?:go|goes|going|went) on\b",
+    "who tells whom?": r"\b(?:is|are|was|were) told(?! to stop)\b",
+    "start with the subject": r"\bAs for\b|\bof so many\b",
+    "permanently, or forever": r"\bfor good\b",
+    "contain, get, keep or own": r"\b(?:has|have|had) it\b(?! [a-z]+ed\b)",
+}
+EXCEPTIONS = frozenset[str]()
+
+_SKIPPED = re.compile(r"^```.*?^```$|<!--.*?-->|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+
+
+def findings(text: str) -> Iterator[tuple[int, str, str]]:
+    """The line of each construction in a page, its words, and what to do instead. Code and comments do not count."""
+    prose = _SKIPPED.sub(lambda match: re.sub(r"[^\n]", "_", match[0]), text)
+    for advice, pattern in CONSTRUCTIONS.items():
+        for match in re.finditer(pattern.replace(" ", r"\s+"), prose, re.MULTILINE):
+            words = " ".join(match[0].split())
+            if words not in EXCEPTIONS:
+                yield prose.count("\n", 0, match.start()) + 1, words, advice
+
+
+def pages() -> list[Path]:
+    """The pages that are checked."""
+    found = {path for pattern in PAGES for path in ROOT.glob(pattern)}
+    return sorted(path for path in found if not path.relative_to(ROOT).as_posix().startswith(DATED))
+
+
+def main() -> int:
+    """Prints each construction with its place, and returns how the process ends."""
+    lines = [
+        f"{page.relative_to(ROOT)}:{line}: {words!r}: {advice}"
+        for page in pages()
+        for line, words, advice in sorted(findings(page.read_text()))
+    ]
+    print(*lines, sep="\n", end="\n" if lines else "")
+    return bool(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

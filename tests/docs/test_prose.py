@@ -1,0 +1,51 @@
+"""`make lint` finds constructions that stop a reader, where they stand, and only in prose."""
+
+import pytest
+from scripts import prose
+from tests.docs.pages import ROOT
+
+PLANTED = {
+    "Names are those of the message.": "those of",
+    "It refuses those that\n  break a rule.": "those that",
+    "It ends. What is left is dropped.": ". What is left is dropped.",
+    "If it knows more, it says so.": "says so",
+    "Then it goes on.": "goes on",
+    "The sink is told the decision.": "is told",
+    "As for sinks, nothing changes.": "As for",
+    "It holds the slot for good.": "for good",
+    "Only the first gateway has it.": "has it",
+}
+
+
+@pytest.mark.parametrize(("sentence", "words"), PLANTED.items())
+def test_a_construction_is_found_with_its_line(sentence: str, words: str) -> None:
+    found = list(prose.findings(f"# A page\n\nA sentence before.\n\n{sentence}\n"))
+    assert [(line, shown) for line, shown, _ in found] == [(5, words)]
+
+
+@pytest.mark.parametrize("sentence", PLANTED)
+def test_code_and_comments_are_no_prose(sentence: str) -> None:
+    line = sentence.replace("\n", " ")
+    assert list(prose.findings(f"```\n{sentence}\n```\n\n`{line}`, <!-- {sentence} --> and more.\n")) == []
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "A gateway that is told to stop drains.",
+        "What it would add:\n\n- rows",
+        "The name has italics.",
+        "A session that has it opened continues.",
+        "It shows what is wrong.",
+    ],
+)
+def test_plain_sentences_are_no_findings(sentence: str) -> None:
+    assert list(prose.findings(sentence)) == []
+
+
+def test_the_pages_contain_none() -> None:
+    pages = prose.pages()
+    assert ROOT / "README.md" in pages
+    assert ROOT / "docs/README.md" in pages
+    found = {page.relative_to(ROOT).as_posix(): list(prose.findings(page.read_text())) for page in pages}
+    assert {page: lines for page, lines in found.items() if lines} == {}
