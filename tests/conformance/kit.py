@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 570.0
 _AT_ONCE = 8
 """How many faulty connectors to judge side by side: a fault shows when a deadline has passed, and that is most of the time."""
+_LONGER_S = (2.0, 8.0, 30.0)
+"""How long to look for a fault that has not shown, one after the other."""
 _SAMPLED = 0.3
 """How many of the faulty connectors are judged by another check, too."""
 
@@ -101,15 +103,24 @@ async def judged_at_once(planted: Sequence[Planted], new_trial: Callable[..., An
     """Judges several connectors side by side, each by `jobs` checks at a time; by fault."""
     slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def judge(one: Planted) -> Judged:
+    async def judge(one: Planted, spec: Spec, checks: Sequence[AnyCheck]) -> Judged:
         def trial(check: str, work: Path, *others: Any) -> Any:
-            return new_trial(check, one.command, one.spec, work, *others)
+            return new_trial(check, one.command, spec, work, *others)
 
         async with slots:
-            return await judged_here(one.checks, one.spec, trial, jobs)
+            return await judged_here(checks, spec, trial, jobs)
 
-    found = await asyncio.gather(*(judge(one) for one in planted))
-    return {one.fault: verdict for one, verdict in zip(planted, found, strict=True)}
+    found = await asyncio.gather(*(judge(one, one.spec, one.checks) for one in planted))
+    verdicts = {one.fault: verdict for one, verdict in zip(planted, found, strict=True)}
+    # A machine that is busy with other work may not do the wrong thing while the kit looks: it looks alone, and for longer.
+    for one in planted:
+        own = [check for check in one.checks if check.name == one.fault]
+        for quiet_s in _LONGER_S:
+            if one.fault in verdicts[one.fault].failed:
+                break
+            spec = one.spec.model_copy(update={"deadlines": one.spec.deadlines.model_copy(update={"quiet": quiet_s})})
+            verdicts[one.fault] = Judged(verdicts[one.fault].results | (await judge(one, spec, own)).results)
+    return verdicts
 
 
 def sampled(check: AnyCheck, checks: Sequence[AnyCheck], config: pytest.Config) -> tuple[AnyCheck, ...]:
