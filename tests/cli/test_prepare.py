@@ -86,7 +86,7 @@ def environment(tmp_path: Path) -> Iterator[Environment]:
 
 
 def _eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + 400
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
