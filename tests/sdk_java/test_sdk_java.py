@@ -10,6 +10,7 @@ from tests.conformance.kit import judged
 from tests.conformance.support import assert_as_published
 from tests.sdk_java.conftest import SDK, Toolchain
 from tests.sdks.crashes import BATCHES, LINES, kill_a_sink, kill_a_source, take_over
+from tests.sdks.tokens import replace_a_token
 
 pytestmark = pytest.mark.timeout(900)  # The first build fetches what it needs, and compiles the protocol.
 
@@ -63,6 +64,11 @@ async def test_a_sink_shows_each_batch_once(example: Command, tmp_path: Path) ->
     shown = {path.name: sorted(path.read_bytes().splitlines()) for path in folder.glob("visible/query/*")}
     assert shown == {str(batch): sorted(values) for batch, values in enumerate(BATCHES)}
     assert list((folder / "staged").glob("*/*")) == []
+
+
+async def test_a_token_that_is_replaced_ends_no_connector(example: Command, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(b"a\n")
+    await replace_a_token([*example("Lines"), tmp_path / "lines"], tmp_path)
 
 
 async def test_a_newer_session_of_an_instance_takes_over(example: Command, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tests.gateway.processes import gateway_process
 from tests.sdk_rust.conftest import SDK, Toolchain
 from tests.sdks.crashes import BATCHES, LINES, kill_a_sink, kill_a_source, take_over
 from tests.sdks.processes import DEADLINE_S, connector
+from tests.sdks.tokens import replace_a_token
 from tests.sdks.tunnel import TunnelProxy
 
 pytestmark = pytest.mark.timeout(900)  # The first build compiles gRPC.
@@ -62,6 +63,11 @@ async def test_a_sink_shows_each_batch_once(example: Example, tmp_path: Path) ->
              for path in folder.glob("batch-*")}  # fmt: skip
     assert shown == {f"batch-{batch}-of-query": sorted(values) for batch, values in enumerate(BATCHES)}
     assert [*(folder / ".staged").glob("*/*"), *(folder / ".prepared").glob("*/*")] == []
+
+
+async def test_a_token_that_is_replaced_ends_no_connector(example: Example, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(b"a\n")
+    await replace_a_token([example("lines"), tmp_path / "lines"], tmp_path)
 
 
 async def test_a_newer_session_of_an_instance_takes_over(example: Example, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ use crate::address::leads_here;
 use crate::environment::TlsFiles;
 use crate::error::{Ending, Error};
 use crate::proxy::Proxy;
+use crate::token_file::TokenFile;
 
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,6 +52,8 @@ impl Tls {
 pub(crate) struct Target {
     pub(crate) gateway: String,
     pub(crate) token: Option<String>,
+    /// The file of `token`, if it is from one.
+    pub(crate) token_file: Option<TokenFile>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
     /// The files of `tls`, if it is that of the environment.
@@ -59,6 +62,17 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// Takes the token that its file contains now, and returns whether it is another one.
+    pub(crate) fn refresh_token(&mut self) -> bool {
+        match self.token_file.as_mut().and_then(TokenFile::refresh) {
+            Some(token) if self.token.as_ref() != Some(&token) => {
+                self.token = Some(token);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Connects to the gateway.
     pub(crate) async fn connect(&self, limit: Duration) -> Result<Channel, Error> {
         let endpoint = self.current_endpoint(limit)?;

@@ -1,6 +1,7 @@
 //! A connector: a source or a sink, its settings, and the loop that keeps it connected.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use crate::protocol::ingest_response::Message as Response;
 use crate::protocol::source_service_client::SourceServiceClient;
 use crate::settings::Settings;
 use crate::source::{self, KnownStarts, Source};
+use crate::token_file::TokenFile;
 
 const DEFAULT_GATEWAY: &str = "127.0.0.1:7433";
 /// A session that stood this long has succeeded: the next wait is a short one.
@@ -40,6 +42,7 @@ pub struct Connector {
     served: Box<dyn Served>,
     gateway: Option<String>,
     token: Option<String>,
+    token_file: Option<PathBuf>,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
     instance: Option<String>,
@@ -72,6 +75,7 @@ impl Connector {
             served,
             gateway: None,
             token: None,
+            token_file: None,
             #[cfg(feature = "tls")]
             tls: None,
             instance: None,
@@ -101,6 +105,15 @@ impl Connector {
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
+        self
+    }
+
+    /// Sets the file that contains the token, and nothing else but white space around it, such as `/dev/fd/3`. It is read again
+    /// before each session, so that a token can be replaced. Excludes [`token`](Self::token). Default: `HEADRACE_TOKEN_FILE`,
+    /// which precedes `HEADRACE_TOKEN`.
+    #[must_use]
+    pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.token_file = Some(path.into());
         self
     }
 
@@ -146,7 +159,7 @@ impl Connector {
     pub async fn serve(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), Error> {
         let (stopping, stopped) = watch::channel(false);
         self.served.check()?;
-        let (target, instance) = self.resolved(Environment::of_process()?)?;
+        let (mut target, instance) = self.resolved(Environment::of_process()?)?;
         check_text("instance", &instance)?;
         target.endpoint(self.settings.welcome)?;
         let task = Task {
@@ -160,7 +173,7 @@ impl Connector {
         if target.shows_token() {
             tracing::warn!(gateway = target.gateway, "the token goes over the network in the clear: use TLS");
         }
-        let mut connected = Box::pin(self.keep_connected(&task, &target));
+        let mut connected = Box::pin(self.keep_connected(&task, &mut target));
         tokio::select! {
             ended = &mut connected => return ended,
             () = stop => {}
@@ -171,10 +184,12 @@ impl Connector {
 
     /// Returns where to connect, and the instance: what was set, or else what the environment says.
     pub(crate) fn resolved(&self, environment: Environment) -> Result<(Target, String), Error> {
+        let (token_file, token) = self.resolved_token(&environment)?;
         let instance = self.instance.clone().or(environment.instance).unwrap_or_else(|| self.served.name().to_owned());
         let target = Target {
             gateway: self.gateway.clone().or(environment.gateway).unwrap_or_else(|| DEFAULT_GATEWAY.to_owned()),
-            token: self.token.clone().or(environment.token),
+            token,
+            token_file,
             #[cfg(feature = "tls")]
             files: if self.tls.is_none() { environment.tls.clone() } else { None },
             #[cfg(feature = "tls")]
@@ -194,13 +209,30 @@ impl Connector {
         Ok((target, instance))
     }
 
+    /// Returns the token, and the file that it is from.
+    fn resolved_token(&self, environment: &Environment) -> Result<(Option<TokenFile>, Option<String>), Error> {
+        let (name, path) = match (&self.token, &self.token_file, &environment.token_file) {
+            (Some(_), Some(_), _) => {
+                let text = "token and token_file exclude each other: give the token, or the file that contains it";
+                return Err(Error::Invalid(text.to_owned()));
+            }
+            (Some(token), None, _) => return Ok((None, Some(token.clone()))),
+            (None, Some(path), _) => ("token_file", path),
+            (None, None, Some(path)) => ("HEADRACE_TOKEN_FILE", path),
+            (None, None, None) => return Ok((None, environment.token.clone())),
+        };
+        let (file, token) = TokenFile::open(name, path)?;
+        Ok((Some(file), Some(token)))
+    }
+
     /// Reconnects, with backoff, until a session ends for good.
-    async fn keep_connected(&mut self, task: &Task, target: &Target) -> Result<(), Error> {
+    async fn keep_connected(&mut self, task: &Task, target: &mut Target) -> Result<(), Error> {
         let mut backoff = Backoff::new(task.settings.first_backoff, task.settings.max_backoff);
         let mut logged_at: Option<Instant> = None;
         let mut stop = task.stop.clone();
         loop {
             let began = Instant::now();
+            target.refresh_token();
             let result = tokio::select! {
                 channel = target.connect(task.settings.welcome) => match channel {
                     Ok(channel) => self.served.attempt(task, target, channel).await,
@@ -217,6 +249,11 @@ impl Connector {
                         tracing::warn!(%error, "trying again");
                         logged_at = Some(Instant::now());
                     }
+                }
+                Err(error) if error.is_unauthenticated() && target.refresh_token() => {
+                    tracing::info!(
+                        "the gateway no longer takes the token, and its file contains another one: connecting with that"
+                    );
                 }
                 Err(error) => return Err(error),
             }

@@ -10,6 +10,8 @@ use crate::error::Error;
 pub(crate) struct Environment {
     pub(crate) gateway: Option<String>,
     pub(crate) token: Option<String>,
+    /// The file of the token, which precedes `token`.
+    pub(crate) token_file: Option<PathBuf>,
     pub(crate) instance: Option<String>,
     /// Present if the connection must use TLS.
     pub(crate) tls: Option<TlsFiles>,
@@ -55,6 +57,7 @@ impl Environment {
         Ok(Self {
             gateway: text("HEADRACE_GATEWAY")?,
             token: text("HEADRACE_TOKEN")?,
+            token_file: value("HEADRACE_TOKEN_FILE").map(PathBuf::from),
             instance: text("HEADRACE_INSTANCE")?,
             // A file means that TLS is wanted, as it does for the command line: what is meant to be secured never goes in the clear.
             tls: (is_wanted || ca.is_some() || identity.is_some()).then_some(TlsFiles { ca, identity }),

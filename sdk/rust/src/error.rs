@@ -98,6 +98,11 @@ impl std::fmt::Display for Ending {
 }
 
 impl Error {
+    /// Whether the gateway does not know the token, or no longer.
+    pub(crate) fn is_unauthenticated(&self) -> bool {
+        matches!(self, Error::Refused { ending, .. } if ending.status == "UNAUTHENTICATED")
+    }
+
     /// Whether the SDK tries again by itself.
     pub(crate) fn is_temporary(&self) -> bool {
         matches!(self, Error::Unavailable { .. } | Error::Sink { .. })

@@ -28,6 +28,7 @@ mod run;
 mod settings;
 mod sink;
 mod source;
+mod token_file;
 
 #[cfg(test)]
 mod tests;

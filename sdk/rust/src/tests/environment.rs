@@ -27,6 +27,7 @@ fn every_variable_counts_unless_it_is_empty() {
     let environment = read(&[
         ("HEADRACE_GATEWAY", "gateway:7433"),
         ("HEADRACE_TOKEN", "secret"),
+        ("HEADRACE_TOKEN_FILE", "mine.token"),
         ("HEADRACE_INSTANCE", "east"),
         ("HEADRACE_TLS", "1"),
         ("HEADRACE_TLS_CA", "ca.pem"),
@@ -37,11 +38,13 @@ fn every_variable_counts_unless_it_is_empty() {
     let wanted = Environment {
         gateway: Some("gateway:7433".to_owned()),
         token: Some("secret".to_owned()),
+        token_file: Some("mine.token".into()),
         instance: Some("east".to_owned()),
         tls: Some(tls),
     };
     assert_eq!(environment.expect("valid"), wanted);
-    let empty = ["GATEWAY", "TOKEN", "INSTANCE", "TLS", "TLS_CA", "TLS_CERT", "TLS_KEY"].map(|name| format!("HEADRACE_{name}"));
+    let empty = ["GATEWAY", "TOKEN", "TOKEN_FILE", "INSTANCE", "TLS", "TLS_CA", "TLS_CERT", "TLS_KEY"]
+        .map(|name| format!("HEADRACE_{name}"));
     let empty: Vec<_> = empty.iter().map(|name| (name.as_str(), "")).collect();
     assert_eq!(read(&empty).expect("valid"), Environment::default());
 }

@@ -6,4 +6,5 @@ mod json;
 mod script;
 mod sink;
 mod source;
+mod token_file;
 mod vectors;

@@ -5,6 +5,7 @@ import io.headrace.sdk.internal.Ending;
 import io.headrace.sdk.internal.Reports;
 import io.headrace.sdk.internal.Signals;
 import io.headrace.sdk.internal.TemporaryFailure;
+import io.headrace.sdk.internal.TokenFile;
 import io.headrace.sdk.internal.sink.SinkAttempt;
 import io.headrace.sdk.internal.source.SourceAttempt;
 import io.headrace.sdk.internal.wire.Addresses;
@@ -16,6 +17,7 @@ import io.headrace.sdk.source.Source;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
+import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
@@ -47,6 +49,7 @@ public final class Connector implements AutoCloseable {
   private static final Duration COMPLAIN_EVERY = Duration.ofSeconds(10);
 
   private final Settings settings;
+  private final Optional<TokenFile> tokenFile;
   private final Signal signal;
   private final Reports reports;
   private final CompletableFuture<Void> end = new CompletableFuture<>();
@@ -54,6 +57,7 @@ public final class Connector implements AutoCloseable {
 
   private Connector(Settings settings) {
     this.settings = settings;
+    this.tokenFile = settings.tokenFile().map(TokenFile::new);
     this.signal = new Signal();
     this.reports = new Reports(signal::raise);
   }
@@ -237,8 +241,9 @@ public final class Connector implements AutoCloseable {
     boolean first = true;
     while (!stopping) {
       long began = System.nanoTime();
+      tokenFile.ifPresent(TokenFile::refresh);
       try {
-        if (attempt.run() != Ending.DRAINED) {
+        if (attempt.run(token()) != Ending.DRAINED) {
           return;
         }
       } catch (GatewayUnavailableException | TemporaryFailure error) {
@@ -249,6 +254,14 @@ public final class Connector implements AutoCloseable {
         boolean quiet = System.nanoTime() - complained < COMPLAIN_EVERY.toNanos();
         LOG.log(quiet ? Level.DEBUG : Level.WARNING, "{0}; trying again", error.getMessage());
         complained = quiet ? complained : System.nanoTime();
+      } catch (GatewayRefusedException error) {
+        if (!isReplaced(error)) {
+          throw error;
+        }
+        LOG.log(
+            Level.INFO,
+            "the gateway no longer takes the token, and its file contains another one: connecting"
+                + " with that");
       } catch (UnusableCertificates error) {
         if (first) {
           throw error.reason();
@@ -266,6 +279,17 @@ public final class Connector implements AutoCloseable {
     }
   }
 
+  /** The token that its file contained when it was last read, or that was set. */
+  private Optional<String> token() {
+    return tokenFile.map(TokenFile::token).or(settings::token);
+  }
+
+  /** Whether the gateway does not know the token that it was sent, and its file has another one. */
+  private boolean isReplaced(GatewayRefusedException error) {
+    return error.status().equals("UNAUTHENTICATED")
+        && tokenFile.map(TokenFile::refresh).orElse(false);
+  }
+
   private void pause(Duration duration) throws InterruptedException {
     long deadline = System.nanoTime() + duration.toNanos();
     while (!stopping && System.nanoTime() - deadline < 0) {
@@ -274,7 +298,7 @@ public final class Connector implements AutoCloseable {
   }
 
   private void warnOfToken() {
-    if (settings.token().isPresent()
+    if (token().isPresent()
         && settings.tls().isEmpty()
         && !Addresses.leadsHere(settings.gateway())) {
       LOG.log(Level.WARNING, "the token goes to {0} in the clear: use TLS", settings.gateway());

@@ -13,6 +13,8 @@ import java.util.concurrent.ThreadFactory;
  *
  * @param gateway the address of the gateway, {@code host:port}
  * @param token the token by which the connector authenticates
+ * @param tokenFile a file that contains the token, and nothing else but white space around it, such
+ *     as {@code /dev/fd/3}; it is read again before each session, so that a token can be replaced
  * @param tls transport security; empty connects without encryption
  * @param instance which deployment of the connector this is, the same after each restart: a newer
  *     session of an instance takes over from the older one. Empty: the name of the source or sink
@@ -36,6 +38,7 @@ import java.util.concurrent.ThreadFactory;
 public record Settings(
     String gateway,
     Optional<String> token,
+    Optional<Path> tokenFile,
     Optional<Tls> tls,
     Optional<String> instance,
     Metrics metrics,
@@ -63,6 +66,8 @@ public record Settings(
    *   <li>{@code HEADRACE_GATEWAY}: the address of the gateway, by default {@value
    *       #DEFAULT_GATEWAY}
    *   <li>{@code HEADRACE_TOKEN}: the token
+   *   <li>{@code HEADRACE_TOKEN_FILE}: a file that contains the token, which precedes {@code
+   *       HEADRACE_TOKEN}
    *   <li>{@code HEADRACE_INSTANCE}: which deployment of the connector this is
    *   <li>{@code HEADRACE_TLS}: {@code 1} for TLS; the files below imply it
    *   <li>{@code HEADRACE_TLS_CA}, {@code HEADRACE_TLS_CERT}, {@code HEADRACE_TLS_KEY}: the files
@@ -80,6 +85,7 @@ public record Settings(
     Builder builder = new Builder();
     variable(environment, "HEADRACE_GATEWAY").ifPresent(builder::gateway);
     variable(environment, "HEADRACE_TOKEN").ifPresent(builder::token);
+    variable(environment, "HEADRACE_TOKEN_FILE").map(Path::of).ifPresent(builder::tokenFile);
     variable(environment, "HEADRACE_INSTANCE").ifPresent(builder::instance);
     Optional<Path> ca = variable(environment, "HEADRACE_TLS_CA").map(Path::of);
     Optional<Path> certificate = variable(environment, "HEADRACE_TLS_CERT").map(Path::of);
@@ -126,6 +132,7 @@ public record Settings(
     Builder builder = new Builder();
     builder.gateway = gateway;
     builder.token = token;
+    builder.tokenFile = tokenFile;
     builder.tls = tls;
     builder.instance = instance;
     builder.metrics = metrics;
@@ -152,14 +159,15 @@ public record Settings(
 
   @Override
   public String toString() {
-    return "Settings[gateway=%s, token=%s, tls=%s, instance=%s]"
-        .formatted(gateway, token.isPresent() ? "***" : "none", tls, instance);
+    return "Settings[gateway=%s, token=%s, tokenFile=%s, tls=%s, instance=%s]"
+        .formatted(gateway, token.isPresent() ? "***" : "none", tokenFile, tls, instance);
   }
 
   /** Builds settings. */
   public static final class Builder {
     private String gateway = DEFAULT_GATEWAY;
     private Optional<String> token = Optional.empty();
+    private Optional<Path> tokenFile = Optional.empty();
     private Optional<Tls> tls = Optional.empty();
     private Optional<String> instance = Optional.empty();
     private Metrics metrics = Metrics.NONE;
@@ -190,13 +198,26 @@ public record Settings(
     }
 
     /**
-     * Sets the token by which the connector authenticates.
+     * Sets the token by which the connector authenticates, instead of a file.
      *
      * @param value the token by which the connector authenticates
      * @return this
      */
     public Builder token(String value) {
       this.token = Optional.of(value);
+      this.tokenFile = Optional.empty();
+      return this;
+    }
+
+    /**
+     * Sets the file that contains the token, instead of the token itself.
+     *
+     * @param value a file that contains the token; it is read again before each session
+     * @return this
+     */
+    public Builder tokenFile(Path value) {
+      this.tokenFile = Optional.of(value);
+      this.token = Optional.empty();
       return this;
     }
 
@@ -384,6 +405,7 @@ public record Settings(
       return new Settings(
           gateway,
           token,
+          tokenFile,
           tls,
           instance,
           metrics,

@@ -152,17 +152,30 @@ class SecurityTest {
   }
 
   @Test
+  void aFileOfATokenPrecedesTheTokenAndOneReplacesTheOther() {
+    Settings settings =
+        Settings.of(Map.of("HEADRACE_TOKEN", "secret", "HEADRACE_TOKEN_FILE", "orders.token"));
+    assertEquals(Optional.empty(), settings.token());
+    assertEquals(Optional.of(Path.of("orders.token")), settings.tokenFile());
+    settings = settings.toBuilder().token("other").build();
+    assertEquals(Optional.of("other"), settings.token());
+    assertEquals(Optional.empty(), settings.tokenFile());
+  }
+
+  @Test
   void aVariableThatIsEmptyIsNotSet() {
     Settings settings =
         Settings.of(
             Map.of(
                 "HEADRACE_GATEWAY", "",
                 "HEADRACE_TOKEN", "",
+                "HEADRACE_TOKEN_FILE", "",
                 "HEADRACE_INSTANCE", "",
                 "HEADRACE_TLS", "",
                 "HEADRACE_TLS_CA", ""));
     assertEquals(Settings.DEFAULT_GATEWAY, settings.gateway());
     assertEquals(Optional.empty(), settings.token());
+    assertEquals(Optional.empty(), settings.tokenFile());
     assertEquals(Optional.empty(), settings.instance());
     assertEquals(Optional.empty(), settings.tls());
   }

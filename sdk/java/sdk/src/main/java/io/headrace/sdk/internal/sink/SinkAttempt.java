@@ -17,6 +17,7 @@ import io.headrace.sdk.internal.wire.Signal;
 import io.headrace.sdk.sink.Sink;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
+import java.util.Optional;
 import java.util.function.BooleanSupplier;
 
 /** Connects a sink to a gateway. */
@@ -44,12 +45,12 @@ public final class SinkAttempt implements Attempt {
   }
 
   @Override
-  public Ending run() throws InterruptedException {
+  public Ending run(Optional<String> token) throws InterruptedException {
     SinkHello hello = driver.hello(settings.instance().orElse(driver.name()));
     ManagedChannel channel = Channels.open(settings);
     try {
       Call<SinkServiceAttachRequest, SinkServiceAttachResponse> call =
-          new Call<>(channel, Methods.ATTACH, Channels.headers(settings), signal);
+          new Call<>(channel, Methods.ATTACH, Channels.headers(token), signal);
       call.send(SinkServiceAttachRequest.newBuilder().setHello(hello).build());
       SinkServiceAttachResponse answer = call.awaitFirst(settings, stopping);
       if (answer == null) {

@@ -19,6 +19,7 @@ import io.headrace.sdk.internal.wire.Signal;
 import io.headrace.sdk.source.Source;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
+import java.util.Optional;
 import java.util.function.BooleanSupplier;
 
 /** Connects a source to a gateway. */
@@ -46,11 +47,11 @@ public final class SourceAttempt implements Attempt {
   }
 
   @Override
-  public Ending run() throws InterruptedException {
+  public Ending run(Optional<String> token) throws InterruptedException {
     ManagedChannel channel = Channels.open(settings);
     try {
       Call<IngestRequest, IngestResponse> call =
-          new Call<>(channel, Methods.INGEST, Channels.headers(settings), signal);
+          new Call<>(channel, Methods.INGEST, Channels.headers(token), signal);
       call.send(IngestRequest.newBuilder().setHello(hello()).build());
       IngestResponse answer = call.awaitFirst(settings, stopping);
       if (answer == null) {

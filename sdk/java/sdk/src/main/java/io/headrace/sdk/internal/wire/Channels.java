@@ -12,6 +12,7 @@ import io.headrace.sdk.Settings;
 import io.headrace.sdk.Tls;
 import java.io.IOException;
 import java.security.GeneralSecurityException;
+import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 
 /** Channels to a gateway. */
@@ -64,9 +65,9 @@ public final class Channels {
   }
 
   /** The metadata to send with every call. */
-  public static Metadata headers(Settings settings) {
+  public static Metadata headers(Optional<String> token) {
     Metadata headers = new Metadata();
-    settings.token().ifPresent(token -> headers.put(AUTHORIZATION, "Bearer " + token));
+    token.ifPresent(text -> headers.put(AUTHORIZATION, "Bearer " + text));
     return headers;
   }
 
