@@ -1,8 +1,9 @@
-"""Finds six constructions that stop a reader, in the pages: part of `make lint`.
+"""Finds constructions that stop a reader, in the pages and, some of them, in docstrings: part of `make lint`.
 
 Name the thing instead of a pronoun ("those of", "those that"), and write who does what, in the order in which it happens.
 """
 
+import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ CONSTRUCTIONS = {
     "contain, get, keep or own": r"\b(?:has|have|had) it\b(?! [a-z]+ed\b)",
 }
 EXCEPTIONS = frozenset[str]()
+IN_DOCSTRINGS = ("continues, or another verb", "start with the subject", "permanently, or forever")
+"""The others still stand in hundreds of docstrings."""
 
 _SKIPPED = re.compile(r"^```.*?^```$|<!--.*?-->|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
@@ -45,12 +48,30 @@ def pages() -> list[Path]:
     return sorted(path for path in found if not path.relative_to(ROOT).as_posix().startswith(DATED))
 
 
+def sources() -> list[Path]:
+    """The files of the product whose docstrings are checked."""
+    folders = (*ROOT.glob("*/src/headrace"), ROOT / "src/headrace", ROOT / "sdk/python/src/headrace")
+    found = (path for folder in folders for path in folder.rglob("*.py"))
+    return sorted(path for path in found if not path.name.endswith(("_pb2.py", "_pb2_grpc.py")))
+
+
+def docstring_findings(source: str) -> Iterator[tuple[int, str, str]]:
+    """The line of each construction in the docstrings of a module, its words, and what to do instead."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
+            text = node.body[0]
+            for line, words, advice in findings(ast.get_docstring(node, clean=False) or ""):
+                if advice in IN_DOCSTRINGS:
+                    yield text.lineno + line - 1, words, advice
+
+
 def main() -> int:
     """Prints each construction with its place, and returns how the process ends."""
+    searches = [(page, findings) for page in pages()] + [(source, docstring_findings) for source in sources()]
     lines = [
-        f"{page.relative_to(ROOT)}:{line}: {words!r}: {advice}"
-        for page in pages()
-        for line, words, advice in sorted(findings(page.read_text()))
+        f"{path.relative_to(ROOT)}:{line}: {words!r}: {advice}"
+        for path, search in searches
+        for line, words, advice in sorted(search(path.read_text()))
     ]
     print(*lines, sep="\n", end="\n" if lines else "")
     return bool(lines)

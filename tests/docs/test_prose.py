@@ -43,6 +43,19 @@ def test_plain_sentences_are_no_findings(sentence: str) -> None:
     assert list(prose.findings(sentence)) == []
 
 
+def test_a_construction_in_a_docstring_is_found_with_its_line() -> None:
+    docstring = '"""Ends.\n\n    It goes on\n    until the end. As for others, those that stay are told.\n    """'
+    source = f'def ends() -> None:\n    {docstring}\n    "goes on"\n'
+    assert [(line, words) for line, words, _ in prose.docstring_findings(source)] == [(4, "goes on"), (5, "As for")]
+
+
+def test_the_docstrings_contain_none() -> None:
+    sources = prose.sources()
+    assert len(sources) > 500
+    found = {path.relative_to(ROOT).as_posix(): list(prose.docstring_findings(path.read_text())) for path in sources}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
 def test_the_pages_contain_none() -> None:
     pages = prose.pages()
     assert ROOT / "README.md" in pages

@@ -30,7 +30,7 @@ class Comfort:
             otherwise: What to return if it fails.
 
         Raises:
-            DeploymentError: The deployment itself cannot go on; everything else is told.
+            DeploymentError: The deployment itself cannot continue; everything else is told.
         """
         try:
             done = action()

@@ -56,7 +56,7 @@ class ReplayRequests(Protocol):
 
 @dataclass(slots=True)
 class _Running:
-    """A replay in progress, and who waits for it. It goes on if nobody does."""
+    """A replay in progress, and who waits for it. It continues if nobody does."""
 
     replay: Replay
     process: OwnedProcess

@@ -125,7 +125,7 @@ class Supervised:
             self._ask_to_stop()
 
     def leave(self) -> None:
-        """Lets it end for good."""
+        """Lets it end permanently."""
         self.leaves = True
         self.ask_to_stop()
 

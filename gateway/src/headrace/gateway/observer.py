@@ -104,7 +104,7 @@ class Observer:
 
 
 def _is_large(parts: Gateway | GetStatusResponse) -> bool:
-    """Returns whether a snapshot of so many parts takes a noticeable time."""
+    """Returns whether a snapshot of this many parts takes a noticeable time."""
     return sum(map(len, (parts.streams, parts.sessions, parts.pipelines, parts.sinks, parts.sink_sessions))) >= MANY_PARTS
 
 

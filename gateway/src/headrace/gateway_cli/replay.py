@@ -37,7 +37,7 @@ def replay(
       headrace dead-letters replay errors --source again
       headrace dead-letters replay errors --source again --refused-by totals --json
 
-    Exit codes: 0 all is acknowledged, 1 it has failed, is refused or goes on, 2 no deployment can replay the sink's dead letters.
+    Exit codes: 0 all is acknowledged, 1 it failed, is refused or continues, 2 no deployment can replay the sink's dead letters.
     """
     import grpc
 

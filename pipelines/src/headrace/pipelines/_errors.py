@@ -51,7 +51,7 @@ class NotStored(StateError):
 
 
 class TrialError(PipelineError, KeyError):
-    """A `Trial` was given, or asked for, something that its pipeline does not have. A test that goes on would show nothing."""
+    """A `Trial` was given, or asked for, something that its pipeline does not have. A test that continues would show nothing."""
 
     # The message itself: a KeyError shows its repr.
     __str__ = Exception.__str__

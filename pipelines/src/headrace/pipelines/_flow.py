@@ -293,7 +293,7 @@ class KeyedFlow(Flow[T_co]):
         """Like `stateful`, with functions that return or yield any number of results.
 
         Raises:
-            GraphError: As for `stateful`.
+            GraphError: See `stateful`.
         """
         return self._stateful(True, function, state, on_timer, ttl, name, on_error)
 

@@ -215,7 +215,7 @@ async def drain(trial: SourceTrial) -> None:
 
 
 async def _goes_on(trial: SourceTrial, session: SourceSession, already: int | None = None) -> None:
-    """Sees that the source goes on after its acknowledgements: it ends if it is to end, else it sends what is produced."""
+    """Sees that the source continues after its acknowledgements: it ends if it is to end, else it sends what is produced."""
     if trial.spec.ends:
         await trial.ends(session)
     elif trial.spec.produce is not None:

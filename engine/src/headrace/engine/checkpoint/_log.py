@@ -160,7 +160,7 @@ class CheckpointLog:
     def note_dropped(self, levels: Mapping[str, int | None]) -> None:
         """Records steps whose states are dropped once a micro-batch is committed, with `Dropped.level`.
 
-        Withdraws the drops of starts that have committed nothing: another version of the application may go on with these states.
+        Withdraws the drops of starts that have committed nothing: another version of the application may use these states.
         """
         committed, before = self._last("commits"), self.dropped()
         known = {each.step for each in before}

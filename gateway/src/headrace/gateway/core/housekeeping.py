@@ -56,7 +56,7 @@ def forget_silent(gateway: Gateway) -> None:
 
 
 def pass_round(gateway: Gateway, seconds: float) -> None:
-    """Lets a round of so many seconds count towards the silence of connectors and drivers, and towards stalls of streams."""
+    """Lets a round of this many seconds count towards the silence of connectors and drivers, and towards stalls of streams."""
     for session in gateway.sessions.values():
         session.heartbeat.pass_round(seconds)
         pass_round_of_streams(session, seconds)

@@ -139,7 +139,7 @@ def _identity(request: Request, needed: frozenset[Any], path: str, callers: Call
 
 
 def refuse_cross_site(request: Request, path: str, *, needs_proof: bool = False) -> Response | None:
-    """Returns the refusal of a request that changes something, if a page of another origin has made it; None if it may go on.
+    """Returns the refusal of a request that changes something, if a page of another origin has made it; None if it may continue.
 
     A refusal is logged, without the origin: with another one in each request, a page would fill the log.
 

@@ -100,7 +100,7 @@ class _Connection(H11Protocol):
 
     @property
     def is_stream(self) -> bool:
-        """Whether its response goes on until one side ends it."""
+        """Whether its response continues until one side ends it."""
         return self.scope is not None and bool(self.scope["state"].get("is_stream"))
 
     @property

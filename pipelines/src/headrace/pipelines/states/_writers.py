@@ -140,7 +140,7 @@ class ByReference(pickle.Pickler):
         states: The states whose fields the values are, if they are not states themselves.
 
     Attributes:
-        unproved: As for `ByValue`.
+        unproved: See `ByValue`.
 
     Raises:
         ContainsItself: One of the states occurs in the values.

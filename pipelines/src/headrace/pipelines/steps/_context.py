@@ -96,12 +96,12 @@ class Context:
         """Cancels the timer for a time, if there is one.
 
         Args:
-            at: As for `set_timer`.
-            after: As for `set_timer`.
+            at: See `set_timer`.
+            after: See `set_timer`.
 
         Raises:
-            TypeError: As for `set_timer`.
-            ValueError: As for `set_timer`, but for timers that are not later.
+            TypeError: See `set_timer`.
+            ValueError: See `set_timer`, but for timers that are not later.
             RuntimeError: The step has no `on_timer`.
         """
         time, timers = self._time(at, after), self._own_timers()

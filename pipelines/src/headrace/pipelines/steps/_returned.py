@@ -73,7 +73,7 @@ def own_of(results: Any) -> list[Any]:
     """Returns what a function returns or yields, each of which is a result as `own` returns it.
 
     Raises:
-        TypeError: As for `spread`.
+        TypeError: See `spread`.
     """
     if isinstance(results, str | bytes):
         text = type(results).__name__
@@ -87,7 +87,7 @@ def own_or_none(results: Any) -> list[Any]:
     """Returns the results of a function that has a state, and may also return None or False for no results.
 
     Raises:
-        TypeError: As for `spread`.
+        TypeError: See `spread`.
     """
     return [] if results is None or results is False else own_of(results)
 

@@ -45,12 +45,12 @@ def run(
 
     Args:
         connector: The source or sink.
-        gateway: As for `serve`.
-        instance: As for `serve`.
-        token: As for `serve`.
-        token_file: As for `serve`.
-        tls: As for `serve`.
-        settings: As for `serve`.
+        gateway: See `serve`.
+        instance: See `serve`.
+        token: See `serve`.
+        token_file: See `serve`.
+        tls: See `serve`.
+        settings: See `serve`.
 
     Returns:
         The exit code: 0 if the source has ended or the connector was stopped, 1 if it failed, 2 if the connector or a setting

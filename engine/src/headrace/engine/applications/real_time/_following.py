@@ -39,7 +39,7 @@ class Following:
         pipeline: Who follows: the run that plans.
         timeout_s: How long to wait for an unavailable gateway, in seconds.
         arrived: Called with new messages; may block, so that the gateway sends no more.
-        failed: Called with the error if following fails for good.
+        failed: Called with the error if following fails permanently.
     """
 
     def __init__(

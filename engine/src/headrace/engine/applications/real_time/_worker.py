@@ -120,7 +120,7 @@ class RealTimeWorker:
     def pause(self, follow: Mapping[str, Position | None], awaited: Collection[str] = ()) -> dict[str, Reached] | None:
         """Stops between two messages, until `resume` or `close`; returns how far it is in the streams that have moved.
 
-        Returns None if it has not come to a stop in time, since one message takes long. It goes on then, and after the third time
+        Returns None if it has not stopped in time, since one message takes long. It then continues, and after the third time
         in a row stops and waits for the next call.
 
         Args:
@@ -156,7 +156,7 @@ class RealTimeWorker:
             self._changed.notify_all()
 
     def close(self, ends: Ends) -> list[BlockRow]:
-        """Ends the micro-batch where the worker is paused, and goes on with the next one.
+        """Ends the micro-batch where the worker is paused, and continues with the next one.
 
         Returns:
             The rows of the micro-batch: reports and counts, and results for sinks that write nothing before their vote.

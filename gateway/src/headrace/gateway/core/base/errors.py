@@ -290,7 +290,7 @@ class SupervisorAway(ProtocolError):
 
 
 class OrderPending(ProtocolError):
-    """The supervisor of a deployment has not answered in time; the restart or replay goes on."""
+    """The supervisor of a deployment has not answered in time; the restart or replay continues."""
 
     status = grpc.StatusCode.DEADLINE_EXCEEDED
     engine_reason = "restart-pending"

@@ -32,7 +32,7 @@ class Heartbeat:
         self._rounds_s = 0.0
 
     def pass_round(self, seconds: float) -> None:
-        """Notes that a round of so many seconds has passed, in which the gateway was able to receive."""
+        """Notes that a round of this many seconds has passed, in which the gateway was able to receive."""
         self._rounds_s += seconds
 
     @property

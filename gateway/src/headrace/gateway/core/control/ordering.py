@@ -25,7 +25,7 @@ async def restart_connector(
 ) -> pb.RestartConnectorResponse:
     """Restarts a connector of a deployment, and waits until it has a session again.
 
-    The restart goes on if the caller leaves. If the supervisor tells what the connector serves, its word alone is no success: the
+    The restart continues if the caller leaves. If the supervisor names what the connector serves, its word is no success: the
     gateway must have a session of the connector that was opened after the request.
 
     Args:
@@ -75,7 +75,7 @@ async def replay_dead_letters(
 ) -> pb.ReplayDeadLettersResponse:
     """Has a deployment send the messages of the dead letters of a sink again, and waits until all are acknowledged.
 
-    The replay goes on if the caller leaves.
+    The replay continues if the caller leaves.
 
     Args:
         gateway: The gateway.

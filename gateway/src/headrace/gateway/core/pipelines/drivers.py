@@ -37,7 +37,7 @@ class Driver:
         self._rounds_s = 0.0
 
     def pass_round(self, seconds: float) -> None:
-        """Notes that a round of so many seconds has passed, in which the gateway was able to receive."""
+        """Notes that a round of this many seconds has passed, in which the gateway was able to receive."""
         self._rounds_s += seconds
 
     @property
@@ -74,7 +74,7 @@ class Drivers:
         self._rivals: OrderedDict[str, Rival] = OrderedDict()
 
     def pass_round(self, seconds: float) -> None:
-        """Lets a round of so many seconds count towards the silence of all drivers."""
+        """Lets a round of this many seconds count towards the silence of all drivers."""
         for driver in self.by_query.values():
             driver.pass_round(seconds)
 

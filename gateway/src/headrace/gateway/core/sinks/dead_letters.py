@@ -166,7 +166,7 @@ class DeadLetters:
         return list(islice(reversed(self._of_sinks[sink].last), limit)) if sink in self._of_sinks else []
 
     def clear(self) -> None:
-        """Drops the letters that are kept, and goes on counting."""
+        """Drops the letters that are kept, and continues counting."""
         for of_part in self._parts.values():
             of_part.drop()
         self._undecided_bytes = 0

@@ -102,7 +102,7 @@ class Deployment:
         orders: The restarts, replays and logs in progress, by id.
         outgoing: What was not sent to the supervisor yet. Bounded, since orders are.
         news: Notified when there is something to send, or a failure.
-        failure: Why the call must end; None while it may go on.
+        failure: Why the call must end; None while it may continue.
     """
 
     name: str

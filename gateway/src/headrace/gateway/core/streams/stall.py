@@ -39,7 +39,7 @@ class Stall:
         self._rounds_s = 0.0
 
     def pass_round(self, seconds: float, seen: Outlook | None, *, has_credit: bool) -> None:
-        """Notes that a round of so many seconds has passed, in which the gateway was able to receive.
+        """Notes that a round of this many seconds has passed, in which the gateway was able to receive.
 
         Args:
             seconds: The time that the round took.

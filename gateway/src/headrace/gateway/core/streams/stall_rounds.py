@@ -7,7 +7,7 @@ from headrace.gateway.core.streams.stream import Attachment
 
 
 def pass_round_of_streams(session: Session, seconds: float) -> None:
-    """Lets a round of so many seconds count towards stalls of the streams of a session."""
+    """Lets a round of this many seconds count towards stalls of the streams of a session."""
     # A connector that says why it does not send, or that is silent, is named for that.
     explained = session.draining or session.reported.is_impaired or session.heartbeat.silent_ms is not None
     for attachment in session.attachments.values():

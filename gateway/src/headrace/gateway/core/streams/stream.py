@@ -262,7 +262,7 @@ class Stream:
         return self.held_messages + self.tally.released(self.start)
 
     def _places_of_readers(self) -> set[int]:
-        """Returns the sequences of the live epoch after which readers go on."""
+        """Returns the sequences of the live epoch after which readers continue."""
         places = (pipeline.reads_after(self.name) for pipeline in self.readers)
         return {at.sequence for at in places if at.epoch == self.live_epoch}
 

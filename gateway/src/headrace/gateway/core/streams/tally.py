@@ -60,7 +60,7 @@ class Tally:
         Args:
             frames: The frames, in order: all messages that follow `start` up to the last one.
             start: The position that they follow, whose epoch is the live one.
-            readers: The sequences after which readers go on.
+            readers: The sequences after which readers continue.
         """
         if not frames:
             return
@@ -100,7 +100,7 @@ class Tally:
     def _divide(self, end: int, held: Sequence[HeldFrame] = (), start: Position = BEGINNING) -> None:
         """Divides what was released at a sequence.
 
-        If it is not held again, and no reader was known to go on there, the part before it is in proportion.
+        If it is not held again, and no reader was known to continue there, the part before it is in proportion.
         """
         low = self.up_to.sequence
         for at, each in enumerate(self._released):

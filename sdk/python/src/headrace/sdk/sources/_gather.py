@@ -165,7 +165,7 @@ class Gather:
             self._raise_to(_FLUSH, again=True)
 
     def end(self, last: Close | None = None) -> None:
-        """Notes that the source has ended; `last` is None (for good), `CLOSE` (temporarily) or `GONE` (permanently removed)."""
+        """Notes that the source has ended; `last` is None (permanently), `CLOSE` (temporarily) or `GONE` (removed)."""
         with self.condition:
             self.ended, self.gone = True, last is GONE
             self.for_now = last is not None and not self.gone

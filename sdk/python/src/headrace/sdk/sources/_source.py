@@ -83,7 +83,7 @@ class Source(_SourceBase, ABC):
 
         How to end the iterator:
 
-        - Return if the partition has ended for good. A source that needs its connection to acknowledge messages continues to
+        - Return if the partition has ended permanently. A source that needs its connection to acknowledge messages continues to
           yield None until everything is acknowledged.
         - Yield `CLOSE` last to end temporarily. The stream is closed, and opened again if `partitions` lists the partition after
           all of it is acknowledged.
