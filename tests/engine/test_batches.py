@@ -49,6 +49,19 @@ def test_a_query_without_a_headrace_sink_tells_the_numbers_of_its_micro_batches(
     assert (batch.batch, [(r.stream, r.end.sequence) for r in batch.ranges]) == (1, [("orders/1", 3)])
 
 
+def test_a_driver_sends_the_heartbeats_that_its_query_names_before_its_first_micro_batch(rig: Rig) -> None:
+    query = rig.start()
+    rig.gateway.wait_until(lambda: len(rig.gateway.attached) == 1 and len(rig.gateway.heartbeats) >= 2, "heartbeats")
+    driver = rig.gateway.attached[-1].pipeline.driver
+    assert driver
+    assert {beat.driver for beat in rig.gateway.heartbeats} == {driver}
+    query.stop()
+    rig.gateway.append("orders/0", messages(1, 5))
+    rig.start()
+    rig.wait_until_committed("orders/0", 5)
+    assert {call.pipeline.driver for call in (*rig.gateway.attached, *rig.gateway.plans, *rig.gateway.fetches)} == {driver}
+
+
 def test_a_gateway_that_asks_gets_what_the_checkpoint_has(rig: Rig) -> None:
     for first, last in ((1, 5), (6, 9)):
         rig.gateway.append("orders/0", messages(first, last))

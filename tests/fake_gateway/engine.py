@@ -46,6 +46,7 @@ class FakeGateway(EngineServiceServicer):
         """Streams whose source has ended them; told to those who want to know."""
         self.gone: set[str] = set()
         self.reported: list[pb.ReportBatchesRequest] = []
+        self.heartbeats: list[pb.HeartbeatRequest] = []
         self.wants_history = False
         self.refuses_batches: grpc.StatusCode | None = None
         """Those of them that are to be left out of checkpoints."""
@@ -150,6 +151,12 @@ class FakeGateway(EngineServiceServicer):
                 response.opened.extend(sorted(self.streams.keys() - there - self.ended - set(request.awaited)))
                 response.ended_unread.extend(sorted(self.ended & set(request.awaited)))
             return response
+
+    def Heartbeat(self, request: pb.HeartbeatRequest, context: grpc.ServicerContext) -> pb.HeartbeatResponse:
+        with self._changed:
+            self.heartbeats.append(request)
+            self._changed.notify_all()
+            return pb.HeartbeatResponse()
 
     def ReportBatches(self, request: pb.ReportBatchesRequest, context: grpc.ServicerContext) -> pb.ReportBatchesResponse:
         with self._changed:

@@ -191,6 +191,50 @@ def unread(status: pb.GetStatusResponse) -> None:
     status.streams.add(stream="other/0", state=pb.STREAM_STATE_PARKED, instance="from0", session="s0", state_age_ms=LASTS_MS)
 
 
+def closed(status: pb.GetStatusResponse) -> None:
+    """A connector has closed a stream, and has not said that it has ended."""
+    stream = status.streams[0]
+    stream.state, stream.instance, stream.state_age_ms = pb.STREAM_STATE_DETACHED, "", LASTS_MS
+
+
+def failing(status: pb.GetStatusResponse) -> None:
+    """The process of a connector ends again and again."""
+    without_source(status)
+    if not status.deployments:
+        status.deployments.add(deployment="own.toml").connectors.add(name="in0", instance="from0", source="source0")
+    connector = next(one for one in status.deployments[0].connectors if one.name == "in0")
+    connector.failure, connector.failing_ms = "exit code 1: no such topic", LASTS_MS
+
+
+def without_query(
+    state: "pb.PipelineState.ValueType", process: "pb.ProcessStateKind.ValueType | None" = None
+) -> Callable[[pb.GetStatusResponse], None]:
+    """A query does not run, and a stream waits for it. It is one of a deployment if its process has a state."""
+
+    def inject(status: pb.GetStatusResponse) -> None:
+        pipeline = status.pipelines[0]
+        pipeline.attached, pipeline.state, pipeline.idle_ms = False, state, LASTS_MS
+        pipeline.ClearField("batch_ms")
+        del status.sinks[0].writers[:]
+        status.streams[0].holders.add(pipeline=pipeline.pipeline, state=state, held_ms=LASTS_MS)
+        for deployment in status.deployments:
+            others = [one for one in deployment.processes if pipeline.pipeline not in one.pipelines]
+            del deployment.processes[:]
+            deployment.processes.extend(others)
+        if process is not None:
+            deployment = status.deployments[0] if status.deployments else status.deployments.add(deployment="own.toml")
+            deployment.processes.add(
+                name="app0",
+                kind=pb.PROCESS_KIND_APPLICATION,
+                pipelines=[pipeline.pipeline],
+                reads=pipeline.patterns,
+                state=process,
+                state_age_ms=LASTS_MS,
+            )
+
+    return inject
+
+
 def hindered(kind: "metrics.RunFaultKind.ValueType") -> Callable[[pb.GetStatusResponse], None]:
     return of_pipeline(fault=metrics.RunFault(kind=kind, message="why", age_ms=LASTS_MS))
 
@@ -203,7 +247,10 @@ FAULTS = (
     Fault("certificate_invalid", own(Kind.CERTIFICATE_INVALID), "file f", Kind.CERTIFICATE_INVALID, "correct", False),
     Fault("certificate_expires", own(Kind.CERTIFICATE_EXPIRES), "file f", Kind.CERTIFICATE_EXPIRES, "replace", False),
     Fault("gateway_fails", own(Kind.GATEWAY_FAILS), "file f", Kind.GATEWAY_FAILS, "correct", False),
+    Fault("descriptors_few", own(Kind.DESCRIPTORS_EXHAUSTED), "file f", Kind.DESCRIPTORS_EXHAUSTED, "correct", False),
     Fault("nothing_connected", without_anything, "gateway", Kind.NOT_CONNECTED, "NO_PROXY", False),
+    Fault("connector_fails", failing, FROM, Kind.CONNECTOR_FAILS, "correct what the error names"),
+    Fault("stream_closed", closed, "stream source0/0", Kind.NOT_SENT, "check the connector's configuration"),
     Fault("connector_killed", without_source, FROM, Kind.CONNECTOR_AWAY, "start the connector"),
     Fault("network_cut", silent(is_source=True), FROM, Kind.CONNECTOR_SILENT, "network"),
     Fault(
@@ -255,6 +302,15 @@ FAULTS = (
         TOTALS,
         Kind.SECOND_DRIVER,
         "stop one of the two",
+    ),
+    Fault("query_stopped", without_query(pb.PIPELINE_STATE_DETACHED), TOTALS, Kind.PIPELINE_DETACHED, "start the query"),
+    Fault("query_never_started", without_query(pb.PIPELINE_STATE_AWAITED), TOTALS, Kind.PIPELINE_AWAITED, "start its query"),
+    Fault(
+        "application_ended",
+        without_query(pb.PIPELINE_STATE_DETACHED, pb.PROCESS_STATE_KIND_ENDED),
+        TOTALS,
+        Kind.PIPELINE_ENDED,
+        "start the deployment again",
     ),
     Fault("slow_commit_log", of_pipeline(voted_ms=LASTS_MS), TOTALS, Kind.COMMIT_SLOW, "storage of its checkpoint"),
     Fault("query_stuck", of_pipeline(batch_ms=AGE_MS), TOTALS, Kind.BATCH_STUCK, "look at the query in Spark"),

@@ -1,6 +1,8 @@
 """What the gateway knows of drivers: one that is frozen, two on one checkpoint, and where their faults began."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import grpc
 import pytest
@@ -10,13 +12,14 @@ from tests.gateway import test_ready
 from tests.gateway.http_server import get
 from tests.gateway.sink_wire import Writer
 from tests.gateway.test_ready import Site
-from tests.gateway.wire import Engine
+from tests.gateway.wire import DEADLINE_S, Engine, numbered
 from tests.virtual_clock import VirtualClock
 
 from headrace.contract import clock
 from headrace.gateway.core.pipelines import drivers
 from headrace.gateway.core.pipelines.drivers import MOST_RIVALS, RIVAL_S, SILENT_AFTER_S, Driver, Drivers
 from headrace.gateway.core.pipelines.run_faults import Fault, after_report
+from headrace.protocol.v1 import admin_pb2
 from headrace.protocol.v1 import metrics_pb2 as pb
 
 site = test_ready.site
@@ -42,6 +45,85 @@ async def test_a_driver_that_is_frozen_is_named_although_its_planner_calls(site:
     await site.until()
     planner.cancel()
     await asyncio.gather(planner, return_exceptions=True)
+
+
+@asynccontextmanager
+async def calling(planner: Engine, *beating: str) -> AsyncIterator[None]:
+    """What other processes of a query call while its driver is frozen, and drivers that are not."""
+
+    async def call() -> None:
+        while True:
+            await planner.renew()
+            for driver in beating:
+                await planner.beat(driver)
+            await asyncio.sleep(0.05)
+
+    calls = asyncio.create_task(call())
+    try:
+        yield
+    finally:
+        calls.cancel()
+        with suppress(asyncio.CancelledError):
+            await calls
+
+
+async def test_a_frozen_driver_of_a_query_without_a_sink_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drivers, "SILENT_AFTER_S", 1.0)
+
+    async def until(kind: str) -> str:
+        """The cause, once the part is degraded for one of this kind, or once it is well."""
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                found = (await site.problems()).get("pipeline plain", {"kind": "", "cause": ""})
+                if found["kind"] == kind:
+                    return found["cause"]
+
+    first, second = (Engine(site.address, "plain", run=run, driver=f"d{run}") for run in (1, 2))
+    await first.attach({"orders/0": 3})
+    await site.source.send(frame=numbered(1, 4, 3))
+    await site.query.reader.plan_until("orders/0", 6)
+    await site.query.reader.plan({"orders/0": 6}, wait_ms=0)
+    # It is frozen before its first heartbeat.
+    async with calling(first, "d2"):
+        assert (await until("pipeline-silent")).startswith("its driver has not reported for ")
+        _, metrics = await get(site.http, "/metrics")
+        assert 'kind="pipeline-silent"' in metrics
+        asked = admin_pb2.LocateMessageRequest(stream="orders/0", sequence=4)
+        located = await first.admin.LocateMessage(asked, timeout=DEADLINE_S)
+        assert {reader.pipeline: reader.problem.kind for reader in located.readers}["plain"] == "pipeline-silent"
+    async with calling(first, "d1"):
+        await first.plan({"orders/0": 6}, wait_ms=0)
+        await until("")
+    # The next run has another driver. That of the first one goes on, and does not stand in for it.
+    await second.attach({"orders/0": 6})
+    async with calling(second, "d1"):
+        await until("pipeline-silent")
+    async with calling(second, "d1", "d2"):
+        await until("")
+    for planner in (first, second):
+        await planner.close()
+
+
+async def test_of_a_driver_that_sends_no_heartbeats_none_is_missed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drivers, "SILENT_AFTER_S", 1.0)
+    older, newer = Engine(site.address, "older"), Engine(site.address, "newer", driver="d")
+    for planner in (older, newer):
+        await planner.attach({"orders/0": 3})
+    async with calling(older), calling(newer):
+        status = await newer.status_once(
+            lambda status: any(one.pipeline == "newer" and one.HasField("silent_ms") for one in status.pipelines)
+        )
+    assert not any(one.HasField("silent_ms") for one in status.pipelines if one.pipeline == "older")
+    for planner in (older, newer):
+        await planner.close()
+
+
+async def test_a_heartbeat_names_its_driver(site: Site) -> None:
+    for driver in ("", "d" * 256):
+        with pytest.raises(grpc.RpcError) as refused:
+            await site.query.reader.beat(driver)
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    await site.query.reader.beat("unknown")
 
 
 async def test_a_driver_that_finds_another_one_on_its_checkpoint_has_it_named(

@@ -20,7 +20,7 @@ from headrace.contract import clock
 from headrace.gateway import Limits, observer
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.connections import heartbeat
-from headrace.protocol.v1 import sink_pb2, source_pb2
+from headrace.protocol.v1 import admin_pb2, sink_pb2, source_pb2
 from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_BATCH_FAILED, RUN_FAULT_KIND_EXECUTORS_LOST, RunFault
 
 LEASE_MS = 3_000
@@ -143,6 +143,35 @@ async def test_a_killed_connector_of_a_source(site: Site) -> None:
     assert found["stream orders/0"]["root"] == "connector test-0"
     assert {problem["kind"] for problem in found.values()} == {"connector-away"}
     site.source = await new_source(site.address)
+    await site.until()
+
+
+@pytest.mark.parametrize("ends", ["detaches", "is killed", "is forgotten"])
+async def test_a_lost_position_is_named_until_the_query_is_started_again(site: Site, ends: str) -> None:
+    """Spark ends a query that has lost a position, and its run is gone before anybody looks."""
+    assert (await site.source.expect("ack")).streams[0].position.sequence == 3
+    await site.source.send(position_lost=source_pb2.PositionLost(stream_id=1, earliest_sequence=9, reason="pruned"))
+    await site.source.expect("reject")
+    with pytest.raises(grpc.aio.AioRpcError):
+        await site.query.reader.plan(wait_ms=60_000)
+    if ends == "detaches":
+        await site.query.reader.detach()
+        await site.query.reader.detach()
+    await site.query.kill()
+    await site.source.open(stream_id=2)
+    for _ in range(3):
+        found = await site.until_holds(
+            lambda found: {problem["kind"] for problem in found.values()} == {"position-lost"}, "stream orders/0", "pipeline p"
+        )
+        assert "its earliest message is 9 (pruned)" in found["pipeline p"]["cause"]
+        await asyncio.sleep(0)
+    site.query = Query(site.address, run=2)
+    if ends == "is forgotten":
+        admin = Engine(site.address)
+        await admin.admin.ForgetPipeline(admin_pb2.ForgetPipelineRequest(pipeline="p", force=True), timeout=DEADLINE_S)
+        await admin.close()
+        assert all(problem["kind"] != "position-lost" for problem in (await site.problems()).values())
+    await site.query.start({"orders/0": 8})
     await site.until()
 
 

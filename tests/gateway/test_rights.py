@@ -48,6 +48,7 @@ NEEDED = {
     "EngineService/Fetch": {"pipelines", "reads"},
     "EngineService/Follow": {"pipelines", "reads"},
     "EngineService/ReportBatches": {"pipelines", "reads"},
+    "EngineService/Heartbeat": {"pipelines", "reads"},
     "EngineService/Detach": {"pipelines", "reads"},
     "EngineService/Deliver": {"pipelines", "writes"},
     "EngineService/DeliverAtOnce": {"pipelines", "writes"},

@@ -40,7 +40,7 @@ def check(status: pb.GetStatusResponse, fault: Fault) -> None:
         assert problem.cause
         if "correct the function" not in fault.remedy:
             assert "application" not in problem.remedy
-        if fault.kind is not Kind.PIPELINE_AWAY:
+        if fault.kind not in (Kind.PIPELINE_AWAY, Kind.PIPELINE_DETACHED):
             assert "headrace forget" not in problem.remedy
 
 

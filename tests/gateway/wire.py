@@ -173,12 +173,13 @@ class Engine:
         skip_lost: bool = False,
         run_id: str = "",
         checkpoint: str = "",
+        driver: str = "",
     ) -> None:
         self._channel = grpc.aio.insecure_channel(address, options=[("grpc.max_receive_message_length", 64 * 2**20)])
         self.stub = engine_pb2_grpc.EngineServiceStub(self._channel)
         self.admin = admin_pb2_grpc.AdminServiceStub(self._channel)
         self.who = engine_pb2.Pipeline(
-            name=name, run=run, streams=[streams], skip_lost=skip_lost, run_id=run_id, checkpoint=checkpoint
+            name=name, run=run, streams=[streams], skip_lost=skip_lost, run_id=run_id, checkpoint=checkpoint, driver=driver
         )
 
     async def attach(self, committed: dict[str, Any] | None = None, planned: dict[str, Any] | None = None, **flags: Any) -> None:
@@ -216,6 +217,10 @@ class Engine:
 
     async def renew(self) -> engine_pb2.RenewResponse:
         return await self.stub.Renew(engine_pb2.RenewRequest(pipeline=self.who), timeout=DEADLINE_S)
+
+    async def beat(self, driver: str) -> None:
+        """As a driver, of this pipeline or another one."""
+        await self.stub.Heartbeat(engine_pb2.HeartbeatRequest(driver=driver), timeout=DEADLINE_S)
 
     async def status_once(self, holds: Callable[[admin_pb2.GetStatusResponse], bool]) -> admin_pb2.GetStatusResponse:
         """The first status for which a condition holds."""

@@ -4,16 +4,19 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+import grpc.aio
 import psutil
 import pytest
 from tests.health.site import Site
 
 from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.processes import OwnedProcess
+from headrace.protocol.v1.admin_pb2 import GetStatusRequest
+from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 from headrace.sdk import serve
 
 APP = """
@@ -21,6 +24,14 @@ from headrace.pipelines import Pipeline
 
 app = Pipeline("{name}")
 app.source("{name}/*", decode=bytes.decode).map(str.upper, name="shout").sink("{name}")
+"""
+
+PLAIN = """
+from headrace.engine import build_session
+
+messages = build_session("plain", "local[1]").readStream.format("headrace").option("gateway", "{gateway}")
+query = messages.option("stream", "{name}/*").option("pipeline", "{name}").load().writeStream.format("noop")
+query.option("checkpointLocation", "{checkpoint}").start().awaitTermination()
 """
 
 START_S = 300.0
@@ -52,12 +63,32 @@ def driver(here: Site, name: str, folder: Path, log: str) -> Iterator[OwnedProce
     app = folder / f"{name}_app.py"
     app.write_text(APP.format(name=name))
     command = [sys.executable, "-m", "headrace.cli", "run", str(app), "--checkpoint", str(folder / "checkpoint")]
-    running = OwnedProcess(log, [*command, "--gateway", here.address], folder, os.environ, ends_with_parent=True)
+    with started(log, [*command, "--gateway", here.address], folder) as running:
+        yield running
+
+
+@contextmanager
+def started(log: str, command: Sequence[str], folder: Path) -> Iterator[OwnedProcess]:
+    running = OwnedProcess(log, command, folder, os.environ, ends_with_parent=True)
     running.start()
     try:
         yield running
     finally:
         running.kill()
+
+
+@contextmanager
+def frozen(driver: OwnedProcess) -> Iterator[None]:
+    """Stops a driver and its JVM. Not the planner, which is a process of its own and renews the lease."""
+    first = psutil.Process(driver.pid)
+    stopped = [first, *(one for one in first.children(recursive=True) if "java" in one.name())]
+    for process in stopped:
+        process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in stopped:
+            process.send_signal(signal.SIGCONT)
 
 
 async def until_committed(folder: Path) -> None:
@@ -72,18 +103,30 @@ async def test_a_driver_that_is_frozen(here: Site, tmp_path: Path) -> None:
         with driver(here, "frozen", tmp_path, "driver") as running:
             await until_committed(tmp_path)
             await here.clears(part)
-            first = psutil.Process(running.pid)
-            # Not the planner, which is a process of its own and renews the lease.
-            frozen = [first, *(one for one in first.children(recursive=True) if "java" in one.name())]
-            for process in frozen:
-                process.send_signal(signal.SIGSTOP)
-            try:
+            with frozen(running):
                 found = await here.names("pipeline-silent", part, "its driver has not reported for")
                 assert "frozen" in found["remedy"]
-            finally:
-                for process in frozen:
-                    process.send_signal(signal.SIGCONT)
             await here.clears(part)
+
+
+async def test_a_driver_that_is_frozen_as_soon_as_its_query_without_a_sink_has_attached(here: Site, tmp_path: Path) -> None:
+    part, app = "pipeline plain", tmp_path / "plain_app.py"
+    app.write_text(PLAIN.format(name="plain", gateway=here.address, checkpoint=tmp_path / "checkpoint"))
+    async with files(here, "plain", tmp_path):
+        with started("driver", [sys.executable, str(app)], tmp_path) as running:
+            async with asyncio.timeout(START_S):
+                while not await is_attached(here, "plain"):  # noqa: ASYNC110 - there is no event to wait on
+                    await asyncio.sleep(0.1)
+            with frozen(running):
+                await here.names("pipeline-silent", part, "its driver has not reported for")
+            await until_committed(tmp_path)
+            await here.clears(part)
+
+
+async def is_attached(here: Site, pipeline: str) -> bool:
+    async with grpc.aio.insecure_channel(here.address) as channel:
+        status = await AdminServiceStub(channel).GetStatus(GetStatusRequest(), timeout=START_S)
+    return any(one.attached for one in status.pipelines if one.pipeline == pipeline)
 
 
 async def test_a_second_driver_on_the_same_checkpoint(here: Site, tmp_path: Path) -> None:

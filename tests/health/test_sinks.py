@@ -4,11 +4,13 @@ import asyncio
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import grpc.aio
+import psutil
 import pytest
 from tests.absent import absent
 from tests.connectors.http.receiver import receiving
@@ -17,6 +19,7 @@ from tests.health.site import Site
 
 from headrace.connectors import FileSink
 from headrace.connectors.http import HttpSink, HttpSinkParameters
+from headrace.processes import OwnedProcess
 from headrace.sdk import AsyncSink, Sink, serve
 
 
@@ -78,6 +81,31 @@ async def test_a_receiver_that_refuses_connections_for_a_while(here: Site) -> No
             await delivery
             assert len(receiver.bodies) == 1
             await here.clears("sink refused", part)
+
+
+async def test_a_sink_that_cannot_open_a_file_for_want_of_descriptors(here: Site, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "headrace.cli", "connector", "run", "file-sink", "--sink", "few", "--gateway", here.address]
+    command += ["--path", str(tmp_path / "out"), "--format", "lines"]
+    running = OwnedProcess("sink", command, tmp_path, os.environ, ends_with_parent=True)
+    running.start()
+    writer = Writer(here.address, pipeline="writes-few", sink="few")
+    try:
+        await writer.report_commits()
+        await writer.deliver(0)
+        process = psutil.Process(running.pid)
+        _, hard = process.rlimit(psutil.RLIMIT_NOFILE)
+        # Fewer than it has: it may have no further one.
+        process.rlimit(psutil.RLIMIT_NOFILE, (4, hard))
+        with pytest.raises(grpc.aio.AioRpcError):
+            await writer.deliver(0, attempt="b")
+        found = await here.names("sink-fails", "sink few", "Too many open files")
+        assert "4 of 4 descriptors of this process are in use: raise the limit (ulimit -n" in found["cause"]
+        process.rlimit(psutil.RLIMIT_NOFILE, (hard, hard))
+        await writer.deliver(0, attempt="c")
+        await here.clears("sink few")
+    finally:
+        await writer.close()
+        running.kill()
 
 
 async def test_a_full_disk_at_the_sink(here: Site, small_disk: Path) -> None:

@@ -10,6 +10,7 @@ from tests.conformance.support import assert_as_published
 from tests.sdk_go.conftest import SDK
 from tests.sdk_go.toolchain import ROOT, STATICCHECK, Toolchain
 from tests.sdks.crashes import BATCHES, LINES, kill_a_sink, kill_a_source, take_over
+from tests.sdks.proxies import names_its_proxy
 from tests.sdks.tokens import replace_a_token
 
 pytestmark = pytest.mark.timeout(600)  # The first build compiles gRPC.
@@ -77,6 +78,14 @@ async def test_a_sink_shows_each_batch_once(go: Toolchain, tmp_path: Path) -> No
 async def test_a_token_that_is_replaced_ends_no_connector(go: Toolchain, tmp_path: Path) -> None:
     (tmp_path / "lines").write_bytes(b"a\n")
     await replace_a_token([go.build(LINES_SOURCE), tmp_path / "lines"], tmp_path)
+
+
+async def test_an_error_names_the_proxy_that_is_its_cause(go: Toolchain, tmp_path: Path) -> None:
+    def command(host: str, port: int) -> list[str | Path]:
+        return ["env", f"HTTPS_PROXY=http://{host}:{port}", "NO_PROXY=", "no_proxy=", go.build(LINES_SOURCE), tmp_path / "lines"]
+
+    (tmp_path / "lines").touch()
+    await names_its_proxy(command, "through the proxy http://{host}:{port} (HTTPS_PROXY)", tmp_path / "log")
 
 
 async def test_a_newer_session_of_an_instance_takes_over(go: Toolchain, tmp_path: Path) -> None:

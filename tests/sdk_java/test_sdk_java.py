@@ -10,6 +10,7 @@ from tests.conformance.kit import judged
 from tests.conformance.support import assert_as_published
 from tests.sdk_java.conftest import SDK, Toolchain
 from tests.sdks.crashes import BATCHES, LINES, kill_a_sink, kill_a_source, take_over
+from tests.sdks.proxies import names_its_proxy
 from tests.sdks.tokens import replace_a_token
 
 pytestmark = pytest.mark.timeout(900)  # The first build fetches what it needs, and compiles the protocol.
@@ -69,6 +70,15 @@ async def test_a_sink_shows_each_batch_once(example: Command, tmp_path: Path) ->
 async def test_a_token_that_is_replaced_ends_no_connector(example: Command, tmp_path: Path) -> None:
     (tmp_path / "lines").write_bytes(b"a\n")
     await replace_a_token([*example("Lines"), tmp_path / "lines"], tmp_path)
+
+
+async def test_an_error_names_the_proxy_that_is_its_cause(example: Command, tmp_path: Path) -> None:
+    def command(host: str, port: int) -> list[str | Path]:
+        proxy = f"JAVA_TOOL_OPTIONS=-Dhttps.proxyHost={host} -Dhttps.proxyPort={port} -Dhttp.nonProxyHosts="
+        return ["env", proxy, *example("Lines"), tmp_path / "lines"]
+
+    (tmp_path / "lines").touch()
+    await names_its_proxy(command, "through the proxy {host}:{port} (https.proxyHost)", tmp_path / "log")
 
 
 async def test_a_newer_session_of_an_instance_takes_over(example: Command, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ func open[Request, Response any](
 		case timedOut:
 			return nil, nil, &SessionError{
 				Gateway: o.Gateway, Code: codes.DeadlineExceeded,
-				Message: "it has not answered within " + o.WelcomeTimeout.String(),
+				Message: "it has not answered within " + o.WelcomeTimeout.String() + through(o.Gateway, http.ProxyFromEnvironment),
 			}
 		}
 		return nil, nil, sessionError(o.Gateway, err)

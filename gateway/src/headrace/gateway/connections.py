@@ -6,6 +6,7 @@ do not end, or that only ask for the health. They leave half of all connections 
 """
 
 import asyncio
+import errno
 import ipaddress
 import os
 import socket
@@ -17,9 +18,10 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from headrace.contract import clock
-from headrace.contract.descriptors import raise_limit
+from headrace.contract.descriptors import REMEDY, raise_limit
 from headrace.gateway.core.connections import OpenCalls
-from headrace.gateway.refusals import log_dropped, log_full
+from headrace.gateway.own_faults import OwnFaultKind, OwnFaults
+from headrace.gateway.refusals import full, log_dropped, log_full
 from headrace.gateway.room import to_drop
 
 MAX_CONNECTIONS = 4_096
@@ -35,6 +37,7 @@ _DESCRIPTORS = 65_536
 """How many descriptors the process asks for."""
 _RESERVED = 256
 """How many descriptors are left to everything but the connections of gRPC."""
+_FULL_REMEDY = f"end what is not needed; if there may be fewer than {MAX_CONNECTIONS:,}, {REMEDY} and restart the gateway"
 _FOLDER = Path("/proc/self/fd") if Path("/proc/self/fd").is_dir() else Path("/dev/fd")
 _BYTES_RECEIVED = slice(128, 136)
 """Where Linux has that number in its `tcp_info`."""
@@ -86,7 +89,16 @@ class _Waiting:
 class Connections:
     """The connections to one port."""
 
-    def __init__(self, protocol: str, port: int, calls: OpenCalls, most: int, most_of_address: int = MAX_OF_ADDRESS) -> None:
+    def __init__(
+        self,
+        protocol: str,
+        port: int,
+        calls: OpenCalls,
+        most: int,
+        most_of_address: int = MAX_OF_ADDRESS,
+        *,
+        faults: OwnFaults | None = None,
+    ) -> None:
         """Creates them.
 
         Args:
@@ -95,8 +107,10 @@ class Connections:
             calls: The calls in progress.
             most: How many connections there may be.
             most_of_address: How many of strangers there may be from one address.
+            faults: Where it is noted that further ones are refused.
         """
         self._protocol = protocol
+        self._faults = faults
         self._port = port
         self._calls = calls
         self._most = most
@@ -145,20 +159,39 @@ class Connections:
             strangers.remove(dropped)
             self._drop(there, dropped)
         # In its own server, gRPC refuses further ones from here on, so some room is made before that.
+        is_full = False
         while len(there) > self._most - self._most // 8:
             waiting = to_drop([_Waiting(connection) for connection in there], 0, self._most)
             if waiting is None:
-                log_full(self._protocol, self._most)
+                is_full = True
                 break
             self._drop(there, waiting.of)
+        self._note_full(is_full=is_full)
         return before - len(there)
+
+    def _note_full(self, *, is_full: bool) -> None:
+        """Notes whether further connections are refused, since nearly all that there may be have calls in progress."""
+        part = f"{self._protocol} connections"
+        if is_full:
+            log_full(self._protocol, self._most)
+            if self._faults is not None:
+                self._faults.note(part, OwnFaultKind.DESCRIPTORS_EXHAUSTED, full(self._protocol, self._most), _FULL_REMEDY)
+        elif self._faults is not None:
+            self._faults.end(part, OwnFaultKind.DESCRIPTORS_EXHAUSTED)
 
     def _note(self, peer: str) -> None:
         self._called.add(peer_of(peer))
 
     def _find(self) -> list[_Connection]:
         found: dict[tuple[int, int], _Connection | None] = {}
-        for name in os.listdir(_FOLDER):
+        try:
+            names = os.listdir(_FOLDER)
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            # Even to look takes one: the watch of descriptors names that none is left.
+            return [connection for connection in self._all.values() if connection is not None]
+        for name in names:
             descriptor = int(name)
             try:
                 status = os.fstat(descriptor)

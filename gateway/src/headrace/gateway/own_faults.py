@@ -1,4 +1,4 @@
-"""What is wrong with the gateway itself: a file that it cannot use, a certificate that expires, work that fails."""
+"""What is wrong with the gateway itself: a file that it cannot use, a certificate that expires, work that fails, descriptors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ class OwnFaultKind(StrEnum):
     CERTIFICATE_INVALID = "certificate-invalid"
     CERTIFICATE_EXPIRES = "certificate-expires"
     GATEWAY_FAILS = "gateway-fails"
+    DESCRIPTORS_EXHAUSTED = "descriptors-exhausted"
 
 
 @dataclass(frozen=True, slots=True)

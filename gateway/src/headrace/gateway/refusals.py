@@ -40,5 +40,9 @@ def log_full(protocol: str, most: int) -> None:
         protocol: What they speak.
         most: How many there may be.
     """
-    text = f"nearly all of {most} {protocol} connections have calls in progress; allow more descriptors (ulimit -n), and restart"
-    log.warning("connections refused", error=text)
+    log.warning("connections refused", error=f"{full(protocol, most)}; allow more descriptors (ulimit -n), and restart")
+
+
+def full(protocol: str, most: int) -> str:
+    """Returns words for that: nearly all connections have calls in progress."""
+    return f"nearly all of {most} {protocol} connections have calls in progress, and further ones are refused"

@@ -30,6 +30,7 @@ RULES: Mapping[str, frozenset[Right]] = {
     f"{_V1}EngineService/Fetch": frozenset({Right.RUN, Right.READ}),
     f"{_V1}EngineService/Follow": frozenset({Right.RUN, Right.READ}),
     f"{_V1}EngineService/ReportBatches": frozenset({Right.RUN, Right.READ}),
+    f"{_V1}EngineService/Heartbeat": frozenset({Right.RUN, Right.READ}),
     f"{_V1}EngineService/Detach": frozenset({Right.RUN, Right.READ}),
     f"{_V1}EngineService/Deliver": frozenset({Right.RUN, Right.WRITE}),
     f"{_V1}EngineService/DeliverAtOnce": frozenset({Right.RUN, Right.WRITE}),

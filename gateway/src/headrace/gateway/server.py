@@ -16,6 +16,7 @@ from headrace.gateway.config import Config, split_address
 from headrace.gateway.connections import Connections, most_connections
 from headrace.gateway.core import Gateway, ProtocolError, run_housekeeping
 from headrace.gateway.core.control import Caller, reload
+from headrace.gateway.descriptor_watch import DescriptorWatch
 from headrace.gateway.health import Health
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.lasting import lasting
@@ -63,6 +64,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     reflection.enable_server_reflection((*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     faults = gateway.own_faults
     tasks = [asyncio.create_task(lasting("housekeeping", lambda: run_housekeeping(gateway), faults))]
+    tasks.append(asyncio.create_task(lasting("watching descriptors", DescriptorWatch(faults).watch, faults)))
     recording = Recording(gateway, observer)
     tasks.append(asyncio.create_task(lasting("recording the history", recording.run, faults)))
     if config.tls is not None:
@@ -86,7 +88,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
             ):
                 await server.start()
                 port = split_address(address)[1]
-                connections = Connections("gRPC", port, gateway.open_calls, most_connections())
+                connections = Connections("gRPC", port, gateway.open_calls, most_connections(), faults=faults)
                 tasks.append(asyncio.create_task(lasting("bounding gRPC connections", connections.watch, faults)))
                 for service in _SERVICES:
                     await health_service.set(service, health_pb2.HealthCheckResponse.SERVING)

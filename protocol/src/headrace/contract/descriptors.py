@@ -1,10 +1,14 @@
 """The descriptors that a process may have: one for each file and connection."""
 
+import errno
 import os
 import resource
 from pathlib import Path
 
+REMEDY = "raise the limit (ulimit -n, or LimitNOFILE of its unit)"
 _FOLDERS = (Path("/proc/self/fd"), Path("/dev/fd"))
+_TOO_MANY = os.strerror(errno.EMFILE)
+_OF_THIS_PROCESS = "descriptors of this process"
 
 
 def raise_limit(wanted: int) -> int:
@@ -17,7 +21,26 @@ def raise_limit(wanted: int) -> int:
     return wanted if soft == resource.RLIM_INFINITY else min(soft, wanted)
 
 
+def limit() -> int | None:
+    """Returns how many descriptors the process may have; None for any number."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
 def in_use() -> int:
     """Returns how many descriptors the process has; 0 where the system does not tell."""
     folder = next((folder for folder in _FOLDERS if folder.is_dir()), None)
-    return 0 if folder is None else len(os.listdir(folder))
+    try:
+        return 0 if folder is None else len(os.listdir(folder))
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+        # Even to look takes one.
+        return limit() or 0
+
+
+def lack(error: str) -> str:
+    """Returns words for the end of an error of a process that may have no further descriptor; empty for other errors."""
+    if _TOO_MANY not in error or _OF_THIS_PROCESS in error:
+        return ""
+    return f"; {in_use()} of {limit()} {_OF_THIS_PROCESS} are in use: {REMEDY}"

@@ -31,7 +31,7 @@ export async function attach(
   const responses = call.messages();
   try {
     await call.write({ message: { case: "hello", value: hello } });
-    const first = await answerWithin(responses.next(), settings.welcomeMs, stop);
+    const first = await answerWithin(responses.next(), settings, stop);
     if (first === undefined) return "the connector stops";
     const welcome = welcomeOf(first.value);
     const { gatewayVersion, session } = welcome;

@@ -38,7 +38,7 @@ export async function ingest(driver: Driver, settings: Settings, health: Health,
         },
       },
     });
-    const first = await answerWithin(responses.next(), settings.welcomeMs, stop);
+    const first = await answerWithin(responses.next(), settings, stop);
     if (first === undefined) return "the connector stops";
     const welcome = welcomeOf(first.value);
     const { gatewayVersion, session } = welcome;

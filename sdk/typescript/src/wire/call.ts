@@ -11,7 +11,7 @@ import { status as Status, type Client, type ClientDuplexStream, type StatusObje
 import { GatewayUnavailableError } from "../errors.js";
 import type { Settings } from "../options.js";
 import { metadata } from "./channel.js";
-import { sessionEnded } from "./ending.js";
+import { sessionEnded, through } from "./ending.js";
 
 /** A call of the gateway, and its messages in both directions. */
 export class Call<Request extends DescMessage, Response extends DescMessage> {
@@ -87,12 +87,16 @@ export class Call<Request extends DescMessage, Response extends DescMessage> {
 }
 
 /**
- * Waits for a promise, but not for longer than `ms`, nor after `signal` is aborted.
+ * Waits for a promise, but not for longer than a gateway may take to answer, nor after `signal` is aborted.
  *
  * @returns Its result, or undefined if the signal was first.
  * @throws {@link GatewayUnavailableError} if the time has passed.
  */
-export async function answerWithin<T>(answer: Promise<T>, ms: number, signal: AbortSignal): Promise<T | undefined> {
+export async function answerWithin<T>(
+  answer: Promise<T>,
+  { gateway, welcomeMs }: Pick<Settings, "gateway" | "welcomeMs">,
+  signal: AbortSignal,
+): Promise<T | undefined> {
   let stop: (() => void) | undefined;
   let timer: NodeJS.Timeout | undefined;
   try {
@@ -104,9 +108,9 @@ export async function answerWithin<T>(answer: Promise<T>, ms: number, signal: Ab
       if (signal.aborted) stop();
       signal.addEventListener("abort", stop);
       timer = setTimeout(() => {
-        const text = `the gateway has not answered within ${ms} ms`;
+        const text = `gateway ${gateway}${through(gateway)}: it has not answered within ${welcomeMs} ms`;
         reject(new GatewayUnavailableError(text, { status: "DEADLINE_EXCEEDED" }));
-      }, ms);
+      }, welcomeMs);
     });
   } finally {
     clearTimeout(timer);

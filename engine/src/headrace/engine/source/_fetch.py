@@ -46,6 +46,7 @@ class PipelineRun:
             run_id=self.run_id,
             checkpoint=self.checkpoint,
             attachment=self.attachment,
+            driver=options.driver,
         )
 
 

@@ -60,6 +60,8 @@ class Options(GatewayOptions):
     """The time between the starts of two micro-batches of the application, in seconds; 0 if one follows the other."""
     real_time: str | None = None
     """The path of the socket of the application's worker in real-time mode; None without it."""
+    driver: str = ""
+    """The id of the driver, if it sends heartbeats."""
     resume_at: str | None = None
     """The offset, as JSON, at which a rescaled checkpoint starts. The run that creates the checkpoint reads nothing."""
 
@@ -87,6 +89,7 @@ def parse(given: Mapping[str, str], defaults: Defaults) -> Options:
         finish=parsed(values, "finish", boolean, None),
         interval_s=parsed(values, "interval", float, 0.0),
         real_time=values.get("realTime"),
+        driver=defaults.driver,
         resume_at=values.get("resumeAt"),
     )
 

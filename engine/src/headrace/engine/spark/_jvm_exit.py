@@ -6,13 +6,13 @@ import resource
 import tempfile
 from collections.abc import Sequence
 
+from headrace.contract.descriptors import REMEDY, in_use, limit
 from headrace.engine.spark._causes import is_full
 
 _SAYS_WHY = re.compile(r"Error|Exception|Too many|annot|No space|not found|unable", re.IGNORECASE)
 _LEAST_DESCRIPTORS = 64
 _JVM_DESCRIPTORS = 512
 """How many descriptors the JVM needs: it opens each of Spark's archives, which are about 280."""
-_FOLDER = "/proc/self/fd"
 
 
 def why_exited(printed: Sequence[str]) -> str:
@@ -34,19 +34,12 @@ def _lacks() -> str:
     home = os.environ.get("JAVA_HOME")
     if home and not os.access(os.path.join(home, "bin", "java"), os.X_OK):
         return f"JAVA_HOME is {home}, where no bin/java can be run: set it to the folder of a JDK 17 or newer, or unset it"
-    most, most_of_jvm = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        used = len(os.listdir(_FOLDER)) if os.path.isdir(_FOLDER) else 0
-    except OSError:
-        # Even to look takes a descriptor.
-        used = most
-    if most != resource.RLIM_INFINITY and most - used < _LEAST_DESCRIPTORS:
-        return f"{used} of {most} descriptors of this process are in use: raise the limit (ulimit -n, or LimitNOFILE of its unit)"
+    used, most = in_use(), limit()
+    if most is not None and most - used < _LEAST_DESCRIPTORS:
+        return f"{used} of {most} descriptors of this process are in use: {REMEDY}"
+    _, most_of_jvm = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Java raises its own limit as far as it may.
     if most_of_jvm != resource.RLIM_INFINITY and most_of_jvm < _JVM_DESCRIPTORS:
-        return (
-            f"Spark's JVM may have {most_of_jvm} descriptors at most, and needs {_JVM_DESCRIPTORS}: "
-            "raise the limit (ulimit -n, or LimitNOFILE of its unit)"
-        )
+        return f"Spark's JVM may have {most_of_jvm} descriptors at most, and needs {_JVM_DESCRIPTORS}: {REMEDY}"
     folder = tempfile.gettempdir()
     return f"{folder} has no room left" if is_full(folder) else ""

@@ -29,6 +29,7 @@ from headrace.engine.spark._batches import BatchedRun, BatchReporter, Logged, of
 from headrace.engine.spark._commit_logs import begin_run, end_run
 from headrace.engine.spark._counts import log_counts, stages_of
 from headrace.engine.spark._execution import Execution
+from headrace.engine.spark._heartbeats import Heartbeats
 from headrace.engine.spark._jvm_classes import CHECKPOINTS, NAMED_CHECKPOINTS
 from headrace.engine.spark._reporter import CommitReporter
 from headrace.engine.spark._reporting import CommitLog, ReportedRun
@@ -81,19 +82,23 @@ class QueryListener:
         self._spark = spark
         self._watched: dict[str, _Watched] = {}
         self._batches = BatchReporter()
+        self._heartbeats = Heartbeats()
         self._reporter = CommitReporter(lambda: spark.sparkContext._jsc is None)
 
     def onQueryStarted(self, event: Any) -> None:
         """Starts to monitor a query, or rejects it: it must not use asynchronous progress tracking, for example."""
         try:
             execution, query_id = Execution(self._spark, event.id()), event.id().toString()
+            run_id = event.runId().toString()
             try:
-                watched = self._watch(execution, query_id, event.runId().toString())
+                watched = self._watch(execution, query_id, run_id)
+                if watched is not None:
+                    self._heartbeats.add(run_id, watched.sources)
             except HeadraceError as error:
                 _refuse(execution, query_id, str(error))
                 return
             if watched is not None:
-                self._watched[event.runId().toString()] = watched
+                self._watched[run_id] = watched
         except Exception:
             log.warning("cannot monitor a query that starts", exc_info=True)
 
@@ -143,6 +148,7 @@ class QueryListener:
         """Reports what the query has committed, and detaches it from the gateway."""
         fields = {}
         try:
+            self._heartbeats.remove(event.runId().toString())
             watched = self._watched.pop(event.runId().toString(), None)
             if watched is None:
                 return
@@ -208,6 +214,7 @@ class QueryListener:
             executors = Executors(self._spark)
             application = options.run if options is not None else None
             reported.hindered = lambda: executors.lost() or (fault_of(application) if application is not None else None)
+            reported.beat = self._heartbeats.send
             for each in (*followed, reported):
                 self._reporter.start(each)
             if options is not None and options.run is not None:

@@ -76,6 +76,8 @@ class ReportedRun:
     """Returns what the run has done since it started; None if it is not measured."""
     hindered: Callable[[], RunFault | None] | None = None
     """Returns what keeps the run from making progress; None if nothing does."""
+    beat: Callable[[], None] | None = None
+    """Tells the gateways of its sources that the driver runs. Returns at once."""
     failure: RunFault | None = None
     """Why the query has ended, if by an error."""
     stages_ms: Counter[str] = field(default_factory=Counter)
@@ -137,7 +139,10 @@ class ReportedRun:
         if self.replaced:
             return 0
         try:
+            # This waits for the JVM, so that a heartbeat tells that it runs, too.
             self._check_current()
+            if self.beat is not None and self.ends is None:
+                self.beat()
             self._attribute_own()
             if self._connection is None or self.options is None:
                 self._record_first()

@@ -19,6 +19,7 @@ from headrace.engine._classic import refuse_connect
 from headrace.engine._master import is_this_machine
 from headrace.engine.spark._class_archive import OPTIONS, class_archive, use
 from headrace.engine.spark._format import Application, HeadraceSource
+from headrace.engine.spark._heartbeats import driver_id
 from headrace.engine.spark._jvm_classes import use_checkpoints
 from headrace.engine.spark._jvm_exit import why_exited
 from headrace.engine.spark._listener import watch_queries
@@ -97,6 +98,7 @@ def defaults_in(spark: SparkSession) -> Defaults:
         token_file=TokenFile(Path(file).absolute()) if (file := os.environ.get("HEADRACE_TOKEN_FILE")) else None,
         read_tasks=max(1, spark.sparkContext.defaultParallelism),
         master=str(spark.sparkContext.master),
+        driver=driver_id(),
     )
 
 

@@ -32,6 +32,8 @@ class Defaults:
     read_tasks: int = 1
     master: str = "local[*]"
     """The master of the session."""
+    driver: str = ""
+    """The id of the driver's process, which sends heartbeats for its queries; empty if it does not."""
 
 
 @dataclass(frozen=True, kw_only=True)

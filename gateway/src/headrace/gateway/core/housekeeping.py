@@ -63,6 +63,9 @@ def pass_round(gateway: Gateway, seconds: float) -> None:
     for sink_session in gateway.sink_sessions.values():
         sink_session.heartbeat.pass_round(seconds)
     gateway.drivers.pass_round(seconds)
+    for pipeline in gateway.pipelines.values():
+        if pipeline.driver is not None:
+            pipeline.driver.pass_round(seconds)
 
 
 def look_for_connections(gateway: Gateway) -> None:

@@ -43,7 +43,7 @@ from headrace.gateway.services.at_once import deliver_at_once
 from headrace.gateway.services.calls import end_call
 from headrace.gateway.services.delivery import ask_for_vote, deliver, report_commits
 from headrace.gateway.services.received import Delivered
-from headrace.gateway.services.reporting import report_batches
+from headrace.gateway.services.reporting import hear, report_batches
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1.engine_pb2_grpc import EngineServiceServicer
@@ -291,14 +291,25 @@ class EngineService(EngineServiceServicer):
             await end_call(context, error)
         return pb.ReportBatchesResponse()
 
+    async def Heartbeat(
+        self, request: pb.HeartbeatRequest, context: grpc.aio.ServicerContext[pb.HeartbeatRequest, pb.HeartbeatResponse]
+    ) -> pb.HeartbeatResponse:
+        """Notes that a driver runs."""
+        try:
+            hear(self._gateway, request.driver, context.peer())
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.HeartbeatResponse()
+
     def _pipeline(self, who: pb.Pipeline, identity: Identity) -> Pipeline:
         check_pipeline(who.name)
         check_length("run_id", who.run_id)
         check_length("checkpoint", who.checkpoint)
+        check_length("driver", who.driver)
         if not who.streams:
             raise MalformedMessage(f"pipeline {who.name!r}: want at least one stream")
         _permit(identity, who)
-        return identify(self._gateway, who.name, _run(who), tuple(who.streams), who.skip_lost, who.attachment)
+        return identify(self._gateway, who.name, _run(who), tuple(who.streams), who.skip_lost, who.attachment, who.driver)
 
     def _attached(self, who: pb.Pipeline, identity: Identity) -> Pipeline:
         pipeline = self._pipeline(who, identity)

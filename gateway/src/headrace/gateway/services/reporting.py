@@ -1,4 +1,4 @@
-"""The call with which a driver reports what its checkpoint has of the last micro-batches."""
+"""The calls with which a driver tells that it runs, and what its checkpoint has of the last micro-batches."""
 
 from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_SEQUENCE
 from headrace.gateway.core import Gateway
@@ -48,6 +48,19 @@ def report_batches(gateway: Gateway, identity: Identity, request: pb.ReportBatch
     timeline.reporter = run
     timeline.report(logged, history=request.history)
     return pb.ReportBatchesResponse(history_wanted=not timeline.has_history)
+
+
+def hear(gateway: Gateway, driver: str, peer: str) -> None:
+    """Notes that a driver runs, for the pipelines whose current run has named it.
+
+    Raises:
+        MalformedMessage: its id is missing or too long.
+    """
+    if not check_length("driver", driver):
+        raise MalformedMessage("want the id of the driver that runs")
+    for pipeline in gateway.pipelines.values():
+        if pipeline.driver is not None and pipeline.driver_id == driver:
+            pipeline.driver.heard(peer)
 
 
 def _batches(request: pb.ReportBatchesRequest) -> list[LoggedBatch]:

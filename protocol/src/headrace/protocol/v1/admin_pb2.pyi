@@ -168,7 +168,7 @@ class _StreamStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StreamSta
     STREAM_STATE_ENDED: _StreamState.ValueType  # 4
     """Its source has ended."""
     STREAM_STATE_LOST: _StreamState.ValueType  # 5
-    """Its source lost messages that a pipeline must read."""
+    """Its source lost messages that a pipeline must read, or that the last run of one had to: until it attaches again."""
 
 class StreamState(_StreamState, metaclass=_StreamStateEnumTypeWrapper):
     """What a stream is doing."""
@@ -184,7 +184,7 @@ STREAM_STATE_DETACHED: StreamState.ValueType  # 3
 STREAM_STATE_ENDED: StreamState.ValueType  # 4
 """Its source has ended."""
 STREAM_STATE_LOST: StreamState.ValueType  # 5
-"""Its source lost messages that a pipeline must read."""
+"""Its source lost messages that a pipeline must read, or that the last run of one had to: until it attaches again."""
 Global___StreamState: _TypeAlias = StreamState  # noqa: Y015
 
 class _PipelineState:

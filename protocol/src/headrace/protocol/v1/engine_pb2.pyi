@@ -36,6 +36,7 @@ class Pipeline(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     CHECKPOINT_FIELD_NUMBER: _builtins.int
     ATTACHMENT_FIELD_NUMBER: _builtins.int
+    DRIVER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The pipeline's name, the same for the lifetime of its checkpoint."""
     run: _builtins.int
@@ -61,6 +62,10 @@ class Pipeline(_message.Message):
     lower number than the gateway knows is late, and ends with NOT_FOUND. Absent or 0: the run never returns to a gateway
     that it has left.
     """
+    driver: _builtins.str
+    """The unique id of the driver's process, which calls Heartbeat from before this call until the run has ended: silence counts
+    from here on. Absent: the driver does not. At most 255 bytes.
+    """
     @_builtins.property
     def streams(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The streams that it reads, as patterns: `orders/*`, `orders/0`. `*` matches within a part of the name."""
@@ -75,10 +80,11 @@ class Pipeline(_message.Message):
         run_id: _builtins.str = ...,
         checkpoint: _builtins.str = ...,
         attachment: _builtins.int = ...,
+        driver: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachment", b"attachment", "checkpoint", b"checkpoint", "name", b"name", "run", b"run", "run_id", b"run_id", "skip_lost", b"skip_lost", "streams", b"streams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachment", b"attachment", "checkpoint", b"checkpoint", "driver", b"driver", "name", b"name", "run", b"run", "run_id", b"run_id", "skip_lost", b"skip_lost", "streams", b"streams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -830,6 +836,45 @@ class LoggedRange(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__after) -> _WhichOneofReturnType__after | None: ...
 
 Global___LoggedRange: _TypeAlias = LoggedRange  # noqa: Y015
+
+@_typing.final
+class HeartbeatRequest(_message.Message):
+    """Tells that a driver runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DRIVER_FIELD_NUMBER: _builtins.int
+    driver: _builtins.str
+    """The id of the driver's process, as in Pipeline."""
+    def __init__(
+        self,
+        *,
+        driver: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["driver", b"driver"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HeartbeatRequest: _TypeAlias = HeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class HeartbeatResponse(_message.Message):
+    """The driver was heard, also if no pipeline of this gateway names it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HeartbeatResponse: _TypeAlias = HeartbeatResponse  # noqa: Y015
 
 @_typing.final
 class DetachRequest(_message.Message):

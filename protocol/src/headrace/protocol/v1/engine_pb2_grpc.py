@@ -82,6 +82,11 @@ class EngineServiceStub:
                 request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportBatchesRequest.SerializeToString,
                 response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportBatchesResponse.FromString,
                 _registered_method=True)
+        self.Heartbeat = channel.unary_unary(
+                '/headrace.protocol.v1.EngineService/Heartbeat',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.HeartbeatRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.HeartbeatResponse.FromString,
+                _registered_method=True)
         self.Detach = channel.unary_unary(
                 '/headrace.protocol.v1.EngineService/Detach',
                 request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DetachRequest.SerializeToString,
@@ -189,9 +194,17 @@ class EngineServiceServicer:
 
     def ReportBatches(self, request, context):
         """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
-        renews no lease. Called by the driver when `offsets/N` and `commits/N` are written, and once a second. NOT_FOUND if the
-        gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
+        renews no lease. Called by the driver when `commits/N` is written. NOT_FOUND if the gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
         reported, or the pipeline has another checkpoint now. UNIMPLEMENTED at older gateways: do not call again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Heartbeat(self, request, context):
+        """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which go on
+        while the driver is frozen. Called once a second, by the driver itself and for all of its pipelines at once; health names
+        the attached ones if it ends. Renews no lease, and nothing else depends on it. UNIMPLEMENTED at older gateways.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -291,6 +304,11 @@ def add_EngineServiceServicer_to_server(servicer, server):
                     servicer.ReportBatches,
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportBatchesRequest.FromString,
                     response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportBatchesResponse.SerializeToString,
+            ),
+            'Heartbeat': grpc.unary_unary_rpc_method_handler(
+                    servicer.Heartbeat,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.HeartbeatRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.HeartbeatResponse.SerializeToString,
             ),
             'Detach': grpc.unary_unary_rpc_method_handler(
                     servicer.Detach,
@@ -520,6 +538,33 @@ class EngineService:
             '/headrace.protocol.v1.EngineService/ReportBatches',
             headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportBatchesRequest.SerializeToString,
             headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportBatchesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Heartbeat(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.EngineService/Heartbeat',
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.HeartbeatRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.HeartbeatResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -86,9 +86,13 @@ class EngineServiceStub:
     """
     ReportBatches: _grpc.UnaryUnaryMultiCallable[_engine_pb2.ReportBatchesRequest, _engine_pb2.ReportBatchesResponse]
     """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
-    renews no lease. Called by the driver when `offsets/N` and `commits/N` are written, and once a second. NOT_FOUND if the
-    gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
+    renews no lease. Called by the driver when `commits/N` is written. NOT_FOUND if the gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
     reported, or the pipeline has another checkpoint now. UNIMPLEMENTED at older gateways: do not call again.
+    """
+    Heartbeat: _grpc.UnaryUnaryMultiCallable[_engine_pb2.HeartbeatRequest, _engine_pb2.HeartbeatResponse]
+    """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which go on
+    while the driver is frozen. Called once a second, by the driver itself and for all of its pipelines at once; health names
+    the attached ones if it ends. Renews no lease, and nothing else depends on it. UNIMPLEMENTED at older gateways.
     """
     Detach: _grpc.UnaryUnaryMultiCallable[_engine_pb2.DetachRequest, _engine_pb2.DetachResponse]
     """The pipeline stops gracefully. What it committed is acknowledged, and its streams remain held for it."""
@@ -185,9 +189,13 @@ class EngineServiceAsyncStub(EngineServiceStub):
     """
     ReportBatches: _aio.UnaryUnaryMultiCallable[_engine_pb2.ReportBatchesRequest, _engine_pb2.ReportBatchesResponse]  # type: ignore[assignment]
     """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
-    renews no lease. Called by the driver when `offsets/N` and `commits/N` are written, and once a second. NOT_FOUND if the
-    gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
+    renews no lease. Called by the driver when `commits/N` is written. NOT_FOUND if the gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
     reported, or the pipeline has another checkpoint now. UNIMPLEMENTED at older gateways: do not call again.
+    """
+    Heartbeat: _aio.UnaryUnaryMultiCallable[_engine_pb2.HeartbeatRequest, _engine_pb2.HeartbeatResponse]  # type: ignore[assignment]
+    """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which go on
+    while the driver is frozen. Called once a second, by the driver itself and for all of its pipelines at once; health names
+    the attached ones if it ends. Renews no lease, and nothing else depends on it. UNIMPLEMENTED at older gateways.
     """
     Detach: _aio.UnaryUnaryMultiCallable[_engine_pb2.DetachRequest, _engine_pb2.DetachResponse]  # type: ignore[assignment]
     """The pipeline stops gracefully. What it committed is acknowledged, and its streams remain held for it."""
@@ -323,9 +331,19 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.ReportBatchesResponse, _abc.Awaitable[_engine_pb2.ReportBatchesResponse]]:
         """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
-        renews no lease. Called by the driver when `offsets/N` and `commits/N` are written, and once a second. NOT_FOUND if the
-        gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
+        renews no lease. Called by the driver when `commits/N` is written. NOT_FOUND if the gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
         reported, or the pipeline has another checkpoint now. UNIMPLEMENTED at older gateways: do not call again.
+        """
+
+    @_abc_1.abstractmethod
+    def Heartbeat(
+        self,
+        request: _engine_pb2.HeartbeatRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_engine_pb2.HeartbeatResponse, _abc.Awaitable[_engine_pb2.HeartbeatResponse]]:
+        """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which go on
+        while the driver is frozen. Called once a second, by the driver itself and for all of its pipelines at once; health names
+        the attached ones if it ends. Renews no lease, and nothing else depends on it. UNIMPLEMENTED at older gateways.
         """
 
     @_abc_1.abstractmethod

@@ -139,7 +139,7 @@ async def _attempt(
         stream = connection.ingest()
         async with calling(stream, where.gateway):
             call = _Call(stream, pb.IngestResponse, where.gateway)
-            welcome = await welcomed(_greet(call, driver, instance), settings.welcome_seconds, stop)
+            welcome = await welcomed(_greet(call, driver, instance), where.gateway, settings.welcome_seconds, stop)
             if welcome is None:
                 return Ending.STOPPED
             with log_fields(session=welcome.session, instance=instance):

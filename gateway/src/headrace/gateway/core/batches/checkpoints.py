@@ -20,7 +20,9 @@ from headrace.gateway.core.streams import Stream, begin_with_first, reconcile
 log = structlog.get_logger("headrace.gateway")
 
 
-def identify(gateway: Gateway, name: str, run: Run, patterns: tuple[str, ...], skip_lost: bool, attachment: int = 0) -> Pipeline:
+def identify(
+    gateway: Gateway, name: str, run: Run, patterns: tuple[str, ...], skip_lost: bool, attachment: int = 0, driver: str = ""
+) -> Pipeline:
     """Returns the calling pipeline, known or new, and renews its lease.
 
     Args:
@@ -30,6 +32,7 @@ def identify(gateway: Gateway, name: str, run: Run, patterns: tuple[str, ...], s
         patterns: The streams that it reads.
         skip_lost: Whether it skips lost messages.
         attachment: How many times it has attached, to any gateway; 0 if it does not count.
+        driver: The id of its driver, which sends heartbeats; empty if it does not.
 
     Raises:
         Superseded: another run of the pipeline has taken over.
@@ -59,6 +62,7 @@ def identify(gateway: Gateway, name: str, run: Run, patterns: tuple[str, ...], s
         for stream in gateway.streams.values():
             stream.note_reader(pipeline)
     pipeline.attachment = max(attachment, pipeline.attachment)
+    pipeline.expect(driver)
     return pipeline
 
 
@@ -110,6 +114,7 @@ def attach(
     for stream in list(gateway.streams.values()):
         if pipeline in stream.readers:
             stream.loss = None
+            stream.ended_by_loss.pop(pipeline, None)
             if pipeline.position(stream.name) < stream.horizon and not pipeline.skip_lost:
                 stream.horizon = BEGINNING
             if not stream.has_nothing_after(pipeline.position(stream.name)):
@@ -194,7 +199,7 @@ def forget(gateway: Gateway, pipeline: Pipeline) -> None:
     del gateway.pipelines[pipeline.name]
     for stream in gateway.streams.values():
         if pipeline in stream.readers:
-            stream.readers.remove(pipeline)
+            stream.remove_reader(pipeline)
             reconcile(stream)
     gateway.credit.rebalance()
 

@@ -25,9 +25,10 @@ log = structlog.get_logger("headrace.gateway")
 def resume(gateway: Gateway, pipeline: Pipeline) -> None:
     """Resumes a query that calls after its lease has expired. Its sources resend what it needs."""
     log.info("pipeline is back", pipeline=pipeline.name, run=str(pipeline.run))
-    pipeline.attached, pipeline.away_since = True, None
+    pipeline.attached, pipeline.away_since, pipeline.driver = True, None, None
     gateway.event_log.add(EventKind.ATTACHED, f"pipeline {pipeline.name}", f"{pipeline.run} is back")
     for stream in _streams(gateway, pipeline):
+        stream.ended_by_loss.pop(pipeline, None)
         reconcile(stream)
         grant_where_awaited(stream)
         pipeline.notice(stream.name)
@@ -83,6 +84,9 @@ def forgettable(gateway: Gateway) -> list[Pipeline]:
 
 def _go_on_without(gateway: Gateway, pipeline: Pipeline) -> None:
     for stream in _streams(gateway, pipeline):
+        if stream.loss is not None and stream.is_lost_for(pipeline) and not pipeline.skip_lost:
+            # The source is asked again for the next run. Until then, this is why the stream is not read.
+            stream.ended_by_loss[pipeline] = stream.loss
         reconcile(stream)
     gateway.credit.rebalance()
 

@@ -24,7 +24,7 @@ class Driver:
     """
 
     def __init__(self) -> None:
-        """Begins with its first report."""
+        """Begins with its first report, or when it is first expected."""
         self.peer = ""
         """The address that its last report has come from."""
         self._heard_at = clock.monotonic()

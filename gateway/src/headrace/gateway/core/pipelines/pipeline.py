@@ -16,6 +16,7 @@ from headrace.gateway.core.base.last_error import LastError
 from headrace.gateway.core.base.latency import Longest
 from headrace.gateway.core.base.position import BEGINNING
 from headrace.gateway.core.base.signal import Signal
+from headrace.gateway.core.pipelines.drivers import Driver
 from headrace.gateway.core.pipelines.run_faults import Fault
 from headrace.gateway.core.pipelines.timeline import Timeline
 from headrace.protocol.v1.metrics_pb2 import RunMetrics
@@ -77,6 +78,10 @@ class Pipeline:
     """Earlier runs, ending with the latest."""
     attached: bool = False
     """Whether its query is running: it attached, did not detach, and has called within its lease."""
+    driver_id: str = ""
+    """The id of the driver of the current run, as its calls have told; empty if it sends no heartbeats."""
+    driver: Driver | None = None
+    """What is heard of that driver since the run has named it; None if it sends no heartbeats."""
     away_since: float | None = None
     """When its lease expired, on the monotonic clock; None if it has not, or if the query detached."""
     complete: bool = False
@@ -150,7 +155,12 @@ class Pipeline:
             self.replaced.append(self.run)
         if self.run.checkpoint != run.checkpoint:
             self.timeline = Timeline()
-        self.run, self.attachment, self.away_since = run, 0, None
+        self.run, self.attachment, self.away_since, self.driver = run, 0, None, None
+
+    def expect(self, driver: str) -> None:
+        """Expects heartbeats of a driver, from now on if it is another one than before; of none if the id is empty."""
+        if driver != self.driver_id or (driver and self.driver is None):
+            self.driver_id, self.driver = driver, Driver() if driver else None
 
     def forget_positions(self) -> None:
         """Forgets the positions of the run, which has been at another gateway since it told them here."""

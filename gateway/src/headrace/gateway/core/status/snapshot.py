@@ -228,7 +228,8 @@ def _silent_ms(pipeline: Pipeline, gateway: Gateway) -> int | None:
     if not pipeline.attached:
         return None
     logs = [log for log in gateway.commit_logs.values() if pipeline.name in log.readers and not (log.closed or log.stopped)]
-    silent = [driver.silent_ms for log in logs if (driver := gateway.drivers.by_query.get(log.pipeline)) is not None]
+    drivers = [pipeline.driver, *(gateway.drivers.by_query.get(log.pipeline) for log in logs)]
+    silent = [driver.silent_ms for driver in drivers if driver is not None]
     # An application that has replaced another query in its checkpoint reports for both.
     return min((ms for ms in silent if ms is not None), default=None) if None not in silent else None
 

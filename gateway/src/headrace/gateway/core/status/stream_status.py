@@ -74,8 +74,8 @@ def _state(stream: Stream, missing: list[Pipeline]) -> tuple[pb.StreamState.Valu
     """Returns the state of a stream, with an explanation; `missing` are the readers with unknown positions."""
     names = ", ".join([p.name for p in missing])
     waits = f"acknowledgements wait for pipeline {names}" if missing else _absent_holders(stream)
-    if stream.loss is not None:
-        return pb.STREAM_STATE_LOST, stream.loss.describe(stream.name)
+    if (loss := stream.shown_loss) is not None:
+        return pb.STREAM_STATE_LOST, loss.describe(stream.name)
     if stream.ended:
         return pb.STREAM_STATE_ENDED, waits
     if stream.attachment is None or stream.attachment.closed:
@@ -91,8 +91,8 @@ def _state(stream: Stream, missing: list[Pipeline]) -> tuple[pb.StreamState.Valu
 
 def _state_since(stream: Stream) -> float:
     """Returns since when a stream is in its state, on the monotonic clock."""
-    if stream.loss is not None:
-        return stream.loss.found_at
+    if (loss := stream.shown_loss) is not None:
+        return loss.found_at
     if stream.ended or stream.attachment is None or stream.attachment.closed:
         return stream.left_at
     return stream.attachment.changed_at

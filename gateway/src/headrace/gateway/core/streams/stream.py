@@ -149,6 +149,8 @@ class Stream:
     forgetting: bool = False
     """Whether a pipeline was told to drop it from its checkpoint; it is not opened until all have done so."""
     loss: Loss | None = None
+    ended_by_loss: dict[Pipeline, Loss] = field(default_factory=dict)
+    """The readers that were detached while they needed what is lost, until they attach again. For the status only."""
     backlog: Backlog = field(default_factory=Backlog)
     pause: Pause | None = None
     """The pause of it or of its connector."""
@@ -298,9 +300,19 @@ class Stream:
         """Adds a pipeline to the readers, or removes it, according to the pipeline's patterns."""
         if pipeline.reads(self.name) != (pipeline in self.readers):
             if pipeline in self.readers:
-                self.readers.remove(pipeline)
+                self.remove_reader(pipeline)
             else:
                 self.readers.append(pipeline)
+
+    def remove_reader(self, pipeline: Pipeline) -> None:
+        """Removes a pipeline that reads it no longer."""
+        self.readers.remove(pipeline)
+        self.ended_by_loss.pop(pipeline, None)
+
+    @property
+    def shown_loss(self) -> Loss | None:
+        """The loss that concerns a reader now, or that the last run of one has ended with."""
+        return self.loss if self.loss is not None else next(iter(self.ended_by_loss.values()), None)
 
     def is_unused(self, since: float) -> bool:
         """Returns whether it has no reader, connector or messages, and was not used since `since` on the monotonic clock."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from headrace.contract.descriptors import lack
 from headrace.contract.errors import HeadraceError
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.contract.names import is_name
@@ -86,7 +87,8 @@ class SinkDriver:
 
 def describe(error: BaseException) -> str:
     """Returns the type and text of an exception."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return text + lack(text)
 
 
 def part_to_wire(part: Part) -> pb.Part:

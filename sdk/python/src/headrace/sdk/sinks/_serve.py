@@ -32,7 +32,7 @@ async def attach(
         stream = connection.attach()
         async with calling(stream, where.gateway):
             call = _Call(stream, pb.SinkServiceAttachResponse, where.gateway)
-            welcome = await welcomed(_greet(call, hello), settings.welcome_seconds, stop)
+            welcome = await welcomed(_greet(call, hello), where.gateway, settings.welcome_seconds, stop)
             if welcome is None:
                 return Ending.STOPPED
             with log_fields(session=welcome.session, sink=hello.sink, instance=instance):

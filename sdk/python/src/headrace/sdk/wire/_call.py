@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import grpc.aio
 
+from headrace.contract.proxies import through
 from headrace.sdk._errors import GatewayUnavailable
 from headrace.sdk.wire._ended import call_broke, call_ended
 from headrace.sdk.wire._internals import keep_status
@@ -72,7 +73,7 @@ async def calling(call: Stream[Any], gateway: str) -> AsyncIterator[None]:
         call.cancel()
 
 
-async def welcomed(greeting: Coroutine[Any, Any, Result], seconds: float, stop: asyncio.Event) -> Result | None:
+async def welcomed(greeting: Coroutine[Any, Any, Result], gateway: str, seconds: float, stop: asyncio.Event) -> Result | None:
     """Awaits the handshake; returns None if the connector was stopped first.
 
     Raises:
@@ -82,7 +83,8 @@ async def welcomed(greeting: Coroutine[Any, Any, Result], seconds: float, stop: 
         async with asyncio.timeout(seconds):
             return await unless_stopped(greeting, stop)
     except TimeoutError:
-        raise GatewayUnavailable(f"the gateway has not answered within {seconds} s", "DEADLINE_EXCEEDED") from None
+        text = f"the gateway {gateway} has not answered within {seconds} s{through(gateway)}"
+        raise GatewayUnavailable(text, "DEADLINE_EXCEEDED") from None
 
 
 async def unless_stopped(work: Coroutine[Any, Any, Result], stop: asyncio.Event) -> Result | None:

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 from headrace.contract import clock
+from headrace.contract.descriptors import lack
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.protocol.v1 import connector_pb2 as pb
 from headrace.protocol.v1 import source_pb2
@@ -74,6 +75,7 @@ class Reports:
 
     def set_state(self, state: ConnectorState, reason: str = "") -> None:
         """Sets the state, and why the connector is in it."""
+        reason += lack(reason)
         with self._lock:
             if (state, reason) == (self._state, self._reason):
                 return
@@ -89,6 +91,7 @@ class Reports:
 
     def add_error(self, message: str, stream: str = "") -> None:
         """Adds an error, which may concern one stream."""
+        message += lack(message)
         with self._lock:
             self._errors.append(_Error(message, stream, clock.monotonic()))
         self._notify()
