@@ -51,6 +51,14 @@ class _Cluster:
         self._lost[-1].kill()
 
     def replace(self) -> None:
-        """Restarts the worker, and waits until it has an executor."""
-        self.cluster.restart_worker(self._lost.pop())
-        wait_for("an executor on each worker", self.is_everywhere, _LONGEST_S)
+        """Restarts the worker, and waits until the driver has its executor: until then, that is lost."""
+        worker = self._lost.pop()
+        before = _registrations(worker)
+        self.cluster.restart_worker(worker)
+        wait_for("an executor to register with the driver", lambda: _registrations(worker) > before, _LONGEST_S)
+
+
+def _registrations(worker: Worker) -> int:
+    """How often executors of a worker have registered with a driver, as they log themselves."""
+    logs = worker.folder.glob("work/*/*/stderr")
+    return sum(log.read_text(errors="replace").count("Successfully registered with driver") for log in logs)
