@@ -10,7 +10,7 @@ INTERVAL_S = 1.0
 MOST_FEW = 128
 """As many are enough for the moment, whatever the limit is."""
 _PART = "descriptors"
-_REMEDY = f"{REMEDY} and restart the gateway, or end what connects again and again; what is connected goes on"
+_REMEDY = f"{REMEDY} and restart the gateway, or end what connects again and again; what is connected continues"
 
 
 class DescriptorWatch:

@@ -202,7 +202,7 @@ class EngineServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which go on
+        """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which continue
         while the driver is frozen. Called once a second, by the driver itself and for all of its pipelines at once; health names
         the attached ones if it ends. Renews no lease, and nothing else depends on it. UNIMPLEMENTED at older gateways.
         """

@@ -90,7 +90,7 @@ class EngineServiceStub:
     reported, or the pipeline has another checkpoint now. UNIMPLEMENTED at older gateways: do not call again.
     """
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_engine_pb2.HeartbeatRequest, _engine_pb2.HeartbeatResponse]
-    """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which go on
+    """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which continue
     while the driver is frozen. Called once a second, by the driver itself and for all of its pipelines at once; health names
     the attached ones if it ends. Renews no lease, and nothing else depends on it. UNIMPLEMENTED at older gateways.
     """
@@ -193,7 +193,7 @@ class EngineServiceAsyncStub(EngineServiceStub):
     reported, or the pipeline has another checkpoint now. UNIMPLEMENTED at older gateways: do not call again.
     """
     Heartbeat: _aio.UnaryUnaryMultiCallable[_engine_pb2.HeartbeatRequest, _engine_pb2.HeartbeatResponse]  # type: ignore[assignment]
-    """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which go on
+    """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which continue
     while the driver is frozen. Called once a second, by the driver itself and for all of its pipelines at once; health names
     the attached ones if it ends. Renews no lease, and nothing else depends on it. UNIMPLEMENTED at older gateways.
     """
@@ -341,7 +341,7 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.HeartbeatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.HeartbeatResponse, _abc.Awaitable[_engine_pb2.HeartbeatResponse]]:
-        """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which go on
+        """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which continue
         while the driver is frozen. Called once a second, by the driver itself and for all of its pipelines at once; health names
         the attached ones if it ends. Renews no lease, and nothing else depends on it. UNIMPLEMENTED at older gateways.
         """
