@@ -51,6 +51,7 @@ BUSY = pb.GetStatusResponse(
             readers=2,
             last_instance="file-1",
             stream="orders/0",
+            condition=pb.CONDITION_FLOWS,
             state=pb.STREAM_STATE_LIVE,
             instance="file-1",
             replayable=True,
@@ -74,11 +75,17 @@ BUSY = pb.GetStatusResponse(
                 pb.AcknowledgementHolder(pipeline="billing", state=pb.PIPELINE_STATE_AWAY, held_ms=125_000),
             ],
         ),
-        pb.StreamStatus(stream="trades/eu", state=pb.STREAM_STATE_PARKED, detail="waits for a pipeline that reads it"),
+        pb.StreamStatus(
+            stream="trades/eu",
+            condition=pb.CONDITION_TROUBLE,
+            state=pb.STREAM_STATE_PARKED,
+            detail="waits for a pipeline that reads it",
+        ),
     ],
     sessions=[
         pb.SessionStatus(
             session="s-1",
+            condition=pb.CONDITION_TROUBLE,
             connector="file",
             connector_version="0.1.0",
             instance="file-1",
@@ -107,6 +114,7 @@ BUSY = pb.GetStatusResponse(
         pb.PipelineStatus(
             batch_ms=1_500,
             pipeline="market",
+            condition=pb.CONDITION_FLOWS,
             run=1_795_000_000_000_000_123,
             attached=True,
             state=pb.PIPELINE_STATE_ATTACHED,
@@ -122,8 +130,17 @@ BUSY = pb.GetStatusResponse(
                 steps=[StepMetrics(step="price", received=900, sent=890, failed=10, late=3, keys=350, time_us=61_500)]
             ),
         ),
-        pb.PipelineStatus(pipeline="archive", patterns=["orders/*"], state=pb.PIPELINE_STATE_AWAITED),
-        pb.PipelineStatus(pipeline="billing", patterns=["orders/*"], run=7, state=pb.PIPELINE_STATE_AWAY, away_ms=65_000),
+        pb.PipelineStatus(
+            pipeline="archive", patterns=["orders/*"], condition=pb.CONDITION_DETACHED, state=pb.PIPELINE_STATE_AWAITED
+        ),
+        pb.PipelineStatus(
+            pipeline="billing",
+            patterns=["orders/*"],
+            condition=pb.CONDITION_TROUBLE,
+            run=7,
+            state=pb.PIPELINE_STATE_AWAY,
+            away_ms=65_000,
+        ),
     ],
     sinks=[
         pb.SinkStatus(
@@ -132,6 +149,7 @@ BUSY = pb.GetStatusResponse(
             failure_age_ms=2_000,
             error=pb.PartError(message="instance out-1: disk full", age_ms=2_000, at_ms=1_795_000_000_000),
             sink="alerts",
+            condition=pb.CONDITION_TROUBLE,
             mode=SINK_MODE_TWO_PHASE,
             instances=["alerts-a"],
             away=["alerts-b"],
@@ -151,6 +169,7 @@ BUSY = pb.GetStatusResponse(
     sink_sessions=[
         pb.SinkSessionStatus(
             session="k-1",
+            condition=pb.CONDITION_WAITS,
             sink="alerts",
             connector="alerts",
             connector_version="2",

@@ -76,7 +76,7 @@ async def test_what_is_wrong_stands_first_and_goes_once_it_is_repaired() -> None
                     to_test.set()
                     top.until_shows("idle")
                     to_test.set()
-                    top.until_shows("connector test-0 for", "its session has ended", "start the connector", "detached")
+                    top.until_shows("connector test-0 for", "its session has ended", "start the connector", "trouble")
                     top.press("q")
                     assert top.ended() == 0
 
@@ -192,10 +192,12 @@ def test_only_what_has_changed_is_sent_and_no_colour_where_none_is_wanted() -> N
 def test_what_is_paused_says_so_in_every_view() -> None:
     pause = pb.PauseStatus(part="connector c", by="ada", age_ms=5_000)
     status = pb.GetStatusResponse(gateway=pb.GatewayStatus(version="0.1.0"), problems_in_all=0)
-    status.pipelines.add(pipeline="p", state=pb.PIPELINE_STATE_ATTACHED, paused=pause)
-    status.streams.add(stream="orders/0", state=pb.STREAM_STATE_LIVE, instance="c", lag_messages=3, paused=pause)
-    status.sessions.add(session="s", instance="c", streams=1, paused=pause)
-    status.sinks.add(sink="out", instances=["o"], paused=pause)
+    status.pipelines.add(pipeline="p", condition=pb.CONDITION_PAUSED, state=pb.PIPELINE_STATE_ATTACHED, paused=pause)
+    status.streams.add(
+        stream="orders/0", condition=pb.CONDITION_PAUSED, state=pb.STREAM_STATE_LIVE, instance="c", lag_messages=3, paused=pause
+    )
+    status.sessions.add(session="s", condition=pb.CONDITION_PAUSED, instance="c", streams=1, paused=pause)
+    status.sinks.add(sink="out", condition=pb.CONDITION_PAUSED, instances=["o"], paused=pause)
     with gateway_that_says(status) as address, in_terminal("top", "--gateway", address) as top:
         for key, view, name in (
             ("1", "1 pipelines", "p"),

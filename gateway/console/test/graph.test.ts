@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 
 import { causePaths } from "../src/model/cause_paths";
 import type { Batch, Problem, Status } from "../src/model/documents";
-import { FLOWS } from "../src/model/flow";
+import { CONDITIONS } from "../src/model/conditions";
 import { graph } from "../src/model/graph";
 import { History } from "../src/model/history";
 import { layout, type Box } from "../src/model/layout";
@@ -155,9 +155,9 @@ describe("the graph in a fault", () => {
 
 describe("marks", () => {
   it("differ in shape and in colour for each condition of the graph", () => {
-    expect(new Set(FLOWS.map((flow) => markOf(flow).shape)).size).toBe(FLOWS.length);
-    expect(new Set(FLOWS.map((flow) => markOf(flow).tone)).size).toBe(FLOWS.length);
-    expect(Object.keys(MARKS)).toEqual(expect.arrayContaining([...FLOWS]));
+    expect(new Set(CONDITIONS.map((one) => markOf(one).shape)).size).toBe(CONDITIONS.length);
+    expect(new Set(CONDITIONS.map((one) => markOf(one).tone)).size).toBe(CONDITIONS.length);
+    expect(Object.keys(MARKS)).toEqual(expect.arrayContaining([...CONDITIONS]));
   });
 });
 
@@ -208,7 +208,7 @@ describe("the search", () => {
   it("finds parts of all kinds by words, those that begin with the text first", () => {
     const streams = ["new-orders/0", "orders/10", "orders/9"].map((name) => ({
       stream: name,
-      state: "live",
+      condition: "idle",
       paused: null,
     }));
     const pipelines = [{ pipeline: "orders", state: "attached", paused: null, steps: [{ step: "parse orders" }] }];

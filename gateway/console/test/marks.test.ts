@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { FLOWS } from "../src/model/flow";
+import { CONDITIONS } from "../src/model/conditions";
 import { markOf } from "../src/model/marks";
 import css from "../src/style.css?raw";
 
@@ -40,7 +40,7 @@ function distance([r1, g1, b1]: Rgb, [r2, g2, b2]: Rgb): number {
   return Math.sqrt((2 + mean / 256) * r * r + 4 * g * g + (2 + (255 - mean) / 256) * b * b);
 }
 
-const pairs = FLOWS.flatMap((one, at) => FLOWS.slice(at + 1).map((other) => [one, other] as const));
+const pairs = CONDITIONS.flatMap((one, at) => CONDITIONS.slice(at + 1).map((other) => [one, other] as const));
 
 describe("the conditions of the graph", () => {
   it.each(pairs)("%s and %s differ in shape and in colour", (one, other) => {
@@ -50,7 +50,7 @@ describe("the conditions of the graph", () => {
     for (const scheme of SCHEMES) expect(distance(a[scheme], b[scheme]), scheme).toBeGreaterThan(60);
   });
 
-  it.each([...FLOWS])("%s stands out from its background as WCAG 1.4.11 demands", (condition) => {
+  it.each([...CONDITIONS])("%s stands out from its background as WCAG 1.4.11 demands", (condition) => {
     const tone = coloursOf(`\\.tone-${markOf(condition).tone}`, "--tone");
     for (const background of ["--bg", "--panel"]) {
       const behind = coloursOf(":root", background);

@@ -5,7 +5,7 @@ import { ageOf, changedRows } from "../src/model/changes";
 import type { Heard } from "../src/model/documents";
 import { arranged } from "../src/model/table";
 import { bytes, count, duration, firstLine, rate } from "../src/model/format";
-import { credit, flow, streamFlow } from "../src/model/flow";
+import { credit } from "../src/model/credit";
 import { graph } from "../src/model/graph";
 import { History } from "../src/model/history";
 import { replaying, sourcesToReplay, supervisedBy, unconnected } from "../src/model/supervised";
@@ -244,6 +244,7 @@ describe("positions", () => {
 const session = (free: number, held: number, instance = "orders") =>
   ({
     instance,
+    condition: "no credit",
     connector: "file",
     state: null,
     paused: null,
@@ -255,6 +256,7 @@ const session = (free: number, held: number, instance = "orders") =>
 const stream = (name: string, fields: Partial<Stream> = {}) =>
   ({
     stream: name,
+    condition: "idle",
     state: "live",
     instance: "orders",
     last_instance: null,
@@ -270,6 +272,7 @@ const stream = (name: string, fields: Partial<Stream> = {}) =>
 const pipeline = (fields: Partial<Pipeline>) =>
   ({
     pipeline: "totals",
+    condition: "waits",
     patterns: [],
     committed: {},
     lag_messages: 0,
@@ -290,24 +293,8 @@ const status = (parts: Partial<Status>) =>
     ...parts,
   }) as unknown as Status;
 
-describe("what a part does", () => {
-  it("tells idle from stalled, and says what it lacks", () => {
-    expect([
-      flow(0, 0, 0),
-      flow(5, 2, 60_000),
-      flow(5, 0, 100),
-      flow(5, 0, 100, true),
-      flow(5, 0, 10_000, true),
-    ]).toEqual(["idle", "flows", "waits", "no credit", "stalled"]);
-  });
-
-  it("has a word of its own for a stream whose connector sends nothing", () => {
-    const silent = stream("orders/0", { lag_messages: 3, stalled_ms: 21_000, oldest_unacknowledged_ms: 60_000 });
-    expect(streamFlow(silent, 0, undefined)).toBe("source stalled");
-    expect(streamFlow({ ...silent, stalled_ms: null }, 0, undefined)).toBe("stalled");
-  });
-
-  it("is without credit if bytes or messages are used up", () => {
+describe("the credit of a session", () => {
+  it("is what is left of bytes or messages, whichever is less", () => {
     expect([credit(session(50, 50)), credit(session(0, 50)), credit(session(0, 0))]).toEqual([0.5, 0, 1]);
   });
 });
@@ -319,6 +306,7 @@ describe("the graph", () => {
     const step = { step: "price", received: 9, sent: 8, failed: 1, late: 0, keys: 0, time_ms: 1 };
     const sink = {
       sink: "out",
+      condition: "stalled",
       writers: ["totals"],
       open_parts: 1,
       pending_transactions: 0,
@@ -328,7 +316,7 @@ describe("the graph", () => {
     const found = draw(
       status({
         sessions: [session(0, 50)],
-        streams: [stream("orders/0", { lag_messages: 4, oldest_unacknowledged_ms: 700 })],
+        streams: [stream("orders/0", { condition: "flows", lag_messages: 4, oldest_unacknowledged_ms: 700 })],
         pipelines: [pipeline({ committed: { "orders/0": null }, batch_ms: 20, lag_messages: 4, steps: [step] })],
         sinks: [
           {
@@ -339,9 +327,9 @@ describe("the graph", () => {
         ],
       }),
     );
-    expect(found.nodes.map((node) => [node.id, node.flow, node.pressure])).toEqual([
+    expect(found.nodes.map((node) => [node.id, node.condition, node.pressure])).toEqual([
       ["connector orders", "no credit", "0 % of credit left"],
-      ["stream orders/0", "no credit", "oldest 700 ms"],
+      ["stream orders/0", "flows", "oldest 700 ms"],
       ["pipeline totals", "waits", "micro-batch for 20 ms"],
       ["sink out", "stalled", "instance a has not staged, for 11000 ms"],
     ]);
@@ -355,9 +343,11 @@ describe("the graph", () => {
 
   it("has one node for many streams, which is stalled if one of them is", () => {
     const many = Array.from({ length: 20 }, (_, n) => stream(`orders/${n}`));
-    many[7] = stream("orders/7", { lag_messages: 3, oldest_unacknowledged_ms: 20_000 });
+    many[7] = stream("orders/7", { condition: "stalled", lag_messages: 3, oldest_unacknowledged_ms: 20_000 });
     const { nodes } = draw(status({ streams: many }));
-    expect(nodes.map((node) => [node.name, node.flow, node.lag])).toEqual([["stream orders/* (20)", "stalled", 3]]);
+    expect(nodes.map((node) => [node.name, node.condition, node.lag])).toEqual([
+      ["stream orders/* (20)", "stalled", 3],
+    ]);
   });
 });
 

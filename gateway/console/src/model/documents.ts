@@ -1,5 +1,6 @@
 /** The documents of the gateway's API, as far as the console shows them; see headrace/gateway_status/document.py. */
 
+import type { Condition } from "./conditions";
 import type { HistoryFields } from "./history_fields";
 
 /** A 64-bit integer: a bigint if a number does not hold it exactly. */
@@ -29,8 +30,10 @@ export interface Heard {
   heard_at?: number;
 }
 
-/** A part with its last error. */
+/** A part with what it does, and its last error. */
 export interface Fallible extends Heard {
+  /** Null if the gateway is of a version that does not tell. */
+  condition: Condition | null;
   last_error: LastError | null;
   last_error_age_ms: number | null;
 }

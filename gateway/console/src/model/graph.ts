@@ -1,8 +1,9 @@
 /** The graph of sources, streams, pipelines and sinks, in four columns. Many parts of one kind are one node. */
 
-import type { Session, Sink, Status, Stream } from "./documents";
+import type { Condition } from "./conditions";
+import { credit } from "./credit";
+import type { Fallible, Status, Stream } from "./documents";
 import { splitPart } from "./causes";
-import { credit, FLOWS, flow, hasNoCredit, streamFlow, type Flow } from "./flow";
 import { grouped } from "./group";
 import { causePaths, type CausePaths } from "./cause_paths";
 import { stepPart, type History } from "./history";
@@ -19,7 +20,7 @@ export interface Node {
   id: string;
   column: 0 | 1 | 2 | 3;
   name: string;
-  flow: Flow;
+  condition: Condition;
   /** Messages in a second; null for a connector, whose streams have it. */
   rate: number | null;
   lag: number;
@@ -43,26 +44,17 @@ export function graph(status: Status, history: History, duration: (ms: number) =
   const edges = new Map<string, [string, string]>();
   const join = (from: string, to: string): unknown => edges.set(`${from}>${to}`, [from, to]);
   const sessions = new Map(status.sessions.map((one) => [one.instance, one]));
-  const streamsOf = grouped(status.streams, (one) => one.instance ?? "");
   const oldest = (streams: Stream[]): number =>
     Math.max(0, ...streams.map((one) => (one.lag_messages ? one.oldest_unacknowledged_ms : 0)));
-  const done = (streams: Stream[]): number => sum(streams.map((one) => history.rate(`stream ${one.stream}`, "done")));
 
   const ofSession = (one: Session): string =>
     `connector ${status.sessions.length > SINGLE ? one.connector : one.instance}`;
   for (const [id, members] of grouped(status.sessions, ofSession)) {
-    const flows = members.map((one): Flow => {
-      if (one.paused) return "paused";
-      const bad = one.state === "degraded" || one.state === "waiting" || troubled.has(`connector ${one.instance}`);
-      if (bad) return "trouble";
-      const streams = streamsOf.get(one.instance) ?? [];
-      return flow(one.outstanding_messages, done(streams), oldest(streams), hasNoCredit(one));
-    });
     nodes.push({
       id,
       column: 0,
       name: labelled(id, members.length),
-      flow: worst(flows),
+      condition: worst(members),
       rate: null,
       lag: sum(members.map((one) => one.outstanding_messages)),
       pressure: `${Math.floor(Math.min(...members.map(credit)) * 100)} % of credit left`,
@@ -74,14 +66,13 @@ export function graph(status: Status, history: History, duration: (ms: number) =
   const many = status.streams.length > SINGLE;
   const ofStream = (stream: string): string =>
     `stream ${many && stream.includes("/") ? `${stream.slice(0, stream.lastIndexOf("/"))}/*` : stream}`;
-  const held = new Map<string, number>();
   for (const [id, members] of grouped(status.streams, (one) => ofStream(one.stream))) {
     const waits = oldest(members);
     nodes.push({
       id,
       column: 1,
       name: labelled(id, members.length),
-      flow: worst(members.map((one) => ofOneStream(one, history, troubled, sessions))),
+      condition: worst(members),
       rate: sum(members.map((one) => history.rate(`stream ${one.stream}`, "received"))),
       lag: sum(members.map((one) => one.lag_messages)),
       pressure: waits ? `oldest ${duration(waits)}` : "",
@@ -100,22 +91,18 @@ export function graph(status: Status, history: History, duration: (ms: number) =
         known.add(away);
         join(away, id);
       }
-      for (const holder of one.holders) {
-        join(id, `pipeline ${holder.pipeline}`);
-        held.set(holder.pipeline, Math.max(holder.held_ms, held.get(holder.pipeline) ?? 0));
-      }
+      for (const holder of one.holders) join(id, `pipeline ${holder.pipeline}`);
     }
   }
 
   for (const one of status.pipelines) {
     const id = `pipeline ${one.pipeline}`;
     const committed = history.rate(id, "done");
-    const waits = Math.max(one.batch_ms ?? 0, held.get(one.pipeline) ?? 0);
     nodes.push({
       id,
       column: 2,
       name: id,
-      flow: one.paused ? "paused" : troubled.has(id) ? "trouble" : flow(one.lag_messages, committed, waits),
+      condition: one.condition ?? "idle",
       rate: committed,
       lag: one.lag_messages,
       pressure: one.batch_ms === null ? "no micro-batch" : `micro-batch for ${duration(one.batch_ms)}`,
@@ -140,7 +127,7 @@ export function graph(status: Status, history: History, duration: (ms: number) =
       id,
       column: 3,
       name: id,
-      flow: one.paused ? "paused" : troubled.has(id) ? "trouble" : sinkFlow(one, staged),
+      condition: one.condition ?? "idle",
       rate: staged,
       lag: one.pending_transactions,
       pressure: one.outstanding === null ? "" : `${one.outstanding}, for ${duration(one.outstanding_ms ?? 0)}`,
@@ -173,26 +160,22 @@ export function graph(status: Status, history: History, duration: (ms: number) =
   return { nodes, edges: joined, causes: causePaths(status.health.problems, joined, nodeOf) };
 }
 
-function ofOneStream(one: Stream, history: History, troubled: Set<string>, sessions: Map<string, Session>): Flow {
-  const found = streamFlow(
-    one,
-    history.rate(`stream ${one.stream}`, "done"),
-    one.instance === null ? undefined : sessions.get(one.instance),
-  );
-  if (troubled.has(`stream ${one.stream}`) || found === "lost") return "trouble";
-  return FLOWS.find((known) => known === found) ?? (one.lag_messages ? "waits" : "idle");
-}
+/** The conditions by how much they need attention; many parts that are paused or have ended among others do not. */
+const ORDER: Condition[] = [
+  "trouble",
+  "source stalled",
+  "stalled",
+  "no credit",
+  "flows",
+  "waits",
+  "idle",
+  "detached",
+  "paused",
+  "ended",
+];
 
-function sinkFlow(one: Sink, staged: number): Flow {
-  const waits = one.open_parts + one.pending_transactions + (one.outstanding === null ? 0 : 1);
-  return flow(waits, staged, one.outstanding_ms ?? 0);
-}
-
-/** The one that most needs attention; many that are paused among others do not. */
-function worst(flows: Flow[]): Flow {
-  if (flows.every((one) => one === "paused")) return "paused";
-  const order: Flow[] = ["trouble", "source stalled", "stalled", "no credit", "flows", "waits"];
-  return order.find((one) => flows.includes(one)) ?? "idle";
+function worst(members: Fallible[]): Condition {
+  return ORDER.find((one) => members.some((member) => member.condition === one)) ?? "idle";
 }
 
 /** The node of a source's connector that has no session. */
@@ -201,7 +184,7 @@ function absent(id: string, isMissed: boolean): Node {
     id,
     column: 0,
     name: id,
-    flow: isMissed ? "trouble" : "idle",
+    condition: isMissed ? "trouble" : "detached",
     rate: null,
     lag: 0,
     pressure: "no session",

@@ -3,7 +3,8 @@
 export type Shape =
   "disc" | "ring" | "triangle" | "down" | "diamond" | "square" | "frame" | "cross" | "bars" | "dash" | "half";
 
-export type Tone = "good" | "idle" | "waits" | "credit" | "stalled" | "source" | "bad" | "paused";
+export type Tone =
+  "good" | "idle" | "waits" | "credit" | "stalled" | "source" | "bad" | "paused" | "detached" | "ended";
 
 export interface Mark {
   shape: Shape;
@@ -22,18 +23,9 @@ export const MARKS: Record<string, Mark> = {
   "source stalled": { shape: "frame", tone: "source" },
   trouble: { shape: "cross", tone: "bad" },
   paused: { shape: "bars", tone: "paused" },
-  // The states of streams.
-  live: { shape: "disc", tone: "good" },
-  parked: { shape: "down", tone: "idle" },
-  detached: { shape: "dash", tone: "stalled" },
-  ended: { shape: "half", tone: "idle" },
-  lost: { shape: "cross", tone: "bad" },
-  // The states of connectors.
-  running: { shape: "disc", tone: "good" },
-  connected: { shape: "disc", tone: "good" },
-  connecting: { shape: "half", tone: "waits" },
-  degraded: { shape: "triangle", tone: "bad" },
-  waiting: { shape: "triangle", tone: "bad" },
+  detached: { shape: "dash", tone: "detached" },
+  ended: { shape: "half", tone: "ended" },
+  // Of connectors of deployments, and of sinks, without a session.
   "no connector": { shape: "cross", tone: "bad" },
   "no session": { shape: "dash", tone: "bad" },
   fails: { shape: "cross", tone: "bad" },

@@ -1,15 +1,15 @@
 import { useMemo, useState } from "react";
 import { Button } from "react-aria-components";
 import type { Heard, Reported, Session, Sink, SinkSession, Status } from "../model/documents";
-import { credit, hasNoCredit } from "../model/flow";
+import { credit } from "../model/credit";
 import { bytes, count, counted, duration } from "../model/format";
 import { adjust, useRoute } from "../model/route";
 import { supervisedBy, unconnected, type Supervised } from "../model/supervised";
 import { Age, AgedError, LastError } from "../parts/age";
 import { Controls } from "../parts/control";
-import { FlowMark } from "../parts/flow_mark";
 import { Grid, type Column } from "../parts/grid";
 import { PartLink } from "../parts/link";
+import { Mark } from "../parts/mark";
 import { Restart } from "../parts/restart";
 
 /** A session of a source or of a sink, a sink that no connector serves, or a connector of a deployment without a session. */
@@ -53,23 +53,23 @@ export function Connectors({ status, mayControl }: { status: Status; mayControl:
 
 function rowsOf(status: Status): Row[] {
   const sinks = new Map(status.sinks.map((one) => [one.sink, one]));
-  const of = (reported: Reported, serves: string, paused: boolean): Omit<Row, "session" | "sink"> => ({
+  const of = (reported: Reported, serves: string): Omit<Row, "session" | "sink"> => ({
     name: reported.instance,
     serves,
-    state: paused ? "paused" : (reported.state ?? "connected"),
+    state: reported.condition ?? reported.state ?? "idle",
     sinceMs: reported.state_age_ms ?? reported.age_ms,
     reported,
     supervised: supervisedBy(status.deployments, reported.instance),
   });
   const sources = status.sessions.map((session) => ({
-    ...of(session, counted(session.streams, "stream"), session.paused !== null),
+    ...of(session, counted(session.streams, "stream")),
     session,
     sink: null,
   }));
   const served = status.sink_sessions.map((session: SinkSession) => {
     const sink = sinks.get(session.sink) ?? null;
     return {
-      ...of(session, `sink ${session.sink}`, sink?.paused != null),
+      ...of(session, `sink ${session.sink}`),
       name: `${session.sink} · ${session.instance}`,
       session: null,
       sink,
@@ -103,7 +103,7 @@ function rowsOf(status: Status): Row[] {
 
 const COLUMNS: Column<Row>[] = [
   { key: "name", title: "Connector", value: nameOf, cell: nameOf },
-  { key: "state", title: "State", value: (row) => row.state, cell: (row) => <FlowMark flow={row.state} /> },
+  { key: "state", title: "State", value: (row) => row.state, cell: (row) => <Mark of={row.state} /> },
   {
     key: "since",
     title: "Since",
@@ -256,8 +256,10 @@ function OfSource({ session }: { session: Session }) {
         {counted(session.outstanding_messages, "message")}, {bytes(session.outstanding_bytes)}
       </dd>
       <dt>Credit</dt>
-      <dd className={hasNoCredit(session) ? "warn" : ""}>
-        {hasNoCredit(session) ? "used up: it waits for the pipelines" : `${bytes(session.credit_bytes)} left`}
+      <dd className={session.condition === "no credit" ? "warn" : ""}>
+        {session.condition === "no credit"
+          ? "used up: it waits for the pipelines"
+          : `${bytes(session.credit_bytes)} left`}
       </dd>
     </>
   );

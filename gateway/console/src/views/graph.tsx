@@ -1,14 +1,14 @@
 import { useMemo } from "react";
 import type { CausePaths } from "../model/cause_paths";
 import type { Status } from "../model/documents";
-import { FLOWS, type Flow } from "../model/flow";
+import { CONDITIONS, type Condition } from "../model/conditions";
 import { count, duration, rate } from "../model/format";
 import { graph, type Node } from "../model/graph";
 import type { History } from "../model/history";
 import { splitPart } from "../model/causes";
 import { layout, type Place } from "../model/layout";
 import { markOf } from "../model/marks";
-import { FlowMark } from "../parts/flow_mark";
+import { Mark } from "../parts/mark";
 import { PartLink } from "../parts/link";
 import { useNarrow } from "../parts/narrow";
 
@@ -18,22 +18,22 @@ const STEP = 17;
 const COLUMNS = ["Sources", "Streams", "Pipelines", "Sinks"];
 const SHOWN = 60;
 const SHOWN_STEPS = 12;
-const URGENT: Flow[] = ["trouble", "source stalled", "stalled", "no credit"];
+const URGENT: Condition[] = ["trouble", "source stalled", "stalled", "no credit"];
 
 export function Graph({ status, history }: { status: Status; history: History }) {
   const narrow = useNarrow();
   const { nodes, edges, causes } = graph(status, history, duration);
   // Those that need attention come first, and stay among those that are drawn.
-  const sorted = nodes.toSorted((a, b) => Number(URGENT.includes(b.flow)) - Number(URGENT.includes(a.flow)));
+  const sorted = nodes.toSorted((a, b) => Number(URGENT.includes(b.condition)) - Number(URGENT.includes(a.condition)));
   const columns = COLUMNS.map((_, column) => sorted.filter((node) => node.column === column).slice(0, SHOWN));
   const shown = new Set(columns.flat().map((node) => node.id));
   const hidden = nodes.length - columns.flat().length;
   return (
     <>
       <p className="legend" aria-label="Conditions">
-        {FLOWS.map((one) => (
+        {CONDITIONS.map((one) => (
           <span key={one}>
-            <FlowMark flow={one} />
+            <Mark of={one} />
           </span>
         ))}
       </p>
@@ -133,7 +133,7 @@ function isCause(causes: CausePaths, [from, to]: [string, string]): boolean {
 }
 
 function classOf(node: Node, causes: CausePaths): string {
-  return `node tone-${markOf(node.flow).tone}${causes.roots.has(node.id) ? " first-cause" : ""}`;
+  return `node tone-${markOf(node.condition).tone}${causes.roots.has(node.id) ? " first-cause" : ""}`;
 }
 
 function line(a: Place, b: Place): string {
@@ -152,7 +152,7 @@ function Box({ node, isCause }: { node: Node; isCause: boolean }) {
           <NodeLink node={node} />
         </span>
         <span className="flow">
-          <FlowMark flow={node.flow} />
+          <Mark of={node.condition} />
         </span>
       </div>
       <div className="numbers">

@@ -5,7 +5,7 @@ import type { Heard, Process, ProcessLog, Status } from "../model/documents";
 import { bytes, count, duration, firstLine } from "../model/format";
 import { adjust, useRoute } from "../model/route";
 import { Age, AgedError } from "../parts/age";
-import { FlowMark } from "../parts/flow_mark";
+import { Mark } from "../parts/mark";
 import { Grid, type Column } from "../parts/grid";
 import { PartLink } from "../parts/link";
 
@@ -56,7 +56,7 @@ const COLUMNS: Column<Row>[] = [
     key: "state",
     title: "State",
     value: (row) => row.state,
-    cell: (row) => <FlowMark flow={markOf(row)} label={row.state} />,
+    cell: (row) => <Mark of={markOf(row)} label={row.state} />,
   },
   {
     key: "since",

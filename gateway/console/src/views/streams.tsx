@@ -1,20 +1,20 @@
 import { useMemo } from "react";
 import { Button } from "react-aria-components";
-import type { Session, Status, Stream } from "../model/documents";
-import { streamFlow } from "../model/flow";
+import type { Status, Stream } from "../model/documents";
 import { bytes, count, counted, duration, rate } from "../model/format";
 import { SAMPLES, type History } from "../model/history";
 import { cursor, place } from "../model/position";
 import { adjust, useRoute } from "../model/route";
 import { Controls, Danger } from "../parts/control";
 import { Age, LastError } from "../parts/age";
-import { FlowMark } from "../parts/flow_mark";
 import { Grid, type Column } from "../parts/grid";
 import { ViewLink } from "../parts/link";
+import { Mark } from "../parts/mark";
 import { Peek } from "../parts/peek";
 import { Sparkline } from "../parts/sparkline";
 
 const nameOf = (row: Stream): string => row.stream;
+const conditionOf = (row: Stream): string => row.condition ?? row.state;
 
 interface Shown {
   status: Status;
@@ -25,7 +25,7 @@ interface Shown {
 
 export function Streams({ status, history, mayControl, mayPeek }: Shown) {
   const { filter = "", sort = "-lag", stream: selected } = useRoute();
-  const columns = useMemo(() => columnsOf(status.sessions, history), [status.sessions, history]);
+  const columns = useMemo(() => columnsOf(history), [history]);
   const shown = status.streams.find((row) => row.stream === selected);
   return (
     <Grid
@@ -45,16 +45,11 @@ export function Streams({ status, history, mayControl, mayPeek }: Shown) {
   );
 }
 
-function columnsOf(sessions: Session[], history: History): Column<Stream>[] {
-  const byInstance = new Map(sessions.map((one) => [one.instance, one]));
+function columnsOf(history: History): Column<Stream>[] {
   const received = (row: Stream): number => history.rate(`stream ${row.stream}`, "received");
-  const flow = (row: Stream): string => {
-    const session = row.instance === null ? undefined : byInstance.get(row.instance);
-    return streamFlow(row, history.rate(`stream ${row.stream}`, "done"), session);
-  };
   return [
     { key: "name", title: "Stream", value: nameOf, cell: nameOf },
-    { key: "state", title: "State", value: flow, cell: (row) => <FlowMark flow={flow(row)} /> },
+    { key: "state", title: "State", value: conditionOf, cell: (row) => <Mark of={conditionOf(row)} /> },
     {
       key: "trend",
       title: "Trend",

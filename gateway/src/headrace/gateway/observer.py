@@ -12,7 +12,7 @@ from typing import Protocol
 
 from headrace.contract import clock
 from headrace.gateway.core import ConnectorCounts, Gateway, Problem, problems
-from headrace.gateway.core.status import snapshot
+from headrace.gateway.core.status import note_trouble, snapshot
 from headrace.gateway.degraded import Degraded
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 from headrace.protocol.v1.admin_pb2 import Problem as ProblemMessage
@@ -114,6 +114,7 @@ def _observation(
     found = problems(status, config.stuck_after_ms, config.slow_after_ms)
     status.problems.extend(_message(problem) for problem in found[:MAX_PROBLEMS])
     status.problems_in_all = len(found)
+    note_trouble(status, found)
     return Observation(status, found, taken_at, connectors)
 
 

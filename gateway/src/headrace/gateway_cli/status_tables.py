@@ -11,14 +11,19 @@ from headrace.gateway_cli.problems import one_line, problem_lines
 from headrace.gateway_cli.tables import new_table
 from headrace.terminal import bytes_text, duration_text
 
-_STATE_STYLES = {
-    "live": "green",
-    "parked": "yellow",
-    "detached": "yellow",
-    "ended": "dim",
-    "lost": "bold red",
+_STYLES = {
+    "flows": "green",
+    "idle": "dim",
+    "waits": "yellow",
+    "no credit": "yellow",
+    "stalled": "bold red",
     "source stalled": "bold red",
+    "trouble": "bold red",
+    "paused": "yellow",
+    "detached": "dim",
+    "ended": "dim",
 }
+"""How conditions look."""
 _LONG_HELD_MS = 60_000
 """Acknowledgements held for less than this, in milliseconds, are not shown: a running query holds them for a whole batch."""
 
@@ -72,6 +77,7 @@ def _streams(streams: Sequence[Mapping[str, Any]]) -> RenderableType:
     table = new_table(
         "streams",
         "stream",
+        "condition",
         "state",
         "owner",
         "#received",
@@ -83,10 +89,10 @@ def _streams(streams: Sequence[Mapping[str, Any]]) -> RenderableType:
         "#losses",
     )
     for stream in streams:
-        state = "source stalled" if stream["stalled_ms"] is not None else stream["state"]
         table.add_row(
             stream["stream"],
-            Text(state, style=_STATE_STYLES.get(state, "")),
+            _condition(stream),
+            stream["state"],
             stream["instance"] or "-",
             _position(stream["received"]),
             _position(stream["acknowledged"]),
@@ -105,6 +111,7 @@ def _sessions(sessions: Sequence[Mapping[str, Any]]) -> RenderableType:
         "session",
         "connector",
         "sdk",
+        "condition",
         "state",
         "instance",
         "peer",
@@ -120,6 +127,7 @@ def _sessions(sessions: Sequence[Mapping[str, Any]]) -> RenderableType:
             session["session"],
             f"{session['connector']} {session['connector_version']}".strip(),
             _sdk(session),
+            _condition(session),
             _connector_state(session),
             session["instance"],
             session["peer"],
@@ -134,13 +142,16 @@ def _sessions(sessions: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def _sink_sessions(sessions: Sequence[Mapping[str, Any]]) -> RenderableType:
-    table = new_table("sessions of sinks", "session", "sink", "connector", "sdk", "state", "instance", "peer", "#age")
+    table = new_table(
+        "sessions of sinks", "session", "sink", "connector", "sdk", "condition", "state", "instance", "peer", "#age"
+    )
     for session in sessions:
         table.add_row(
             session["session"],
             session["sink"],
             f"{session['connector']} {session['connector_version']}".strip(),
             _sdk(session),
+            _condition(session),
             _connector_state(session),
             session["instance"],
             session["peer"],
@@ -168,6 +179,12 @@ def _ends(deployments: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
                 yield last_error_line(of, process["reason_age_ms"], process["reason"], is_over=is_over)
 
 
+def _condition(row: Mapping[str, Any]) -> Text:
+    """Shows what a part does, in the word that the gateway has chosen."""
+    condition = row["condition"]
+    return Text(condition or "-", style=_STYLES.get(condition, ""))
+
+
 def _sdk(session: Mapping[str, Any]) -> str:
     sdk = session["sdk"]
     return one_line(f"{sdk['name']} {sdk['version']}".strip()) if sdk else "-"
@@ -193,10 +210,11 @@ def _reported(sessions: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
 
 
 def _pipelines(pipelines: Sequence[Mapping[str, Any]]) -> RenderableType:
-    table = new_table("pipelines", "pipeline", "state", "reads", "#lag", "#lag bytes", "#last call", "committed")
+    table = new_table("pipelines", "pipeline", "condition", "state", "reads", "#lag", "#lag bytes", "#last call", "committed")
     for pipeline in pipelines:
         table.add_row(
             pipeline["pipeline"],
+            _condition(pipeline),
             _pipeline_state(pipeline),
             ", ".join(pipeline["patterns"]) or "-",
             f"{pipeline['lag_messages']:,}",
@@ -215,11 +233,12 @@ def _pipeline_state(pipeline: Mapping[str, Any]) -> Text:
 
 
 def _sinks(sinks: Sequence[Mapping[str, Any]]) -> RenderableType:
-    table = new_table("sinks", "sink", "mode", "instances", "#staged", "#refused", "#pending", "committed")
+    table = new_table("sinks", "sink", "condition", "mode", "instances", "#staged", "#refused", "#pending", "committed")
     for sink in sinks:
         away = [f"{instance} (away)" for instance in sink["away"]]
         table.add_row(
             sink["sink"],
+            _condition(sink),
             sink["mode"] or "-",
             _instances([*sink["instances"], *away], sink["lost"]),
             f"{sink['staged_messages']:,}",

@@ -30,15 +30,18 @@ def top(interval: float, connection: Connection) -> None:
       /             show only rows that contain a text; Escape shows all
 
     \b
-    What a stream does:
-      idle       everything is acknowledged
-      flows      messages are acknowledged
-      waits      messages wait for a micro-batch
-      no credit  its connector has no credit left: the query is slower than the source
-      stalled    nothing is acknowledged, and the oldest message was received 10 s ago or earlier
-      paused     somebody has paused it, or its connector
+    What a part does, in the words of the gateway, which `headrace status` and the console show, too:
+      flows      something was acknowledged, committed or written in the last 5 s
+      idle       it has nothing to do
+      waits      something waits, for less than 10 s
+      no credit  messages wait, and their connector has no credit left: the query is slower than the source
+      stalled    something has waited for 10 s or longer, and nothing flows
       source stalled
-                 its connector has messages left and credit, and has sent none for 20 s
+                 the connector of a stream has messages left and credit, and has sent none for 20 s
+      trouble    it has another fault, which the problems name
+      paused     somebody has paused it, or its connector
+      detached   no connector or query serves it, and nothing waits for one
+      ended      its source has ended
 
     \b
     Examples:

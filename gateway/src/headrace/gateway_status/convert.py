@@ -21,6 +21,7 @@ from headrace.gateway_status.document import (
 )
 from headrace.gateway_status.last_errors import LastErrors
 from headrace.protocol.v1.admin_pb2 import (
+    Condition,
     DeploymentStatus,
     GetStatusResponse,
     PipelineState,
@@ -42,6 +43,7 @@ from headrace.protocol.v1.sink_pb2 import SinkMode
 
 _STREAM_STATES = {number: name.removeprefix("STREAM_STATE_").lower() for name, number in StreamState.items()}
 _PIPELINE_STATES = {number: name.removeprefix("PIPELINE_STATE_").lower() for name, number in PipelineState.items()}
+_CONDITIONS = {number: name.removeprefix("CONDITION_").lower().replace("_", " ") for name, number in Condition.items()}
 _PROCESS_KINDS = {number: name.removeprefix("PROCESS_KIND_").lower() for name, number in ProcessKind.items()}
 _PROCESS_STATES = {number: name.removeprefix("PROCESS_STATE_KIND_").lower() for name, number in ProcessStateKind.items()}
 
@@ -144,6 +146,7 @@ def problem_document(problem: Problem, at: datetime) -> ProblemDocument:
 def _stream(stream: StreamStatus, errors: LastErrors) -> StreamDocument:
     return {
         "stream": stream.stream,
+        "condition": _condition(stream),
         "state": cast(document.StreamState, _STREAM_STATES[stream.state]),
         "detail": stream.detail,
         "state_age_ms": stream.state_age_ms,
@@ -182,6 +185,7 @@ def _session(session: SessionStatus, errors: LastErrors) -> SessionDocument:
         "connector": session.connector,
         "connector_version": session.connector_version,
         "instance": session.instance,
+        "condition": _condition(session),
         "peer": session.peer,
         "age_ms": session.age_ms,
         "streams": session.streams,
@@ -199,6 +203,7 @@ def _sink_session(session: SinkSessionStatus, errors: LastErrors) -> SinkSession
     return {
         "session": session.session,
         "sink": session.sink,
+        "condition": _condition(session),
         "connector": session.connector,
         "connector_version": session.connector_version,
         "instance": session.instance,
@@ -228,6 +233,7 @@ def _pipeline(pipeline: PipelineStatus, errors: LastErrors) -> PipelineDocument:
         "pipeline": pipeline.pipeline,
         "run": pipeline.run,
         "attached": pipeline.attached,
+        "condition": _condition(pipeline),
         "state": _pipeline_state(pipeline.state),
         "away_ms": pipeline.away_ms if pipeline.HasField("away_ms") else None,
         "patterns": list(pipeline.patterns),
@@ -263,6 +269,7 @@ def _pipeline_state(state: PipelineState.ValueType) -> document.PipelineState:
 def _sink(sink: SinkStatus, errors: LastErrors) -> SinkDocument:
     return {
         "sink": sink.sink,
+        "condition": _condition(sink),
         "mode": _mode(sink.mode) if sink.mode else None,
         "instances": list(sink.instances),
         "away": list(sink.away),
@@ -289,6 +296,12 @@ def _sink(sink: SinkStatus, errors: LastErrors) -> SinkDocument:
         "outstanding": sink.outstanding or None,
         "outstanding_ms": sink.outstanding_ms if sink.HasField("outstanding_ms") else None,
     }
+
+
+def _condition(
+    row: StreamStatus | SessionStatus | SinkSessionStatus | PipelineStatus | SinkStatus,
+) -> document.Condition | None:
+    return cast(document.Condition, _CONDITIONS[row.condition]) if row.condition else None
 
 
 def _pause(status: StreamStatus | SessionStatus | PipelineStatus | SinkStatus) -> PauseDocument | None:

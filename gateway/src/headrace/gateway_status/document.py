@@ -8,6 +8,8 @@ from typing_extensions import TypedDict
 StreamState = Literal["parked", "live", "detached", "ended", "lost"]
 PipelineState = Literal["attached", "away", "detached", "awaited"]
 ConnectorState = Literal["connecting", "running", "degraded", "waiting"]
+Condition = Literal["flows", "idle", "waits", "no credit", "stalled", "source stalled", "trouble", "paused", "detached", "ended"]
+"""What a part does, as the gateway decides it."""
 SinkMode = Literal["two-phase", "batch-idempotent", "at-least-once"]
 
 
@@ -67,6 +69,7 @@ class StreamDocument(TypedDict):
     """One stream."""
 
     stream: str
+    condition: Condition | None
     state: StreamState
     detail: str
     state_age_ms: int
@@ -126,6 +129,7 @@ class SessionDocument(ReportedDocument):
     connector: str
     connector_version: str
     instance: str
+    condition: Condition | None
     peer: str
     age_ms: int
     streams: int
@@ -142,6 +146,7 @@ class SinkSessionDocument(ReportedDocument):
 
     session: str
     sink: str
+    condition: Condition | None
     connector: str
     connector_version: str
     instance: str
@@ -167,6 +172,7 @@ class PipelineDocument(TypedDict):
     pipeline: str
     run: int
     attached: bool
+    condition: Condition | None
     state: PipelineState
     away_ms: int | None
     patterns: list[str]
@@ -194,6 +200,7 @@ class SinkDocument(TypedDict):
     """One sink."""
 
     sink: str
+    condition: Condition | None
     mode: SinkMode | None
     instances: list[str]
     away: list[str]

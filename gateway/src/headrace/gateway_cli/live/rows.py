@@ -7,11 +7,6 @@ from typing import Any
 from headrace.gateway_cli.live.rates import NONE, Rates
 from headrace.terminal import duration_text
 
-STALLED_MS = 10_000
-"""A stream is stalled if its oldest message has been held for so long, in milliseconds, and nothing is acknowledged."""
-NO_CREDIT = 0.02
-"""A session waits for credit if so little of it is left, as a fraction."""
-
 Row = Mapping[str, Any]
 
 
@@ -32,7 +27,7 @@ def _pipelines(shown: Shown) -> Iterator[Row]:
         name, batch_ms = pipeline["pipeline"], pipeline["batch_ms"]
         yield {
             "pipeline": name,
-            "state": "paused" if pipeline["paused"] else pipeline["state"],
+            "state": pipeline["condition"] or "-",
             "batch": batch_ms if batch_ms is not None else -1,
             "batches": pipeline["planned_batches"],
             "stage": _stage(pipeline, shown.document["sinks"]),
@@ -57,16 +52,14 @@ def _streams(shown: Shown) -> Iterator[Row]:
     sessions = {session["instance"]: session for session in shown.document["sessions"]}
     for stream in shown.document["streams"]:
         name = stream["stream"]
-        acknowledged = shown.rates.acknowledged.get(name)
-        credit = _credit(sessions.get(stream["instance"]))
         yield {
             "stream": name,
-            "flow": _flow(stream, credit, acknowledged),
+            "state": stream["condition"] or "-",
             "in": shown.rates.received.get(name),
-            "out": acknowledged,
+            "out": shown.rates.acknowledged.get(name),
             "lag": stream["lag_messages"],
             "oldest": stream["oldest_unacknowledged_ms"] or -1,
-            "credit": credit,
+            "credit": _credit(sessions.get(stream["instance"])),
             "lag bytes": stream["lag_bytes"],
             "owner": stream["instance"] or stream["last_instance"] or "-",
         }
@@ -83,23 +76,6 @@ def _credit(session: Mapping[str, Any] | None) -> float | None:
     return min(left)
 
 
-def _flow(stream: Mapping[str, Any], credit: float | None, acknowledged: float | None) -> str:
-    """Returns what a stream does in a word: one that has nothing to do differs from one that makes no progress."""
-    if stream["state"] != "live":
-        return str(stream["state"])
-    if stream["paused"]:
-        return "paused"
-    if stream["stalled_ms"] is not None:
-        return "source stalled"
-    if not stream["lag_messages"]:
-        return "idle"
-    if acknowledged:
-        return "flows"
-    if stream["oldest_unacknowledged_ms"] >= STALLED_MS:
-        return "stalled"
-    return "no credit" if credit is not None and credit < NO_CREDIT else "waits"
-
-
 def _connectors(shown: Shown) -> Iterator[Row]:
     for session in shown.document["sessions"]:
         yield _connector(session, f"{session['streams']:,} stream{'' if session['streams'] == 1 else 's'}")
@@ -114,7 +90,7 @@ def _connector(session: Mapping[str, Any], serves: str) -> Row:
     return {
         "connector": session["instance"],
         "serves": serves,
-        "state": "paused" if session.get("paused") else session["state"] or "-",
+        "state": session["condition"] or "-",
         "since": session["state_age_ms"] if session["state_age_ms"] is not None else session["age_ms"],
         "credit": credit,
         "errors": len(errors),
@@ -129,7 +105,7 @@ def _sinks(shown: Shown) -> Iterator[Row]:
         age = f" ({duration_text(sink['failure_age_ms'])})" if failure and sink["failure_age_ms"] is not None else ""
         yield {
             "sink": sink["sink"],
-            "state": _sink_state(sink),
+            "state": sink["condition"] or "-",
             "mode": sink["mode"] or "-",
             "instances": len(sink["instances"]),
             "rate": shown.rates.staged.get(sink["sink"]),
@@ -137,16 +113,6 @@ def _sinks(shown: Shown) -> Iterator[Row]:
             "refused": sink["refused_messages"],
             "failure": failure + age,
         }
-
-
-def _sink_state(sink: Mapping[str, Any]) -> str:
-    if sink["lost"]:
-        return "lost"
-    if not sink["instances"]:
-        return "away"
-    if sink["failure"]:
-        return "fails"
-    return "paused" if sink["paused"] else "serves"
 
 
 _ROWS = {"pipelines": _pipelines, "streams": _streams, "connectors": _connectors, "sinks": _sinks}

@@ -13,8 +13,8 @@ from headrace.gateway_cli.live.views import VIEWS, fitting
 from headrace.gateway_cli.problems import one_line, problem_lines
 from headrace.terminal import bytes_text, duration_text
 
-_BAD = frozenset({"lost", "fails", "stalled", "source stalled", "away", "degraded"})
-_POOR = frozenset({"detached", "parked", "awaited", "waiting", "waits", "no credit", "connecting", "paused"})
+_BAD = frozenset({"trouble", "stalled", "source stalled"})
+_POOR = frozenset({"detached", "waits", "no credit", "paused"})
 _KEYS = "q quit  1-4 view  up/down page  </> sort  r reverse  / filter"
 
 

@@ -49,7 +49,7 @@ def _number(title: str, width: int = 7) -> Column:
 VIEWS: dict[str, tuple[Column, ...]] = {
     "pipelines": (
         Column("pipeline", 0),
-        Column("state", 8),
+        Column("state", 14),
         Column("batch", 7, _age, is_number=True),
         Column("stage", 12),
         _number("rate", 6),
@@ -60,7 +60,7 @@ VIEWS: dict[str, tuple[Column, ...]] = {
     ),
     "streams": (
         Column("stream", 0),
-        Column("flow", 9),
+        Column("state", 14),
         _number("in", 6),
         _number("out", 6),
         _number("lag"),
@@ -72,7 +72,7 @@ VIEWS: dict[str, tuple[Column, ...]] = {
     "connectors": (
         Column("connector", 0),
         Column("serves", 14),
-        Column("state", 10),
+        Column("state", 14),
         Column("since", 7, _age, is_number=True),
         Column("credit", 6, _share, is_number=True),
         _number("errors", 6),
@@ -81,7 +81,7 @@ VIEWS: dict[str, tuple[Column, ...]] = {
     ),
     "sinks": (
         Column("sink", 0),
-        Column("state", 6),
+        Column("state", 14),
         Column("mode", 16),
         _number("instances", 9),
         _number("rate", 6),

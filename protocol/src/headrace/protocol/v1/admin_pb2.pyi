@@ -151,6 +151,62 @@ PART_KIND_SINK: PartKind.ValueType  # 4
 """A sink."""
 Global___PartKind: _TypeAlias = PartKind  # noqa: Y015
 
+class _Condition:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ConditionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Condition.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONDITION_UNSPECIFIED: _Condition.ValueType  # 0
+    """The gateway is of a version that does not tell."""
+    CONDITION_FLOWS: _Condition.ValueType  # 1
+    """Something was acknowledged, committed or written in the last five seconds."""
+    CONDITION_IDLE: _Condition.ValueType  # 2
+    """It has nothing to do."""
+    CONDITION_WAITS: _Condition.ValueType  # 3
+    """Something waits, for less than ten seconds."""
+    CONDITION_NO_CREDIT: _Condition.ValueType  # 4
+    """Something waits, and its connector has no credit left: the query is slower than the source."""
+    CONDITION_STALLED: _Condition.ValueType  # 5
+    """Something has waited for ten seconds or longer, and nothing is acknowledged, committed or written."""
+    CONDITION_SOURCE_STALLED: _Condition.ValueType  # 6
+    """The connector of a stream has messages left and credit, and sends none."""
+    CONDITION_TROUBLE: _Condition.ValueType  # 7
+    """It has another fault: the problems have an entry for it."""
+    CONDITION_PAUSED: _Condition.ValueType  # 8
+    """Somebody has paused it."""
+    CONDITION_DETACHED: _Condition.ValueType  # 9
+    """No connector or query serves it, and nothing waits for one."""
+    CONDITION_ENDED: _Condition.ValueType  # 10
+    """Its source has ended."""
+
+class Condition(_Condition, metaclass=_ConditionEnumTypeWrapper):
+    """What a part does, in a word. The gateway decides it once: whoever shows it uses the same word."""
+
+CONDITION_UNSPECIFIED: Condition.ValueType  # 0
+"""The gateway is of a version that does not tell."""
+CONDITION_FLOWS: Condition.ValueType  # 1
+"""Something was acknowledged, committed or written in the last five seconds."""
+CONDITION_IDLE: Condition.ValueType  # 2
+"""It has nothing to do."""
+CONDITION_WAITS: Condition.ValueType  # 3
+"""Something waits, for less than ten seconds."""
+CONDITION_NO_CREDIT: Condition.ValueType  # 4
+"""Something waits, and its connector has no credit left: the query is slower than the source."""
+CONDITION_STALLED: Condition.ValueType  # 5
+"""Something has waited for ten seconds or longer, and nothing is acknowledged, committed or written."""
+CONDITION_SOURCE_STALLED: Condition.ValueType  # 6
+"""The connector of a stream has messages left and credit, and sends none."""
+CONDITION_TROUBLE: Condition.ValueType  # 7
+"""It has another fault: the problems have an entry for it."""
+CONDITION_PAUSED: Condition.ValueType  # 8
+"""Somebody has paused it."""
+CONDITION_DETACHED: Condition.ValueType  # 9
+"""No connector or query serves it, and nothing waits for one."""
+CONDITION_ENDED: Condition.ValueType  # 10
+"""Its source has ended."""
+Global___Condition: _TypeAlias = Condition  # noqa: Y015
+
 class _StreamState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -2133,6 +2189,7 @@ class StreamStatus(_message.Message):
     SESSION_FIELD_NUMBER: _builtins.int
     STALLED_MS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Its name."""
     state: Global___StreamState.ValueType
@@ -2179,6 +2236,8 @@ class StreamStatus(_message.Message):
     """For how long its connector has sent nothing of it, although it reports that messages are left and may send them, in
     milliseconds; absent if that is not so, or only since a moment ago.
     """
+    condition: Global___Condition.ValueType
+    """What it does, in a word."""
     @_builtins.property
     def received(self) -> _frame_pb2.Position:
         """The last message received."""
@@ -2231,10 +2290,11 @@ class StreamStatus(_message.Message):
         session: _builtins.str = ...,
         stalled_ms: _builtins.int | None = ...,
         error: Global___PartError | None = ...,
+        condition: Global___Condition.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "_stalled_ms", b"_stalled_ms", "acknowledged", b"acknowledged", "error", b"error", "latest_sequence", b"latest_sequence", "paused", b"paused", "received", b"received", "stalled_ms", b"stalled_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "_stalled_ms", b"_stalled_ms", "acknowledged", b"acknowledged", "acknowledged_messages", b"acknowledged_messages", "detail", b"detail", "duplicate_messages", b"duplicate_messages", "error", b"error", "holders", b"holders", "instance", b"instance", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "last_error", b"last_error", "last_instance", b"last_instance", "latest_sequence", b"latest_sequence", "losses", b"losses", "oldest_unacknowledged_ms", b"oldest_unacknowledged_ms", "paused", b"paused", "readers", b"readers", "received", b"received", "received_bytes", b"received_bytes", "received_messages", b"received_messages", "replayable", b"replayable", "session", b"session", "stalled_ms", b"stalled_ms", "state", b"state", "state_age_ms", b"state_age_ms", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "_stalled_ms", b"_stalled_ms", "acknowledged", b"acknowledged", "acknowledged_messages", b"acknowledged_messages", "condition", b"condition", "detail", b"detail", "duplicate_messages", b"duplicate_messages", "error", b"error", "holders", b"holders", "instance", b"instance", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "last_error", b"last_error", "last_instance", b"last_instance", "latest_sequence", b"latest_sequence", "losses", b"losses", "oldest_unacknowledged_ms", b"oldest_unacknowledged_ms", "paused", b"paused", "readers", b"readers", "received", b"received", "received_bytes", b"received_bytes", "received_messages", b"received_messages", "replayable", b"replayable", "session", b"session", "stalled_ms", b"stalled_ms", "state", b"state", "state_age_ms", b"state_age_ms", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__acknowledged: _TypeAlias = _typing.Literal["acknowledged"]  # noqa: Y015
     _WhichOneofArgType__acknowledged: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged"]  # noqa: Y015
@@ -2390,6 +2450,7 @@ class SessionStatus(_message.Message):
     REPORTED_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
     SILENT_MS_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     """Its id."""
     connector: _builtins.str
@@ -2418,6 +2479,8 @@ class SessionStatus(_message.Message):
     """How long it has sent nothing although it promises heartbeats, in milliseconds, while the gateway could receive; absent if
     that is no longer than the gateway accepts, or if it promises nothing (SES-35).
     """
+    condition: Global___Condition.ValueType
+    """What it does, in a word."""
     @_builtins.property
     def reported(self) -> Global___ReportedStatus:
         """What the connector says of itself."""
@@ -2444,10 +2507,11 @@ class SessionStatus(_message.Message):
         reported: Global___ReportedStatus | None = ...,
         paused: Global___PauseStatus | None = ...,
         silent_ms: _builtins.int | None = ...,
+        condition: Global___Condition.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_paused", b"_paused", "_silent_ms", b"_silent_ms", "paused", b"paused", "reported", b"reported", "silent_ms", b"silent_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_paused", b"_paused", "_silent_ms", b"_silent_ms", "age_ms", b"age_ms", "connector", b"connector", "connector_version", b"connector_version", "credit_bytes", b"credit_bytes", "credit_messages", b"credit_messages", "instance", b"instance", "linger_ms", b"linger_ms", "outstanding_bytes", b"outstanding_bytes", "outstanding_messages", b"outstanding_messages", "paused", b"paused", "peer", b"peer", "reported", b"reported", "session", b"session", "silent_ms", b"silent_ms", "streams", b"streams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_paused", b"_paused", "_silent_ms", b"_silent_ms", "age_ms", b"age_ms", "condition", b"condition", "connector", b"connector", "connector_version", b"connector_version", "credit_bytes", b"credit_bytes", "credit_messages", b"credit_messages", "instance", b"instance", "linger_ms", b"linger_ms", "outstanding_bytes", b"outstanding_bytes", "outstanding_messages", b"outstanding_messages", "paused", b"paused", "peer", b"peer", "reported", b"reported", "session", b"session", "silent_ms", b"silent_ms", "streams", b"streams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__paused: _TypeAlias = _typing.Literal["paused"]  # noqa: Y015
     _WhichOneofArgType__paused: _TypeAlias = _typing.Literal["_paused", b"_paused"]  # noqa: Y015
@@ -2476,6 +2540,7 @@ class SinkSessionStatus(_message.Message):
     REPORTED_FIELD_NUMBER: _builtins.int
     SILENT_MS_FIELD_NUMBER: _builtins.int
     SUCCESS_AGE_MS_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     """Its id."""
     sink: _builtins.str
@@ -2494,6 +2559,8 @@ class SinkSessionStatus(_message.Message):
     """As in SessionStatus."""
     success_age_ms: _builtins.int
     """How long ago it last staged, voted or committed, in milliseconds; absent if it has not yet."""
+    condition: Global___Condition.ValueType
+    """What it does, in a word."""
     @_builtins.property
     def reported(self) -> Global___ReportedStatus:
         """What the connector says of itself."""
@@ -2511,10 +2578,11 @@ class SinkSessionStatus(_message.Message):
         reported: Global___ReportedStatus | None = ...,
         silent_ms: _builtins.int | None = ...,
         success_age_ms: _builtins.int | None = ...,
+        condition: Global___Condition.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms", "_success_age_ms", b"_success_age_ms", "reported", b"reported", "silent_ms", b"silent_ms", "success_age_ms", b"success_age_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms", "_success_age_ms", b"_success_age_ms", "age_ms", b"age_ms", "connector", b"connector", "connector_version", b"connector_version", "instance", b"instance", "peer", b"peer", "reported", b"reported", "session", b"session", "silent_ms", b"silent_ms", "sink", b"sink", "success_age_ms", b"success_age_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms", "_success_age_ms", b"_success_age_ms", "age_ms", b"age_ms", "condition", b"condition", "connector", b"connector", "connector_version", b"connector_version", "instance", b"instance", "peer", b"peer", "reported", b"reported", "session", b"session", "silent_ms", b"silent_ms", "sink", b"sink", "success_age_ms", b"success_age_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__silent_ms: _TypeAlias = _typing.Literal["silent_ms"]  # noqa: Y015
     _WhichOneofArgType__silent_ms: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms"]  # noqa: Y015
@@ -2552,6 +2620,7 @@ class PipelineStatus(_message.Message):
     SILENT_MS_FIELD_NUMBER: _builtins.int
     RIVAL_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """Its name."""
     run: _builtins.int
@@ -2580,6 +2649,8 @@ class PipelineStatus(_message.Message):
     """For how long its driver has not reported, in milliseconds, although others of its processes call; absent if it reports, or
     never did.
     """
+    condition: Global___Condition.ValueType
+    """What it does, in a word."""
     @_builtins.property
     def patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The patterns of the streams that it reads."""
@@ -2630,10 +2701,11 @@ class PipelineStatus(_message.Message):
         silent_ms: _builtins.int | None = ...,
         rival: Global___RivalRun | None = ...,
         error: Global___PartError | None = ...,
+        condition: Global___Condition.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "error", b"error", "fault", b"fault", "metrics", b"metrics", "paused", b"paused", "rival", b"rival", "silent_ms", b"silent_ms", "voted_ms", b"voted_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "attached", b"attached", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "error", b"error", "fault", b"fault", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "rival", b"rival", "run", b"run", "silent_ms", b"silent_ms", "state", b"state", "voted_ms", b"voted_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "attached", b"attached", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "condition", b"condition", "error", b"error", "fault", b"fault", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "rival", b"rival", "run", b"run", "silent_ms", b"silent_ms", "state", b"state", "voted_ms", b"voted_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__away_ms: _TypeAlias = _typing.Literal["away_ms"]  # noqa: Y015
     _WhichOneofArgType__away_ms: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms"]  # noqa: Y015
@@ -2734,6 +2806,7 @@ class SinkStatus(_message.Message):
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
     sink: _builtins.str
     """Its name."""
     mode: _sink_pb2.SinkMode.ValueType
@@ -2768,6 +2841,8 @@ class SinkStatus(_message.Message):
     """The same for its last instance, if it has none now."""
     dead_letters: _builtins.int
     """How many dead letters queries have delivered to it in committed micro-batches, since the gateway started."""
+    condition: Global___Condition.ValueType
+    """What it does, in a word."""
     @_builtins.property
     def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its live instances."""
@@ -2827,10 +2902,11 @@ class SinkStatus(_message.Message):
         last_error: _builtins.str = ...,
         dead_letters: _builtins.int = ...,
         error: Global___PartError | None = ...,
+        condition: Global___Condition.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_outstanding_ms", b"_outstanding_ms", "_paused", b"_paused", "absent_ms", b"absent_ms", "error", b"error", "failure_age_ms", b"failure_age_ms", "outstanding_ms", b"outstanding_ms", "paused", b"paused"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_outstanding_ms", b"_outstanding_ms", "_paused", b"_paused", "aborted_transactions", b"aborted_transactions", "absent_ms", b"absent_ms", "away", b"away", "committed", b"committed", "committed_transactions", b"committed_transactions", "dead_letters", b"dead_letters", "error", b"error", "failure", b"failure", "failure_age_ms", b"failure_age_ms", "failures", b"failures", "instances", b"instances", "last_error", b"last_error", "losses", b"losses", "lost", b"lost", "mode", b"mode", "open_parts", b"open_parts", "outstanding", b"outstanding", "outstanding_ms", b"outstanding_ms", "paused", b"paused", "pending_transactions", b"pending_transactions", "refused_messages", b"refused_messages", "sink", b"sink", "staged_messages", b"staged_messages", "writers", b"writers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_outstanding_ms", b"_outstanding_ms", "_paused", b"_paused", "aborted_transactions", b"aborted_transactions", "absent_ms", b"absent_ms", "away", b"away", "committed", b"committed", "committed_transactions", b"committed_transactions", "condition", b"condition", "dead_letters", b"dead_letters", "error", b"error", "failure", b"failure", "failure_age_ms", b"failure_age_ms", "failures", b"failures", "instances", b"instances", "last_error", b"last_error", "losses", b"losses", "lost", b"lost", "mode", b"mode", "open_parts", b"open_parts", "outstanding", b"outstanding", "outstanding_ms", b"outstanding_ms", "paused", b"paused", "pending_transactions", b"pending_transactions", "refused_messages", b"refused_messages", "sink", b"sink", "staged_messages", b"staged_messages", "writers", b"writers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__absent_ms: _TypeAlias = _typing.Literal["absent_ms"]  # noqa: Y015
     _WhichOneofArgType__absent_ms: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms"]  # noqa: Y015

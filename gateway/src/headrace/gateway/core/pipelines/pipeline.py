@@ -110,6 +110,8 @@ class Pipeline:
     """The number of its calls in progress."""
     had_batch: bool = False
     """Whether a batch was ever planned: its checkpoint may name messages that it has not committed."""
+    committed_at: float | None = None
+    """When it last committed messages, on the monotonic clock; None if it has not since the gateway started."""
     fault: Fault | None = None
     """Why its run makes no progress, as its driver has reported it."""
     error: LastError | None = None
@@ -219,6 +221,8 @@ class Pipeline:
     def commit(self, positions: dict[str, Position]) -> list[str]:
         """Records committed positions; returns the streams whose position advanced."""
         moved = [stream for stream, position in positions.items() if position > self.position(stream)]
+        if moved:
+            self.committed_at = clock.monotonic()
         for stream in moved:
             self.committed[stream] = positions[stream]
             self.sources.add(source_of(stream))

@@ -2,6 +2,7 @@
 
 from headrace.gateway.core.status.awaiting import await_sinks, sinks_away
 from headrace.gateway.core.status.batch_status import list_batches
+from headrace.gateway.core.status.condition import note_trouble
 from headrace.gateway.core.status.faults import FaultWatch
 from headrace.gateway.core.status.health import problems
 from headrace.gateway.core.status.history import HISTORY_S, INTERVAL_S, History
@@ -29,6 +30,7 @@ __all__ = [
     "list_dead_letters",
     "list_events",
     "locate",
+    "note_trouble",
     "pause_status",
     "peek",
     "problems",

@@ -11,6 +11,7 @@ from headrace.gateway.core.connections import STATUS_BYTES
 from headrace.gateway.core.pipelines import Pipeline
 from headrace.gateway.core.sinks import Sink, SinkSession, Transaction
 from headrace.gateway.core.state import Deployment, Gateway, Supervised
+from headrace.gateway.core.status import condition
 from headrace.gateway.core.status.awaiting import writers_of
 from headrace.gateway.core.status.stream_status import add_stream, ms_since, pause_status, pipeline_state
 from headrace.gateway.core.streams import PartKind, Session, Stream, Totals
@@ -42,8 +43,7 @@ def _fill(status: pb.GetStatusResponse, gateway: Gateway) -> Iterator[int]:
         status.sessions.append(_session(session, gateway, room))
         yield 1 + len(session.attachments)
     for _, pipeline in sorted(gateway.pipelines.items()):
-        lag = of_pipelines.lags.get(pipeline, (0, 0))
-        status.pipelines.append(_pipeline(pipeline, gateway, lag))
+        status.pipelines.append(_pipeline(pipeline, gateway, of_pipelines.lags.get(pipeline, _Lag())))
         yield 1
         for positions in parts_of(sorted_items(pipeline.committed)):
             status.pipelines[-1].committed.extend(to_stream_positions(dict(positions)))
@@ -57,11 +57,21 @@ def _fill(status: pb.GetStatusResponse, gateway: Gateway) -> Iterator[int]:
         status.sinks.append(_sink(sink, gateway, lost.get(sink.name, [])))
         yield 1 + len(sink.committed)
     for sink_session in list(gateway.sink_sessions.values()):
-        status.sink_sessions.append(_sink_session(sink_session, room))
+        status.sink_sessions.append(_sink_session(sink_session, gateway, room))
         yield 1
     for _, deployment in sorted(gateway.deployments.by_name.items()):
         status.deployments.append(_deployment(deployment))
         yield 1 + len(deployment.connectors) + len(deployment.processes or ())
+
+
+@dataclass(slots=True)
+class _Lag:
+    """What a pipeline has yet to commit."""
+
+    messages: int = 0
+    bytes: int = 0
+    since: float | None = None
+    """Since when it has made no progress in one of the streams, on the monotonic clock; None if it has nothing to commit."""
 
 
 @dataclass(slots=True)
@@ -71,8 +81,7 @@ class _Reading:
     totals: Totals = field(default_factory=Totals)
     buffered_bytes: int = 0
     buffered_messages: int = 0
-    lags: dict[Pipeline, tuple[int, int]] = field(default_factory=dict)
-    """What each pipeline has yet to commit, in messages and bytes."""
+    lags: dict[Pipeline, _Lag] = field(default_factory=dict)
 
     def add(self, stream: Stream) -> None:
         """Adds a stream."""
@@ -80,9 +89,13 @@ class _Reading:
         self.buffered_bytes += stream.held_bytes
         self.buffered_messages += stream.held_messages
         for pipeline in stream.readers:
-            before = self.lags.get(pipeline, (0, 0))
             messages, size = stream.lag_after(pipeline.position(stream.name))
-            self.lags[pipeline] = before[0] + messages, before[1] + size
+            if not (messages or size):
+                continue
+            lag = self.lags.setdefault(pipeline, _Lag())
+            lag.messages, lag.bytes = lag.messages + messages, lag.bytes + size
+            since = pipeline.behind_since.get(stream.name, pipeline.called_at)
+            lag.since = since if lag.since is None else min(lag.since, since)
 
 
 def _add_streams(status: pb.GetStatusResponse, gateway: Gateway, reading: _Reading) -> Iterator[int]:
@@ -165,6 +178,7 @@ def _session_of(stream: Stream, by_instance: Mapping[str, list[Session]]) -> str
 
 def _session(session: Session, gateway: Gateway, errors_bytes: int) -> pb.SessionStatus:
     account = session.account
+    pause = gateway.pauses.of(PartKind.CONNECTOR, session.instance)
     return pb.SessionStatus(
         session=session.id,
         connector=session.hello.connector,
@@ -178,13 +192,15 @@ def _session(session: Session, gateway: Gateway, errors_bytes: int) -> pb.Sessio
         outstanding_bytes=account.bytes_held,
         outstanding_messages=account.messages_held,
         linger_ms=session.linger_ms,
-        paused=pause_status(gateway.pauses.of(PartKind.CONNECTOR, session.instance)),
+        paused=pause_status(pause),
         reported=session.reported.status(errors_bytes),
         silent_ms=session.heartbeat.silent_ms,
+        condition=condition.of_session(session, paused=pause is not None),
     )
 
 
-def _sink_session(session: SinkSession, errors_bytes: int) -> pb.SinkSessionStatus:
+def _sink_session(session: SinkSession, gateway: Gateway, errors_bytes: int) -> pb.SinkSessionStatus:
+    pause = gateway.pauses.of(PartKind.SINK, session.hello.sink)
     return pb.SinkSessionStatus(
         session=session.id,
         sink=session.hello.sink,
@@ -196,10 +212,12 @@ def _sink_session(session: SinkSession, errors_bytes: int) -> pb.SinkSessionStat
         reported=session.reported.status(errors_bytes),
         silent_ms=session.heartbeat.silent_ms,
         success_age_ms=None if session.succeeded_at is None else ms_since(session.succeeded_at),
+        condition=condition.of_sink_session(session, paused=pause is not None),
     )
 
 
-def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: tuple[int, int]) -> pb.PipelineStatus:
+def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: _Lag) -> pb.PipelineStatus:
+    pause = gateway.pauses.of(PartKind.PIPELINE, pipeline.name)
     voted_s = pipeline.timeline.voted_s
     return pb.PipelineStatus(
         pipeline=pipeline.name,
@@ -207,8 +225,8 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: tuple[int, int]) -> pb.
         attached=pipeline.attached,
         patterns=sorted({*pipeline.patterns, *pipeline.declared}),
         idle_ms=ms_since(pipeline.called_at) if pipeline.run.number else 0,
-        lag_messages=lag[0],
-        lag_bytes=lag[1],
+        lag_messages=lag.messages,
+        lag_bytes=lag.bytes,
         state=pipeline_state(pipeline),
         away_ms=None if pipeline.away_since is None else ms_since(pipeline.away_since),
         planned_batches=pipeline.planned_batches,
@@ -216,10 +234,11 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: tuple[int, int]) -> pb.
         metrics=pipeline.metrics,
         voted_ms=None if voted_s is None else max(0, int(voted_s * 1000)),
         fault=None if pipeline.fault is None else pipeline.fault.status(),
-        paused=pause_status(gateway.pauses.of(PartKind.PIPELINE, pipeline.name)),
+        paused=pause_status(pause),
         silent_ms=_silent_ms(pipeline, gateway),
         rival=gateway.drivers.rival(pipeline.name),
         error=pipeline.error.status() if pipeline.error else None,
+        condition=condition.of_pipeline(pipeline, lag=lag.messages, since=lag.since, paused=pause is not None),
     )
 
 
@@ -237,6 +256,7 @@ def _silent_ms(pipeline: Pipeline, gateway: Gateway) -> int | None:
 def _sink(sink: Sink, gateway: Gateway, lost: list[pb.LostVote]) -> pb.SinkStatus:
     pending = {transaction for holdings in sink.holders() for transaction in holdings.transactions()}
     outstanding = _outstanding(sink)
+    pause = gateway.pauses.of(PartKind.SINK, sink.name)
     return pb.SinkStatus(
         sink=sink.name,
         mode=sink.mode,
@@ -257,11 +277,12 @@ def _sink(sink: Sink, gateway: Gateway, lost: list[pb.LostVote]) -> pb.SinkStatu
         failures=sink.outcomes["failed"],
         failure=sink.failure.reason if sink.failure else "",
         failure_age_ms=ms_since(sink.failure.occurred_at) if sink.failure else None,
-        paused=pause_status(gateway.pauses.of(PartKind.SINK, sink.name)),
+        paused=pause_status(pause),
         outstanding=outstanding[1] if outstanding else "",
         outstanding_ms=ms_since(outstanding[0]) if outstanding else None,
         last_error="" if sink.sessions else sink.last_error,
         error=sink.error.status() if sink.error else None,
+        condition=condition.of_sink(sink, outstanding[0] if outstanding else None, paused=pause is not None),
     )
 
 

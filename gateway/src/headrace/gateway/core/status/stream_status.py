@@ -3,6 +3,7 @@
 from headrace.contract import clock
 from headrace.gateway.core.base.position import BEGINNING, fill
 from headrace.gateway.core.pipelines import Pipeline
+from headrace.gateway.core.status import condition
 from headrace.gateway.core.streams import Pause, Stream
 from headrace.protocol.v1 import admin_pb2 as pb
 
@@ -43,6 +44,7 @@ def add_stream(to: pb.GetStatusResponse, stream: Stream, session_id: str, now: f
         last_error="" if session else stream.last_error,
         error=stream.error.status() if stream.error else None,
         stalled_ms=_stalled_ms(stream),
+        condition=condition.of_stream(stream, state),
     )
     if stream.received > BEGINNING:
         fill(status.received, stream.received)

@@ -1,7 +1,7 @@
 """Streams: the frames that are held, the sessions that send them, and the positions at which they open."""
 
 from headrace.gateway.core.streams.acknowledging import acknowledge
-from headrace.gateway.core.streams.credit import CreditPool
+from headrace.gateway.core.streams.credit import CreditAccount, CreditPool
 from headrace.gateway.core.streams.frames import (
     OVERHEAD_BYTES,
     HeldFrame,
@@ -25,6 +25,7 @@ __all__ = [
     "OVERHEAD_BYTES",
     "Attachment",
     "Backlog",
+    "CreditAccount",
     "CreditPool",
     "HeldFrame",
     "Loss",

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.core.base.position import BEGINNING
 from headrace.gateway.core.streams.frames import HeldFrame
@@ -23,6 +24,8 @@ class Tally:
     total: int = 0
     up_to: Position = BEGINNING
     """Messages at or before it are not counted again."""
+    counted_at: float | None = None
+    """When messages were counted last, on the monotonic clock; None if none were."""
     _released: list[Released] = field(default_factory=list)
     """In order, following `up_to`. One ends where each reader was, and one where the held frames start."""
 
@@ -93,6 +96,7 @@ class Tally:
         if last > self.up_to:
             self.total += count
             self.up_to = last
+            self.counted_at = clock.monotonic()
 
     def _last_counted(self, epoch: int) -> int:
         return self.up_to.sequence if self.up_to.epoch == epoch else BEGINNING.sequence

@@ -21,8 +21,8 @@ const DRAWN: Record<Shape, ReactNode> = {
 };
 
 /** A word for what a part does, with a mark of its shape and colour. */
-export function FlowMark({ flow, label = flow }: { flow: string; label?: string }) {
-  const { shape, tone } = markOf(flow);
+export function Mark({ of, label = of }: { of: string; label?: string }) {
+  const { shape, tone } = markOf(of);
   return (
     <>
       <svg className={`mark tone-${tone}`} width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">
