@@ -12,8 +12,16 @@ export default defineConfig({
     sourcemap: false,
     target: "es2022",
   },
-  // Tests read the colours of the style sheet.
-  test: { css: true },
+  test: {
+    // Tests read the colours of the style sheet.
+    css: true,
+    // One thread, and time enough, on whatever machine: processes of their own that start slowly are given up.
+    pool: "threads",
+    maxWorkers: 1,
+    isolate: false,
+    testTimeout: 300_000,
+    teardownTimeout: 300_000,
+  },
   // `npm run dev` shows the gateway of this machine.
   server: { proxy: { "/api": "http://127.0.0.1:7434" } },
 });

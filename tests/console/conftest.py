@@ -88,9 +88,23 @@ async def keep(writer: Writer, engine: Engine) -> None:
         await asyncio.sleep(0.5)
 
 
+@dataclass(frozen=True)
+class Troubled:
+    """The addresses of a gateway with something in trouble."""
+
+    address: str
+    http: str
+
+
 @pytest.fixture
-async def troubled() -> AsyncIterator[str]:
-    """The HTTP address of a gateway with a sink that nobody serves, a stream that nobody reads, and a pipeline with a lag."""
+async def troubled(troubled_site: Troubled) -> str:
+    """Its HTTP address."""
+    return troubled_site.http
+
+
+@pytest.fixture
+async def troubled_site() -> AsyncIterator[Troubled]:
+    """A gateway with a sink that nobody serves, a stream that nobody reads, and a pipeline with a lag."""
     async with serve() as (gateway, address), serve_http(gateway) as http:
         writer, connector, engine = Writer(address, "r1", readers=["p"]), Connector(address), Engine(address)
         await engine.attach({})
@@ -104,7 +118,7 @@ async def troubled() -> AsyncIterator[str]:
         # Now, since a query that writes to a sink that nobody serves waits ten seconds before it plans.
         await writer.report_commits()
         keeping = asyncio.create_task(keep(writer, engine))
-        yield http
+        yield Troubled(address, http)
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         await connector.close()

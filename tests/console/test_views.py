@@ -60,7 +60,7 @@ async def test_the_state_of_a_view_survives_a_reload(page: Page, troubled: str) 
 async def test_it_tells_why_a_message_is_not_acknowledged(page: Page, troubled: str) -> None:
     await page.goto(f"http://{troubled}/?view=timeline&message_stream=orders/0&sequence=7")
     await page.get_by_role("button", name="Ask").click()
-    await expect(page.get_by_text("in-batch").first).to_be_visible()
+    await expect(page.get_by_text("is in a micro-batch that is not committed").first).to_be_visible()
 
 
 async def test_a_part_is_paused_and_resumed(page: Page, troubled: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from scripts import generate_conditions
+from scripts import generate_words
 from tests.gateway.sink_wire import SinkClient
 from tests.gateway.wire import Connector, Engine, numbered, serve, until_gone
 from tests.virtual_clock import VirtualClock
@@ -22,6 +22,8 @@ from headrace.gateway_cli.live.rows import Shown
 from headrace.gateway_cli.status_tables import status_tables
 from headrace.gateway_status import status_document
 from headrace.gateway_status.document import Condition
+from headrace.gateway_status.timeline import MessageState
+from headrace.gateway_status.words import MESSAGE_STATES
 from headrace.protocol.v1 import admin_pb2 as pb
 
 WORDS = {number: name.removeprefix("CONDITION_").lower().replace("_", " ") for name, number in pb.Condition.items() if number}
@@ -32,8 +34,9 @@ WORDS = {number: name.removeprefix("CONDITION_").lower().replace("_", " ") for n
 
 def test_the_documents_and_the_console_have_the_words_of_the_protocol() -> None:
     assert sorted(WORDS.values()) == sorted(get_args(Condition))
-    assert generate_conditions.FILE.read_text() == generate_conditions.text(), (
-        "run `python -m scripts.generate_conditions`, and commit the result"
+    assert sorted(MESSAGE_STATES) == sorted(get_args(MessageState))
+    assert generate_words.FILE.read_text() == generate_words.text(), (
+        "run `python -m scripts.generate_words`, and commit the result"
     )
 
 

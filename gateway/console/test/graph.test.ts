@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 
 import { causePaths } from "../src/model/cause_paths";
 import type { Batch, Problem, Status } from "../src/model/documents";
-import { CONDITIONS } from "../src/model/conditions";
+import { CONDITIONS } from "../src/model/words";
 import { graph } from "../src/model/graph";
 import { History } from "../src/model/history";
 import { layout, type Box } from "../src/model/layout";

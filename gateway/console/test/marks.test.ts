@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { CONDITIONS } from "../src/model/conditions";
+import { CONDITIONS } from "../src/model/words";
 import { markOf } from "../src/model/marks";
 import css from "../src/style.css?raw";
 

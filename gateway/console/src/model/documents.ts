@@ -1,6 +1,6 @@
 /** The documents of the gateway's API, as far as the console shows them; see headrace/gateway_status/document.py. */
 
-import type { Condition } from "./conditions";
+import type { Condition } from "./words";
 import type { HistoryFields } from "./history_fields";
 
 /** A 64-bit integer: a bigint if a number does not hold it exactly. */

@@ -1,8 +1,8 @@
 /** The graph of sources, streams, pipelines and sinks, in four columns. Many parts of one kind are one node. */
 
-import type { Condition } from "./conditions";
+import type { Condition } from "./words";
 import { credit } from "./credit";
-import type { Fallible, Status, Stream } from "./documents";
+import type { Fallible, Session, Status, Stream } from "./documents";
 import { splitPart } from "./causes";
 import { grouped } from "./group";
 import { causePaths, type CausePaths } from "./cause_paths";

@@ -1,7 +1,7 @@
 import { useMemo } from "react";
 import type { CausePaths } from "../model/cause_paths";
 import type { Status } from "../model/documents";
-import { CONDITIONS, type Condition } from "../model/conditions";
+import { CONDITIONS, type Condition } from "../model/words";
 import { count, duration, rate } from "../model/format";
 import { graph, type Node } from "../model/graph";
 import type { History } from "../model/history";

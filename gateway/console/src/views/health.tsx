@@ -1,7 +1,7 @@
 import { Control, type Kind } from "../parts/control";
 import { causes, splitPart, type Cause } from "../model/causes";
 import type { Status } from "../model/documents";
-import { counted, duration, firstLine } from "../model/format";
+import { counted, duration } from "../model/format";
 import { PartLink } from "../parts/link";
 import { useNow } from "../parts/now";
 
@@ -40,7 +40,7 @@ function List({ causes: found, mayControl }: { causes: Cause[]; mayControl: bool
           <h3>
             <PartLink part={cause.root} /> <span className="tag">{cause.problem.kind}</span>
           </h3>
-          <p className="cause">{firstLine(cause.problem.cause)}</p>
+          <p className="cause">{cause.problem.cause}</p>
           <p className="muted">
             since {new Date(cause.problem.since).toLocaleString()}, for{" "}
             {duration(now - Date.parse(cause.problem.since))}

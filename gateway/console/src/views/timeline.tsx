@@ -1,13 +1,22 @@
 import { memo, useEffect, useState } from "react";
 import { Button, Form, Input, Label, TextField } from "react-aria-components";
 import { request } from "../client/api";
-import { STAGES, type Batch, type Located, type Status, type Timeline as Document } from "../model/documents";
+import {
+  STAGES,
+  type Batch,
+  type Located,
+  type Problem,
+  type Status,
+  type Timeline as Document,
+} from "../model/documents";
 import { count, duration } from "../model/format";
 import { bars, lastStage, scale, span } from "../model/lanes";
 import { durations } from "../model/percentiles";
 import { adjust, useRoute } from "../model/route";
+import { MESSAGE_STATES } from "../model/words";
 import { LastError } from "../parts/age";
 import { Controls, Danger } from "../parts/control";
+import { PartLink } from "../parts/link";
 import { usePolled } from "../parts/polled";
 
 const LIMIT = 500;
@@ -256,6 +265,20 @@ function Details({ pipeline, batch, index }: { pipeline: string; batch: Batch; i
   );
 }
 
+/** What a message waits for, and the remedy, as health has them. */
+function Because({ problem }: { problem: Problem }) {
+  return (
+    <>
+      <p className="cause">
+        <PartLink part={problem.root} />: {problem.cause}
+      </p>
+      <p className="remedy">
+        <strong>Remedy</strong> {problem.remedy}
+      </p>
+    </>
+  );
+}
+
 const Why = memo(function Why() {
   const { message_stream = "", sequence = "" } = useRoute();
   const [answer, setAnswer] = useState<Located | null>(null);
@@ -298,22 +321,24 @@ const Why = memo(function Why() {
         {answer && (
           <>
             <p className="cause">
-              <strong>{answer.state}</strong> {answer.reason}
+              <strong>
+                {answer.stream} {String(answer.sequence)}
+              </strong>{" "}
+              {MESSAGE_STATES[answer.state] ?? answer.state}
             </p>
-            {answer.problem && (
-              <p className="remedy">
-                {answer.problem.cause}. <strong>Remedy</strong> {answer.problem.remedy}
-              </p>
-            )}
+            {answer.reason && <p>{answer.reason}</p>}
             <ul>
               {answer.pipelines.map((one) => (
                 <li key={one.pipeline}>
-                  {one.pipeline}: {one.state}
+                  pipeline {one.pipeline}: {MESSAGE_STATES[one.state] ?? one.state}
                   {one.batch !== null && `, micro-batch ${one.batch}`}
-                  {one.stage && `, ${label(one.stage)}`}. {one.reason}
+                  {one.stage && `, ${label(one.stage)}`}
+                  {one.reason && <div>{one.reason}</div>}
+                  {one.problem && <Because problem={one.problem} />}
                 </li>
               ))}
             </ul>
+            {answer.problem && <Because problem={answer.problem} />}
           </>
         )}
       </div>

@@ -7,18 +7,11 @@ from typing import Any
 from rich.text import Text
 
 from headrace.gateway_cli.problems import one_line
+from headrace.gateway_status.words import MESSAGE_STATES
 from headrace.terminal import duration_text
 
 _MAX_PIPELINES = 20
 """How many pipelines are shown; the JSON document has more."""
-_STATES = {
-    "not-received": "has not arrived at the gateway",
-    "not-planned": "waits for a micro-batch",
-    "in-batch": "is in a micro-batch that is not committed",
-    "committed": "is committed, and its source is not told yet",
-    "acknowledged": "is acknowledged",
-    "redelivered": "was delivered again under another sequence",
-}
 
 
 def message_lines(document: Mapping[str, Any]) -> Iterator[Text]:
@@ -29,7 +22,7 @@ def message_lines(document: Mapping[str, Any]) -> Iterator[Text]:
     """
     epoch = f" of epoch {document['epoch']}" if document["epoch"] else ""
     style = "green" if document["state"] == "acknowledged" else "bold"
-    yield Text(f"{one_line(document['stream'])} {document['sequence']}{epoch} {_STATES[document['state']]}", style=style)
+    yield Text(f"{one_line(document['stream'])} {document['sequence']}{epoch} {MESSAGE_STATES[document['state']]}", style=style)
     if document["reason"]:
         yield Text(f"  {one_line(document['reason'])}")
     for reader in document["pipelines"][:_MAX_PIPELINES]:
@@ -41,7 +34,9 @@ def message_lines(document: Mapping[str, Any]) -> Iterator[Text]:
 
 
 def _reader(reader: Mapping[str, Any]) -> Iterator[Text]:
-    line = Text(f"  pipeline {one_line(reader['pipeline'])}: ", style="bold").append(_STATES[reader["state"]], style="not bold")
+    line = Text(f"  pipeline {one_line(reader['pipeline'])}: ", style="bold").append(
+        MESSAGE_STATES[reader["state"]], style="not bold"
+    )
     if reader["batch"] is not None:
         line.append(f", micro-batch {reader['batch']:,}", style="not bold")
     if reader["since"] is not None:

@@ -22,7 +22,7 @@ from headrace.laboratory.bench.faults import readyz_names_cause
 from headrace.laboratory.bench.figures import Figure, Progress
 from headrace.laboratory.bench.operate_names import FAULTS_PART
 from headrace.laboratory.bench.overhead import Run, overhead
-from headrace.laboratory.bench.pages import console_page, console_pages
+from headrace.laboratory.bench.pages import console_history, console_page, console_pages
 from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.queries import headrace, noop
 from headrace.laboratory.bench.rig import acknowledged_rate, connector, gateway, wait_for
@@ -139,5 +139,6 @@ PARTS: Mapping[str, Part] = {
     "capacity": capacity,
     "console_page": console_page,
     "console_pages": console_pages,
+    "console_history": console_history,
 }
 """All parts but the one of the faults."""

@@ -11,9 +11,10 @@ PARTS = (
     "capacity",
     "console_page",
     "console_pages",
+    "console_history",
 )
-NAMED_PARTS = ("capacity", "console_page", "console_pages")
-"""The parts that only run if --only names them; the last two need a browser."""
+NAMED_PARTS = ("capacity", "console_page", "console_pages", "console_history")
+"""The parts that only run if --only names them; the last three need a browser."""
 FAULTS_PART = "readyz_names_cause"
 """The part that injects the faults. Without --only, it only runs with --quick, which takes one fault: all take minutes."""
 FAULTS = {

@@ -2,10 +2,12 @@
 
 import shutil
 import statistics
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
@@ -14,23 +16,27 @@ from headrace.contract.errors import HeadraceError
 from headrace.laboratory.bench.events import site_overhead
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Say
-from headrace.laboratory.bench.site import CLIENTS, Site, listening, site
+from headrace.laboratory.bench.site import CLIENTS, STREAMS_OF_A_SESSION, Site, listening, site
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 _VIEWS = ("streams", "graph", "health", "connectors", "timeline")
+_HISTORY_VIEWS = ("overview&range=1%20h", "streams")
+_MOST_HISTORY_MB = 32 * 2**20 / 1e6
 _DEADLINE_MS = 120_000
 _MEASURE = """
 window.headraceAges = [];
 const idle = (then) => requestAnimationFrame(() => setTimeout(then, 0));
+const plots = () => [...document.querySelectorAll("figure.plot strong")].filter((one) => one.textContent !== "\u2013").length;
+const isOverview = () => document.querySelector("h1")?.textContent === "Overview";
 window.headraceInteractive = new Promise((resolve) => {
   const status = new MutationObserver(() => {
-    if (document.querySelector("footer") === null) return;
+    if (document.querySelector("footer") === null || (isOverview() && plots() < 3)) return;
     status.disconnect();
     idle(() => resolve(performance.now()));
   });
-  status.observe(document, { childList: true, subtree: true });
+  status.observe(document, { childList: true, subtree: true, characterData: true });
 });
 const Source = window.EventSource;
 window.EventSource = class extends Source {
@@ -44,7 +50,9 @@ window.EventSource = class extends Source {
   }
 };
 """
-"""Notes when the page shows the status and takes input again, and how old each update is once it is painted."""
+"""Notes when the page shows the status and takes input again, and how old each update is once it is painted.
+
+The overview also has to show values of the history."""
 
 
 class BrowserMissing(HeadraceError):
@@ -86,6 +94,26 @@ def console_pages(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure
         yield from site_overhead(
             spark, say, quick, "console_pages_overhead", "ten pages", lambda running: _opened(browser, running, views)
         )
+
+
+def console_history(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """The overview, with its plots, and the streams of a gateway that has an hour of history of all of them, page after page."""
+    count, times = (100, 2) if quick else (1_000, 10)
+    sessions = max(1, count // STREAMS_OF_A_SESSION)
+    with _browser() as browser, tempfile.TemporaryDirectory() as folder:
+        history = Path(folder) / "history"
+        module = ("headrace.laboratory.bench.remembering", "--sessions", str(sessions), "--partitions", str(count // sessions))
+        with site(spark, count, module=(*module, "--history-file", str(history))) as running:
+            for view in _HISTORY_VIEWS:
+                found = []
+                for _ in range(times):
+                    with _opened(browser, running, [view]) as pages:
+                        found += _shown(pages).interactive
+                name, middle = view.partition("&")[0], statistics.median(found)
+                say(f"  {name}: interactive after {middle:.0f} ms, at most {max(found):.0f} ms")
+                yield Figure(f"console_history_{name}_ms_{count}_streams", middle, "ms", None, "< 1000", middle < 1000)
+            taken = int(history.read_text()) / 1e6
+            yield Figure("console_history_memory", taken, "MB", None, "<= 33.6", taken <= _MOST_HISTORY_MB)
 
 
 def _figures(name: str, streams: int, found: Shown, say: Say) -> Iterator[Figure]:

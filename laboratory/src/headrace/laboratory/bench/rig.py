@@ -22,6 +22,7 @@ from headrace.processes import OwnedProcess
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 
 START_S = 30.0
+_LISTENS_S = 120.0
 STOP_S = 15.0
 _LOOKS_EVERY_S = 1.0
 SOURCES = "headrace.laboratory.bench.sources"
@@ -57,15 +58,19 @@ def status(address: str, ca: Path | None = None) -> admin_pb2.GetStatusResponse:
         return admin_pb2_grpc.AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=10)
 
 
+GATEWAY = ("headrace.cli", "gateway", "--log-level", "error")
+"""The module of a gateway, with its arguments."""
+
+
 @contextmanager
-def gateway(*options: str) -> Iterator[RunningGateway]:
+def gateway(*options: str, module: Sequence[str] = GATEWAY) -> Iterator[RunningGateway]:
     """Runs a gateway on a free port, with its default limits unless the options say otherwise."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready"
-        command = [sys.executable, "-m", "headrace.cli", "gateway", "--listen", "127.0.0.1:0", "--log-level", "error"]
+        command = [sys.executable, "-m", *module, "--listen", "127.0.0.1:0"]
         process = subprocess.Popen([*command, "--ready-file", str(ready), *options])
         try:
-            wait_for("the gateway to listen", lambda: ready.exists() and ready.read_text().strip() != "", START_S)
+            wait_for("the gateway to listen", lambda: ready.exists() and ready.read_text().strip() != "", _LISTENS_S)
             yield RunningGateway(ready.read_text().strip(), psutil.Process(process.pid))
         finally:
             process.terminate()

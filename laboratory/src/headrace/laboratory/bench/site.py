@@ -5,7 +5,7 @@ import threading
 import time
 import urllib.request
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from headrace.contract.ports import free_address
 from headrace.laboratory.bench.overhead import Run
 from headrace.laboratory.bench.queries import headrace, noop
-from headrace.laboratory.bench.rig import RunningGateway, connector, gateway, wait_for
+from headrace.laboratory.bench.rig import GATEWAY, RunningGateway, connector, gateway, wait_for
 
 CLIENTS = 10
 STREAMS_OF_A_SESSION = 5
@@ -52,19 +52,20 @@ class Site:
 
 
 @contextmanager
-def site(spark: SparkSession, streams: int, batch: int = 1) -> Iterator[Site]:
+def site(spark: SparkSession, streams: int, batch: int = 1, module: Sequence[str] = GATEWAY) -> Iterator[Site]:
     """Runs a site; yields it once something of each stream is acknowledged.
 
     Args:
         spark: The session of the query that reads it.
         streams: How many streams it has, of which each sends twice a second.
         batch: How many messages a stream sends each time.
+        module: The module of its gateway, with its arguments.
     """
     http = free_address()
     sessions = max(1, streams // STREAMS_OF_A_SESSION)
     options = {"sessions": sessions, "partitions": streams // sessions, "batch": batch}
     with (
-        gateway("--http-listen", http) as running,
+        gateway("--http-listen", http, module=module) as running,
         noop(headrace(spark, running.address)),
         connector(running.address, "steady", **options),
     ):

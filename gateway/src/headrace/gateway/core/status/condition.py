@@ -44,6 +44,7 @@ def working(
 def of_stream(stream: Stream, state: pb.StreamState.ValueType) -> pb.Condition.ValueType:
     """Returns what a stream does that is in a state."""
     attachment = stream.attachment
+    session = attachment.session if attachment is not None else None
     if attachment is not None and attachment.stall is not None and attachment.stall.stalled_ms is not None:
         return pb.CONDITION_SOURCE_STALLED
     if stream.pause is not None:
@@ -56,7 +57,7 @@ def of_stream(stream: Stream, state: pb.StreamState.ValueType) -> pb.Condition.V
         waits=stream.unacknowledged_messages + stream.backlog.messages > 0,
         since=stream.frames[0].received_at if stream.frames else None,
         done_at=stream.tally.counted_at,
-        has_credit=attachment is None or has_credit(attachment.session.account),
+        has_credit=not isinstance(session, Session) or has_credit(session.account),
     )
 
 

@@ -1,0 +1,27 @@
+/** The words of the gateway's documents. Made by scripts/generate_words.py. */
+
+/** What a part does, as the gateway decides it. */
+export const CONDITIONS = [
+  "flows",
+  "idle",
+  "waits",
+  "no credit",
+  "stalled",
+  "source stalled",
+  "trouble",
+  "paused",
+  "detached",
+  "ended",
+] as const;
+
+export type Condition = (typeof CONDITIONS)[number];
+
+/** What a message does, by its state. */
+export const MESSAGE_STATES: Record<string, string> = {
+  "not-received": "has not arrived at the gateway",
+  "not-planned": "waits for a micro-batch",
+  "in-batch": "is in a micro-batch that is not committed",
+  committed: "is committed, and its source is not told yet",
+  acknowledged: "is acknowledged",
+  redelivered: "was delivered again under another sequence",
+};

@@ -1,0 +1,13 @@
+"""What the words of the documents mean, as the commands and the console say it."""
+
+from collections.abc import Mapping
+
+MESSAGE_STATES: Mapping[str, str] = {
+    "not-received": "has not arrived at the gateway",
+    "not-planned": "waits for a micro-batch",
+    "in-batch": "is in a micro-batch that is not committed",
+    "committed": "is committed, and its source is not told yet",
+    "acknowledged": "is acknowledged",
+    "redelivered": "was delivered again under another sequence",
+}
+"""What a message does, by its state."""

@@ -1,0 +1,36 @@
+"""Generates the console's words from those of the gateway's documents: the console and the commands use the same ones.
+
+Usage: python -m scripts.generate_words [--check]
+"""
+
+import sys
+from typing import get_args
+
+from scripts.generated_page import ROOT, generate
+
+from headrace.gateway_status.document import Condition
+from headrace.gateway_status.words import MESSAGE_STATES
+
+FILE = ROOT / "gateway" / "console" / "src" / "model" / "words.ts"
+
+
+def text() -> str:
+    """Returns the file's content."""
+    conditions = "".join(f'  "{word}",\n' for word in get_args(Condition))
+    states = "".join(f'  {_key(state)}: "{meaning}",\n' for state, meaning in MESSAGE_STATES.items())
+    return (
+        "/** The words of the gateway's documents. Made by scripts/generate_words.py. */\n\n"
+        "/** What a part does, as the gateway decides it. */\n"
+        f"export const CONDITIONS = [\n{conditions}] as const;\n\n"
+        "export type Condition = (typeof CONDITIONS)[number];\n\n"
+        "/** What a message does, by its state. */\n"
+        f"export const MESSAGE_STATES: Record<string, string> = {{\n{states}}};\n"
+    )
+
+
+def _key(word: str) -> str:
+    return f'"{word}"' if "-" in word else word
+
+
+if __name__ == "__main__":
+    sys.exit(generate(FILE, lambda _: text(), "scripts.generate_words", __doc__))
