@@ -244,9 +244,10 @@ def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, list
     """Measure what it costs a gateway that its metrics are read every second, that it exports spans, and that pages show it.
 
     The parts console_update and console_overhead have ten clients of the events, for a site of 1,000 streams in 200 sessions.
-    The part console_page opens the console in Chromium, one page at a time beside nine clients, and console_pages ten pages at
-    once. They only run if --only names them, and need Playwright. So does the part capacity, which measures what a gateway needs
-    for each session, stream and buffered byte.
+    The part console_page opens the console in Chromium, one page at a time beside nine clients, console_pages ten pages at once,
+    and console_history the overview and the streams of a gateway that has an hour of history. They only run if --only names
+    them, and need Playwright. So does the part capacity, which measures what a gateway needs for each session, stream and
+    buffered byte.
 
     The part readyz_names_cause injects faults, and measures how long it takes until /readyz names the first cause of each, and is
     clear after its repair. --only also takes names of faults: it then runs this part with these faults, and fails with code 3 if
@@ -264,6 +265,7 @@ def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, list
       headrace bench operate --only readyz_names_cause --json
       headrace bench operate --only broker_stopped --only wrong_password
       headrace bench operate --only console_page
+      headrace bench operate --only console_history
     """
     if lists:
         _list(as_json)
