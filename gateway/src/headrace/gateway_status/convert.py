@@ -185,9 +185,9 @@ def _session(session: SessionStatus, errors: LastErrors) -> SessionDocument:
         "connector": session.connector,
         "connector_version": session.connector_version,
         "instance": session.instance,
-        "condition": _condition(session),
         "peer": session.peer,
         "age_ms": session.age_ms,
+        "condition": _condition(session),
         "streams": session.streams,
         "credit_bytes": session.credit_bytes,
         "credit_messages": session.credit_messages,
@@ -203,12 +203,12 @@ def _sink_session(session: SinkSessionStatus, errors: LastErrors) -> SinkSession
     return {
         "session": session.session,
         "sink": session.sink,
-        "condition": _condition(session),
         "connector": session.connector,
         "connector_version": session.connector_version,
         "instance": session.instance,
         "peer": session.peer,
         "age_ms": session.age_ms,
+        "condition": _condition(session),
         **_reported(session.reported, errors, f"connector {session.instance} of sink {session.sink}", f"sink {session.sink}"),
     }
 
@@ -269,8 +269,8 @@ def _pipeline_state(state: PipelineState.ValueType) -> document.PipelineState:
 def _sink(sink: SinkStatus, errors: LastErrors) -> SinkDocument:
     return {
         "sink": sink.sink,
-        "condition": _condition(sink),
         "mode": _mode(sink.mode) if sink.mode else None,
+        "condition": _condition(sink),
         "instances": list(sink.instances),
         "away": list(sink.away),
         "absent_ms": sink.absent_ms if sink.HasField("absent_ms") else None,

@@ -129,9 +129,9 @@ class SessionDocument(ReportedDocument):
     connector: str
     connector_version: str
     instance: str
-    condition: Condition | None
     peer: str
     age_ms: int
+    condition: Condition | None
     streams: int
     credit_bytes: int
     credit_messages: int
@@ -146,12 +146,12 @@ class SinkSessionDocument(ReportedDocument):
 
     session: str
     sink: str
-    condition: Condition | None
     connector: str
     connector_version: str
     instance: str
     peer: str
     age_ms: int
+    condition: Condition | None
 
 
 class StepDocument(TypedDict):
@@ -200,8 +200,8 @@ class SinkDocument(TypedDict):
     """One sink."""
 
     sink: str
-    condition: Condition | None
     mode: SinkMode | None
+    condition: Condition | None
     instances: list[str]
     away: list[str]
     absent_ms: int | None
