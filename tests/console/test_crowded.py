@@ -15,7 +15,7 @@ from tests.gateway.test_dead_letters import rigged as with_dead_letters
 from tests.gateway.test_supervising import Supervisor
 from tests.gateway.wire import Connector, Engine, numbered
 
-from headrace.gateway.core.event_log import EventKind
+from headrace.gateway.core.state import EventKind
 from headrace.protocol.v1 import admin_pb2, connector_pb2, metrics_pb2
 
 expect.set_options(timeout=DEADLINE_MS)

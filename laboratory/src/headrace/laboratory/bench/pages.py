@@ -102,7 +102,7 @@ def console_history(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figu
     sessions = max(1, count // STREAMS_OF_A_SESSION)
     with _browser() as browser, tempfile.TemporaryDirectory() as folder:
         history = Path(folder) / "history"
-        module = ("headrace.laboratory.bench.remembering", "--sessions", str(sessions), "--partitions", str(count // sessions))
+        module = ("headrace.laboratory.remembering", "--sessions", str(sessions), "--partitions", str(count // sessions))
         with site(spark, count, module=(*module, "--history-file", str(history))) as running:
             for view in _HISTORY_VIEWS:
                 found = []

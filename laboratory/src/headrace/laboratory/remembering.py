@@ -10,8 +10,8 @@ import uvloop
 from headrace.contract import clock
 from headrace.gateway import Config, Http
 from headrace.gateway.core import Gateway, run_housekeeping
-from headrace.gateway.core.event_log import EventKind
-from headrace.gateway.core.history import HISTORY_S, INTERVAL_S
+from headrace.gateway.core.state import EventKind
+from headrace.gateway.core.status import HISTORY_S, INTERVAL_S
 from headrace.gateway.http import http_server, new_app
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.listen import listen, listen_http, new_server
