@@ -203,7 +203,7 @@ async def test_an_old_error_has_its_age_and_time_is_over_and_is_not_cut(page: Pa
         errors = [connector_pb2.ConnectorError(message=LONG, age_ms=540_000, stream="orders/0")]
         running = connector_pb2.CONNECTOR_STATE_RUNNING
         await connector.send(report=connector_pb2.Report(state=running, errors=errors))
-        for view, name, state in (("connectors", "test-0", "running"), ("streams", "orders/0", "idle")):
+        for view, name, state in (("connectors", "test-0", "running for"), ("streams", "orders/0", "idle")):
             part = f"{view.title()[:-1]} {name}"
             await page.goto(f"http://{http}/?view={view}")
             row = page.get_by_role("table").get_by_role("row").filter(has_text=name)

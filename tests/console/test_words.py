@@ -1,6 +1,5 @@
 """The console says of faults, parts and messages what `/readyz`, `headrace status` and `headrace why` say, word for word."""
 
-import re
 from typing import Any
 
 from playwright.async_api import Page, expect
@@ -75,5 +74,5 @@ async def test_a_part_has_one_condition(page: Page, troubled_site: Troubled) -> 
         await expect(found.get_by_role("cell")).to_have_text(word)
     result = await call("status", address=troubled_site.address, environ={"COLUMNS": "400"})
     for part, word in words.items():
-        name = re.escape(part.partition(" ")[2])
-        assert re.search(rf"\b{name} .*\b{word}\b", result.stdout), (part, word, result.stdout)
+        name = part.partition(" ")[2]
+        assert any({name, word} <= {*line.split()} for line in result.stdout.splitlines()), (part, word, result.stdout)

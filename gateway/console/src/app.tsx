@@ -78,7 +78,7 @@ export function App({ feed }: { feed: Feed }) {
       <Connection snapshot={snapshot} />
       <main id="main" tabIndex={-1} className={snapshot.stale ? "stale" : ""}>
         <h1>{TITLES[view]}</h1>
-        {status ? shown(view, feed, snapshot, status) : <p className="muted">Connecting to the gateway…</p>}
+        {shown(view, feed, snapshot)}
       </main>
       {status && (
         <footer>
@@ -97,11 +97,13 @@ export function App({ feed }: { feed: Feed }) {
   );
 }
 
-function shown(view: View, feed: Feed, snapshot: Snapshot, status: NonNullable<Snapshot["status"]>): ReactNode {
-  const { mayControl, mayPeek } = snapshot;
+function shown(view: View, feed: Feed, snapshot: Snapshot): ReactNode {
+  const { me, status, mayControl, mayPeek } = snapshot;
+  if (view === "overview" && me) return <Overview status={status} links={me.links} />;
+  if (!status) return <p className="muted">Connecting to the gateway…</p>;
   switch (view) {
     case "overview":
-      return <Overview status={status} links={snapshot.me?.links} />;
+      return null;
     case "health":
       return <Health status={status} mayControl={mayControl} />;
     case "graph":

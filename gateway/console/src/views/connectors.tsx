@@ -106,9 +106,9 @@ const COLUMNS: Column<Row>[] = [
   { key: "state", title: "State", value: (row) => row.state, cell: (row) => <Mark of={row.state} /> },
   {
     key: "since",
-    title: "Since",
+    title: "Reports",
     value: (row) => row.sinceMs,
-    cell: (row) => (isSince(row) ? <Age ms={row.sinceMs} row={heardOf(row)} /> : "–"),
+    cell: (row) => <Since row={row} />,
   },
   { key: "serves", title: "Serves", value: (row) => row.serves, cell: (row) => row.serves },
   {
@@ -146,6 +146,16 @@ const COLUMNS: Column<Row>[] = [
 /** Whether it is known since when the row is in its state. */
 function isSince(row: Row): boolean {
   return row.reported !== null || row.sink !== null;
+}
+
+/** What the connector reports that it does, and for how long; for how long there is none, of a sink that none serves. */
+function Since({ row }: { row: Row }) {
+  if (!isSince(row)) return <>–</>;
+  return (
+    <>
+      {row.reported && `${row.reported.state ?? "connected"} `}for <Age ms={row.sinceMs} row={heardOf(row)} />
+    </>
+  );
 }
 
 function heardOf(row: Row): Heard {
@@ -210,14 +220,10 @@ function Details({ row, mayControl, onRestart }: DetailsProps) {
       )}
       <dl>
         <dt>State</dt>
+        <dd>{row.state}</dd>
+        <dt>{row.reported ? "Reports" : "Absent"}</dt>
         <dd>
-          {row.state}
-          {isSince(row) && (
-            <>
-              {" "}
-              for <Age ms={row.sinceMs} row={heardOf(row)} />
-            </>
-          )}
+          <Since row={row} />
         </dd>
         {supervised && (
           <>

@@ -16,8 +16,8 @@ const EVENTS = 200;
 const RANGES: Record<string, number> = { "5 min": 300, "15 min": 900, "1 h": 3600 };
 const GATEWAY = "gateway";
 
-/** Is all well, how much flows, how late is it, and what happened last. */
-export function Overview({ status, links }: { status: Status; links: Me["links"] }) {
+/** Is all well, how much flows, how late is it, and what happened last. The history is asked for before the status is there. */
+export function Overview({ status, links }: { status: Status | null; links: Me["links"] }) {
   const { range = "15 min", part = GATEWAY } = useRoute();
   const seconds = RANGES[range] ?? 900;
   const now = useNow();
@@ -26,8 +26,8 @@ export function Overview({ status, links }: { status: Status; links: Me["links"]
   const events = useMemo(() => (log.answer?.events ?? []).toReversed(), [log.answer]);
   return (
     <>
-      <Verdict status={status} now={now} />
-      <Tiles status={status} history={whole.answer} />
+      {status ? <Verdict status={status} now={now} /> : <p className="muted">Connecting to the gateway…</p>}
+      {status && <Tiles status={status} history={whole.answer} />}
       <div className="tools">
         <Parts status={status} part={part} />
         <div className="ranges" role="group" aria-label="Time range">
@@ -119,11 +119,11 @@ function Tiles({ status, history }: { status: Status; history: PartHistory | nul
 }
 
 /** Which part the plots show: the gateway, a pipeline or a sink; streams, which may be thousands, lead here from their details. */
-function Parts({ status, part }: { status: Status; part: string }) {
+function Parts({ status, part }: { status: Status | null; part: string }) {
   const known = [
     GATEWAY,
-    ...status.pipelines.map((one) => `pipeline ${one.pipeline}`),
-    ...status.sinks.map((one) => `sink ${one.sink}`),
+    ...(status?.pipelines ?? []).map((one) => `pipeline ${one.pipeline}`),
+    ...(status?.sinks ?? []).map((one) => `sink ${one.sink}`),
   ];
   return (
     <label>
