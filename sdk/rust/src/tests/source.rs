@@ -538,7 +538,10 @@ async fn hello_names_the_library() {
     let mut call = gateway.source().await;
     let Some(Request::Hello(hello)) = call.next().await.and_then(|request| request.message) else { panic!("no Hello") };
     let sdk = hello.sdk.expect("an SDK");
-    assert_eq!((sdk.name.as_str(), sdk.language.as_str(), sdk.version.as_str()), ("headrace-rust", "rust", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        (sdk.name.as_str(), sdk.language.as_str(), sdk.version.as_str()),
+        ("headrace-rust", "rust", env!("CARGO_PKG_VERSION"))
+    );
     call.fail(tonic::Status::unauthenticated("no such token")).await;
     let error = within(connector).await.expect("no panic").expect_err("an error");
     assert!(matches!(error, Error::Refused { .. }), "{error}");
