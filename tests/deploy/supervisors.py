@@ -11,7 +11,9 @@ from headrace.deploy.link import Reach
 from headrace.deploy.plan import Replaying
 
 SLEEPS = "exec sleep 600"
-LISTENS = "echo 127.0.0.1:1 > run/gateway.address\n" + SLEEPS
+TELLS_ITS_ADDRESS = 'echo 127.0.0.1:1 > "${1:-/dev/null}"\n'
+"""What a gateway does with its options at its first start, which the supervisor adds."""
+LISTENS = TELLS_ITS_ADDRESS + SLEEPS
 
 
 @dataclass
@@ -111,5 +113,5 @@ def kill(name: str) -> Callable[[Status], None]:
 
 def notes(name: str, *, listens: bool = False) -> str:
     """A script that writes its name down when it is asked to end."""
-    first = "echo 127.0.0.1:1 > run/gateway.address\n" if listens else ""
+    first = TELLS_ITS_ADDRESS if listens else ""
     return f"{first}trap 'echo {name} >> ended; kill $!; exit 0' TERM\nsleep 600 &\nwait"

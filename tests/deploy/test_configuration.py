@@ -104,10 +104,9 @@ def test_the_command_lines_of_a_deployment(tmp_path: Path) -> None:
     planned = plan(deployment, ORDERS)
     file = tmp_path / "deploy.toml"
     assert (deployment.folder, planned.cwd) == (tmp_path / "state", tmp_path)
-    ready = ["--ready-file", str(tmp_path / "state/gateway.address")]
     options = ["--insecure", "--buffer-bytes", "64MiB"]
     gateway = role(planned, "gateway")
-    assert words(gateway, None) == ["gateway", *ready, "--listen", "127.0.0.1:0", *options]
+    assert words(gateway, None) == ["gateway", "--listen", "127.0.0.1:0", *options]
     assert words(gateway, "127.0.0.1:9") == ["gateway", "--listen", "127.0.0.1:9", *options]
     connector = ["connector", "run", "-c"]
     assert words(role(planned, "lines"), "a:1") == [*connector, f"{file}:lines", "--verbose", "--gateway", "a:1"]

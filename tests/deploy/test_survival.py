@@ -1,20 +1,17 @@
 """The supervisor survives each failure of what it does for comfort, with all processes still running, and names it."""
 
-import builtins
 import errno
-import io
 import os
 import shutil
 import signal
 import stat
-import sys
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deploy.faulty_files import Files
 from tests.deploy.supervisors import LISTENS, SLEEPS, Watched, plan, process_of, runs, stop
 
 from headrace.deploy import Kind, NotRunning, Status, ask_processes
@@ -26,9 +23,6 @@ from headrace.deploy.control import ControlSocket
 from headrace.deploy.log_pipes import LogPipes
 from headrace.log_writer import file as file_module
 
-INJECTED = "an injected fault"
-OPERATIONS = ("open", "stat", "unlink", "truncate", "replace", "mkdir", "statvfs", "chmod", "rename", "listdir", "scandir")
-
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,46 +32,6 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
     monkeypatch.setattr(log_pipes_module, "LARGEST_BYTES", 1 << 10)
     monkeypatch.setattr(file_module, "RETRY_EVERY_S", 0.01)
-
-
-class Files:
-    """The operations on files below a folder, each of which fails once: the first time that a line of Headrace makes it."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, error: int) -> None:
-        self._folder, self._error = str(folder), error
-        self._thread = threading.get_ident()
-        self.fails = False
-        self.failed: dict[str, str] = {}
-        """The function that has made each operation that has failed, by the place of the operation."""
-        for name in OPERATIONS:
-            self._replace(monkeypatch, os, name)
-        for module in (io, builtins):
-            self._replace(monkeypatch, module, "open")
-
-    def _replace(self, monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
-        real = getattr(module, name)
-
-        def operation(*arguments: Any, **named: Any) -> Any:
-            if self.fails and self._concerns(arguments) and threading.get_ident() == self._thread:
-                place, function = _caller(name)
-                if place not in self.failed:
-                    self.failed[place] = function
-                    raise OSError(self._error, f"{INJECTED} in {place}")
-            return real(*arguments, **named)
-
-        monkeypatch.setattr(module, name, operation)
-
-    def _concerns(self, arguments: tuple[Any, ...]) -> bool:
-        return bool(arguments) and isinstance(arguments[0], str | os.PathLike) and self._folder in os.fspath(arguments[0])
-
-
-def _caller(operation: str) -> tuple[str, str]:
-    """The place in Headrace that makes an operation, and its function."""
-    frame = sys._getframe(2)
-    while "headrace" not in frame.f_code.co_filename and frame.f_back is not None:
-        frame = frame.f_back
-    code = frame.f_code
-    return f"{Path(code.co_filename).name}:{frame.f_lineno} {code.co_name} {operation}", code.co_name
 
 
 NOISY = "while :; do echo a line of output; sleep 0.01; done"

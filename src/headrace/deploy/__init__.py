@@ -10,7 +10,16 @@ from headrace.deploy.configuration import (
     load_deployment,
     run_folder,
 )
-from headrace.deploy.errors import AlreadyRuns, CannotAsk, CannotChange, CannotRestart, CannotRun, DeploymentError, NotRunning
+from headrace.deploy.errors import (
+    AlreadyRuns,
+    CannotAsk,
+    CannotChange,
+    CannotRestart,
+    CannotRun,
+    CannotStart,
+    DeploymentError,
+    NotRunning,
+)
 from headrace.deploy.gateway import Flow, GatewayProbe, Known, NoProbe, StatusProbe
 from headrace.deploy.graph import ApplicationGraph, missing, read_graphs
 from headrace.deploy.link import Reached
@@ -28,6 +37,7 @@ __all__ = [
     "CannotChange",
     "CannotRestart",
     "CannotRun",
+    "CannotStart",
     "Condition",
     "Deployment",
     "DeploymentError",

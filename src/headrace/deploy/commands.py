@@ -9,8 +9,6 @@ from headrace.connectors.configuration import GatewayTable
 from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions, QueryOptions
 from headrace.processes import supervised
 
-ADDRESS_FILE = "gateway.address"
-
 
 def gateway_command(deployment: Deployment, listen: str | None) -> list[str]:
     """Returns the command that runs the gateway.
@@ -20,8 +18,7 @@ def gateway_command(deployment: Deployment, listen: str | None) -> list[str]:
         listen: The address of the previous start, to be kept; None at the first start.
     """
     options = deployment.gateway
-    # A gateway whose address is known must start again without the folder, which may be gone or full.
-    words = supervised("gateway", *(["--ready-file", str(deployment.folder / ADDRESS_FILE)] if listen is None else []))
+    words = supervised("gateway")
     for name in GatewayOptions.model_fields:
         value = listen if name == "listen" and listen is not None else getattr(options, name)
         if value is True:

@@ -6,6 +6,7 @@ DeploymentError
 ├── CannotChange    a running deployment cannot take over a change of its file
 ├── CannotRestart   a connector was not restarted
 ├── CannotRun       one of its processes can never run as it is configured
+├── CannotStart     its folder cannot be used, or the system lacks what a supervisor needs
 └── NotRunning      no supervisor runs it
 """
 
@@ -51,6 +52,10 @@ class CannotRun(DeploymentError):
         """Takes the message and the exit code of the process."""
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class CannotStart(DeploymentError):
+    """Its folder cannot be used, or the system lacks what a supervisor needs."""
 
 
 class NotRunning(DeploymentError):

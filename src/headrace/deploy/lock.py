@@ -1,63 +1,164 @@
 """Ensures one run of a deployment at a time, even while processes of a killed supervisor are still ending."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.deploy.errors import AlreadyRuns
+from headrace.deploy.errors import AlreadyRuns, CannotStart
+from headrace.deploy.kernel_names import NameTaken, take_name
 
 _LOOK_EVERY_S = 0.1
 _END_WITHIN_S = 90.0
 
 
+@dataclass
+class RunLock:
+    """The lock of a run.
+
+    Attributes:
+        path: The file that contains the process id of the supervisor.
+        inherits: Descriptors for each process to inherit: they hold the lock until the last of them has ended.
+    """
+
+    path: Path
+    inherits: tuple[int, ...]
+    _descriptor: int
+    _is_noted: bool = False
+
+    def note_process_id(self) -> None:
+        """Writes the process id of the supervisor into the file, unless it is there. The lock does not depend on it.
+
+        Raises:
+            OSError: There is no room for it.
+        """
+        if self._is_noted:
+            return
+        noted = str(os.getpid()).encode()
+        try:
+            # Over the one of the last run, which may be all the room that there is.
+            os.pwrite(self._descriptor, noted, 0)
+            os.truncate(self._descriptor, len(noted))
+        except OSError:
+            with contextlib.suppress(OSError):
+                # By now, it may be that of another process.
+                os.truncate(self._descriptor, 0)
+            raise
+        self._is_noted = True
+
+
 @contextlib.contextmanager
-def exclusive_run(folder: Path, tell: Callable[[str], None]) -> Iterator[int]:
-    """Locks a folder for as long as the supervisor, or one of its processes, lives.
+def exclusive_run(deployment: Path, folder: Path, tell: Callable[[str], None]) -> Iterator[RunLock]:
+    """Locks a deployment for as long as the supervisor, or one of its processes, lives.
+
+    Files in its folder do so wherever the folder is mounted, and names in the kernel wherever the folder has gone meanwhile.
 
     Args:
-        folder: The deployment's folder.
+        deployment: The deployment's file.
+        folder: Its folder.
         tell: Called with a line for people if there is something to wait for.
 
     Yields:
-        A descriptor for each process to inherit: it holds the lock until the last of them has ended.
+        The lock.
 
     Raises:
         AlreadyRuns: Another supervisor runs the deployment, or processes of an earlier one do not end in time.
+        CannotStart: The folder cannot be locked.
     """
-    with _opened(folder / "supervisor.lock") as own, _opened(folder / "processes.lock") as shared:
-        if not _locked(own):
+    earlier = _Earlier(folder, tell)
+    with contextlib.ExitStack() as held:
+        try:
+            _named(held, deployment, "supervisor", tell)
+        except NameTaken as taken:
+            raise AlreadyRuns(f"this deployment is already running, as process {taken.pid or '?'}; stop that first") from None
+        own = _opened(held, folder / "supervisor.lock", deployment)
+        if not _locked(own, folder / "supervisor.lock", deployment):
             raise AlreadyRuns(f"this deployment is already running, as process {_said(own)}; stop that first")
-        os.truncate(own, 0)
-        os.pwrite(own, str(os.getpid()).encode(), 0)
-        if not _locked(shared):
-            tell("waiting for the processes of an earlier run to end")
-            deadline = time.monotonic() + _END_WITHIN_S
-            while not _locked(shared):
-                if time.monotonic() > deadline:
-                    raise AlreadyRuns(f"processes of an earlier run of this deployment do not end; see the logs in {folder}")
-                time.sleep(_LOOK_EVERY_S)
-        yield shared
+        shared = _opened(held, folder / "processes.lock", deployment)
+        while not _locked(shared, folder / "processes.lock", deployment):
+            earlier.wait()
+        while True:
+            try:
+                named = _named(held, deployment, "processes", tell)
+                break
+            except NameTaken:
+                earlier.wait()
+        yield RunLock(folder / "supervisor.lock", (shared, *(() if named is None else (named,))), own)
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+class _Earlier:
+    """The processes of an earlier run, which are waited for."""
+
+    def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._tell = tell
+        self._deadline: float | None = None
+
+    def wait(self) -> None:
+        """Waits for a moment.
+
+        Raises:
+            AlreadyRuns: They have not ended in time.
+        """
+        if self._deadline is None:
+            self._deadline = time.monotonic() + _END_WITHIN_S
+            self._tell("waiting for the processes of an earlier run to end")
+        if time.monotonic() > self._deadline:
+            raise AlreadyRuns(f"processes of an earlier run of this deployment do not end; see the logs in {self._folder}")
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _named(held: contextlib.ExitStack, deployment: Path, what: str, tell: Callable[[str], None]) -> int | None:
+    """Takes a name of the deployment, and returns its descriptor; None if there can be none: the files lock alone then.
+
+    Raises:
+        NameTaken: Another process has it.
+    """
     try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        return held.enter_context(take_name(deployment, what)).fileno()
+    except OSError as error:
+        tell(f"the files in its folder alone lock this deployment: the kernel gives it no name: {error.strerror or error}")
+        return None
 
 
-def _locked(descriptor: int) -> bool:
+def _opened(held: contextlib.ExitStack, path: Path, deployment: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise _cannot_start(path, deployment, error) from None
+    held.callback(os.close, descriptor)
+    return descriptor
+
+
+def _locked(descriptor: int, path: Path, deployment: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        raise _cannot_start(path, deployment, error) from None
     return True
 
 
+def _cannot_start(path: Path, deployment: Path, error: OSError) -> CannotStart:
+    failed = (
+        f"{path} cannot be locked, which keeps two supervisors from running this deployment at once: {error.strerror or error}"
+    )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        remedy = "make room there"
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        remedy = "let the user of the supervisor write there"
+    else:
+        remedy = "correct that"
+    return CannotStart(f'{failed}; {remedy}, or name another folder at the top of {deployment.name}: folder = "PATH"')
+
+
 def _said(descriptor: int) -> str:
-    return os.pread(descriptor, 20, 0).decode() or "?"
+    with contextlib.suppress(OSError):
+        return os.pread(descriptor, 20, 0).decode(errors="replace") or "?"
+    return "?"

@@ -70,7 +70,7 @@ class Role:
         kind: What it is.
         what: Which connector, or which application.
         command: Returns its command line, given the gateway's address. The gateway itself is given the address of its
-            previous start, None at the first.
+            previous start, None at the first, for which the supervisor adds options that tell where it listens.
         environ: Its environment.
         is_connected: Whether the gateway knows it; None if it uses another gateway.
         detail: Returns its throughput or its problem, as the gateway reports it; empty for nothing.
@@ -106,7 +106,7 @@ class Plan:
     """All processes of a deployment.
 
     Attributes:
-        name: The name of the deployment.
+        name: The name of the deployment, and of its file in `cwd`.
         folder: Where the processes write their logs.
         cwd: Their working directory.
         gateway: The gateway; the others start once it listens.

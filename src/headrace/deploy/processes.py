@@ -3,13 +3,15 @@
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from headrace.deploy.comfort import Comfort
-from headrace.deploy.commands import ADDRESS_FILE, reachable
+from headrace.deploy.commands import reachable
 from headrace.deploy.errors import CannotChange, CannotRestart
 from headrace.deploy.gateway import GatewayProbe, Known
 from headrace.deploy.log_pipes import LogPipes
 from headrace.deploy.plan import Listed, Plan, Role
+from headrace.deploy.ready_file import ReadyFile
 from headrace.deploy.status import Kind, ProcessStatus, State, Status, condition
 from headrace.deploy.supervised import Supervised
 from headrace.processes import OwnedProcess
@@ -23,23 +25,26 @@ Connect = Callable[[str], GatewayProbe]
 class SupervisedProcesses:
     """All processes of a deployment. The gateway starts first, the others once it listens."""
 
-    def __init__(self, plan: Plan, connect: Connect, inherits: int, comfort: Comfort) -> None:
+    def __init__(self, plan: Plan, connect: Connect, inherits: tuple[int, ...], comfort: Comfort) -> None:
         """Starts nothing yet.
 
         Args:
             plan: The processes.
             connect: Returns a probe of the gateway at an address.
-            inherits: A file descriptor that every process inherits.
+            inherits: File descriptors that every process inherits.
             comfort: Does what the processes do not depend on.
+
+        Raises:
+            CannotStart: The system lacks what the gateway needs to tell its address.
         """
         self._comfort = comfort
         self._plan = plan
         self._inherits = inherits
         self._connect = connect
-        self._address_file = plan.folder / ADDRESS_FILE
-        self._address_file.unlink(missing_ok=True)
+        self._ready_file = ReadyFile()
         self._pipes = LogPipes(comfort, to_stderr=plan.logs_to_stderr)
-        self.gateway = self._supervised(plan.gateway, plan.gateway.command(None))
+        self.gateway = self._supervised(plan.gateway, [*plan.gateway.command(None), *self._ready_file.options])
+        self.gateway.process.inherits += (self._ready_file.descriptor,)
         self._others = [self._supervised(role, []) for role in plan.others]
         self._address: str | None = None
         self._probe: GatewayProbe | None = None
@@ -94,7 +99,7 @@ class SupervisedProcesses:
         gone = [one for one in self._others if one.leaves and not one.process.runs]
         self._others = [one for one in self._others if one not in gone]
         for one in gone:
-            self._pipes.leave(one.role.name)
+            self._comfort.do(f"end the log of {one.role.name}", partial(self._pipes.leave, one.role.name), None)
 
     @property
     def address(self) -> str | None:
@@ -158,7 +163,7 @@ class SupervisedProcesses:
                 changes.append(f"{name} is removed")
             elif role.settings != one.role.settings or role.kind is not one.role.kind:
                 one.role, one.process.environ = role, role.environ
-                one.process.inherits = (self._inherits, *role.inherits)
+                one.process.inherits = (*self._inherits, *role.inherits)
                 one.process.command = self._command(role)
                 one.restart(time.monotonic())
                 changes.append(f"{name} is restarted")
@@ -197,6 +202,7 @@ class SupervisedProcesses:
         if self._probe is not None:
             self._probe.close()
         self._comfort.do("end the log writer", self._pipes.close, None)
+        self._ready_file.close()
 
     def _supervised(self, role: Role, command: list[str]) -> Supervised:
         return Supervised(role, self._owned(role.name, command, role.environ, role.inherits))
@@ -209,14 +215,13 @@ class SupervisedProcesses:
             environ,
             cwd=self._plan.cwd,
             ends_with_parent=True,
-            inherits=(self._inherits, *inherits),
+            inherits=(*self._inherits, *inherits),
             output=self._pipes,
         )
 
     def _find_gateway(self) -> None:
         """Reads the gateway's address once it listens. Later starts of the gateway reuse it."""
-        if self._address is None and self._address_file.exists():
-            listens = self._address_file.read_text().strip()
+        if self._address is None and (listens := self._ready_file.address()) is not None:
             self._address = reachable(listens)
             self._probe = self._connect(self._address)
             self.gateway.process.command = self._plan.gateway.command(listens)

@@ -84,22 +84,23 @@ class Supervisor:
 
         Raises:
             AlreadyRuns: Another supervisor runs it.
+            CannotStart: Its folder cannot be used, or the system lacks what it needs.
             CannotRun: One of its processes can never run as it is configured.
         """
         tell = regardless(tell)
         self._comfort = Comfort(tell)
         link = GatewayLink(self._plan.name, uuid.uuid4().hex, self._reach, tell)
-        self._plan.folder.mkdir(parents=True, exist_ok=True)
         with (
-            exclusive_run(self._plan.folder, tell) as lock,
+            exclusive_run(self._plan.cwd / self._plan.name, self._plan.folder, tell) as lock,
             self._signals_noted(),
             ControlSocket(self._plan.folder, tell) as control,
             link,
         ):
-            processes = SupervisedProcesses(self._plan, self._connect, lock, self._comfort)
+            processes = SupervisedProcesses(self._plan, self._connect, lock.inherits, self._comfort)
             reports = Reports()
 
             def report() -> None:
+                self._comfort.do(f"write the process id into {lock.path}", lock.note_process_id, None)
                 now = time.monotonic()
                 listed = reports.look(processes.all, now)
                 control.processes = [one.document(now) for one in listed]

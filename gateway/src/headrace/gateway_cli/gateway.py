@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from headrace.contract.names import is_name
+from headrace.contract.token_files import descriptor_of
 from headrace.gateway_cli.reload import reload
 from headrace.terminal import Failure, ProgramGroup, print_line
 
@@ -137,7 +138,10 @@ def _run(config: Any, ready_file: Path | None, source: Any) -> None:
 
     def announce(address: str) -> None:
         if ready_file is not None:
-            _write_whole(ready_file, f"{address}\n")
+            try:
+                _write_whole(ready_file, f"{address}\n")
+            except OSError as error:
+                raise Failure(f"--ready-file {ready_file} cannot be written: {error.strerror or error}") from None
 
     configure_logging(config.log)
     try:
@@ -156,7 +160,13 @@ def _absolute(flag: Any) -> Any:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Writes a file atomically, so that a process that waits for it never reads a partial address."""
+    """Writes a file atomically, so that a process that waits for it never reads a partial address.
+
+    Whoever passes a descriptor as `/dev/fd/N` waits for the end of the line.
+    """
+    if descriptor_of(path) is not None:
+        path.write_text(text)
+        return
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.write_text(text)
     temporary.replace(path)
