@@ -6,18 +6,16 @@ ended by a pipe that nobody reads, whichever of the supervisor and the log write
 
 import contextlib
 import fcntl
-import json
 import os
-import socket
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from headrace.deploy.comfort import Comfort
-from headrace.log_writer import LARGEST_MESSAGE_BYTES, Lines, Writer, opened
+from headrace.deploy.writer_process import WriterProcess
+from headrace.log_writer import Lines, Writer, opened
 
 LARGEST_BYTES = 32 << 20
 """When a log is renamed, of which two are kept."""
@@ -25,10 +23,6 @@ LARGEST_BYTES_BESIDE_STDERR = 1 << 20
 """The same where lines go to standard error: the files are for `headrace ps --log`."""
 START_AGAIN_AFTER_S = 1.0
 _PIPE_BYTES = 1 << 20
-_CATCHES_UP_WITHIN_S = 5.0
-_ENDS_WITHIN_S = 5.0
-_VARIABLES = ("PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LANG", "LC_ALL", "COVERAGE_PROCESS_START")
-"""What the log writer needs of the environment: it must not have the secrets of others."""
 
 
 @dataclass
@@ -42,33 +36,37 @@ class _Pipe:
 class LogPipes:
     """Takes what processes print to their logs. No method waits for room on a disk."""
 
-    def __init__(self, comfort: Comfort, *, to_stderr: bool = False) -> None:
+    def __init__(self, comfort: Comfort, *, to_stderr: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         """Starts the log writer.
 
         Args:
             comfort: What tells of errors.
             to_stderr: Whether all lines go to standard error too, with the names of their processes.
+            now: A monotonic clock, in seconds.
         """
         self._faults: dict[str, str] = {}
         """What was told last to keep lines from each log, by the name of its process; empty for standard error."""
+        self._silence: str | None = None
+        """Why the log writer does not work, as was told last."""
         self._comfort = comfort
         self._to_stderr = to_stderr
+        self._now = now
         self._largest_bytes = LARGEST_BYTES_BESIDE_STDERR if to_stderr else LARGEST_BYTES
         self._pipes: dict[str, _Pipe] = {}
-        self._process: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
-        self._is_ready = False
+        self._process: WriterProcess | None = None
         self._start_at = float("-inf")
-        self._asked = self._caught_up = 0
         self._own = self._new_writer()
-        self._state: dict[str, Any] = {"faults": {}, "lost": {}}
         self._lost: dict[str, int] = {}
         self.look()
 
     @property
     def writer_pid(self) -> int | None:
         """The process id of the log writer; None while the supervisor does its work."""
-        return self._process.pid if self._process is not None and self._is_ready else None
+        return self._process.pid if self._is_ready and self._process is not None else None
+
+    @property
+    def _is_ready(self) -> bool:
+        return self._process is not None and self._process.is_ready
 
     def open(self, name: str, path: Path) -> BinaryIO:
         """Returns what a process is to print to. If there can be no pipe, that is its log itself, or nothing."""
@@ -87,8 +85,8 @@ class LogPipes:
         pipe = self._pipes.pop(name, None)
         if pipe is not None:
             self._own.leave(name)
-            if pipe.is_read:
-                self._send({"leave": name})
+            if pipe.is_read and self._process is not None:
+                self._process.leave(name)
             os.close(pipe.descriptor)
 
     def look(self) -> None:
@@ -101,67 +99,44 @@ class LogPipes:
 
     def close(self) -> None:
         """Waits until all is written, and ends the log writer."""
-        self._hear()
-        if self._process is not None and not self._is_ready:
-            # It has nothing to write.
-            self._process.kill()
-            self._process.wait()
-        elif self._process is not None:
+        if self._process is not None:
+            self._process.look()
             self._hand_over()
-            self._send({"end": True})
-            try:
-                self._process.wait(_ENDS_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
         # Only now: what the log writer has not read is still in the pipes.
-        if not self._is_ready or self._process is None or self._process.returncode:
+        has_written = self._process is not None and self._process.end()
+        if not has_written and (self._process is None or self._process.exit_code() is not None):
             self._read_all_ourselves()
         self._own.close()
-        if self._control is not None:
-            self._control.close()
+        if self._process is not None:
+            self._process.close()
         for pipe in self._pipes.values():
             os.close(pipe.descriptor)
         self._pipes.clear()
 
     def _look(self) -> None:
-        if self._process is not None and self._process.poll() is not None:
-            self._comfort.tell(f"the log writer has ended with exit code {self._process.returncode}; it is started again")
+        if self._process is not None and (code := self._process.exit_code()) is not None:
+            self._comfort.tell(f"the log writer has ended with exit code {code}; it is started again")
             self._read_all_ourselves()
-        if self._process is None and time.monotonic() >= self._start_at:
-            self._start_at = time.monotonic() + START_AGAIN_AFTER_S
-            self._comfort.do("start the log writer", self._start, None)
-        self._hear()
+        if self._process is None and self._now() >= self._start_at:
+            self._start_at = self._now() + START_AGAIN_AFTER_S
+            self._process = self._comfort.do("start the log writer", self._start, None)
+        silence = self._process.look() if self._process is not None else None
+        if silence is not None and silence != self._silence:
+            self._comfort.tell(f"{silence}; processes that print more than {_PIPE_BYTES >> 20} MiB meanwhile wait for it")
+        self._silence = silence
         self._own.step()
-        own = self._own.state()
-        self._note({what: {**self._state[what], **own[what]} for what in ("faults", "lost")})
+        own, others = self._own.state(), self._process.state if self._process is not None else {}
+        self._note({what: {**others.get(what, {}), **own[what]} for what in ("faults", "lost")})
         self._hand_over()
 
-    def _start(self) -> None:
-        mine, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with other:
-            options = ["--control", str(other.fileno()), "--largest-bytes", str(self._largest_bytes)]
-            try:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "headrace.log_writer", *options, *(["--to-stderr"] if self._to_stderr else [])],
-                    env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    start_new_session=True,
-                    pass_fds=(other.fileno(),),
-                )
-            except OSError:
-                mine.close()
-                raise
-        mine.setblocking(False)
-        if self._control is not None:
-            self._control.close()
-        self._control = mine
+    def _start(self) -> WriterProcess:
+        return WriterProcess(self._largest_bytes, to_stderr=self._to_stderr, now=self._now)
 
     def _read_all_ourselves(self) -> None:
         """Reads the pipes here, until another log writer is ready."""
-        self._process, self._is_ready = None, False
-        self._state = {"faults": {}, "lost": {}}
+        if self._process is not None:
+            self._process.close()
+        self._process = None
         self._lost = {}
         for name, pipe in self._pipes.items():
             if pipe.is_read:
@@ -170,7 +145,7 @@ class LogPipes:
 
     def _hand_over(self) -> None:
         """Gives the log writer the pipes that it does not have, as far as it takes them now."""
-        if not self._is_ready or self._control is None:
+        if self._process is None or not self._process.is_ready:
             return
         for name, pipe in self._pipes.items():
             # One whose log has a fault stays here, with what waits for room.
@@ -179,8 +154,7 @@ class LogPipes:
                 self._lost.pop(name, None)
                 descriptor = _reading(pipe.descriptor)
                 try:
-                    packet = json.dumps({"add": name, "path": str(pipe.path)}).encode()
-                    socket.send_fds(self._control, [packet], [descriptor])
+                    self._process.give(name, str(pipe.path), descriptor)
                 except OSError:
                     self._add_own(name, pipe)
                     return
@@ -188,52 +162,12 @@ class LogPipes:
                     os.close(descriptor)
                 pipe.is_read = True
 
-    def _hear(self) -> None:
-        """Takes what the log writer says."""
-        while self._control is not None:
-            try:
-                packet = self._control.recv(LARGEST_MESSAGE_BYTES)
-            except (BlockingIOError, ConnectionError):
-                return
-            if not packet:
-                return
-            message = json.loads(packet)
-            if "caught_up" in message:
-                self._caught_up = message["caught_up"]
-            elif "faults" in message:
-                self._is_ready = True
-                self._state = message
-
     def _catch_up(self) -> None:
-        self._hear()
         self._own.catch_up()
-        # A log writer that has not answered in time is not waited for a second time.
-        if self._is_ready and self._asked == self._caught_up and self._send({"catch_up": self._asked + 1}):
-            self._asked += 1
-            deadline = time.monotonic() + _CATCHES_UP_WITHIN_S
-            while self._caught_up < self._asked and time.monotonic() < deadline and self._process is not None:
-                if self._process.poll() is not None:
-                    self._read_all_ourselves()
-                    self._own.catch_up()
-                    self._asked = self._caught_up
-                    return
-                self._wait_for_word(deadline - time.monotonic())
-                self._hear()
-
-    def _wait_for_word(self, within_s: float) -> None:
-        assert self._control is not None
-        self._control.settimeout(max(0.001, min(within_s, 0.1)))
-        with contextlib.suppress(TimeoutError):
-            self._control.recv(1, socket.MSG_PEEK)
-        self._control.setblocking(False)
-
-    def _send(self, message: dict[str, Any]) -> bool:
-        try:
-            assert self._control is not None
-            self._control.send(json.dumps(message).encode())
-        except OSError:
-            return False
-        return True
+        if self._process is not None and not self._process.catch_up():
+            self._comfort.tell("the log writer has ended; it is started again")
+            self._read_all_ourselves()
+            self._own.catch_up()
 
     def _note(self, state: dict[str, Any]) -> None:
         """Tells what has become wrong, and what is right again."""

@@ -17,7 +17,8 @@ class Service:
     """Does what a supervisor asks for; once that has ended, it reads until all processes have.
 
     Each message is a JSON document: `{"add": NAME, "path": PATH}` with the descriptor of a pipe, `{"leave": NAME}`,
-    `{"catch_up": NUMBER}`, which is answered once it is done, and `{"end": true}`. What is wrong is sent when it changes.
+    `{"ask": NUMBER, "catches_up": BOOLEAN}`, which is answered, once all is written if it catches up, and `{"end": true}`.
+    What is wrong is sent when it changes.
     """
 
     def __init__(self, control: socket.socket, writer: Writer) -> None:
@@ -29,26 +30,52 @@ class Service:
         """
         self._control = control
         self._writer = writer
+        self._selector = selectors.DefaultSelector()
         self._has_supervisor = True
         self._told: dict[str, Any] = {"faults": {}, "lost": {}}
+        self._answer: int | None = None
+        """The answer that was not sent, since the supervisor does not listen at the moment."""
 
     def run(self) -> None:
         """Works until the supervisor says that it ends, or it and all its processes have ended."""
+        self.begin()
+        while self.step(_LOOK_EVERY_S if self._waits else None):
+            pass
+        self.close()
+
+    def begin(self) -> None:
+        """Tells the supervisor that it is ready."""
         self._control.setblocking(False)
-        # It is ready.
         self._send(self._told)
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._writer, selectors.EVENT_READ)
-            selector.register(self._control, selectors.EVENT_READ)
-            while self._has_supervisor or self._writer.has_pipes:
-                ready = {key.fileobj for key, _ in selector.select(_LOOK_EVERY_S if self._writer.waits else None)}
-                self._writer.step()
-                if self._control in ready and not self._hear():
-                    break
-                if not self._has_supervisor and self._control in ready:
-                    selector.unregister(self._control)
-                self._tell()
+        self._selector.register(self._writer, selectors.EVENT_READ)
+        self._selector.register(self._control, selectors.EVENT_READ)
+
+    def step(self, wait_s: float | None) -> bool:
+        """Waits until there is something to do, and does it.
+
+        Args:
+            wait_s: For how long to wait, in seconds; None for as long as it takes.
+
+        Returns:
+            Whether there will be more.
+        """
+        ready = {key.fileobj for key, _ in self._selector.select(wait_s)}
+        self._writer.step()
+        if self._control in ready and not self._hear():
+            return False
+        if not self._has_supervisor and self._control in ready:
+            self._selector.unregister(self._control)
+        self._tell()
+        return self._has_supervisor or self._writer.has_pipes
+
+    def close(self) -> None:
+        """Writes what is left."""
         self._writer.close()
+        self._selector.close()
+
+    @property
+    def _waits(self) -> bool:
+        return self._writer.waits or (self._answer is not None and self._has_supervisor)
 
     def _hear(self) -> bool:
         """Takes messages. Returns False once the supervisor has said that this is the end."""
@@ -74,11 +101,14 @@ class Service:
                 self._writer.add(message["add"], Path(message["path"]), descriptor)
         elif "leave" in message:
             self._writer.leave(message["leave"])
-        elif "catch_up" in message:
-            self._writer.catch_up()
-            self._send({"caught_up": message["catch_up"]})
+        elif "ask" in message:
+            if message["catches_up"]:
+                self._writer.catch_up()
+            self._answer = message["ask"]
 
     def _tell(self) -> None:
+        if self._answer is not None and self._send({"answered": self._answer}):
+            self._answer = None
         state = self._writer.state()
         if state != self._told and self._send(state):
             self._told = state
