@@ -1,5 +1,6 @@
 """What processes print arrives in their logs, whoever is killed and whatever happens to the files."""
 
+import errno
 import json
 import os
 import shutil
@@ -12,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from tests.absent import absent
-from tests.deploy.supervisors import Watched, plan, process_of, runs, stop
+from tests.deploy.supervisors import SLEEPS, Watched, kill, plan, process_of, runs, stop
 
-from headrace.deploy import Kind
+from headrace.deploy import Kind, Status
 from headrace.deploy.comfort import Comfort
 from headrace.deploy.log_pipes import LogPipes
 
@@ -103,6 +104,49 @@ def test_a_log_writer_that_is_killed_is_started_again(tmp_path: Path, pipes: Log
             eventually(lambda killed=killed: another_reads(pipes, killed))
     process.wait(DEADLINE_S)
     eventually(lambda: has_caught_up(pipes, 3, log))
+
+
+def test_a_log_writer_that_is_stopped_is_named_and_replaced_and_no_line_is_lost(tmp_path: Path) -> None:
+    """The time passes as the test says; processes and signals are real."""
+    log, now, told = tmp_path / "source.log", 0.0, list[str]()
+    pipes = LogPipes(Comfort(told.append), now=lambda: now)
+    try:
+        stopped = reader(pipes)
+        pipes.catch_up()
+        os.kill(stopped, signal.SIGSTOP)
+        # More than a pipe has room for.
+        process = started(pipes, log, "for i in $(seq 200000); do echo line $i; done", tmp_path / "folder")
+        deadline = time.monotonic() + DEADLINE_S
+        while pipes.writer_pid == stopped and time.monotonic() < deadline:
+            now += 0.5
+            pipes.look()
+        # The time of the next one, which has to start, does not pass.
+        eventually(lambda: another_reads(pipes, stopped))
+        process.wait(DEADLINE_S)
+        eventually(lambda: has_caught_up(pipes, 200_000, log))
+    finally:
+        pipes.close()
+    assert any(f"the log writer, process {stopped}, has not answered for" in line and "it is stopped" in line for line in told)
+
+
+def test_a_system_without_descriptors_delays_a_start_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched, real = Watched(plan(tmp_path, source=(Kind.SOURCE, SLEEPS), sink=(Kind.SINK, SLEEPS))), os.dup
+
+    def none_left(_: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def exhaust(status: Status) -> None:
+        monkeypatch.setattr(os, "dup", none_left)
+        kill("sink")(status)
+
+    def fails(status: Status) -> bool:
+        return "Too many open files" in (process_of(status, "sink").reason or "")
+
+    watched.when(runs("source", "sink"), exhaust)
+    watched.when(fails, lambda _: monkeypatch.setattr(os, "dup", real))
+    watched.when(runs("source", "sink"), stop)
+    assert watched.run().exit_code == 0
+    assert process_of(watched.statuses[-1], "source").restarts == 0
 
 
 def reader(pipes: LogPipes) -> int:

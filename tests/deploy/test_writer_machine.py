@@ -197,7 +197,7 @@ class Printing(RuleBasedStateMachine):
 
 
 def test_every_line_arrives_whatever_happens_to_the_log_writer(request: pytest.FixtureRequest) -> None:
-    run(Printing, request.config, 0.05)
+    run(Printing, request.config, 1.0)
 
 
 def _forgets_the_pipes(pipes: LogPipes) -> None:

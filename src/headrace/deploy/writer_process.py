@@ -187,6 +187,8 @@ class WriterProcess:
                 return
             if not packet:
                 return
+            # It works, whatever it says.
+            self._silent_s = 0.0
             message = json.loads(packet)
             if "answered" in message:
                 self._answered = message["answered"]
