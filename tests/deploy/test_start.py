@@ -18,7 +18,7 @@ from headrace.deploy.lock import exclusive_run
 from headrace.deploy.log_pipes import LogPipes
 
 SILENT = {"_listen mkdir", "_opened mkdir", "opened mkdir", "opened open", "size_of stat", "_look stat"}
-SILENT |= {"_listen lexists", "__exit__ lstat", "__exit__ stat", "__exit__ unlink"}
+SILENT |= {"_listen lexists", "_listen lstat", "__exit__ lstat", "__exit__ stat", "__exit__ unlink"}
 """What is done again before anybody misses it."""
 
 

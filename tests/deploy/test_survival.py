@@ -38,6 +38,7 @@ NOISY = "while :; do echo a line of output; sleep 0.01; done"
 
 
 SILENT = {"size_of stat", "_opened open", "__exit__ stat", "__exit__ unlink", "_look stat", "_look replace"}
+SILENT |= {"_listen lstat", "_listen mkdir", "__exit__ lstat"}
 SILENT |= {f"opened {operation}" for operation in ("mkdir", "stat", "open")}
 """What nobody misses: what a log says of an end, a socket that stays until the next start, and what a log waits for in memory, if
 it is over before the supervisor looks; what lasts is named, in `test_log_pipes`."""
