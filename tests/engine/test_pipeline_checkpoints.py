@@ -1,6 +1,7 @@
 """States of a stopped application: they are read by key, divided anew, and never lost by a change of the pipeline unnoticed."""
 
 import json
+import shutil
 import sys
 import time
 from collections import defaultdict
@@ -14,7 +15,6 @@ from click.testing import CliRunner, Result
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.cli.json_shape import result_of
-from tests.engine.older_states import add_older_stages, forget_files
 from tests.examples.rig import rig
 from tests.fake_gateway.sinks import frame_of
 
@@ -115,78 +115,15 @@ def test_states_are_read_and_divided_anew(spark: SparkSession, tmp_path: Path, s
     assert sorted(map(int, first["sums"] + then["sums"])) == sorted(windows.values())
 
 
-def run_by_an_earlier_version(
-    spark: SparkSession, folder: Path, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, list[bytes]]:
-    with monkeypatch.context() as older:
-        older.setattr("headrace.engine.applications._start.add_keyed_stages", add_older_stages)
-        results = run(spark, folder, source, numbers(), "checkpoint")
-    forget_files(folder / "checkpoint")
-    return results
-
-
-def test_states_of_an_earlier_version_are_taken_over(
-    spark: SparkSession, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checkpoint = tmp_path / "checkpoint"
-    first = run_by_an_earlier_version(spark, tmp_path, source, monkeypatch)
-    old = StoredStates(spark, str(checkpoint), numbers().graph)
-    states = {step: dict(old.all(step)) for step in ("count", "sums")}
-    assert {step: len(kept) for step, kept in states.items()} == {"count": 7, "sums": 5}
-    assert rescale(numbers(), spark, str(checkpoint), str(tmp_path / "new"), 3) == 12
-    new = StoredStates(spark, str(tmp_path / "new"), numbers().graph)
-    assert {step: dict(new.all(step)) for step in states} == states
-
-    with source.open("a") as file:
-        file.writelines(f"{n}\n" for n in range(45, 80))
-    then = run(spark, tmp_path, source, numbers(), "checkpoint")
-    assert sorted(first["counts"] + then["counts"]) == sorted(b"%d:%d" % (n % 7, n // 7 + 1) for n in range(80))
-    assert not (checkpoint / "state").exists()
-    assert StoredStates(spark, str(checkpoint), numbers().graph).find("count", 3) == Count(11)
-
-
-def test_a_driver_that_dies_while_it_takes_states_over_does_so_again(
-    spark: SparkSession, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_by_an_earlier_version(spark, tmp_path, source, monkeypatch)
-    for moment in "ManifestLog.write", "CheckpointLog.delete_spark_states":
-        with monkeypatch.context() as dying:
-            dying.setattr(f"headrace.engine.applications._spark_states.{moment}", dies)
-            with pytest.raises(KeyboardInterrupt):
-                run(spark, tmp_path, source, numbers(), "checkpoint")
-    with source.open("a") as file:
-        file.writelines(f"{n}\n" for n in range(45, 50))
-    then = run(spark, tmp_path, source, numbers(), "checkpoint")
-    assert sorted(then["counts"]) == sorted(b"%d:%d" % (n % 7, n // 7 + 1) for n in range(45, 50))
-
-
 def lengths() -> Pipeline:
     app = Pipeline("lengths")
     app.source("n/*", decode=len).map(str).sink("counts")
     return app
 
 
-def test_an_application_without_states_needs_no_manifest_of_an_earlier_version(
-    spark: SparkSession, tmp_path: Path, source: Path
-) -> None:
-    run(spark, tmp_path, source, lengths(), "checkpoint")
-    forget_files(tmp_path / "checkpoint")
-    # The first micro-batch of this version was not committed.
-    left = tmp_path / "checkpoint" / "headrace" / "states" / "manifests" / "999.1"
-    left.parent.mkdir(parents=True)
-    left.write_text("[]")
-    with source.open("a") as file:
-        file.write("45\n")
-    assert run(spark, tmp_path, source, lengths(), "checkpoint")["counts"] == [b"2"]
-
-
-def dies(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
 def test_a_checkpoint_whose_states_are_gone_is_refused(spark: SparkSession, tmp_path: Path, source: Path) -> None:
     run(spark, tmp_path, source, numbers(), "checkpoint")
-    forget_files(tmp_path / "checkpoint")
+    shutil.rmtree(tmp_path / "checkpoint" / "headrace" / "states")
     with pytest.raises(CheckpointError, match=r"has no manifest of the states after micro-batch \d+, .* restore"):
         run(spark, tmp_path, source, numbers(), "checkpoint")
 
@@ -275,7 +212,7 @@ def test_states_are_not_dropped_before_a_micro_batch_is_committed(spark: SparkSe
 
 
 def test_drops_of_a_start_that_has_committed_nothing_are_withdrawn(spark: SparkSession, tmp_path: Path) -> None:
-    """An earlier version goes on with these states, and a later one may drop them again."""
+    """The application as it was before goes on with these states, and a later one may drop them again."""
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "0").touch()
     log, old, new = CheckpointLog(spark, str(tmp_path)), numbers().graph, lengths().graph

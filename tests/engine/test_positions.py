@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from tests.engine.older_states import add_older_stages, forget_files
 from tests.examples.rig import Rig, rig
 
 from headrace.connectors import FileSource
@@ -82,8 +81,8 @@ def run_with(running: Rig, file: Path, checkpoint: str, sinks: Path | None = Non
     return running.run(counts(), FileSource("n", [file], follow=False), checkpoint, into=sinks, options=SLOW)["out"]
 
 
-def stored(spark: SparkSession, folder: Path, *, graph: bool = False) -> StoredPositions:
-    return StoredPositions(spark, str(folder / "checkpoint"), counts().graph if graph else None)
+def stored(spark: SparkSession, folder: Path) -> StoredPositions:
+    return StoredPositions(spark, str(folder / "checkpoint"))
 
 
 def move(positions: StoredPositions, folder: Path, target: Target, *, drop: bool = False, into: str = "new") -> int:
@@ -147,25 +146,6 @@ def test_a_micro_batch_is_gone_back_to(spark: SparkSession, tmp_path: Path, sour
     assert last.streams[STREAM] == points[batch]
     again = range(100 + points[batch].sequence // 4, 145)
     assert run(spark, tmp_path, source, "new") == expected(seen, again)
-
-
-def test_states_that_an_earlier_version_has_stored_are_kept(
-    spark: SparkSession, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: Counter[int] = Counter()
-    with monkeypatch.context() as older:
-        older.setattr("headrace.engine.applications._start.add_keyed_stages", add_older_stages)
-        assert run(spark, tmp_path, source, "checkpoint") == expected(seen, range(100, 145))
-    forget_files(tmp_path / "checkpoint")
-    bare = stored(spark, tmp_path)
-    assert bare.kept is Kept.SPARK
-    with pytest.raises(CheckpointError, match=r"an earlier version has stored the states .*: name the application"):
-        move(bare, tmp_path, After(4 * 40))
-    assert not (tmp_path / "new").exists()
-    move(stored(spark, tmp_path, graph=True), tmp_path, After(4 * 40))
-    assert run(spark, tmp_path, source, "new") == expected(seen, range(140, 145))
-    assert move(bare, tmp_path, AtBeginning(), drop=True, into="empty") == -1
-    assert run(spark, tmp_path, source, "empty") == expected(Counter(), range(100, 145))
 
 
 def test_any_query_is_moved_and_spark_keeps_what_its_operators_know(spark: SparkSession, tmp_path: Path, source: Path) -> None:

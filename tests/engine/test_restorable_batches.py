@@ -100,7 +100,7 @@ def test_positions_are_moved_if_spark_retains_a_single_micro_batch(spark: SparkS
             for number in batches(checkpoint, log):
                 if number < last:
                     (checkpoint / log / str(number)).unlink()
-        positions = StoredPositions(spark, str(checkpoint), two_levels().graph)
+        positions = StoredPositions(spark, str(checkpoint))
         positions.write(str(tmp_path / "moved"), positions.changes(By(-15), Direction.BACK, ["n/0"]))
         run(spark, tmp_path, numbers, "moved")
     assert sum(counts(spark, tmp_path / "moved").values()) == 45

@@ -1,7 +1,5 @@
 """The manifests of states: what a driver that dies at any moment leaves behind is enough for the next one."""
 
-import json
-import pickle
 import random
 import struct
 from dataclasses import dataclass, field
@@ -126,7 +124,7 @@ def test_states_are_those_after_the_last_commit_whenever_the_driver_dies(tmp_pat
 
 
 def entry(name: str) -> Entry:
-    return Entry(name, 0, 1, (name,))
+    return Entry(name, 0, 1, (name,), 0)
 
 
 @pytest.fixture
@@ -225,19 +223,3 @@ def test_a_flipped_bit_in_a_manifest_is_an_error_that_names_it(log: ManifestLog,
             CheckpointError, match=r"headrace/states/manifests/7\.1 .* is not a manifest of states .*restore the file"
         ):
             log.read(7)
-
-
-def test_files_that_an_earlier_version_has_written_have_no_checksum(tmp_path: Path) -> None:
-    description = pickle.dumps((b"head", {4: ("old", 0, 3)}, {0: ("old", 3, 5)}))
-    (tmp_path / "old").write_bytes(b"abcdefgh" + description)
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "manifests" / "7.1").write_text(json.dumps([[1, 0, "old", 8, len(description), ["old"]]]))
-    found = ManifestLog(LocalFolder(tmp_path / "manifests")).read(7)
-    assert found is not None
-    store = BucketFiles(LocalFiles(tmp_path), (1, 0), found.entries[1, 0])
-    assert (store.read_head(), store.changes.read(4), store.segments.read(0)) == (b"head", b"abc", b"defgh")
-    store.changes.write(5, b"new")
-    after = store.finish(8, 2)
-    again = BucketFiles(LocalFiles(tmp_path), (1, 0), after)
-    assert (again.changes.read(4), again.changes.read(5), again.segments.read(0)) == (b"abc", b"new", b"defgh")
-    assert after.needs == tuple(sorted(("old", after.file)))

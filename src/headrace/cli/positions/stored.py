@@ -20,10 +20,8 @@ def stored_positions(target: str, checkpoint: str | None, on: SparkOptions) -> "
     Raises:
         Failure: There is no such application or checkpoint, or it cannot be read.
     """
-    graph = None
     if is_application(target):
-        pipeline = load(target).pipeline
-        graph, folder = pipeline.graph, checkpoint or str(Path("checkpoints", pipeline.name).absolute())
+        folder = checkpoint or str(Path("checkpoints", load(target).pipeline.name).absolute())
     elif checkpoint is not None:
         raise Failure("--checkpoint is for an application: name either it or the checkpoint", EXIT_INVALID)
     else:
@@ -33,7 +31,7 @@ def stored_positions(target: str, checkpoint: str | None, on: SparkOptions) -> "
         from headrace.engine import CheckpointError, StoredPositions
 
         try:
-            yield StoredPositions(spark, folder, graph), folder
+            yield StoredPositions(spark, folder), folder
         except CheckpointError as error:
             raise Failure(str(error)) from None
 

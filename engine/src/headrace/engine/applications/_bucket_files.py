@@ -14,8 +14,8 @@ from headrace.engine.checkpoint._manifests import RESTORE, STATES, Bucket, Entry
 from headrace.engine.checkpoint._state_files import StateFiles
 from headrace.pipelines.runtime import dumps_plain
 
-_Place = tuple[str, int, int, int | None]
-"""A file, the offset and size of a piece in it, in bytes, and its checksum; None if an earlier version has written it."""
+_Place = tuple[str, int, int, int]
+"""A file, the offset and size of a piece in it, in bytes, and its checksum."""
 
 
 class BucketFiles:
@@ -42,9 +42,7 @@ class BucketFiles:
         if (entry := self._entry) is not None:
             description = _checked(self._files, (entry.file, entry.offset, entry.bytes, entry.checksum))
             self._head, *places = pickle.loads(description)
-        self.changes, self.segments = (
-            _Pieces(self._files, {at: _place(*place) for at, place in each.items()}) for each in places
-        )
+        self.changes, self.segments = (_Pieces(self._files, each) for each in places)
 
     def read_head(self) -> bytes | None:
         """The head; None if the bucket is new."""
@@ -109,10 +107,6 @@ class _Pieces:
         return offset
 
 
-def _place(file: str, offset: int, size: int, checksum: int | None = None) -> _Place:
-    return file, offset, size, checksum
-
-
 def _checked(files: StateFiles, place: _Place) -> bytes:
     """The bytes at a place.
 
@@ -127,7 +121,7 @@ def _checked(files: StateFiles, place: _Place) -> bytes:
             f"{STATES}/{file} in the checkpoint is missing: a driver that has started meanwhile may have removed it; "
             f"if none has: {RESTORE}"
         ) from error
-    if checksum is not None and zlib.crc32(found) != checksum:
+    if zlib.crc32(found) != checksum:
         raise CheckpointError(
             f"{STATES}/{file} in the checkpoint is damaged: {size} bytes from byte {offset} on are not those that were written; "
             f"{RESTORE}"

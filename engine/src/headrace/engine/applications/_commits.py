@@ -158,15 +158,7 @@ class Commits:
         Raises:
             CheckpointError: The checkpoint does not have them, or they cannot be read.
         """
-        if batch < 0:
-            return Manifest()
-        found = self._manifests.read(batch, self._committed_by(batch))
-        if found is None:
-            raise CheckpointError(
-                f"the checkpoint has no manifest of the states after micro-batch {batch}, which is in its commit log: restore "
-                f"{MANIFESTS} from the same backup as the rest"
-            )
-        return found
+        return Manifest() if batch < 0 else self._manifests.after(batch, self._committed_by(batch))
 
     def _commit(self, batch: int, packed: bytes) -> str:
         if self._last is None:

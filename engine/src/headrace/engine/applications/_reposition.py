@@ -11,17 +11,14 @@ from pyspark.sql import SparkSession
 
 from headrace.contract.names import covers
 from headrace.engine._errors import CheckpointError, PositionRefused
-from headrace.engine.applications._spark_states import converted, stored_in_files
 from headrace.engine.checkpoint._copy import CheckpointCopy
 from headrace.engine.checkpoint._folder import HadoopFolder, open_folder, qualified
 from headrace.engine.checkpoint._log import CheckpointLog, LoggedBatch, Predecessor
-from headrace.engine.checkpoint._manifests import CONVERTED, MANIFESTS, STATES, Manifest, ManifestLog
+from headrace.engine.checkpoint._manifests import BY_COMMAND, MANIFESTS, STATES, Manifest, ManifestLog
 from headrace.engine.checkpoint._moves import Change, Direction, Point, Target, moved_to
 from headrace.engine.checkpoint._position import Offset, Position
 from headrace.engine.checkpoint._runs import RUNS, RunLog
-from headrace.engine.spark._served_files import driver_files
 from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
-from headrace.pipelines.runtime import Graph
 
 _OPERATORS = "state"
 _AS_THEY_ARE = ("sources", "headrace-dropped-states", "headrace-steps")
@@ -34,7 +31,6 @@ class Kept(Enum):
 
     NOWHERE = "none"
     FILES = "application"
-    SPARK = "application, stored by an earlier version"
     OPERATORS = "operators of Spark"
 
 
@@ -53,15 +49,14 @@ class StoredPositions:
     Args:
         spark: A session.
         checkpoint: The folder of the checkpoint.
-        graph: The graph of the application; needed only to copy states that an earlier version has stored.
 
     Raises:
         CheckpointError: There is no committed micro-batch, no stream is read, or the checkpoint is incomplete.
         HeadraceError: The session is a Spark Connect session.
     """
 
-    def __init__(self, spark: SparkSession, checkpoint: str, graph: Graph | None = None) -> None:
-        self._spark, self._checkpoint, self._graph = spark, checkpoint, graph
+    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        self._spark, self._checkpoint = spark, checkpoint
         self.log = CheckpointLog(spark, checkpoint)
         if self.log.is_unfinished():
             raise CheckpointError(_incomplete(checkpoint))
@@ -102,14 +97,7 @@ class StoredPositions:
         manifest = self._manifest
         if manifest is not None:
             return Kept.FILES if manifest.entries else Kept.NOWHERE
-        if self.log.has_spark_states():
-            return Kept.SPARK if self._graph is not None or self.log.steps() else Kept.OPERATORS
-        if self.log.steps():
-            raise CheckpointError(
-                f"{self._checkpoint} has no manifest of the states after micro-batch {self.committed.batch}: restore {MANIFESTS} "
-                "from the same backup as the rest"
-            )
-        return Kept.NOWHERE
+        return Kept.OPERATORS if self.log.has_spark_states() else Kept.NOWHERE
 
     def changes(
         self,
@@ -211,11 +199,6 @@ class StoredPositions:
         Raises:
             CheckpointError: They cannot.
         """
-        if self.kept is Kept.SPARK and self._graph is None and not drop:
-            raise CheckpointError(
-                f"an earlier version has stored the states in {self._checkpoint}: name the application, app.py, instead of its "
-                "checkpoint"
-            )
         if self.kept is not Kept.OPERATORS:
             return
         if drop:
@@ -238,21 +221,20 @@ class StoredPositions:
             copy.copy(_OPERATORS)
             return
         manifest = self._manifest
-        if drop or (self.kept is Kept.NOWHERE and manifest is not None):
+        if manifest is None:
+            return
+        if drop:
             manifest = Manifest()
-        elif self.kept is Kept.SPARK and self._graph is not None:
-            url, dropped = qualified(self._spark, self._checkpoint), {each.step for each in self.log.dropped()}
-            files = driver_files(self._spark, f"{qualified(self._spark, into)}/{STATES}")
-            manifest = converted(self._spark, url, self.committed.batch, self._graph, dropped, files)
-        elif manifest is not None:
-            for name in sorted(manifest.files):
-                copy.copy_states(f"{STATES}/{name}")
-        if manifest is not None:
-            self._manifests(into).write(self.committed.batch, CONVERTED, manifest)
+        for name in sorted(manifest.files):
+            copy.copy_states(f"{STATES}/{name}")
+        self._manifests(into).write(self.committed.batch, BY_COMMAND, manifest)
 
     @cached_property
     def _manifest(self) -> Manifest | None:
-        return stored_in_files(self.log, self._manifests(self._checkpoint), self.committed.batch)
+        """The states after the last committed micro-batch; None if the query is no application."""
+        manifests, batch = self._manifests(self._checkpoint), self.committed.batch
+        run = self.log.committed_by(batch)
+        return manifests.read(batch, run) if self.log.steps() is None else manifests.after(batch, run)
 
     def _manifests(self, checkpoint: str) -> ManifestLog:
         return ManifestLog(open_folder(self._spark, f"{qualified(self._spark, checkpoint)}/{MANIFESTS}"))

@@ -20,7 +20,7 @@ from headrace.engine.applications._ship import ship
 from headrace.engine.applications._states import StoredStates
 from headrace.engine.checkpoint._folder import HadoopFolder, open_folder, qualified
 from headrace.engine.checkpoint._log import CheckpointLog, Predecessor
-from headrace.engine.checkpoint._manifests import CONVERTED, MANIFESTS, STATES, Bucket, Manifest, ManifestLog
+from headrace.engine.checkpoint._manifests import BY_COMMAND, MANIFESTS, STATES, Bucket, Manifest, ManifestLog
 from headrace.engine.checkpoint._runs import RUNS, RunLog
 from headrace.engine.checkpoint._state_files import StateFiles
 from headrace.engine.spark._format import FORMAT
@@ -86,7 +86,7 @@ def rescale(
     new.note_steps(graph.fingerprints)
     url = qualified(spark, into)
     manifest, keys = _divided_states(old, graph, ids, driver_files(spark, f"{url}/{STATES}"))
-    ManifestLog(open_folder(spark, f"{url}/{MANIFESTS}")).write(FIRST_BATCH, CONVERTED, manifest)
+    ManifestLog(open_folder(spark, f"{url}/{MANIFESTS}")).write(FIRST_BATCH, BY_COMMAND, manifest)
     writer = rows.writeStream.format("noop").option("checkpointLocation", into).trigger(availableNow=True)
     with settings_of_query(spark, parallelism):
         query = writer.start()

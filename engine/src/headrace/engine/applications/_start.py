@@ -23,7 +23,6 @@ from headrace.engine.applications._plan import ROWS, Plan
 from headrace.engine.applications._query_settings import new_partitions, settings_of_query
 from headrace.engine.applications._ship import ship
 from headrace.engine.applications._ship_programs import ship_programs
-from headrace.engine.applications._spark_states import take_over
 from headrace.engine.applications._start_arguments import (
     check_flags,
     check_options,
@@ -34,9 +33,9 @@ from headrace.engine.applications._start_arguments import (
 )
 from headrace.engine.applications._start_retries import start_with_retries
 from headrace.engine.applications.real_time._worker import RealTimeWorker
-from headrace.engine.checkpoint._folder import qualified
+from headrace.engine.checkpoint._folder import open_folder, qualified
 from headrace.engine.checkpoint._log import CheckpointLog
-from headrace.engine.checkpoint._manifests import STATES
+from headrace.engine.checkpoint._manifests import MANIFESTS, STATES, ManifestLog
 from headrace.engine.sink._options import NAMES as SINK_NAMES
 from headrace.engine.sink._options import SinkOptions, parse_sink
 from headrace.engine.source._options import NAMES as SOURCE_NAMES
@@ -133,7 +132,7 @@ def start(
         program.check_files(folder)
     check_fingerprints(log.steps() or {}, graph.fingerprints, migrate_states)
     dropped = _dropped(log, graph, drop_states)
-    take_over(spark, log, url, graph, dropped, sync=sink_options.sync_to_disk)
+    _check_states(spark, log, url)
     log.note_steps(graph.fingerprints)
     planned = log.last_planned()
     # The number is fixed for a checkpoint, regardless of the session's settings.
@@ -245,6 +244,17 @@ def _worker_bytes(memory: str) -> int:
         return parse_size(memory)
     except UnitError as error:
         raise OptionError(f"worker_memory: {error}") from None
+
+
+def _check_states(spark: SparkSession, log: CheckpointLog, url: str) -> None:
+    """Checks that the checkpoint has the states that the application continues with.
+
+    Raises:
+        CheckpointError: It does not.
+    """
+    batch = log.last_committed_batch()
+    if batch is not None:
+        ManifestLog(open_folder(spark, f"{url}/{MANIFESTS}")).after(batch, log.committed_by(batch))
 
 
 def _dropped(log: CheckpointLog, graph: Graph, now: Collection[str]) -> frozenset[str]:

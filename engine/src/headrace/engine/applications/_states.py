@@ -11,7 +11,6 @@ from headrace.engine._errors import CheckpointError
 from headrace.engine.applications._bucket_files import BucketFiles
 from headrace.engine.applications._durable import load
 from headrace.engine.applications._keys import bucket_ids, buckets_of
-from headrace.engine.applications._spark_states import SparkStates, stored_in_files
 from headrace.engine.applications._store import Head, Stored, read_head
 from headrace.engine.checkpoint._folder import open_folder, qualified
 from headrace.engine.checkpoint._log import CheckpointLog
@@ -44,13 +43,12 @@ class StoredStates:
         graph: The application's graph, `Pipeline.graph`.
 
     Raises:
-        CheckpointError: There is no committed micro-batch.
+        CheckpointError: There is no committed micro-batch, or the checkpoint does not have the states after it.
         HeadraceError: The session is a Spark Connect session.
     """
 
     def __init__(self, spark: SparkSession, checkpoint: str, graph: Graph) -> None:
         self._spark = spark
-        self._checkpoint = checkpoint
         self._graph = graph
         self.log = CheckpointLog(spark, checkpoint)
         committed = self.log.last_committed()
@@ -59,7 +57,7 @@ class StoredStates:
         self.committed = committed
         self._url = qualified(spark, checkpoint)
         manifests = ManifestLog(open_folder(spark, f"{self._url}/{MANIFESTS}"))
-        self._manifest = stored_in_files(self.log, manifests, committed.batch)
+        self._manifest = manifests.after(committed.batch, self.log.committed_by(committed.batch))
 
     def sizes(self) -> list[StateSize]:
         """The amount of state of each step."""
@@ -111,9 +109,6 @@ class StoredStates:
             yield head, load(store, head, self._classes, self._dropped)
 
     def _stored(self, bucket: int | None) -> Iterator[Stored]:
-        if self._manifest is None:
-            yield from SparkStates(self._spark, self._checkpoint, self.committed.batch).buckets(bucket)
-            return
         files = driver_files(self._spark, f"{self._url}/{STATES}")
         for at, entry in self._manifest.entries.items():
             if bucket is None or at[1] == bucket:

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.engine._errors import CheckpointError
 from headrace.engine.checkpoint._log import DROPPED, PREDECESSORS, SPARK_STATES, STEPS, UNFINISHED, owner_named_in
-from headrace.engine.checkpoint._manifests import CONVERTED, MANIFESTS, STATES, Manifest, ManifestLog, manifest_name
+from headrace.engine.checkpoint._manifests import MANIFESTS, STATES, Manifest, ManifestLog, manifest_name
 from headrace.engine.checkpoint._runs import RUNS, RunLog
 from headrace.engine.checkpoint._trees import Tree
 from headrace.engine.checkpoint._votes import VOTES
@@ -88,11 +88,11 @@ def contents(tree: Tree) -> Contents:
     owner = owner_named_in(tree.folder(COMMITS).read(str(batch)))
     number = None if owner is None else RunLog(tree.folder(RUNS)).number_of(owner)
     run = manifests.valid_run(batch, number)
-    if run is not None and not (run == CONVERTED and operators):
+    if run is not None:
         states = _states(manifests, batch, number, run)
         manifest = [f"{MANIFESTS}/{manifest_name(batch, run)}"]
     steps = [f"{STEPS}/{each}" for each in _numbers(tree, STEPS) if each <= batch]
-    if steps and states is None and not operators:
+    if steps and states is None:
         raise FileNotFoundError(f"{MANIFESTS}/{batch}.*, the manifest of the states after micro-batch {batch}")
     names = top.names()
     others = [*recent, METADATA, *manifest, *steps, *tree.below(RUNS), *tree.below(SOURCES)]
@@ -123,7 +123,7 @@ def check_states(tree: Tree, states: Manifest, below: str = "") -> list[str]:
         except Exception as error:
             wrong.append(f"{where} cannot be read: {str(error).splitlines()[0]}")
         else:
-            if entry.checksum is not None and zlib.crc32(found) != entry.checksum:
+            if zlib.crc32(found) != entry.checksum:
                 wrong.append(
                     f"{where} is damaged: {entry.bytes} bytes from byte {entry.offset} on are not those that were written"
                 )

@@ -128,10 +128,6 @@ class CheckpointLog:
         """Whether Spark's state store has states in the checkpoint."""
         return bool(self._files.exists(self._path(SPARK_STATES)))
 
-    def delete_spark_states(self) -> None:
-        """Deletes the states in Spark's state store, if there are some."""
-        self._files.delete(self._path(SPARK_STATES), True)
-
     def query(self) -> str:
         """The id of the query that the checkpoint belongs to.
 
@@ -291,7 +287,5 @@ def owner_named_in(entry: str) -> str | None:
 
 
 def _predecessor(document: dict[str, Any]) -> Predecessor:
-    # Older checkpoints have no record of runs: the run that committed a micro-batch is then unknown.
-    unknown = [{"run": "", "first_batch": 0, "last_batch": document["committed"]}]
-    segments = tuple(Segment(**segment) for segment in document.get("segments") or unknown)
+    segments = tuple(Segment(**segment) for segment in document["segments"])
     return Predecessor(document["query"], document["committed"], segments)

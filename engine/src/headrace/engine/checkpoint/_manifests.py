@@ -22,8 +22,8 @@ RESTORE = (
     "restore the file from a backup of the checkpoint, or set the query back to an earlier micro-batch (docs/write/pipelines.md)"
 )
 """What to do about a damaged file."""
-CONVERTED = 0
-"""The number of the run in a manifest that converts the states of an earlier format."""
+BY_COMMAND = 0
+"""The number of the run in a manifest that a command writes for a new checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class Entry:
         offset: Where in that file the description of the states begins, in bytes.
         bytes: The size of the description.
         needs: All files that contain parts of the states.
-        checksum: The checksum of the description; None if an earlier version has written it.
+        checksum: The checksum of the description.
     """
 
     file: str
     offset: int
     bytes: int
     needs: tuple[str, ...]
-    checksum: int | None = None
+    checksum: int
 
 
 Bucket = tuple[int, int]
@@ -83,8 +83,8 @@ class Manifest:
         """
         return cls(
             {
-                (int(level), int(bucket)): Entry(str(file), int(offset), int(size), tuple(needs), *checksum)
-                for level, bucket, file, offset, size, needs, *checksum in json.loads(text)
+                (int(level), int(bucket)): Entry(str(file), int(offset), int(size), tuple(needs), int(checksum))
+                for level, bucket, file, offset, size, needs, checksum in json.loads(text)
             }
         )
 
@@ -95,7 +95,7 @@ class Origin:
 
     Attributes:
         batch: The micro-batch.
-        run: The number of its run; None if it is unknown, as for files of earlier versions.
+        run: The number of its run; None if a command has written the file.
     """
 
     batch: int
@@ -136,16 +136,26 @@ class ManifestLog:
         valid = self.valid_run(batch, run)
         return None if valid is None else self._read(batch, valid)
 
+    def after(self, batch: int, run: int | None = None) -> Manifest:
+        """The states after a micro-batch of an application, which is in the commit log. Arguments as of `read`.
+
+        Raises:
+            CheckpointError: There is no manifest, or it cannot be read.
+        """
+        found = self.read(batch, run)
+        if found is None:
+            raise CheckpointError(
+                f"the checkpoint has no manifest of the states after micro-batch {batch}, which is in its commit log: restore "
+                f"{MANIFESTS} from the same backup as the rest"
+            )
+        return found
+
     def valid_run(self, batch: int, run: int | None = None) -> int | None:
         """The run whose manifest of a committed micro-batch is valid; None if there is no manifest. Arguments as of `read`."""
         runs = [of for number, of in self._all() if number == batch]
         if not runs:
             return None
         return run if run is not None and run in runs else max(runs)
-
-    def last_run(self, batch: int) -> int | None:
-        """The last run that has written a manifest of a micro-batch; None if there is none."""
-        return max((run for number, run in self._all() if number == batch), default=None)
 
     def read_all(self) -> dict[tuple[int, int], Manifest]:
         """All manifests, by micro-batch and run.
@@ -168,10 +178,6 @@ class ManifestLog:
         text = manifest.dumps()
         self._folder.write(manifest_name(batch, run), f"{text}\n{_sum_of(text)}")
 
-    def delete(self, batch: int, run: int) -> None:
-        """Deletes the manifest that a run has written for a micro-batch, if there is one."""
-        self._folder.delete(manifest_name(batch, run))
-
     def delete_before(self, batch: int) -> None:
         """Deletes the manifests of micro-batches before `batch`, which must be committed."""
         for number, run in self._all():
@@ -188,9 +194,8 @@ class ManifestLog:
     def _read(self, batch: int, run: int) -> Manifest:
         name = manifest_name(batch, run)
         try:
-            # Those of earlier versions have no checksum.
-            text, *checksum = self._folder.read(name).split("\n", 1)
-            if checksum not in ([], [_sum_of(text)]):
+            text, _, checksum = self._folder.read(name).partition("\n")
+            if checksum != _sum_of(text):
                 raise ValueError("its checksum is another one")
             return Manifest.loads(text)
         except (OSError, ValueError, TypeError) as error:
