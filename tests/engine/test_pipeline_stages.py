@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from tests.engine.stages import MemoryStore, Stages
 
 from headrace.engine.applications import _durable, _segments, _store
-from headrace.engine.applications._durable import load, save
-from headrace.engine.applications._keyed_stage import state_classes
-from headrace.engine.applications._segments import DirtyKeys
+from headrace.engine.applications._durable import save
 from headrace.engine.applications._state_cache import StateCache
 from headrace.engine.applications._store import read_head
 from headrace.pipelines import (
@@ -26,7 +24,6 @@ from headrace.pipelines import (
     Message,
     OnError,
     Pipeline,
-    StateError,
     StepError,
     Trial,
     count,
@@ -437,19 +434,6 @@ def test_the_key_of_a_message_goes_on_where_nothing_else_is_the_key(fails: bool)
     run.written.clear()
     run.send(Message(b"x", None, 0, "n/0", sequence=9))
     assert run.written["all"] == [(None, b"x")]
-
-
-def test_states_by_keys_that_are_written_otherwise_now_are_not_lost_unnoticed() -> None:
-    app = Pipeline("old")
-    app.source("n/*", decode=int).key_by(lambda n: n % 7, name="by").aggregate(count(), name="n").map(str).sink("out")
-    run = Stages(app, buckets=1, workers=1)
-    run.send(Message(b"1", stream="n/0", sequence=1))
-    store = next(iter(run.stores.values()))
-    states = load(store, read_head(store), state_classes(run._plan, 1))
-    states["n"][(True,)] = 3
-    save(store, read_head(store), states, DirtyKeys(), {"n": {(True,)}}, state_classes(run._plan, 1), {})
-    with pytest.raises(StateError, match=r"step n: the checkpoint has a state for \(True,\), .* headrace state rescale"):
-        Stages(app, buckets=1, stores=run.stores).send(Message(b"2", stream="n/0", sequence=2))
 
 
 def test_a_filter_that_is_added_leaves_event_time_where_it_is() -> None:

@@ -178,11 +178,11 @@ def test_states_have_names_that_do_not_depend_on_other_steps(add: Callable[[Keye
         add(keyed(pipeline()))
 
 
-def test_marks_that_were_kept_by_number_are_still_found() -> None:
+def test_marks_are_found_by_the_name_of_their_key_by() -> None:
     trial = Trial(plain())
     trial.send(*messages("a@1=1 b@2=2 a@11=4"))
     graph = trial.pipeline.graph
     number = next(n for n, step in enumerate(graph.steps) if step.label == "key_by")
-    older = EventTime(graph, {"watermarks": {number: {"s/0": 11}, 99: {"s/0": 5}}})
-    assert older.lowest() == {frozenset({number}): 11}
-    assert EventTime(graph, older.to_keep()).lowest() == {frozenset({number}): 11}
+    kept = EventTime(graph, {"watermarks": {graph.steps[number].name: {"s/0": 11}, "gone": {"s/0": 5}}})
+    assert kept.lowest() == {frozenset({number}): 11}
+    assert EventTime(graph, kept.to_keep()).lowest() == {frozenset({number}): 11}

@@ -1,6 +1,5 @@
 """Instances inside of states are stored by field, too: their classes may change, and move to other modules."""
 
-import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -105,12 +104,6 @@ def again(state: Any, after: Callable[[], Any] | None = None) -> Any:
     return found[0]
 
 
-def as_stored_before(state: Any) -> bytes:
-    """A state as an earlier version stored it: instances inside of it as pickle stores them."""
-    fields = vars(state)
-    return pickle.dumps((type(state).__qualname__, 0, (tuple(fields), 1, tuple([value] for value in fields.values()))), 5)
-
-
 def shown(value: Any) -> str:
     return repr({**vars(value), "plain": vars(value.plain)}) if hasattr(value, "plain") else repr(value)
 
@@ -149,27 +142,6 @@ def test_classes_may_move_to_another_module(module: Callable[[str, str], Any]) -
     (found,) = StateClass(market.Basket, "step").unpack(packed)
     assert shown(found) == shown(full(market))
     assert (type(found.some), type(found.colour), type(found.place)) == (market.Gift, market.Colour, market.Place)
-
-
-@pytest.mark.parametrize("moved", [False, True])
-def test_what_an_earlier_version_stored_is_read_and_follows_the_same_rules(
-    module: Callable[[str, str], Any], moved: bool
-) -> None:
-    state = full(module("shop", SHOP))
-    packed = as_stored_before(state)
-    if moved:
-        del sys.modules["shop"]
-    shop = module("market" if moved else "shop", CHANGED)
-    (found,) = StateClass(shop.Basket, "step").unpack(packed)
-    assert [item.tags for item in (found.item, *found.items, found.some.item)] == [[]] * 4
-    assert (found.colour, found.plain.note) == (shop.Colour.GREEN, "plain")
-    again(found)
-
-    shop = module("market" if moved else "shop", SHOP.replace("count: int = 1", ""))
-    with pytest.raises(
-        StateError, match=r"step step: stored states of Item have count, which it no longer has; raise its version"
-    ):
-        StateClass(shop.Basket, "step").unpack(packed)
 
 
 def test_a_class_inside_says_how_its_old_instances_become_new_ones(module: Callable[[str, str], Any]) -> None:

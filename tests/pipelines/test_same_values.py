@@ -1,6 +1,5 @@
 """Equal states have equal bytes, whichever of the objects in them are one by chance."""
 
-import pickle
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -154,11 +153,3 @@ def test_what_lies_in_itself_or_in_two_places_is_the_same_again() -> None:
     assert found.second.inner["own"] is found.second
     assert found.second.inner["ring"][0] is found.second.inner["ring"]
     assert found.second.inner["one"] is found.second.inner["other"]
-
-
-def test_references_that_an_earlier_version_wrote_are_read() -> None:
-    numbers, text = [1, 2], "text"
-    document = "State", 0, pickle.dumps((("first", "second"), 1, ([numbers], [(numbers, text, text)])), 5), 2, None
-    (found,) = StateClass(State, "step").unpack(pickle.dumps(document, 5))
-    assert found.first is found.second[0]
-    assert found.second == ([1, 2], "text", "text")

@@ -1,6 +1,5 @@
 """Instances of every kind of class are the same again when they are read back, whichever fields they have."""
 
-import base64
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -138,22 +137,3 @@ def test_fields_behind_a_property() -> None:
 def test_instances_without_fields() -> None:
     assert again(Plain, Plain(), Plain()) == [{}, {}]
     assert again(Plain) == []
-
-
-STORED_BY_AN_OLDER_VERSION = base64.b64decode(
-    "gAWVLgEAAAAAAAAojARCb29rSwBCGwEAAIAFlRABAAAAAAAAjAZvcmRlcnOUhZRLAl2UKF2UKIwbaGVhZHJhY2UucGlwZWxpbmVzLl93cml0ZX"
-    "JzlIwLaW5zdGFuY2Vfb2aUk5RLACiMInRlc3RzLnBpcGVsaW5lcy50ZXN0X3N0b3JlZF9zdGF0ZXOUjAVPcmRlcpRLAIwEc2lkZZSMBWZpbGxz"
-    "lIwGcGFyZW50lIeUSwN0lF2UKGgEjAZtZW1iZXKUk5QoaAeMBFNpZGWUjANCVVmUjANidXmUdJRSlF2UKEsBSwJlaASMBHNhbWWUk5RLAGgNhp"
-    "RSlGWHlFIwaBpoBksBaA1dlChoEChoB2gRjARTRUxMlIwEc2VsbJR0lFKUaBZOZYeUUpRlXZRlhZSHlC5LAk50Lg=="
-)
-"""Two states as a version stored them in which the module of the functions that the bytes name was called otherwise."""
-
-
-def test_states_whose_bytes_name_a_module_that_has_moved_are_still_read() -> None:
-    assert b"headrace.pipelines._writers" in STORED_BY_AN_OLDER_VERSION
-    full, empty = StateClass(Book, "step").unpack(STORED_BY_AN_OLDER_VERSION)
-    first, second = full.orders
-    assert (first.side, first.fills, second.side, second.parent) == (Side.BUY, [1, 2], Side.SELL, None)
-    assert first.parent is first
-    assert first.fills is second.fills
-    assert empty == Book()

@@ -17,7 +17,7 @@ from headrace.pipelines.graph._graph import Graph
 from headrace.pipelines.states._state import StateClass
 from headrace.pipelines.states._values import dumps_plain
 from headrace.pipelines.steps._fingerprints import Fingerprint, check_fingerprints
-from headrace.pipelines.steps._keys import in_order_of_keys, normal_key, not_normal
+from headrace.pipelines.steps._keys import in_order_of_keys, normal_key
 from headrace.pipelines.steps._step import Counted, OnError
 from headrace.pipelines.time._time import END, bounded, first_time, prefix_maxima
 
@@ -57,7 +57,6 @@ __all__ = [
     "merged",
     "no_step",
     "normal_key",
-    "not_normal",
     "prefix_maxima",
     "summed",
     "text_of",

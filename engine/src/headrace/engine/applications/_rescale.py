@@ -27,8 +27,8 @@ from headrace.engine.spark._format import FORMAT
 from headrace.engine.spark._served_files import driver_files
 from headrace.engine.spark._session import register
 from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
-from headrace.pipelines import Pipeline, StateError
-from headrace.pipelines.runtime import Graph, Key, States, check_fingerprints, dumps_plain, merged, normal_key, not_normal
+from headrace.pipelines import Pipeline
+from headrace.pipelines.runtime import Graph, States, check_fingerprints, dumps_plain, merged
 
 FIRST_BATCH = 0
 """The micro-batch that creates the new checkpoint."""
@@ -107,12 +107,10 @@ def _divided_states(old: StoredStates, graph: Graph, ids: tuple[int, ...], files
     changes: defaultdict[Bucket, list[bytes]] = defaultdict(list)
     beside: dict[int, dict[str, Any]] = {level: {} for level in range(1, graph.shuffles + 1)}
     classes = {step.name: step.state_class for step in graph.keyed}
-    there: defaultdict[str, set[Key]] = defaultdict(set)
     for level, kept, found in old.by_level():
         beside[level] = merged(beside[level], found)
         for step, states in kept.items():
             keys += len(states)
-            states = _of_normal_keys(step, states, there[step])
             for bucket, some in _divided(states, ids).items():
                 changes[level, bucket] += whole({step: some}, classes)
     entries = {}
@@ -123,29 +121,6 @@ def _divided_states(old: StoredStates, graph: Graph, ids: tuple[int, ...], files
             begin(store, change, beside[at[0]])
         entries[at] = store.finish(FIRST_BATCH)
     return Manifest(entries), keys
-
-
-def _of_normal_keys(step: str, states: States, there: set[Key]) -> States:
-    """The states of a step in one bucket, by keys in their normal form. Adds the keys to `there`, those of other buckets.
-
-    Raises:
-        StateError: A key is no longer valid, or two keys are now equal.
-    """
-    if odd := not_normal(states):
-        normal = dict.fromkeys(states)
-        for key in odd:
-            try:
-                normal[key] = normal_key(key)
-            except (TypeError, ValueError) as error:
-                raise StateError(f"step {step}: the state of key {key!r} cannot be kept: {error}") from None
-        found = States()
-        found.update({key if normal[key] is None else normal[key]: state for key, state in states.items()})
-        states = found
-    if twice := there & states.keys():
-        key = next(iter(twice))
-        raise StateError(f"step {step}: there are two states for key {key!r}: two keys of the old checkpoint are now equal")
-    there |= states.keys()
-    return states
 
 
 def _divided(states: States, ids: tuple[int, ...]) -> dict[int, States]:

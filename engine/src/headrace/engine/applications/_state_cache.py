@@ -10,8 +10,7 @@ from sys import getsizeof
 from headrace.engine.applications._durable import catch_up, load
 from headrace.engine.applications._segments import DirtyKeys
 from headrace.engine.applications._store import Head, Stored
-from headrace.pipelines import StateError
-from headrace.pipelines.runtime import StateClass, States, not_normal
+from headrace.pipelines.runtime import StateClass, States
 
 _SAMPLE = 64
 """The number of states of a step that are sampled to estimate the size of all."""
@@ -56,7 +55,7 @@ def read_bucket(store: Stored, head: Head, classes: Mapping[str, StateClass], dr
         StateError: Stored states do not match the classes or the steps of the pipeline.
     """
     dirty = DirtyKeys(len(head.segments))
-    return Bucket(_checked(load(store, head, classes, dropped, dirty)), dirty, head.number, None)
+    return Bucket(load(store, head, classes, dropped, dirty), dirty, head.number, None)
 
 
 class StateCache:
@@ -127,21 +126,6 @@ class StateCache:
             if total <= limit_bytes:
                 return
             total -= self._buckets.pop(name).bytes
-
-
-def _checked(kept: dict[str, States]) -> dict[str, States]:
-    """Returns stored states, after a check that all keys are in their normal form.
-
-    Raises:
-        StateError: An older version has stored keys in another form.
-    """
-    for step, states in kept.items():
-        if odd := not_normal(states):
-            raise StateError(
-                f"step {step}: the checkpoint has a state for {odd[0]!r}, which is no longer a valid key, or now equals another "
-                "key; make a new checkpoint, which converts the keys: headrace state rescale"
-            )
-    return kept
 
 
 def _shallow_bytes(states: States) -> int:

@@ -95,7 +95,7 @@ class TakenOver:
         return found
 
 
-def _sharing(graph: Graph, kept: Mapping[str, Any]) -> dict[int, list[Any]]:
+def _sharing(graph: Graph, kept: Mapping[str, Any]) -> dict[int, list[str]]:
     """The names under which the times of each `key_by` were stored."""
     behind = kept.get(_BEHIND, {})
     known = {key_by: set(behind.get(key_by, ())) for key_by in kept.get(_MAXIMA, {})}
@@ -104,14 +104,14 @@ def _sharing(graph: Graph, kept: Mapping[str, Any]) -> dict[int, list[Any]]:
     taken = {key_by for some in sharing.values() for key_by in some}
     for number, names in sharing.items():
         if not names:
-            # Older checkpoints identify a `key_by` by its number.
-            names += [name for name in (graph.steps[number].name, number) if name in known.keys() - taken][:1]
+            # None of the steps with states after it is there any more.
+            names += {graph.steps[number].name} & (known.keys() - taken)
     return sharing
 
 
-def _joined(names: Iterable[Any]) -> str:
-    return "\n".join(sorted(map(str, names)))
+def _joined(names: Iterable[str]) -> str:
+    return "\n".join(sorted(names))
 
 
-def _heard_at(meeting: Collection[Any], name: Any) -> Any:
+def _heard_at(meeting: Collection[str], name: str) -> str:
     return name if len(meeting) == 1 else f"{_joined(meeting)}\t{name}"

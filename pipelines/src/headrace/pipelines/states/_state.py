@@ -35,8 +35,6 @@ TIMERS = "a state with timers"
 """The layout of states with timers. If the function no longer has a context, the timers are lost."""
 
 _LAID_OUT = "laid out"
-_BY_PICKLE, _BY_FIELD = 1, 2
-"""The formats of instances inside states. Older checkpoints have `_BY_PICKLE`."""
 _PLAIN = (bool, int, float, complex, str, bytes, bytearray, list, dict, set, frozenset, tuple, type(None))
 
 
@@ -98,13 +96,13 @@ class StateClass:
                 packed, tables = dumps(plain, self._kinds, len(states), states)
             except ContainsItself:
                 return self._packed_values(states)
-            return dumps_plain((kind.__qualname__, version_of(kind), packed, _BY_FIELD, tables, declared(self._types)))
+            return dumps_plain((kind.__qualname__, version_of(kind), packed, tables, declared(self._types)))
         except Exception as error:
             raise NotStored(self.step, text_of_error(error)) from error
 
     def _packed_values(self, states: Sequence[Any]) -> bytes:
         packed, tables = dumps(list(states), self._kinds, len(states))
-        return dumps_plain((None, 0, packed, _BY_FIELD, tables, text_of(self._made)))
+        return dumps_plain((None, 0, packed, tables, text_of(self._made)))
 
     def check(self) -> None:
         """Checks that a new state can be stored and read back.
@@ -159,16 +157,10 @@ class StateClass:
 
     def is_laid_out(self, packed: bytes) -> bool:
         """Whether the bytes have further columns."""
-        return self.layout(packed) is not None
-
-    def layout(self, packed: bytes) -> str | None:
-        """The description of further columns; None if there are none."""
-        document = self._document(packed)
-        return document[1] if len(document) == 4 else None
+        return len(self._document(packed)) == 4
 
     def _document(self, packed: bytes) -> tuple[Any, ...]:
-        # Bytes of older versions may contain pickled instances at this level.
-        document: tuple[Any, ...] = loads(packed, self._kinds, by_field=False)
+        document: tuple[Any, ...] = loads(packed, self._kinds)
         return document
 
     def _of_layout(self, _: str, layout: str, columns: Any, states: bytes) -> list[Any]:
@@ -182,17 +174,8 @@ class StateClass:
             "give the step another name to start without states"
         )
 
-    def _of_instances(
-        self,
-        name: str | None,
-        version: int,
-        stored: Any,
-        form: int = _BY_PICKLE,
-        tables: Tables | None = None,
-        declared: Any = None,
-    ) -> list[Any]:
-        if form == _BY_FIELD:
-            stored = loads(stored, self._kinds, tables)
+    def _of_instances(self, name: str | None, version: int, packed: bytes, tables: Tables | None, declared: Any) -> list[Any]:
+        stored = loads(packed, self._kinds, tables)
         if name is None:
             return self._of_values(list(stored), declared)
         made = self._made
@@ -200,16 +183,14 @@ class StateClass:
             raise self._another_class(name, _in_words(made))
         return self._upgrade(made, version, Columns(*stored) if isinstance(stored, tuple) else stored, declared)
 
-    def _of_values(self, states: list[Any], was: str | None) -> list[Any]:
+    def _of_values(self, states: list[Any], was: str) -> list[Any]:
         """States that were stored as values, whose class must not have changed since.
 
         An accumulator may be of another class than a new one.
         """
         made = self._made
-        if was is None and issubclass(made, _PLAIN):
-            return states
         if was != text_of(made) and not all(fits(state, made) for state in states):
-            raise self._another_class(f"class {was}" if was else "plain values", _in_words(made))
+            raise self._another_class(f"class {was}", _in_words(made))
         return states
 
     def _another_class(self, was: str, is_now: str) -> StateError:

@@ -13,16 +13,13 @@ from typing import Any
 from headrace.pipelines._errors import StateError
 from headrace.pipelines.states._classes import Defaults, Upgrade, check_fields, upgrade_of, version_inside
 from headrace.pipelines.states._declared import changed, check_kept, check_types, defaults_for, types_inside
-from headrace.pipelines.states._fields import fields_of_one, instance, lies_in_dict, new_of
-from headrace.pipelines.states._kinds import Kinds, is_by_field
+from headrace.pipelines.states._fields import instance, lies_in_dict, new_of
+from headrace.pipelines.states._kinds import Kinds
 from headrace.pipelines.states._trees import LARGE, has_large_twice, is_tree
 from headrace.pipelines.states._writers import MEMBER, PROVED, SET, TEXT, ByReference, ByValue, InTwoPlaces, Layout, Tables
 
-_WRITERS = (ByValue.__module__, "headrace.pipelines" + "._writers")
-"""The modules of the functions that stored values name: the present one, and the one that older checkpoints name.
-
-The latter is written in two parts, so that a script that renames modules does not change it.
-"""
+_WRITERS = ByValue.__module__
+"""The module of the functions that stored values name."""
 _SMALL_BYTES = 2**16
 """Smaller values are not searched for duplicate large texts."""
 
@@ -79,22 +76,19 @@ def _prove(kind: type, value: Any, kinds: Kinds) -> None:
     PROVED.add(kind)
 
 
-def loads(packed: bytes, kinds: Kinds, tables: Tables | None = None, *, by_field: bool = True) -> Any:
+def loads(packed: bytes, kinds: Kinds, tables: Tables | None = None) -> Any:
     """The values from bytes.
 
     Args:
         packed: The bytes.
         kinds: The present classes.
         tables: The tables that the bytes reference.
-        by_field: Whether instances were stored by field; otherwise they were pickled.
 
     Raises:
         StateError: A class has changed and has no suitable `upgrade`, or no longer exists.
     """
-    reader = _Reader(packed, kinds, tables or ((), ()), by_field)
     try:
-        value = reader.load()
-        reader.finish()
+        value = _Reader(packed, kinds, tables or ((), ())).load()
     except StateError:
         raise
     except Exception as error:
@@ -135,12 +129,11 @@ class _Present:
 class _Reader(pickle.Unpickler):
     """Reads values, and upgrades instances to their present classes."""
 
-    def __init__(self, packed: bytes, kinds: Kinds, tables: Tables, by_field: bool) -> None:
+    def __init__(self, packed: bytes, kinds: Kinds, tables: Tables) -> None:
         super().__init__(BytesIO(packed))
-        self._kinds, self._by_field = kinds, by_field
+        self._kinds = kinds
         self._layouts, self._texts = tables
         self._begun: dict[int, Any] = {}
-        self._by_pickle: list[Any] = []
         self._known: dict[tuple[Any, ...], _Present] = {}
         self._own: Mapping[str, Callable[..., Any]] = {
             "instance_of": self._instance,
@@ -150,12 +143,9 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Finds a class or function that the bytes name."""
-        if module in _WRITERS and name in self._own:
+        if module == _WRITERS and name in self._own:
             return self._own[name]
-        found = self._kinds.find(module, name)
-        if self._by_field or not isinstance(found, type) or not is_by_field(found) or issubclass(found, tuple):
-            return found
-        return _stand_in(found, self._by_pickle)
+        return self._kinds.find(module, name)
 
     def persistent_load(self, written: Any) -> Any:
         """The value of a persistent id."""
@@ -167,14 +157,6 @@ class _Reader(pickle.Unpickler):
         if what == MEMBER:
             return self._member(*values)
         return set(values) if what == SET else frozenset(values)
-
-    def finish(self) -> None:
-        """Upgrades the pickled instances, once all are read."""
-        for made in self._by_pickle:
-            kind: type = type(made)
-            fields = fields_of_one(made)
-            layout = kind.__module__, kind.__qualname__, 0, tuple(fields), len(fields), ()
-            self._filled(made, layout, fields)
 
     def _instance(self, number: int, layout: Layout, values: list[Any]) -> Any:
         return self._of_fields(layout, values, self._begun.pop(number, None) if self._begun else None)
@@ -202,15 +184,15 @@ class _Reader(pickle.Unpickler):
 
     def _now(self, layout: Layout) -> "_Present":
         """The present class of a layout."""
-        module, name, version, names, known, *more = layout
+        module, name, version, names, known, stored = layout
         kind, where = self._kinds.find(module, name), self._kinds.where
         upgrade = None if version == version_inside(kind) else upgrade_of(where, kind, version)
-        stored = more[0] if more and upgrade is None else None
+        declared = stored if upgrade is None else None
         types = types_inside(kind)
         if upgrade is None:
             check_fields(where, kind, names[:known])
-            check_kept(where, kind, types, stored, names)
-        defaults, differing = defaults_for(kind, kind, stored), changed(types, stored)
+            check_kept(where, kind, types, declared, names)
+        defaults, differing = defaults_for(kind, kind, declared), changed(types, declared)
         is_simple = upgrade is None and lies_in_dict(kind) and not differing and defaults.keys() <= set(names)
         self._known[layout] = present = _Present(kind, upgrade, defaults, differing, is_simple)
         return present
@@ -232,13 +214,3 @@ class _Reader(pickle.Unpickler):
                 f"{self._kinds.where}: stored states contain {name}.{member}, with the value {value!r}, and {name} no longer has "
                 "this member; add one of that name or value"
             ) from None
-
-
-def _stand_in(kind: type, made: list[Any]) -> type:
-    """A class that creates instances of another one, and records them in `made`."""
-
-    def new(_: type) -> Any:
-        made.append(object.__new__(kind))
-        return made[-1]
-
-    return type(kind.__name__, (), {"__new__": new})

@@ -23,7 +23,7 @@ from headrace.pipelines.states._trees import LARGE, LEAVES, NUMBERS
 
 Layout = tuple[str, str, int, tuple[str, ...], int, Declared]
 """Module, name and version of a class, the names of an instance's fields, how many of them, the first ones, it declares, and all
-that it declares. Older checkpoints do not have the latter."""
+that it declares."""
 Tables = tuple[tuple[Layout, ...], tuple[str | bytes, ...]]
 """What the bytes reference by number: the layouts of instances, and large texts."""
 

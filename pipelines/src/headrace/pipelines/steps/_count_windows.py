@@ -18,8 +18,7 @@ from headrace.pipelines.steps._rollback import GONE, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps._step import KeyedStep, OnError, StepPass
 from headrace.pipelines.time._time import END
 
-_LAYOUT = "a count and what was counted"
-_WITH_LAST = "a count, what was counted, and the last value"
+_LAYOUT = "a count, what was counted, and the last value"
 
 
 class CountedValues:
@@ -45,18 +44,16 @@ class CountedValues:
 
 @dataclass(frozen=True)
 class CountedValuesClass(StateClass):
-    """Stores incomplete windows, with their accumulators as states. Older checkpoints do not have the last value."""
+    """Stores incomplete windows, with their accumulators as states."""
 
     def pack(self, states: Sequence[Any]) -> bytes:
         """Incomplete windows as bytes."""
         columns = [[getattr(state, name) for state in states] for name in ("count", "time", "last", "stream", "sequence")]
-        return self.laid_out(_WITH_LAST, columns, [state.accumulator for state in states])
+        return self.laid_out(_LAYOUT, columns, [state.accumulator for state in states])
 
     def unpack(self, packed: bytes) -> list[Any]:
         """The incomplete windows from bytes."""
-        if self.layout(packed) == _LAYOUT:
-            return list(map(CountedValues, *self.taken_apart(_LAYOUT, packed)))
-        (counts, *beside), accumulators = self.taken_apart(_WITH_LAST, packed)
+        (counts, *beside), accumulators = self.taken_apart(_LAYOUT, packed)
         return list(map(CountedValues, counts, accumulators, *beside))
 
 
@@ -177,7 +174,7 @@ class CountWindows(KeyedStep):
             if key not in states:
                 continue
             if states[key].last == NO_TIME:
-                # An older checkpoint does not have the time of the last value.
+                # The step had no `ttl` when the last value came, and perhaps no event time either.
                 states[key].last = watermark
             if self._due(states[key]) <= watermark:
                 keys.append(key)

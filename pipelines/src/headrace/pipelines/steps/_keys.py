@@ -102,11 +102,6 @@ def are_normal(keys: Collection[Any]) -> bool:
     return False
 
 
-def not_normal(keys: Collection[Any]) -> list[Any]:
-    """The keys that are not in their normal form."""
-    return [] if are_normal(keys) else [key for key in keys if not _is_normal(key)]
-
-
 def in_order_of_keys(keys: Collection[Key]) -> list[Key]:
     """The keys in an order that is the same in every process, for all types of keys."""
     kinds = set(map(type, keys))
@@ -117,13 +112,6 @@ def in_order_of_keys(keys: Collection[Key]) -> list[Key]:
 
 def _spelled(key: Key) -> tuple[str, str]:
     return type(key).__name__, repr(key)
-
-
-def _is_normal(key: Any) -> bool:
-    try:
-        return repr(normal_key(key)) == repr(key)
-    except (TypeError, ValueError):
-        return False
 
 
 def _of(keys: Collection[Any], kind: type, kinds: set[type]) -> Collection[Any]:
