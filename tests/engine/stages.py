@@ -206,7 +206,7 @@ class Stages:
             if row.target == target:
                 self.counts[what.value, row.stream] += row.messages
                 return
-        batch = pa.ipc.open_stream(row.block).read_next_batch()
+        batch = row.batch
         keys = batch.column("key").to_pylist() if "key" in batch.schema.names else [None] * batch.num_rows
         sink = self.pipeline.graph.sinks[-1 - row.target]
         if "headers" in batch.schema.names:

@@ -184,7 +184,7 @@ def _arrived(
         blocks: list[tuple[Block, int | None, int]] = []
         for row in run:
             if not row.is_mark:
-                block = Block.unpack(row.block)
+                block = Block.unpack(row.packed)
                 blocks.append((block, None if row.first == END else marks.base(stream), row.branch))
                 if traced is not None:
                     traced.take_headers(block.messages.headers, row.messages)

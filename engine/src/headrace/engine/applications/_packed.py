@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.engine.codec import Texts
 from headrace.pipelines.runtime import Column, Headers, HeadersColumn
 
 _Numbers = npt.NDArray[np.int64]
@@ -39,6 +40,11 @@ class Packed(Column):
             lengths = np.where(np.asarray(array.is_null()), np.int32(_NULL), lengths)
         joined = data[offsets[0] : offsets[-1]].to_pybytes() if data is not None else b""
         return cls(joined, lengths)
+
+    @classmethod
+    def of_texts(cls, texts: Texts) -> "Packed":
+        """The column of values of frames, whose length of null has the same bits."""
+        return cls(texts.data, texts.lengths.view(np.int32))
 
     @classmethod
     def of_values(cls, values: Sequence[bytes | None]) -> "Packed":

@@ -62,7 +62,8 @@ class BlockRow:
         stream: The stream that the elements come from.
         sequence: The sequence of the first element.
         messages: The number of elements, for metrics.
-        block: The elements; for a sink, an Arrow record batch; empty if the row only has a peak.
+        block: The elements, packed; empty if the row only has a peak. For a sink, an Arrow record batch,
+            packed if the row comes from another process.
         peak: The largest event time of the piece of the stream that the row comes from; NO_TIME if no step needs times; END if
             the stream has ended, FORGOTTEN if the checkpoint omits it from now on, OPENED if it is waited for from now on,
             BEGUN if it is a source that waits for no further streams.
@@ -76,7 +77,7 @@ class BlockRow:
     stream: str
     sequence: int
     messages: int
-    block: bytes
+    block: bytes | pa.RecordBatch
     peak: int = NO_TIME
     branch: int = 0
     first: int = END
@@ -84,7 +85,30 @@ class BlockRow:
     @property
     def is_mark(self) -> bool:
         """Whether it only has a peak."""
-        return not self.block
+        return isinstance(self.block, bytes) and not self.block
+
+    @property
+    def size(self) -> int:
+        """The size of the block, in bytes."""
+        return len(self.block) if isinstance(self.block, bytes) else self.block.nbytes
+
+    @property
+    def packed(self) -> bytes:
+        """The block as bytes, for another process."""
+        if isinstance(self.block, bytes):
+            return self.block
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.block.schema) as writer:
+            writer.write_batch(self.block)
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """The block of a row for a sink."""
+        if isinstance(self.block, bytes):
+            return pa.ipc.open_stream(pa.py_buffer(self.block)).read_next_batch()
+        return self.block
 
     @property
     def is_counter(self) -> bool:

@@ -40,7 +40,7 @@ class Report:
 
 def report_of(row: BlockRow) -> Report:
     """The report in a row."""
-    report: Report = pickle.loads(row.block)
+    report: Report = pickle.loads(row.packed)
     return report
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.engine.applications._blocks import Block, Messages, blocks_by_bucket
@@ -16,9 +15,9 @@ from headrace.engine.applications._plan import ARROW_ROWS, BEGUN, FORGOTTEN, LAS
 from headrace.engine.applications._reports import Report
 from headrace.engine.applications._stage_output import StageOutput
 from headrace.engine.applications._tracing import processing
-from headrace.engine.codec import Columns, record_batch
+from headrace.engine.codec import Columns, Texts, table
 from headrace.engine.source._ranges import Ends
-from headrace.pipelines.runtime import END, EVERY_STREAM, NO_TIME, Elements, Pass, Times, matches
+from headrace.pipelines.runtime import END, EVERY_STREAM, Elements, Pass, matches
 
 PIECE_MESSAGES = 16_384
 PIECE_BYTES = 4 * 2**20
@@ -101,7 +100,7 @@ def batches_of(rows: Iterable[BlockRow]) -> Iterator[pa.RecordBatch]:
     size = 0
     for row in rows:
         some.append(row)
-        size += len(row.block)
+        size += row.size
         if size >= PIECE_BYTES:
             yield record_batch_of(some)
             some, size = [], 0
@@ -111,8 +110,12 @@ def batches_of(rows: Iterable[BlockRow]) -> Iterator[pa.RecordBatch]:
 
 def record_batch_of(rows: list[BlockRow]) -> pa.RecordBatch:
     """The rows as an Arrow record batch."""
-    columns = [_column([getattr(row, field.name) for row in rows], field.type) for field in ARROW_ROWS]
+    columns = [_column([_value(row, field.name) for row in rows], field.type) for field in ARROW_ROWS]
     return pa.RecordBatch.from_arrays(columns, schema=ARROW_ROWS)
+
+
+def _value(row: BlockRow, name: str) -> Any:
+    return row.packed if name == "block" else getattr(row, name)
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
@@ -175,25 +178,16 @@ def _untouched(plan: Plan, stream: str, messages: Messages, source: int, key_by:
 
 
 def _messages(piece: list[Columns]) -> Messages:
-    batch = record_batch(piece)
-    ids = batch.column("message_id")
+    found, headers = table(piece), None
+    if found.header_counts is not None:
+        total = int(found.header_counts.sum(dtype=np.int64))
+        counts = found.header_counts.astype(np.int32)
+        headers = PackedHeaders(counts, _packed(found.header_names, total), _packed(found.header_values, total))
+    ids = None if found.ids is None or found.ids.all_null else _packed(found.ids, found.rows)
     return Messages(
-        _int64(batch.column("sequence")),
-        Packed.of(batch.column("key")),
-        Packed.of(batch.column("value")),
-        _times(batch.column("event_time")),
-        Packed.of(ids) if ids.null_count < len(ids) else None,
-        PackedHeaders.of(batch.column("headers")),
+        found.sequences, _packed(found.keys, found.rows), _packed(found.values, found.rows), found.times, ids, headers
     )
 
 
-def _times(array: pa.Array) -> Times | None:
-    if array.null_count == len(array):
-        return None
-    times = _int64(array)
-    return np.where(np.asarray(array.is_null()), np.int64(NO_TIME), times) if array.null_count else times
-
-
-def _int64(array: pa.Array) -> npt.NDArray[np.int64]:
-    # Not np.asarray(array), for the same reason as in _column().
-    return np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
+def _packed(texts: Texts | None, rows: int) -> Packed:
+    return Packed.nulls(rows) if texts is None else Packed.of_texts(texts)

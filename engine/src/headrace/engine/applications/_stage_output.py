@@ -139,7 +139,7 @@ class StageOutput:
             if packed.counts.any():
                 columns["headers"] = packed.array()
         row = pa.RecordBatch.from_pydict(columns)
-        return BlockRow(self._aside(origin.stream), self._sinks[sink], origin.stream, _first(elements), count, _ipc(row))
+        return BlockRow(self._aside(origin.stream), self._sinks[sink], origin.stream, _first(elements), count, row)
 
     def _dead_letters(self, failed: Sequence[Failed]) -> BlockRow:
         """The original messages with their headers, and further ones that describe the failure."""
@@ -171,7 +171,7 @@ class StageOutput:
         first = failed[0].elements
         row = pa.RecordBatch.from_pydict(columns)
         stream = first.origin.stream
-        return BlockRow(self._aside(stream), self._sinks[graph.dead_letters], stream, _first(first), len(failed), _ipc(row))
+        return BlockRow(self._aside(stream), self._sinks[graph.dead_letters], stream, _first(first), len(failed), row)
 
     def _aside(self, stream: str) -> int:
         """The bucket through which rows for sinks pass, so that those of one stream stay in order."""
@@ -191,14 +191,6 @@ def _own_headers(elements: Elements, place: int) -> list[dict[str, Any]]:
 
 def _first(elements: Elements) -> int:
     return int(elements.origin.sequences[elements.place(0)])
-
-
-def _ipc(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
 
 
 def _spelled(keys: Sequence[Any]) -> pa.Array:

@@ -1,16 +1,7 @@
-"""Converts frames to Arrow record batches and back, column by column."""
+"""Joins frames to columns of messages, and converts these to Arrow record batches and back."""
 
-from headrace.engine.codec._decode import (
-    MAX_BATCH_BYTES,
-    MAX_BATCH_ROWS,
-    SCHEMA,
-    Columns,
-    columns,
-    cut,
-    record_batch,
-    record_batches,
-    sequences_of,
-)
+from headrace.engine.codec._columns import Columns, Table, Texts, columns, cut, sequences_of, table
+from headrace.engine.codec._decode import MAX_BATCH_BYTES, MAX_BATCH_ROWS, SCHEMA, record_batch, record_batches
 from headrace.engine.codec._encode import COLUMNS, MAX_FRAME_BYTES, MAX_FRAME_ROWS, check_schema, frames
 
 __all__ = [
@@ -21,6 +12,8 @@ __all__ = [
     "MAX_FRAME_ROWS",
     "SCHEMA",
     "Columns",
+    "Table",
+    "Texts",
     "check_schema",
     "columns",
     "cut",
@@ -28,4 +21,5 @@ __all__ = [
     "record_batch",
     "record_batches",
     "sequences_of",
+    "table",
 ]

@@ -94,7 +94,7 @@ class AtOnce:
             self._check()
             if self._is_at_once:
                 self._waiting.append((batch, row))
-                self._waiting_bytes += len(row.block)
+                self._waiting_bytes += row.size
                 self._changed.notify_all()
             else:
                 self._keep(batch, row)
@@ -114,7 +114,7 @@ class AtOnce:
         """The rows that are to be delivered with their micro-batch, after all of its rows were put, and the mode is known."""
         with self._changed:
             rows = self._kept.pop(batch, [])
-            self._kept_bytes -= sum(len(row.block) for row in rows)
+            self._kept_bytes -= sum(row.size for row in rows)
         self._freed()
         return rows
 
@@ -201,7 +201,7 @@ class AtOnce:
             batch, rows, size = self._waiting[0][0], list[BlockRow](), 0
             while self._waiting and self._waiting[0][0] == batch and size < PART_BYTES:
                 rows.append(self._waiting.popleft()[1])
-                size += len(rows[-1].block)
+                size += rows[-1].size
             self._waiting_bytes -= size
             part = _Part(self._run_of_query.task(batch), tuple(rows))
             self._unanswered.append(part)
@@ -272,4 +272,4 @@ class AtOnce:
 
     def _keep(self, batch: int, row: BlockRow) -> None:
         self._kept[batch].append(row)
-        self._kept_bytes += len(row.block)
+        self._kept_bytes += row.size
