@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn hashes_stay_as_they_are() {
-        // Files of earlier versions are found by them; these are the values of the algorithm's authors.
+        // Files that exist are found by them; these are the values of the algorithm's authors.
         assert_eq!(hashed(b""), "6c62272e07bb014262b821756295c58d");
         assert_eq!(hashed(b"a"), "d228cb696f1a8caf78912b704e4a8964");
     }

@@ -118,7 +118,7 @@ class Planner:
         streams = {name: position for name, position in {**offset.streams, **moved_to}.items() if name not in forgotten}
         awaited = (offset.awaited | set(response.opened)) - set(response.ended_unread) - streams.keys()
         run, now = self.pipeline_run, time.time_ns() // 1000
-        # A checkpoint that knows streams and not when it began is older than this.
+        # The application did not ask for the present time when the checkpoint began.
         began_at = offset.began_at if offset.began_at is not None else 0 if offset.streams else now
         end = Offset(
             offset.pipeline,

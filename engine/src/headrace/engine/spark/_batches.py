@@ -60,7 +60,7 @@ class BatchedRun:
     history: Callable[[str, int], Sequence[Logged]]
     """Returns what the checkpoint has of a pipeline's last micro-batches, at most so many, by ascending number."""
     is_refused: bool = field(default=False, init=False)
-    """Whether the gateway refuses reports, because it is of an older version or another run has taken over."""
+    """Whether the gateway refuses reports, because another run has taken over, or it may not report."""
 
 
 def offsets_of(progress: Any) -> Iterator[tuple[Offset | None, Offset]]:

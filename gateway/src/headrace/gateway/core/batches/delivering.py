@@ -318,7 +318,7 @@ def _decisions(holdings: Holdings, sink: Sink, commit_log: CommitLog) -> list[tu
         is_prepared = transaction in holdings.prepared
         decision = commit_log.decision(transaction, holdings.run_ids(transaction), prepared=is_prepared)
         if decision is Decision.COMMIT and transaction.run and not commit_log.owner(transaction.batch):
-            # An older version, or another file manager, has written the entry. Only one of the runs has.
+            # Another file manager has written the entry, which then names no run. Only one of the runs has.
             rivals = {run for each in sink.holders() for run in each.prepared_by(transaction)}
             decision = Decision.COMMIT if commit_log.latest(rivals) == transaction.run else Decision.ABORT
         decided.append((transaction, decision))

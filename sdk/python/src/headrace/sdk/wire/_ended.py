@@ -56,7 +56,7 @@ _BY_STATUS: Mapping[grpc.StatusCode, type[SessionEnded]] = MappingProxyType(
         grpc.StatusCode.PERMISSION_DENIED: StreamNotPermitted,
     }
 )
-"""What a status without a known reason means: that of an older gateway, a proxy, or gRPC itself. Any other is a refusal."""
+"""What a status without a known reason means, which comes from a proxy or from gRPC itself. Any other is a refusal."""
 
 # The error of a server, or a proxy before it, with a stricter ping limit. Its status is the same as for the gateway's limits.
 _PINGED_TOO_OFTEN = re.compile(r"too[ _]many[ _]pings|ENHANCE_YOUR_CALM", re.IGNORECASE)

@@ -100,7 +100,7 @@ class Reports:
         """Sends a Report at once, and then whenever something has changed, at most once a second. Runs until it is cancelled.
 
         If the gateway counts on heartbeats, a Report is sent every two seconds in any case.
-        Returns at once if the gateway does not list the capability: a gateway of an earlier version would end the session.
+        Returns at once if the gateway does not list the capability: it would end the session.
         """
         if source_pb2.CAPABILITY_REPORT not in capabilities:
             return
