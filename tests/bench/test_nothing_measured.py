@@ -98,7 +98,7 @@ def test_a_benchmark_that_ends_early_prints_what_it_has_measured(
         raise error
 
     monkeypatch.setattr(core, "run", run)
-    monkeypatch.setattr("headrace.laboratory.commands.bench.end_at_sigterm", lambda: None)
+    monkeypatch.setattr("headrace.laboratory.commands.bench_report.end_at_sigterm", lambda: None)
     for options in (["--json"], []):
         monkeypatch.setattr("sys.argv", ["headrace", "bench", "core", *options])
         with pytest.raises(SystemExit) as ended:

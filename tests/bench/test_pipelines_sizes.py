@@ -6,7 +6,7 @@ import pytest
 
 from headrace.laboratory.bench.pipelines import run as pipelines
 from headrace.laboratory.bench.pipelines.sizes import LONG, QUICK, SHORT
-from headrace.laboratory.commands.bench import PIPELINES_LONG_PARTS, PIPELINES_PARTS, pipelines_parts
+from headrace.laboratory.commands.bench_parts import PIPELINES_LONG_PARTS, PIPELINES_PARTS, pipelines_parts
 
 
 def test_the_parts_that_cannot_be_short_run_only_with_long() -> None:

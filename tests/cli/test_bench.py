@@ -20,7 +20,7 @@ from tests.cli.json_shape import result_of
 from headrace.laboratory.bench.connectors.run import PARTS as OF_CONNECTORS
 from headrace.laboratory.bench.latency.run import PARTS as OF_LATENCY
 from headrace.laboratory.bench.pipelines.run import PARTS
-from headrace.laboratory.commands.bench import CONNECTORS_PARTS, LATENCY_PARTS, LIBRDKAFKA_PARTS, PIPELINES_PARTS
+from headrace.laboratory.commands.bench_parts import CONNECTORS_PARTS, LATENCY_PARTS, LIBRDKAFKA_PARTS, PIPELINES_PARTS
 
 BENCH = (sys.executable, "-m", "headrace.cli", "bench")
 

@@ -39,7 +39,7 @@ def test_the_faults_and_what_needs_a_browser_run_only_if_they_are_named(monkeypa
         return [], {"left_out": {}}
 
     monkeypatch.setattr(operate, "run", run)
-    monkeypatch.setattr("headrace.laboratory.commands.bench.end_at_sigterm", lambda: None)
+    monkeypatch.setattr("headrace.laboratory.commands.bench_report.end_at_sigterm", lambda: None)
     for options in ([], ["--quick"]):
         assert CliRunner().invoke(bench, ["operate", *options]).exit_code == 0
     whole, quick = asked
@@ -163,7 +163,7 @@ def test_a_fault_that_was_asked_for_and_left_out_is_an_error(only: str, code: in
         return [], {"left_out": {"driver_frozen": "this machine lacks root"}}
 
     monkeypatch.setattr(operate, "run", run)
-    monkeypatch.setattr("headrace.laboratory.commands.bench.end_at_sigterm", lambda: None)
+    monkeypatch.setattr("headrace.laboratory.commands.bench_report.end_at_sigterm", lambda: None)
     done = CliRunner().invoke(bench, ["operate", "--only", only])
     assert done.exit_code == code
     assert ("driver_frozen was left out: this machine lacks root" in done.output) == (code == 3)

@@ -17,7 +17,7 @@ from headrace.laboratory.bench.sdks import programs
 from headrace.laboratory.bench.sdks.far_end import MessagesMissing, arrivals
 from headrace.laboratory.bench.sdks.measure import program
 from headrace.laboratory.bench.sdks.run import PARTS
-from headrace.laboratory.commands.bench import SDKS_PARTS
+from headrace.laboratory.commands.bench_parts import SDKS_PARTS
 
 LOSES_ONE = """
 from headrace.sdk import Message, Source, run

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 from tests.cli.statuses import BUSY, gateway_that_says
+from tests.test_layers import imported_by, modules
 
 from headrace.cli import cli
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
-from headrace.terminal.tables import FittingTable
+from headrace.terminal.tables import FittingTable, plain_table
 
 LONG = "warehouse-of-the-northern-region.orders-with-returns"
 """Names such as a company has; a pattern of streams adds to it."""
@@ -74,6 +75,16 @@ def test_a_row_of_wide_numbers_becomes_a_paragraph_with_its_sentence_on_a_line_o
     assert [line.strip() for line in drawn(table, 60)] == [LONG, "messages 1,000,000,000,000,000,000", "away since noon"]
 
 
+def test_figures_without_a_name_have_the_names_of_all_columns() -> None:
+    table = plain_table("#quotes", "#orders", named=False)
+    table.add_row(f"{10**18:,}", f"{10**18:,}")
+    assert [line.strip() for line in drawn(table, 50)] == [
+        "quotes 1,000,000,000,000,000,000, orders",
+        "1,000,000,000,000,000,000",
+    ]
+    assert [line.split() for line in drawn(table, 80)] == [["quotes", "orders"], [f"{10**18:,}"] * 2]
+
+
 @pytest.mark.parametrize("width", [40, 80])
 @pytest.mark.parametrize(
     "line", ["connector list", "connector describe kafka", "connector describe postgresql", "conformance source --list"]
@@ -123,3 +134,8 @@ def test_contexts_fit_with_long_names(tmp_path: os.PathLike[str], monkeypatch: p
     assert max(map(len, result.output.splitlines())) <= 80
     assert LONG in result.output
     assert f"{LONG}.example:7433" in result.output
+
+
+def test_no_other_table_is_drawn() -> None:
+    """Whatever draws a table of its own draws it wider than the terminal, or breaks names in it."""
+    assert {module for module, path in modules().items() if "rich.table" in imported_by(path)} == {"headrace.terminal.tables"}

@@ -58,6 +58,10 @@ def command_lines() -> Iterator[str]:
         yield from walk(name, program)
 
 
+def on_one_line(text: str) -> str:
+    return " ".join(text.replace("\\\n", "").split())
+
+
 def as_of_headrace(text: str) -> str:
     """A text of a program, in the words of `headrace`, without where its lines break."""
     for program, of_headrace in OF_HEADRACE.items():
@@ -72,9 +76,10 @@ def test_a_programs_command_has_the_help_and_the_options_of_the_command_of_headr
     there = CliRunner().invoke(cli, [*as_of_headrace(line).split()[1:], "--help"], prog_name="headrace")
 
     assert (here.exit_code, there.exit_code) == (0, 0)
-    assert line in here.output.split("Example", 1)[1], "an example, as it is typed here"
+    assert line in on_one_line(here.output).split("Example", 1)[1], "an example, as it is typed here"
     if words and words != ["dead-letters"]:  # headrace has the commands of both programs in one group
-        assert as_of_headrace(here.output) == as_of_headrace(there.output)
+        # Names of programs differ in length, and so do their lines.
+        assert as_of_headrace(on_one_line(here.output)) == as_of_headrace(on_one_line(there.output))
     elif not words:
         options = {option for parameter in PROGRAMS[program].params for option in parameter.opts}
         assert all(option in there.output for option in options - {"--version"})

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.json_shape import result_of
 
 from headrace.laboratory.bench.cluster.run import PARTS
-from headrace.laboratory.commands.bench import CLUSTER_PARTS
+from headrace.laboratory.commands.bench_parts import CLUSTER_PARTS
 
 
 @pytest.mark.timeout(900)

@@ -1,11 +1,19 @@
 """What a run shows, on a terminal and in a log."""
 
 import io
+from typing import Any
 
-from rich.console import Console
+import pytest
+from rich.console import Console, RenderableType
 
 from headrace.laboratory.demo.airlines import Airline
+from headrace.laboratory.demo.flights_outcome import FlightsOutcome, Pace
 from headrace.laboratory.demo.flights_progress import FlightsProgress
+from headrace.laboratory.demo.market import Check, Rejected
+from headrace.laboratory.demo.market_outcome import MarketOutcome
+from headrace.laboratory.demo.market_progress import MarketProgress
+from headrace.laboratory.demo.meter import Stretch
+from headrace.laboratory.demo.outcome import RunOutcome
 from headrace.laboratory.demo.view import LineView, ScreenView, SilentView, View, choose_view
 
 AIRLINES = (Airline("HA", 342, 0, 342, 1676, 1301), Airline("XX", 1, 1, 0, None, None))
@@ -69,3 +77,59 @@ def test_the_output_decides_on_the_view() -> None:
     assert isinstance(choose_view(Console(file=out), silent=True), SilentView)
     assert isinstance(choose_view(Console(file=out), silent=False), LineView)
     assert isinstance(choose_view(Console(file=out, force_terminal=True), silent=False), ScreenView)
+
+
+def drawn(shown: RenderableType | RunOutcome, width: int) -> list[str]:
+    out = io.StringIO()
+    console = Console(file=out, width=width, color_system=None)
+    if isinstance(shown, RunOutcome):
+        shown.print_to(console)
+    else:
+        console.print(shown)
+    return out.getvalue().splitlines()
+
+
+BILLIONS = 10**12
+WIDE: dict[str, Any] = {
+    "elapsed_s": 123_456.7,
+    "total": BILLIONS,
+    "received": BILLIONS,
+    "committed": BILLIONS,
+    "rate": 10.0**9,
+    "attached": True,
+}
+REJECTED = Rejected(1, 2, b"000042", b"NFX ", 10.0**9, 10.0**9, 10.0**9, 10.0**9 + 0.01, 5)
+MARKET = MarketProgress(**WIDE, ack_latency_s=10.0**4, quotes=BILLIONS, orders=BILLIONS, rejected=BILLIONS, latest=(REJECTED,))
+FLIGHTS = FlightsProgress(**WIDE, ack_latency_s=10.0**4, airlines=AIRLINES)
+HALVES = (Stretch(BILLIONS, 1.0, 10.0**4, 10.0**4), Stretch(BILLIONS, 1.0, None, None))
+RESULT: dict[str, Any] = {
+    "messages": BILLIONS,
+    "acknowledged": BILLIONS,
+    "elapsed_s": 123_456.7,
+    "stream_s": 1.0,
+    "ack_latency_p50_s": 10.0**4,
+    "ack_latency_p99_s": 10.0**4,
+    "halves": HALVES,
+}
+PARTS: dict[str, RenderableType | RunOutcome] = {
+    "flights": FLIGHTS.screen(),
+    "market": MARKET.screen(),
+    "flights-outcome": FlightsOutcome(
+        **RESULT, airlines=AIRLINES, differences=(), figures_compared=80, kills=(), pace=Pace(1, "1MiB"), seed=None
+    ),
+    "market-outcome": MarketOutcome(**RESULT, rejected=(REJECTED,) * 30, checked=Check(30, 0, 0)),
+}
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("part", PARTS)
+def test_what_is_shown_fits_with_wide_numbers(part: str, width: int) -> None:
+    lines = drawn(PARTS[part], width)
+    assert max(map(len, lines)) <= width
+    assert any(f"{BILLIONS:,}" in line for line in lines)
+
+
+def test_figures_of_a_usual_run_are_two_lines() -> None:
+    lines = drawn(_progress(3.1, 500, 100).screen(), 80)
+    assert lines[0].split() == ["messages", "in", "committed", "rate", "ack", "latency", "airlines", "elapsed"]
+    assert lines[1].split() == ["500", "100", "50/s", "250", "ms", "2", "3.1", "s"]

@@ -1,4 +1,8 @@
-"""An upgrade and its way back, with two installed releases: nothing is lost, and nothing counts twice."""
+"""An upgrade and its way back, with two installed releases: nothing is lost, and nothing counts twice.
+
+The newer one is this tree with another version and one more field on the wire. What a release stores is the same in both: this is
+no proof that a later one reads what this one has written.
+"""
 
 import subprocess
 import time
@@ -9,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.cli.json_shape import result_of
+from tests.deploy.newer_release import BUILT, change
 from tests.distributions.programs import environ
 from tests.distributions.wheels import build, install, released
 from tests.docs.pages import blocks
@@ -29,9 +34,9 @@ Releases = dict[str, Path]
 
 @pytest.fixture(scope="module")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> Releases:
-    """Two releases, each installed from its wheels; they differ in nothing but the version."""
+    """Two releases, each installed from its wheels: this tree, and one with another version and a field more on the wire."""
     folder = tmp_path_factory.mktemp("releases")
-    wheels = {OLD: build(folder / "wheels"), NEW: released(NEW, folder)}
+    wheels = {OLD: build(folder / "wheels"), NEW: released(NEW, folder, change)}
     for version, found in wheels.items():
         assert {wheel.metadata["Version"] for wheel in found.values()} == {version}
         install(found["headrace"], folder / version)
@@ -118,11 +123,18 @@ class Site:
         assert status.keys() == other.keys()
         assert status["gateway"]["version"] == other["gateway"]["version"]
         (source,), (sink,) = status["sessions"], status["sink_sessions"]
+        self._check_new_field(other["sessions"] + other["sink_sessions"])
+        assert all("build" not in session["sdk"] for session in (source, sink))
         return {
             "gateway": status["gateway"]["version"],
             "source": source["sdk"]["version"],
             "sink": sink["sdk"]["version"],
         }
+
+    def _check_new_field(self, sessions: list[dict[str, Any]]) -> None:
+        """The newer release's field is there in what its SDK sent, whichever gateway has passed it on, and nowhere else."""
+        for session in sessions:
+            assert session["sdk"]["build"] == (BUILT if session["sdk"]["version"] == NEW else ""), session
 
     def end(self) -> None:
         """Kills what still runs."""

@@ -1,11 +1,14 @@
 """The status of a deployment, for people and for programs."""
 
+import io
 import json
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from headrace.deploy import Condition, JsonView, Kind, LinesView, LiveView, ProcessStatus, State, Status
+from headrace.deploy.view import table
 
 GATEWAY = ProcessStatus("gateway", Kind.GATEWAY, "", State.RUNS, 10, 0, 5.0, None, None, "", "run/gateway.log")
 LINES = ProcessStatus("lines", Kind.SOURCE, "file", State.RUNS, 11, 1, 5.0, None, None, "2 streams", "run/lines.log")
@@ -69,3 +72,26 @@ def test_lines_of_a_log_have_no_time_of_their_own() -> None:
     written: list[str] = []
     LinesView(written.append, stamps=False)(RUNS)
     assert written[0] == "gateway runs"
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_the_live_view_fits_with_long_names_and_wide_numbers(width: int) -> None:
+    long = replace(FAILS, name="returns-of-the-northern-region", what="postgresql-outbox", restarts=10**9)
+    status = replace(DEGRADED, acknowledged=10**15, rate=10**9, lag=10**15, processes=(replace(GATEWAY, pid=4_194_304), long))
+    console = Console(width=width, color_system=None, record=True, file=io.StringIO())
+    console.print(table(status))
+    lines = [line.strip() for line in console.export_text().splitlines()]
+    assert max(map(len, lines)) <= width
+    text = " ".join(lines)
+    for name in (long.name, long.what, "127.0.0.1:7433", "4194304", "1000000000", f"{10**15:,}", "exit code 1: no"):
+        assert name in text, (name, lines)
+
+
+def test_a_usual_deployment_is_a_table_of_a_line_for_each_process_that_runs() -> None:
+    console = Console(width=80, color_system=None, record=True, file=io.StringIO())
+    console.print(table(RUNS))
+    assert [line.split() for line in console.export_text().splitlines()[2:]] == [
+        ["process", "what", "state", "pid", "restarts"],
+        ["gateway", "127.0.0.1:7433", "runs", "10", "0"],
+        ["lines", "file", "runs", "11", "1", "2", "streams"],
+    ]

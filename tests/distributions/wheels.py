@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import BytesParser
@@ -50,8 +51,8 @@ def build(folder: Path, root: Path = ROOT) -> dict[str, Wheel]:
     return {wheel.name: wheel for wheel in wheels}
 
 
-def released(version: str, folder: Path) -> dict[str, Wheel]:
-    """Builds all distributions as of another version, from a copy of the tree that differs in nothing else."""
+def released(version: str, folder: Path, change: Callable[[Path], None]) -> dict[str, Wheel]:
+    """Builds all distributions as of another version, from a copy of the tree that `change` makes another one."""
     tree = folder / "tree"
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
@@ -67,6 +68,7 @@ def released(version: str, folder: Path) -> dict[str, Wheel]:
         (own,) = re.findall(r'^version = "([^"]+)"$', text, re.MULTILINE)
         text = text.replace(f'version = "{own}"', f'version = "{version}"')
         file.write_text(re.sub(rf'("headrace[^"]*)=={re.escape(own)}"', rf'\1=={version}"', text))
+    change(tree)
     return build(folder / "wheels", tree)
 
 

@@ -5,9 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
+import venv
+from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
+from tests.distributions.registry import fill
+from tests.distributions.wheels import build
 from tests.docs.pages import blocks, codes, table
 from tests.engine.test_backups import STEPS, Query, check
 
@@ -102,16 +108,45 @@ def test_an_upgrade_that_is_rolled_back_continues_where_the_backup_was_taken(hos
     assert (host / "var/lib/headrace/checkpoints/orders.after-upgrade").is_dir()
 
 
-def shell(host: Path, text: str) -> "subprocess.CompletedProcess[str]":
+@pytest.mark.timeout(1200)
+def test_a_host_without_a_registry_installs_the_wheels_that_were_made_elsewhere(tmp_path: Path) -> None:
+    """In this registry, one of the distributions is there as sources only, as Spark is on a public one."""
+    fill(tmp_path / "registry", build(tmp_path / "built"), sources=["headrace-terminal"], wanted=["headrace", "hatchling"])
+    (tmp_path / "opt").mkdir()
+    # The environment of the tests has no pip.
+    venv.create(tmp_path / "python", with_pip=True, symlinks=True)
+    (block,) = (block.text for block in blocks(PAGE, "bash") if block.heading == "Packages")
+    elsewhere, on_the_host = block.split("\n", 1)
+    quick = {"PIP_NO_COMPILE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_CACHE_DIR": str(tmp_path / "cache")}
+    registry = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "registry")}
+
+    done = shell(tmp_path, elsewhere, quick | registry, tmp_path / "python/bin")
+    assert done.returncode == 0, done.stdout + done.stderr
+    shutil.rmtree(tmp_path / "registry")
+    assert {path.suffix for path in (tmp_path / "wheels").iterdir()} == {".whl"}
+
+    done = shell(tmp_path, on_the_host, quick, tmp_path / "python/bin")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "opt/headrace").resolve().name == "headrace-0.1.0"
+    done = shell(tmp_path, f"{tmp_path}/opt/headrace/bin/pip check; {tmp_path}/opt/headrace/bin/headrace --version", quick)
+    assert done.stdout.splitlines() == ["No broken requirements found.", f"headrace {version('headrace')}"], done.stderr
+
+
+def shell(
+    host: Path, text: str, variables: Mapping[str, str] = MappingProxyType({}), *first: Path
+) -> "subprocess.CompletedProcess[str]":
+    """Runs what the page has, in the folder of the host, with folders that precede others of the path."""
     lines = [line for line in moved(text, host).splitlines() if not line.startswith(("systemctl", "chown"))]
     plain = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR")}
     # Whoever follows the page has no headrace on the path.
-    plain["PATH"] = os.pathsep.join(folder for folder in plain["PATH"].split(os.pathsep) if not Path(folder, "headrace").exists())
+    path = [folder for folder in plain["PATH"].split(os.pathsep) if not Path(folder, "headrace").exists()]
+    plain |= {"PATH": os.pathsep.join([*map(str, first), *path]), **variables}
     return subprocess.run(
         ["bash", "-euc", "\n".join(lines)],
+        cwd=host,
         env=plain,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )

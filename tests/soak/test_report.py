@@ -1,9 +1,12 @@
 """What a soak says in a line agrees with its verdicts."""
 
+import io
+
 import pytest
+from rich.console import Console
 
 from headrace.laboratory.soak.memory import Memory
-from headrace.laboratory.soak.report import document, summary
+from headrace.laboratory.soak.report import document, print_outcome, summary
 from headrace.laboratory.soak.run import Outcome, Plan
 from headrace.laboratory.soak.series import Judged, Series
 from headrace.laboratory.soak.slope import Slope, Verdict, judge
@@ -46,3 +49,16 @@ def test_json_has_what_the_verdict_rests_on() -> None:
     flat, short = document(outcome(FLAT, None), PLAN)["processes"]
     assert (flat["mb_per_hour"], flat["low_mb_per_hour"], flat["high_mb_per_hour"], flat["verdict"]) == (2, 1, 3, Verdict.FLAT)
     assert (short["mb_per_hour"], short["samples"], short["verdict"]) == (None, 1, Verdict.TOO_SHORT)
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_the_report_fits_with_a_long_name_and_wide_numbers(width: int) -> None:
+    series = Series("worker-of-the-northern-region", 4_194_304)
+    series.note(700, Memory(10**9, 10**9))
+    judged = Judged(series, Slope(10**9, -(10**9), 10**9), PLAN.bound, Verdict.GROWS)
+    out = io.StringIO()
+    print_outcome(Console(file=out, width=width), Outcome((judged,), PLAN.seconds, 10**15, 0, 10**9, stopped=False), PLAN)
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    for whole in (series.name, str(series.pid), f"{10**9:,}.0", f"+{10**9:,}.0"):
+        assert any(whole in line for line in lines), (whole, lines)

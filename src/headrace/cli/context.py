@@ -124,7 +124,7 @@ def list_(as_json: bool) -> None:
       headrace context list
       headrace context list --json | jq --raw-output '.result.contexts[].gateway'
     """
-    from headrace.terminal.tables import FittingTable
+    from headrace.terminal.tables import plain_table
 
     found = load_contexts()
     rows = [
@@ -137,7 +137,7 @@ def list_(as_json: bool) -> None:
     if not rows:
         print_line("there are no contexts; to add one: headrace context add NAME --gateway HOST:PORT")
         return
-    table = FittingTable("", "context", "gateway", "token", "tls", box=None, pad_edge=False, header_style="bold")
+    table = plain_table("", "context", "gateway", "token", "tls")
     for row in rows:
         tls = "yes" if row["tls"] or row["tls_ca"] or row["tls_cert"] else "no"
         table.add_row("*" if row["used"] else "", row["context"], row["gateway"], "file" if row["token_file"] else "none", tls)

@@ -139,9 +139,9 @@ def _print_plan(planned: "Plan", graphs: "Mapping[str, ApplicationGraph]", notes
         document = {"deployment": planned.name, "processes": processes, "folder": str(planned.folder), "notes": notes}
         print_result(f"{len(processes)} processes would run", document)
         return
-    from headrace.terminal.tables import FittingTable
+    from headrace.terminal.tables import plain_table
 
-    table = FittingTable("process", "kind", "what", prose=True, box=None, pad_edge=False, header_style="bold")
+    table = plain_table("process", "kind", "what", prose=True)
     for role in roles:
         table.add_row(role.name, role.kind, role.what or "-")
     console().print(table)

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from headrace.terminal import Connection, connection_options, console, json_option, print_line, print_result
+from headrace.terminal import Connection, ProgramCommand, connection_options, console, json_option, print_line, print_result
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from headrace.doctor import Check, Finding
+    from headrace.terminal.tables import FittingTable
 
 _STYLES = {"ok": "green", "skipped": "dim", "warning": "yellow", "failed": "bold red"}
 
 
-@click.command()
+@click.command(cls=ProgramCommand)
 @click.option("--spark", is_flag=True, help="Also start Spark and run a Python function on it; takes up to a minute.")
 @click.option(
     "-c",
@@ -94,13 +93,13 @@ def document(findings: "Sequence[tuple[Check, Finding]]") -> dict[str, Any]:
     }
 
 
-def table(findings: "Sequence[tuple[Check, Finding]]") -> "Table":
+def table(findings: "Sequence[tuple[Check, Finding]]") -> "FittingTable":
     """Returns a table of the findings, each with its fix below it."""
     from rich.text import Text
 
-    from headrace.terminal.tables import FittingTable
+    from headrace.terminal.tables import plain_table
 
-    found = FittingTable("check", "", "found", prose=True, box=None, pad_edge=False, header_style="bold")
+    found = plain_table("check", "", "found", prose=True)
     for check, finding in findings:
         text = Text(finding.found)
         if finding.fix:

@@ -6,10 +6,19 @@ from typing import NoReturn
 
 import click
 
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, bytes_text, json_option, print_line, print_result
+from headrace.terminal import (
+    EXIT_ENVIRONMENT,
+    EXIT_FAILED,
+    Failure,
+    ProgramCommand,
+    bytes_text,
+    json_option,
+    print_line,
+    print_result,
+)
 
 
-@click.command()
+@click.command(cls=ProgramCommand)
 @click.option("--if-missing", is_flag=True, help="Do nothing if there is an archive already.")
 @json_option()
 def prepare(if_missing: bool, as_json: bool) -> None:

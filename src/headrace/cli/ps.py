@@ -150,13 +150,13 @@ def _print_log(log: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _print(deployments: Sequence[Mapping[str, Any]]) -> None:
-    from headrace.terminal.tables import FittingTable
+    from headrace.terminal.tables import plain_table
 
     if not deployments:
         print_line("no deployment is registered")
     for deployment in deployments:
         print_line(deployment["deployment"])
-        table = FittingTable("process", "kind", "state", "for", "restarts", "memory", "version", box=None, pad_edge=False)
+        table = plain_table("process", "kind", "state", "for", "#restarts", "#memory", "version")
         for one in deployment["processes"]:
             memory = "-" if one["memory_bytes"] is None else bytes_text(one["memory_bytes"])
             lasts = duration_text(one["state_age_ms"])

@@ -6,14 +6,23 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from headrace.terminal import EXIT_INVALID, Connection, Failure, connection_options, json_option, print_line, print_result
+from headrace.terminal import (
+    EXIT_INVALID,
+    Connection,
+    Failure,
+    ProgramCommand,
+    connection_options,
+    json_option,
+    print_line,
+    print_result,
+)
 
 _ANSWERS_LATER_S = 5.0
 """How much longer than the gateway the command waits."""
 _OF_A_CALL = ("token", "tls", "tls_ca", "tls_cert", "tls_key")
 
 
-@click.command()
+@click.command(cls=ProgramCommand)
 @click.argument("name")
 @click.option(
     "--deployment",

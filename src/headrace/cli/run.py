@@ -23,6 +23,7 @@ from headrace.terminal import (
     EXIT_INVALID,
     Connection,
     Failure,
+    ProgramCommand,
     json_option,
     own_connection_options,
     print_line,
@@ -50,7 +51,7 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
     return check
 
 
-@click.command()
+@click.command(cls=ProgramCommand)
 @click.argument("app", metavar="APP.PY[:NAME]|DEPLOY.TOML")
 @click.option("--checkpoint", metavar="DIR", help="Where positions and states are kept.  [default: checkpoints/<name>]")
 @click.option("--shared-checkpoint", is_flag=True, help="The checkpoint is on a file system that all cluster nodes mount.")

@@ -47,7 +47,7 @@ def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> N
     Example:
       headrace state show app.py --checkpoint /data/checkpoints/orders
     """
-    from headrace.terminal.tables import FittingTable
+    from headrace.terminal.tables import plain_table
 
     with _stored(app, checkpoint, on) as (stored, _):
         sizes = stored.sizes()
@@ -56,7 +56,7 @@ def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> N
         print_result(f"states after micro-batch {batch}", {"batch": batch, "steps": [dataclasses.asdict(size) for size in sizes]})
         return
     print_line(f"After micro-batch {batch}:")
-    table = FittingTable("step", "keys", box=None, pad_edge=False, header_style="bold")
+    table = plain_table("step", "#keys")
     for size in sizes:
         table.add_row(size.step, f"{size.keys:,}")
     console().print(table)

@@ -8,10 +8,10 @@ from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from headrace.deploy.status import Condition, ProcessStatus, State, Status
+from headrace.terminal.tables import plain_table
 
 _FIGURES_EVERY_S = 30.0
 _DOCUMENT_EVERY_S = 5.0
@@ -105,7 +105,7 @@ class LiveView:
 
 def table(status: Status) -> RenderableType:
     """Returns the status as a table."""
-    rows = Table("process", "what", "state", "pid", "restarts", "", box=None, pad_edge=False, header_style="bold")
+    rows = plain_table("process", "what", "state", "#pid", "#restarts", "", prose=True)
     for process in status.processes:
         what = process.what or (status.gateway or "" if process.kind == "gateway" else "")
         state = Text(process.state, style=_COLOURS[process.state])

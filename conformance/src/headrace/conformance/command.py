@@ -171,12 +171,12 @@ def _selected(checks: "Sequence[AnyCheck]", only: tuple[str, ...]) -> "list[AnyC
 
 def _list(checks: "Sequence[AnyCheck]", as_json: bool) -> None:
     from headrace.conformance.report import listing
-    from headrace.terminal.tables import FittingTable
+    from headrace.terminal.tables import plain_table
 
     if as_json:
         print_result(f"{len(checks)} checks", {"checks": listing(checks)})
         return
-    table = FittingTable("check", "rules", "needs", "fails if", prose=True, box=None, pad_edge=False, header_style="bold")
+    table = plain_table("check", "rules", "needs", "fails if", prose=True)
     for check in checks:
         table.add_row(check.name, " ".join(check.rules), " ".join(check.needs) or "-", check.fault)
     console().print(table)

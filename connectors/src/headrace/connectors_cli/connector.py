@@ -128,17 +128,16 @@ def _named(name: str) -> "Connector":
 
 
 def _print_list(found: "Catalog") -> None:
-    from headrace.terminal.tables import FittingTable
+    from headrace.terminal.tables import plain_table
 
-    plain: dict[str, Any] = {"box": None, "pad_edge": False, "header_style": "bold", "prose": True}
-    table = FittingTable("connector", "kind", "replayable", "mode", "origin", "summary", **plain)
+    table = plain_table("connector", "kind", "replayable", "mode", "origin", "summary", prose=True)
     for known in found.connectors:
         replayable = "-" if known.replayable is None else _yes(known.replayable)
         table.add_row(known.name, known.kind, replayable, known.mode or "-", known.origin, known.summary)
     console().print(table)
     if found.unavailable:
         print_line()
-        faulty = FittingTable("cannot be used", "origin", "why", **plain)
+        faulty = plain_table("cannot be used", "origin", "why", prose=True)
         for one in found.unavailable:
             faulty.add_row(one.connector, one.origin, one.reason)
         console().print(faulty)
@@ -183,7 +182,8 @@ def _document(known: "Connector", parameters: "tuple[Parameter, ...]") -> dict[s
 
 def _print(known: "Connector", parameters: "tuple[Parameter, ...]") -> None:
     from headrace.connectors_cli.options import example_of
-    from headrace.terminal.tables import FittingTable
+    from headrace.terminal.examples import broken
+    from headrace.terminal.tables import plain_table
 
     print_line(f"{known.name} ({known.kind}): {known.summary}")
     print_line(f"guarantee: {known.guarantee}")
@@ -194,9 +194,9 @@ def _print(known: "Connector", parameters: "tuple[Parameter, ...]") -> None:
             print_line(f"{name}: {value if isinstance(value, str) else shlex.join(value)}")
     if known.extra is not None:
         print_line(f"needs: pip install '{known.distribution}[{known.extra}]'")
-    print_line(f"example: {example_of(known, parameters)}\n")
+    print_line("\n".join(broken(f"example: {example_of(known, parameters)}")) + "\n")
     names = ("parameter", "type", "default", "required", "secret", "description")
-    table = FittingTable(*names, prose=True, box=None, pad_edge=False, header_style="bold")
+    table = plain_table(*names, prose=True)
     for parameter in parameters:
         required, secret = _yes(parameter.required), _yes(parameter.secret)
         table.add_row(parameter.name, parameter.type, parameter.default_text or "-", required, secret, parameter.description)

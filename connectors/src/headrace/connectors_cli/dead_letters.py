@@ -92,9 +92,9 @@ def replay_files(path: Path, source: str, sink: str | None, verbose: bool, log_f
 
 
 def _print(letters: "list[DeadLetter]", limit: int) -> None:
-    from headrace.terminal.tables import FittingTable
+    from headrace.terminal.tables import plain_table
 
-    table = FittingTable("stream", "sequence", "sink", "batch", "reason", "value", box=None, pad_edge=False, header_style="bold")
+    table = plain_table("stream", "sequence", "sink", "batch", "reason", "value")
     for letter in islice(letters, limit):
         document = _document(letter)
         cells = (document[name] for name in ("stream", "sequence", "sink", "batch", "reason"))

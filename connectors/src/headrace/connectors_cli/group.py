@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from headrace.connectors_cli.loading import implementation_of, named
-from headrace.terminal import ProgramGroup
+from headrace.terminal import ProgramCommand, ProgramGroup
 
 if TYPE_CHECKING:
     from headrace.connectors import Connector
@@ -86,7 +86,7 @@ def connector_command(
 
     about = inspect.cleandoc(implementation.parameters.__doc__ or f"{connector.summary}.")
     example = example_of(connector, parameters, verb)
-    command = click.command(connector.name, help=f"{about}\n\n\b\nExample:\n  {example}")(options(act))
+    command = click.command(connector.name, cls=ProgramCommand, help=f"{about}\n\n\b\nExample:\n  {example}")(options(act))
     own = [option_of(parameter, connector) for parameter in parameters]
     taken = {option for parameter in own for option in parameter.opts}
     if any(option.startswith("--tls") for option in taken):

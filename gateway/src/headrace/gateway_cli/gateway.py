@@ -58,7 +58,8 @@ def gateway(
       headrace gateway --config gateway.toml --check
 
     \b
-    A configuration file; everything is optional, ${NAME} and ${NAME:-default} refer to environment variables:
+    A configuration file. Everything is optional; ${NAME} and ${NAME:-default}
+    refer to environment variables:
       listen = "0.0.0.0:7433"
 
     \b
@@ -77,9 +78,9 @@ def gateway(
       writes = ["totals"]          # sinks that these may write to
       sinks = []                   # sinks it may attach as
       admin = false                # whether it may read the status
-      control = false              # whether it may pause, forget, drain, reload and restart
+      control = false              # may pause, forget, drain, reload, restart
       peek = []                    # streams of which it may see messages
-      supervise = []               # deployments that it may register, such as deploy.toml
+      supervise = []               # deployments it may register: ["deploy.toml"]
 
     \b
       [[streams]]                  # acknowledged when all these have committed

@@ -45,35 +45,50 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
       headrace status --json | jq '.result.streams[] | select(.lag_messages > 0)'
 
     \b
-    The result with --json. Names and types are stable; sizes are in bytes, times in milliseconds:
-      problems   [part, kind, cause, root, since, remedy], as /readyz has them; null from an older gateway
+    The result with --json. Names and types are stable; sizes are in bytes,
+    times in milliseconds:
+      problems   [part, kind, cause, root, since, remedy], as /readyz has
+                 them; null from an older gateway
       problems_in_all  how many there are; the list has at most 1,000
-      gateway    address, version, uptime_ms, buffered_bytes, buffer_limit_bytes, draining,
-                 rejected_sessions {status name: count}, received_frames, received_messages,
-                 received_bytes, acknowledged_messages, duplicate_messages, losses, buffered_messages
-      streams    [stream, condition, state (parked, live, detached, ended, lost), detail, state_age_ms, instance,
-                 last_instance, readers, replayable, received, acknowledged, received_messages,
-                 received_bytes, acknowledged_messages, duplicate_messages, losses, lag_messages,
-                 lag_bytes, oldest_unacknowledged_ms, stalled_ms or null, last_error,
-                 last_error_age_ms, holders [pipeline, state
-                 (attached, away, detached, awaited), committed, held_ms], paused]
-      sessions   [session, connector, connector_version, instance, condition, peer, age_ms, streams, credit_bytes,
-                 credit_messages, outstanding_bytes, outstanding_messages, linger_ms, paused, sdk, state,
-                 state_age_ms, reason, errors, last_error, last_error_age_ms]
-      pipelines  [pipeline, run, attached, condition, state, away_ms, patterns, committed {stream: position},
-                 idle_ms, planned_batches, batch_ms, lag_messages, lag_bytes, last_error, last_error_age_ms, paused]
-      sinks      [sink, condition, mode (two-phase, batch-idempotent, at-least-once), instances, away, absent_ms,
-                 writers, committed_transactions, aborted_transactions, failures, failure,
-                 failure_age_ms, last_error, last_error_age_ms, open_parts, pending_transactions,
-                 staged_messages, refused_messages, dead_letters,
-                 committed {pipeline: batch},
+      gateway    address, version, uptime_ms, buffered_bytes,
+                 buffer_limit_bytes, draining, rejected_sessions {status name:
+                 count}, received_frames, received_messages, received_bytes,
+                 acknowledged_messages, duplicate_messages, losses,
+                 buffered_messages
+      streams    [stream, condition, state (parked, live, detached, ended,
+                 lost), detail, state_age_ms, instance, last_instance,
+                 readers, replayable, received, acknowledged,
+                 received_messages, received_bytes, acknowledged_messages,
+                 duplicate_messages, losses, lag_messages, lag_bytes,
+                 oldest_unacknowledged_ms, stalled_ms or null, last_error,
+                 last_error_age_ms, holders [pipeline, state (attached, away,
+                 detached, awaited), committed, held_ms], paused]
+      sessions   [session, connector, connector_version, instance, condition,
+                 peer, age_ms, streams, credit_bytes, credit_messages,
+                 outstanding_bytes, outstanding_messages, linger_ms, paused,
+                 sdk, state, state_age_ms, reason, errors, last_error,
+                 last_error_age_ms]
+      pipelines  [pipeline, run, attached, condition, state, away_ms,
+                 patterns, committed {stream: position}, idle_ms,
+                 planned_batches, batch_ms, lag_messages, lag_bytes,
+                 last_error, last_error_age_ms, paused]
+      sinks      [sink, condition, mode (two-phase, batch-idempotent,
+                 at-least-once), instances, away, absent_ms, writers,
+                 committed_transactions, aborted_transactions, failures,
+                 failure, failure_age_ms, last_error, last_error_age_ms,
+                 open_parts, pending_transactions, staged_messages,
+                 refused_messages, dead_letters, committed {pipeline: batch},
                  lost [instance, pipeline, batch], losses, paused]
-      sink_sessions  [session, sink, condition, connector, connector_version, instance, peer, age_ms, sdk, state,
-                 state_age_ms, reason, errors, last_error, last_error_age_ms]
-      condition is a word for what a part does, as `headrace top --help` explains, or null from an older gateway.
-      last_error is null or {message, at (UTC), is_over: nothing is wrong with the part any more}.
-      What a connector has reported: sdk {name, version, language} or null, state (connecting, running,
-      degraded, waiting) or null, errors [message, age_ms, stream], oldest first.
+      sink_sessions  [session, sink, condition, connector, connector_version,
+                 instance, peer, age_ms, sdk, state, state_age_ms, reason,
+                 errors, last_error, last_error_age_ms]
+      condition is a word for what a part does, as `headrace top --help`
+      explains, or null from an older gateway.
+      last_error is null or {message, at (UTC), is_over: nothing is wrong with
+      the part any more}.
+      What a connector has reported: sdk {name, version, language} or null,
+      state (connecting, running, degraded, waiting) or null, errors [message,
+      age_ms, stream], oldest first.
       paused is null or {part, by, age_ms}.
       A position is null or {epoch, sequence, cursor (base64 or null)}.
     """

@@ -1,5 +1,7 @@
 """The style of every table that a command prints."""
 
+from typing import Any
+
 from rich import box
 
 from headrace.terminal.tables import FittingTable
@@ -7,7 +9,5 @@ from headrace.terminal.tables import FittingTable
 
 def new_table(title: str, *columns: str) -> FittingTable:
     """Creates an empty table; columns whose names begin with # are numeric."""
-    table = FittingTable(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, header_style="dim")
-    for column in columns:
-        table.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left", overflow="fold")
-    return table
+    look: dict[str, Any] = {"box": box.SIMPLE_HEAD, "title_justify": "left", "title_style": "bold", "header_style": "dim"}
+    return FittingTable(*columns, title=title, **look)

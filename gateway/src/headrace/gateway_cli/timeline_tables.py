@@ -6,12 +6,12 @@ from itertools import pairwise
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from headrace.gateway_cli.problems import one_line
 from headrace.gateway_cli.tables import new_table
 from headrace.terminal import duration_text
+from headrace.terminal.tables import FittingTable
 
 STAGES = ("planned", "read", "processed", "staged", "voted", "committed", "sink_committed", "acknowledged")
 
@@ -43,7 +43,7 @@ def batch_table(document: Mapping[str, Any]) -> RenderableType:
     return Group(_stages({**document, "summary": {}}), *_notes([batch]), streams, *more)
 
 
-def _stages(document: Mapping[str, Any]) -> Table:
+def _stages(document: Mapping[str, Any]) -> FittingTable:
     shown = [stage for stage in STAGES if stage == "planned" or any(stage in b["stages"] for b in document["batches"])]
     titles = (f"#{stage.replace('_', ' ')}" for stage in shown[1:])
     table = new_table(f"pipeline {one_line(document['pipeline'])}", "#batch", "planned", *titles, "#messages", "#streams")

@@ -24,20 +24,23 @@ def top(interval: float, connection: Connection) -> None:
     \b
     Keys:
       q             quit
-      1 2 3 4, Tab  pipelines, streams, connectors, sinks; left and right arrows too
+      1 2 3 4, Tab  pipelines, streams, connectors, sinks; left and right arrows
       up, down      one row; Page Up, Page Down, Space one page; Home and End
       <, >          sort by the column to the left or right; r reverses
       /             show only rows that contain a text; Escape shows all
 
     \b
-    What a part does, in the words of the gateway, which `headrace status` and the console show, too:
-      flows      something was acknowledged, committed or written in the last 5 s
+    What a part does, as `headrace status` and the console show it, too:
+      flows      something was acknowledged, committed or written in the
+                 last 5 s
       idle       it has nothing to do
       waits      something waits, for less than 10 s
-      no credit  messages wait, and their connector has no credit left: the query is slower than the source
+      no credit  messages wait, and their connector has no credit left: the
+                 query is slower than the source
       stalled    something has waited for 10 s or longer, and nothing flows
       source stalled
-                 the connector of a stream has messages left and credit, and has sent none for 20 s
+                 the connector of a stream has messages left and credit,
+                 and has sent none for 20 s
       trouble    it has another fault, which the problems name
       paused     somebody has paused it, or its connector
       detached   no connector or query serves it, and nothing waits for one

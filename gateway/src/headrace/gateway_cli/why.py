@@ -41,8 +41,7 @@ def why(stream: str, sequence: int | None, epoch: int | None, as_json: bool, con
       headrace why queue/orders 12 --epoch 3
       headrace why orders/0 4711 --json | jq --raw-output .result.state
 
-    \b
-    state is one of not-received, not-planned, in-batch, committed, acknowledged, redelivered.
+    The state is one of not-received, not-planned, in-batch, committed, acknowledged, redelivered.
 
     Exit codes: 0 shown, 1 the gateway does not know the stream, refuses or is away.
     """

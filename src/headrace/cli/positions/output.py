@@ -62,12 +62,12 @@ def _notes(stored: "StoredPositions", changes: "Sequence[Change]", wanted: Wante
 
 def print_changes(summary: str, document: dict[str, Any], as_json: bool) -> None:
     """What a command has changed or would change."""
-    from headrace.terminal.tables import FittingTable
+    from headrace.terminal.tables import plain_table
 
     if as_json:
         print_result(summary, document)
         return
-    table = FittingTable("stream", "before", "after", "again", "skipped", box=None, pad_edge=False, header_style="bold")
+    table = plain_table("stream", "#before", "#after", "#again", "#skipped")
     for change in document["streams"]:
         after = "beginning" if change["after"] is None else str(change["after"])
         table.add_row(change["stream"], str(change["before"]), after, f"{change['again']:,}", f"{change['skipped']:,}")
@@ -79,7 +79,7 @@ def print_changes(summary: str, document: dict[str, Any], as_json: bool) -> None
 
 def show_positions(stored: "StoredPositions", streams: Sequence[str], as_json: bool) -> None:
     """The positions of a checkpoint, of some streams or, without patterns, of all."""
-    from headrace.terminal.tables import FittingTable
+    from headrace.terminal.tables import plain_table
 
     rows: list[dict[str, Any]] = [
         {
@@ -101,7 +101,7 @@ def show_positions(stored: "StoredPositions", streams: Sequence[str], as_json: b
         print_result(f"positions after micro-batch {batch}", document)
         return
     print_line(f"After micro-batch {batch}, planned at {planned}:")
-    table = FittingTable("pipeline", "stream", "position", "source", box=None, pad_edge=False, header_style="bold")
+    table = plain_table("pipeline", "stream", "position", "source")
     for row in rows:
         position = "beginning" if row["position"] is None else str(row["position"])
         table.add_row(row["pipeline"], row["stream"], position + (", ended" if row["ended"] else ""), row["kind"])
@@ -112,7 +112,7 @@ def show_positions(stored: "StoredPositions", streams: Sequence[str], as_json: b
 
 def show_batches(stored: "StoredPositions", streams: Sequence[str], as_json: bool) -> None:
     """The micro-batches whose positions a checkpoint still has."""
-    from headrace.terminal.tables import FittingTable
+    from headrace.terminal.tables import plain_table
 
     rows: list[dict[str, Any]] = [
         {"pipeline": pipeline, "batch": point.batch, "planned": _iso(point.planned_ms), "stream": name, "position": at.sequence}
@@ -124,9 +124,7 @@ def show_batches(stored: "StoredPositions", streams: Sequence[str], as_json: boo
     if as_json:
         print_result(f"positions of {len(stored.points)} pipelines, by micro-batch", {"batches": rows})
         return
-    table = FittingTable(
-        "micro-batch", "planned", "pipeline", "stream", "position", box=None, pad_edge=False, header_style="bold"
-    )
+    table = plain_table("micro-batch", "planned", "pipeline", "stream", "position")
     for row in rows:
         table.add_row(*(str(row[name]) for name in ("batch", "planned", "pipeline", "stream", "position")))
     console().print(table)

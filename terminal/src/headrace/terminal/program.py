@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import click
 
+from headrace.terminal.examples import ExamplesFormatter
 from headrace.terminal.results import failures_as_json, note_words
 
 _UNCUT = 1_000
@@ -18,7 +19,7 @@ class ProgramCommand(click.Command):
 
     def get_help(self, ctx: click.Context) -> str:
         """Returns the help, with examples for the running program."""
-        return as_typed(super().get_help(ctx), ctx)
+        return _help_of(self, ctx)
 
 
 class ProgramGroup(click.Group):
@@ -37,7 +38,7 @@ class ProgramGroup(click.Group):
 
     def get_help(self, ctx: click.Context) -> str:
         """Returns the help, with examples for the running program."""
-        return as_typed(super().get_help(ctx), ctx)
+        return _help_of(self, ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands, each with its whole first sentence; click cuts it where the line ends."""
@@ -75,6 +76,12 @@ class ProgramGroup(click.Group):
             context_settings={"help_option_names": ["-h", "--help"]},
         )
         return click.version_option(package_name=name, message=f"{name} %(version)s")(group)
+
+
+def _help_of(command: click.Command, ctx: click.Context) -> str:
+    formatter = ExamplesFormatter(lambda text: as_typed(text, ctx), width=ctx.terminal_width, max_width=ctx.max_content_width)
+    command.format_help(ctx, formatter)
+    return formatter.getvalue().rstrip("\n")
 
 
 def as_typed(text: str, ctx: click.Context | None = None) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -22,16 +22,18 @@ class FittingTable(Table):
     nothing in them are left out. Sentences follow on lines of their own.
 
     Args:
-        columns: The names of the columns.
+        columns: The names of the columns; those that begin with # have numbers.
         prose: Whether the last column has sentences, which are broken between words.
+        named: Whether the first column names the rows; otherwise a paragraph has the name of this column, too.
         options: More options of the table.
     """
 
-    def __init__(self, *columns: str, prose: bool = False, **options: Any) -> None:
-        super().__init__(*columns, **options)
-        self._has_prose = prose
-        for column in self.columns[: len(columns) - prose]:
-            column.no_wrap = True
+    def __init__(self, *columns: str, prose: bool = False, named: bool = True, **options: Any) -> None:
+        super().__init__(**options)
+        self._has_prose, self._is_named = prose, named
+        for at, name in enumerate(columns, 1):
+            justify: JustifyMethod = "right" if name.startswith("#") else "left"
+            self.add_column(name.removeprefix("#"), justify=justify, no_wrap=not (prose and at == len(columns)))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Renders the table, or its rows as paragraphs."""
@@ -48,17 +50,27 @@ class FittingTable(Table):
         if self.title:
             yield Text(_plain(self.title), style="bold")
         names = [_plain(column.header) for column in self.columns]
-        for first, *others in zip(*(column.cells for column in self.columns), strict=True):
-            # The first column may be a mark, such as a star.
+        for row, cells in zip(self.rows, zip(*(column.cells for column in self.columns), strict=True), strict=True):
+            style = row.style or ""
+            others = [*cells]
             prose = others.pop() if self._has_prose else ""
-            cells = [(name, cell) for name, cell in zip(names[1:], others, strict=False) if _plain(cell) not in _NOTHING]
-            head = _one_line(first) if _plain(first) else Text("")
-            yield Padding(head, (0, 0, 0, _INDENT // 2))
-            pairs = [Text.assemble((f"{name} ", "dim"), _one_line(cell)) for name, cell in cells]
+            if self._is_named:
+                # The first column may be a mark, such as a star.
+                yield Padding(_one_line(others[0]), (0, 0, 0, _INDENT // 2), style=style)
+            pairs = [
+                Text.assemble((f"{name} ", "dim"), _one_line(cell))
+                for name, cell in [*zip(names, others, strict=False)][self._is_named :]
+                if _plain(cell) not in _NOTHING
+            ]
             if pairs:
-                yield Padding(Text(", ").join(pairs), (0, 0, 0, _INDENT))
+                yield Padding(Text(", ").join(pairs), (0, 0, 0, _INDENT), style=style)
             if _plain(prose) not in _NOTHING:
-                yield Padding(Text(_plain(prose)), (0, 0, 0, _INDENT))
+                yield Padding(Text(_plain(prose)), (0, 0, 0, _INDENT), style=style)
+
+
+def plain_table(*columns: str, **options: Any) -> FittingTable:
+    """Creates an empty table without lines, whose columns have bold names."""
+    return FittingTable(*columns, **{"box": None, "pad_edge": False, "header_style": "bold", **options})
 
 
 def _width(console: Console, cell: object) -> int:

@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from rich.table import Table
-
 from headrace.contract.errors import HeadraceError
+from headrace.terminal.tables import FittingTable, plain_table
 
 
 class NothingMeasured(HeadraceError):
@@ -94,11 +93,10 @@ def document(figures: Sequence[Figure], conditions: dict[str, Any]) -> dict[str,
     return {"figures": [asdict(figure) | {"ratio": figure.ratio} for figure in figures], "conditions": conditions}
 
 
-def table(title: str, figures: Sequence[Figure]) -> Table:
+def table(title: str, figures: Sequence[Figure]) -> FittingTable:
     """Returns the figures as a table."""
-    drawn = Table(title=title, title_justify="left")
-    for heading in ("figure", "value", "unit", "baseline", "ratio", "target", "met"):
-        drawn.add_column(heading, justify="right" if heading in ("value", "baseline", "ratio") else "left")
+    columns = ("figure", "#value", "unit", "#baseline", "#ratio", "target", "met")
+    drawn = plain_table(*columns, title=title, title_justify="left")
     for figure in figures:
         met = "" if figure.met is None else "yes" if figure.met else "no"
         drawn.add_row(

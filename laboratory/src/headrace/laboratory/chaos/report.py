@@ -4,10 +4,10 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from headrace.laboratory.chaos.run import Outcome
 from headrace.laboratory.chaos.schedule import How
+from headrace.terminal.tables import plain_table
 
 _SHOWN = 20
 _HOW = {How.KILL: "", How.RIVAL: ", replaced while it ran", How.STALE: ", replaced while it stood still"}
@@ -23,7 +23,7 @@ def summary(outcome: Outcome) -> str:
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
     """Prints every kill with its recovery, and the verdict."""
-    table = Table("at", "killed", "process", "recovered after", box=None, pad_edge=False, header_style="bold")
+    table = plain_table("#at", "killed", "process", "#recovered after")
     for killed in outcome.kills:
         names = " and ".join(killed.roles) + (", while others recovered" if killed.in_recovery else _HOW[killed.how])
         table.add_row(f"{killed.at_s:.1f} s", names, " ".join(map(str, killed.pids)), f"{killed.recovered_s:.1f} s")

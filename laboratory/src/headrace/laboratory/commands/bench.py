@@ -1,64 +1,27 @@
 """`headrace bench`: measures the performance of Headrace on this machine."""
 
-import json
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from headrace.cli.spark_options import verbose_option
 from headrace.laboratory.bench import operate_names
-from headrace.laboratory.commands.work_folder import end_at_sigterm, say
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, ProgramGroup, console, json_option, print_line, print_result
-
-if TYPE_CHECKING:
-    from headrace.laboratory.bench.figures import Figure
-
-CORE_PARTS = ("throughput", "latency", "stalled", "sessions", "curves")
-SINK_PARTS = ("throughput", "latency", "recovery")
-LATENCY_PARTS = ("stateful", "real-time", "stateless", "curves")
-PIPELINES_PARTS = (
-    "market_spread_end_to_end",
-    "market_spread_columnar",
-    "market_spread_spark_part",
-    "word_count_200k_end_to_end",
-    "word_count_200k_spark_part",
-    "vs_transform_with_state_350",
-    "vs_transform_with_state_200k",
-    "computed_key",
-    "without_shuffle",
-    "latency",
-    "restart_1m_keys_s",
-    "small_batch_on_10m_keys",
-    "memory_per_key_bytes",
-    "curves",
+from headrace.laboratory.commands.bench_parts import (
+    CLUSTER_PARTS,
+    CONNECTORS_PARTS,
+    CORE_PARTS,
+    LATENCY_PARTS,
+    LIBRDKAFKA_PARTS,
+    PIPELINES_PARTS,
+    SDKS_PARTS,
+    SINK_PARTS,
+    pipelines_parts,
 )
-PIPELINES_LONG_PARTS = ("restart_1m_keys_s", "small_batch_on_10m_keys", "memory_per_key_bytes", "curves")
-"""The parts that cannot be short, since they need the states of millions of keys, or many sizes."""
-CONNECTORS_PARTS = (
-    "rabbitmq_drain",
-    "nats_drain",
-    "kafka_drain",
-    "kafka_sink",
-    "kafka_librdkafka_drain",
-    "kafka_librdkafka_sink",
-    "kafka_vs_spark_source",
-    "rabbitmq_latency",
-    "nats_latency",
-    "kafka_latency",
-)
-LIBRDKAFKA_PARTS = ("kafka_librdkafka_drain", "kafka_librdkafka_sink")
-"""The parts that need the extra kafka-librdkafka, and without it only run if --only names them, to say what to install."""
-SDKS_PARTS = ("python", "go", "typescript", "java", "rust", "core_baseline")
-CLUSTER_PARTS = ("cluster_over_local", "worker_lost_pause_s", "submit_to_first_result_s")
-
-
-def pipelines_parts(long: bool) -> tuple[str, ...]:
-    """Returns the parts that `headrace bench pipelines` runs without --only."""
-    return PIPELINES_PARTS if long else tuple(part for part in PIPELINES_PARTS if part not in PIPELINES_LONG_PARTS)
+from headrace.laboratory.commands.bench_report import report
+from headrace.terminal import EXIT_ENVIRONMENT, Failure, ProgramGroup, console, json_option, print_line, print_result
 
 
 @click.group(cls=ProgramGroup)
@@ -83,7 +46,14 @@ def _benchmark(parts: tuple[str, ...]) -> Callable[[Callable[..., None]], click.
 
     def decorate(function: Callable[..., None]) -> click.Command:
         options = (
-            click.option("--only", "parts", multiple=True, type=click.Choice(parts), help="Run only this part; can be repeated."),
+            click.option(
+                "--only",
+                "parts",
+                metavar="PART",
+                multiple=True,
+                type=click.Choice(parts),
+                help=f"Run only this part, one of {', '.join(parts)}; can be repeated.",
+            ),
             click.option(
                 "--quick", is_flag=True, help="Shorter runs, to check that everything works; do not quote their figures."
             ),
@@ -110,7 +80,7 @@ def core(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None
     """
     from headrace.laboratory.bench.core import run
 
-    _report("headrace bench core", run, parts or CORE_PARTS, quick, as_json, fail)
+    report("headrace bench core", run, parts or CORE_PARTS, quick, as_json, fail)
 
 
 @_benchmark(SINK_PARTS)
@@ -125,7 +95,7 @@ def sink(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None
     """
     from headrace.laboratory.bench.sink import run
 
-    _report("headrace bench sink", run, parts or SINK_PARTS, quick, as_json, fail)
+    report("headrace bench sink", run, parts or SINK_PARTS, quick, as_json, fail)
 
 
 @click.option(
@@ -151,7 +121,7 @@ def latency(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, plot
 
     if plot is not None and (plot.suffix != ".svg" or not plot.parent.is_dir()):
         raise click.BadParameter(f"{plot} must be a file named *.svg in a folder that exists", param_hint="--plot")
-    _report("headrace bench latency", partial(run, plot=plot), parts or LATENCY_PARTS, quick, as_json, fail)
+    report("headrace bench latency", partial(run, plot=plot), parts or LATENCY_PARTS, quick, as_json, fail)
 
 
 @click.option("--peers", is_flag=True, help="Also run installed peers: Bytewax.")
@@ -172,7 +142,7 @@ def pipelines(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, lo
     from headrace.laboratory.bench.pipelines.run import run
 
     measure = partial(run, whole=not parts, long=long, with_peers=peers)
-    _report("headrace bench pipelines", measure, parts or pipelines_parts(long), quick, as_json, fail)
+    report("headrace bench pipelines", measure, parts or pipelines_parts(long), quick, as_json, fail)
 
 
 @click.option(
@@ -215,7 +185,7 @@ def connectors(
     measure = partial(run, given=given, kafka_jars=kafka_jars)
     known = [part for part in CONNECTORS_PARTS if is_installed() or part not in LIBRDKAFKA_PARTS]
     try:
-        _report("headrace bench connectors", measure, parts or tuple(known), quick, as_json, fail)
+        report("headrace bench connectors", measure, parts or tuple(known), quick, as_json, fail)
     except (BrokersMissing, ClientMissing) as error:
         raise Failure(str(error), EXIT_ENVIRONMENT) from error
     except InvalidAddress as error:
@@ -235,7 +205,7 @@ def cluster(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
     """
     from headrace.laboratory.bench.cluster.run import run
 
-    _report("headrace bench cluster", run, parts or CLUSTER_PARTS, quick, as_json, fail)
+    report("headrace bench cluster", run, parts or CLUSTER_PARTS, quick, as_json, fail)
 
 
 @click.option("--list", "lists", is_flag=True, help="Print the names for --only, and run nothing.")
@@ -281,7 +251,7 @@ def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, list
 
     try:
         names = chosen or operate_names.usual(quick)
-        _report("headrace bench operate", partial(run, faults=faults), names, quick, as_json, fail, left_out)
+        report("headrace bench operate", partial(run, faults=faults), names, quick, as_json, fail, left_out)
     except BrowserMissing as error:
         raise Failure(str(error), EXIT_ENVIRONMENT) from error
 
@@ -293,12 +263,16 @@ def _list(as_json: bool) -> None:
         listed = [{"name": name, "fault": what} for name, what in faults.items()]
         print_result(f"{len(names)} parts, {len(faults)} faults", {"parts": names, "faults": listed})
         return
+    from headrace.terminal.tables import plain_table
+
     print_line("Parts:")
     for part in names:
         print_line(f"  {part}")
-    print_line("Faults:")
+    print_line()
+    table = plain_table("fault", "what happens", prose=True)
     for name, what in faults.items():
-        print_line(f"  {name:<24}{what}")
+        table.add_row(name, what)
+    console().print(table)
 
 
 @click.option(
@@ -323,59 +297,6 @@ def sdks(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, minutes
     from headrace.laboratory.bench.sdks.run import run
 
     try:
-        _report("headrace bench sdks", partial(run, minutes=minutes), parts or SDKS_PARTS, quick, as_json, fail)
+        report("headrace bench sdks", partial(run, minutes=minutes), parts or SDKS_PARTS, quick, as_json, fail)
     except ProgramsMissing as error:
         raise Failure(str(error), EXIT_ENVIRONMENT) from error
-
-
-def _nothing(_: dict[str, Any]) -> str:
-    return ""
-
-
-def _report(
-    title: str,
-    run: Any,
-    parts: tuple[str, ...],
-    quick: bool,
-    as_json: bool,
-    fail: bool,
-    left_out: Callable[[dict[str, Any]], str] = _nothing,
-) -> None:
-    """Runs a benchmark and prints its figures. Given the conditions, `left_out` says what was asked for and could not be done.
-
-    If it ends early, it prints the figures that it has measured.
-    """
-    from headrace.laboratory.bench.figures import Progress, document, machine, table
-    from headrace.processes import own_temporary_folder
-
-    end_at_sigterm()
-    progress = Progress(say)
-    try:
-        with own_temporary_folder("bench"):
-            measured: tuple[list[Figure], dict[str, Any]] = run(parts, quick, progress)
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        if not progress.figures:
-            raise
-        summary = f"{len(progress.figures)} figures, and the benchmark ended early"
-        result = document(progress.figures, machine() | {"quick": quick})
-        why = str(error) if isinstance(error, Exception) else "it was told to stop"
-        if not as_json:
-            console().print(table(title, progress.figures))
-        if isinstance(error, Exception):
-            raise Failure(f"{why or type(error).__name__}; {summary}", summary=summary, result=result) from error
-        if as_json:
-            print_result(summary, result, why)
-        raise
-    figures, conditions = measured
-    missed = sum(figure.met is False for figure in figures)
-    summary = f"{len(figures)} figures, {missed} of them miss their targets"
-    lacking, result = left_out(conditions), document(figures, conditions)
-    if not as_json:
-        console().print(table(title, figures))
-        console().print(f"conditions: {json.dumps(conditions)}")
-    if lacking:
-        raise Failure(lacking, EXIT_ENVIRONMENT, summary=summary, result=result)
-    if as_json:
-        print_result(summary, result, summary if fail and missed else None)
-    if fail and missed:
-        sys.exit(EXIT_FAILED)

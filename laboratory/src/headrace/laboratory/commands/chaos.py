@@ -8,12 +8,12 @@ import click
 
 from headrace.cli.spark_options import verbose_option
 from headrace.laboratory.commands.work_folder import end_at_sigterm, new_folder, say, shown_logs
-from headrace.terminal import EXIT_FAILED, Failure, console, json_option, print_result
+from headrace.terminal import EXIT_FAILED, Failure, ProgramCommand, console, json_option, print_result
 
 _KEEP = click.Path(file_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(cls=ProgramCommand)
 @click.option(
     "--minutes", type=click.FloatRange(min=0, min_open=True), default=10.0, show_default=True, help="Duration of the run."
 )

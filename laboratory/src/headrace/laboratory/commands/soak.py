@@ -10,14 +10,14 @@ import click
 
 from headrace.cli.spark_options import require_java, verbose_option
 from headrace.laboratory.commands.work_folder import report_stuck, say, work_folder
-from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, console, json_option, print_result
+from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, ProgramCommand, console, json_option, print_result
 
 _KEEP = click.Path(file_okay=False, path_type=Path)
 _WARM_UP_SHARE = 1 / 3
 _LONGEST_WARM_UP_MIN = 10.0
 
 
-@click.command()
+@click.command(cls=ProgramCommand)
 @click.option(
     "--minutes", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True, help="Duration of the run."
 )

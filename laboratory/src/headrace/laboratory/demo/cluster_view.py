@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from headrace.laboratory.cluster import SparkCluster, Worker
 from headrace.laboratory.demo.view import Progress, View
+from headrace.terminal.tables import plain_table
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ClusterProgress:
 
     def screen(self) -> RenderableType:
         """Returns the run, with the workers above it."""
-        workers = Table.grid(padding=(0, 3))
+        workers = plain_table("worker", "address", "#pid", "state", header_style="dim")
         for worker in self.workers:
             state = Text("runs", style="green") if worker.runs else Text("killed", style="red")
             workers.add_row(worker.process.name, worker.address, str(worker.pid), state)

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table as Grid
-
 from headrace.laboratory.demo.airlines import Airline, Table, read_table
 from headrace.laboratory.demo.flights import FlightFile
 from headrace.laboratory.demo.observer import Observer
 from headrace.laboratory.demo.progress import RunProgress
 from headrace.laboratory.demo.view import milliseconds
 from headrace.protocol.v1.admin_pb2 import StreamStatus
+from headrace.terminal.tables import FittingTable, plain_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +35,14 @@ class FlightsProgress(RunProgress):
         """Returns the number of airlines."""
         return {"airlines": str(len(self.airlines))}
 
-    def table(self) -> Grid | None:
+    def table(self) -> FittingTable | None:
         """Returns the airlines so far."""
         return airline_table(self.airlines, {}) if self.airlines else None
 
 
-def airline_table(airlines: Sequence[Airline], names: dict[str, str]) -> Grid:
+def airline_table(airlines: Sequence[Airline], names: dict[str, str]) -> FittingTable:
     """Returns the figures of all airlines as a table."""
-    table = Grid(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    table.add_column("airline")
-    if names:
-        table.add_column("name")
-    for column in ("flights", "cancelled", "mean delay", "worst delay"):
-        table.add_column(column, justify="right")
+    table = plain_table("airline", *(["name"] if names else []), "#flights", "#cancelled", "#mean delay", "#worst delay")
     for airline in airlines:
         mean = f"{airline.mean_delay:.2f} min" if airline.mean_delay is not None else "-"
         worst = f"{airline.worst_delay:,} min" if airline.worst_delay is not None else "-"

@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from headrace.laboratory.demo.market import Rejected, read_rejected
 from headrace.laboratory.demo.observer import Observer
 from headrace.laboratory.demo.progress import RunProgress
 from headrace.laboratory.demo.view import milliseconds
 from headrace.protocol.v1.admin_pb2 import StreamStatus
+from headrace.terminal.tables import FittingTable, plain_table
 
 _SHOWN = 10
 _SIDES = {1: "buy", 2: "sell"}
@@ -45,19 +44,14 @@ class MarketProgress(RunProgress):
         """Returns the number of rejected orders."""
         return {"rejected": f"{self.rejected:,}"}
 
-    def table(self) -> Table | None:
+    def table(self) -> FittingTable | None:
         """Returns the latest rejected orders as a table."""
         return rejected_table(self.latest) if self.latest else None
 
 
-def rejected_table(orders: Sequence[Rejected]) -> Table:
+def rejected_table(orders: Sequence[Rejected]) -> FittingTable:
     """Returns rejected orders as a table."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    table.add_column("rejected")
-    table.add_column("order")
-    table.add_column("side")
-    for column in ("quantity", "price", "bid", "offer", "apart"):
-        table.add_column(column, justify="right")
+    table = plain_table("rejected", "order", "side", "#quantity", "#price", "#bid", "#offer", "#apart")
     for order in orders:
         prices = (f"{price:,.2f}" for price in (order.price, order.bid, order.offer))
         apart = f"{100 * (order.offer - order.bid):.2f} cents"

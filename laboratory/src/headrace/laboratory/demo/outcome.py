@@ -8,6 +8,7 @@ from rich.console import Console
 
 from headrace.laboratory.demo.meter import Stretch
 from headrace.laboratory.demo.view import milliseconds
+from headrace.terminal.tables import FittingTable, plain_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +68,8 @@ class RunOutcome(ABC):
             f"{self.acknowledged:,} messages acknowledged in {self.stream_s:.1f} s: {self.rate:,.0f} a second; "
             f"from arrival to acknowledgement {latency}; {self.elapsed_s:.1f} s in all."
         )
-        for name, half in zip(("first half, JVM cold", "second half, JVM warm"), self.halves or (), strict=False):
-            console.print(
-                f"  {name:<22} {half.messages:>9,} messages  {half.rate:>9,.0f} a second  arrival to acknowledgement "
-                f"{milliseconds(half.ack_latency_p50_s)} (p50), {milliseconds(half.ack_latency_p99_s)} (p99)",
-                soft_wrap=True,
-            )
+        if self.halves is not None:
+            console.print(_halves(*self.halves))
 
     def document(self) -> dict[str, Any]:
         """Returns everything as plain data for JSON. Times are in seconds."""
@@ -89,6 +86,14 @@ class RunOutcome(ABC):
             "warm": _half(warm),
             **self.results(),
         }
+
+
+def _halves(cold: Stretch, warm: Stretch) -> FittingTable:
+    table = plain_table("", "#messages", "#a second", "#p50", "#p99")
+    for name, half in (("first half, JVM cold", cold), ("second half, JVM warm", warm)):
+        latency = (milliseconds(half.ack_latency_p50_s), milliseconds(half.ack_latency_p99_s))
+        table.add_row(name, f"{half.messages:,}", f"{half.rate:,.0f}", *latency)
+    return table
 
 
 def _half(half: Stretch | None) -> dict[str, Any] | None:

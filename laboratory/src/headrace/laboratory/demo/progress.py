@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from headrace.laboratory.demo.view import BAR_WIDTH, milliseconds
+from headrace.terminal.tables import FittingTable, plain_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +48,7 @@ class RunProgress(ABC):
             **self.results(),
             "elapsed": f"{self.elapsed_s:.1f} s",
         }
-        figures = Table.grid(padding=(0, 3))
-        figures.add_row(*columns, style="dim")
+        figures = plain_table(*(f"#{name}" for name in columns), named=False, header_style="dim")
         figures.add_row(*columns.values())
         bar = ProgressBar(total=self.total, completed=self.committed, width=BAR_WIDTH)
         parts = [figures, bar if self.received else Text(self.summary(), style="dim")]
@@ -69,5 +68,5 @@ class RunProgress(ABC):
         """Returns the numbers of results, by column name."""
 
     @abstractmethod
-    def table(self) -> Table | None:
+    def table(self) -> FittingTable | None:
         """Returns the results so far; None if there are none."""

@@ -3,11 +3,11 @@
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from headrace.laboratory.soak.run import Outcome, Plan
 from headrace.laboratory.soak.series import Judged
 from headrace.laboratory.soak.slope import CONFIDENCE, Verdict
+from headrace.terminal.tables import plain_table
 
 _STYLES = {Verdict.GROWS: "red", Verdict.UNSURE: "yellow", Verdict.TOO_SHORT: "dim", Verdict.FLAT: ""}
 
@@ -32,11 +32,8 @@ def summary(outcome: Outcome, plan: Plan) -> str:
 
 def print_outcome(console: Console, outcome: Outcome, plan: Plan) -> None:
     """Prints every process with its slope, and the result."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    table.add_column("process")
-    for column in ("pid", "MB at first", "MB at last", "resident", "MB/hour", f"{CONFIDENCE:.1%} interval", "bound"):
-        table.add_column(column, justify="right")
-    table.add_column("")
+    numbers = ("#pid", "#MB at first", "#MB at last", "#resident", "#MB/hour", f"#{CONFIDENCE:.1%} interval", "#bound")
+    table = plain_table("process", *numbers, "", prose=True)
     for judged in outcome.judged:
         series, slope = judged.series, judged.slope
         table.add_row(

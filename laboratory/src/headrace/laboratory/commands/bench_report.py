@@ -1,0 +1,65 @@
+"""What a benchmark prints at its end, also at one that is early."""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headrace.laboratory.commands.work_folder import end_at_sigterm, say
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console, print_result
+
+if TYPE_CHECKING:
+    from headrace.laboratory.bench.figures import Figure
+
+
+def _nothing(_: dict[str, Any]) -> str:
+    return ""
+
+
+def report(
+    title: str,
+    run: Any,
+    parts: tuple[str, ...],
+    quick: bool,
+    as_json: bool,
+    fail: bool,
+    left_out: Callable[[dict[str, Any]], str] = _nothing,
+) -> None:
+    """Runs a benchmark and prints its figures. Given the conditions, `left_out` says what was asked for and could not be done.
+
+    If it ends early, it prints the figures that it has measured.
+    """
+    from headrace.laboratory.bench.figures import Progress, document, machine, table
+    from headrace.processes import own_temporary_folder
+
+    end_at_sigterm()
+    progress = Progress(say)
+    try:
+        with own_temporary_folder("bench"):
+            measured: tuple[list[Figure], dict[str, Any]] = run(parts, quick, progress)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        if not progress.figures:
+            raise
+        summary = f"{len(progress.figures)} figures, and the benchmark ended early"
+        result = document(progress.figures, machine() | {"quick": quick})
+        why = str(error) if isinstance(error, Exception) else "it was told to stop"
+        if not as_json:
+            console().print(table(title, progress.figures))
+        if isinstance(error, Exception):
+            raise Failure(f"{why or type(error).__name__}; {summary}", summary=summary, result=result) from error
+        if as_json:
+            print_result(summary, result, why)
+        raise
+    figures, conditions = measured
+    missed = sum(figure.met is False for figure in figures)
+    summary = f"{len(figures)} figures, {missed} of them miss their targets"
+    lacking, result = left_out(conditions), document(figures, conditions)
+    if not as_json:
+        console().print(table(title, figures))
+        console().print(f"conditions: {json.dumps(conditions)}")
+    if lacking:
+        raise Failure(lacking, EXIT_ENVIRONMENT, summary=summary, result=result)
+    if as_json:
+        print_result(summary, result, summary if fail and missed else None)
+    if fail and missed:
+        sys.exit(EXIT_FAILED)
