@@ -45,6 +45,8 @@ def test_help_loads_nothing_heavy() -> None:
 def test_sighup_ends_no_connector_that_is_not_loaded_yet(words: list[str], runs_on: bool) -> None:
     program = (
         "import os, signal, sys\nfrom headrace.cli import root\n"
+        # A command that an earlier test ran in this process may have had it ignored, which a child inherits.
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
         "root.run_program = lambda *_: (os.kill(os.getpid(), signal.SIGHUP), print('runs on'))\n"
         "root.main()"
     )
