@@ -163,6 +163,33 @@ def test_the_gateway_knows_why_a_process_fails_until_it_runs(tmp_path: Path) -> 
     assert told == [["ended with exit code 1: the queue is gone"]]
 
 
+def test_a_log_that_cannot_be_written_is_a_problem_until_it_can(tmp_path: Path) -> None:
+    """/dev/full is a disk without room."""
+    log = tmp_path / "run" / "source.log"
+    log.parent.mkdir()
+    log.symlink_to("/dev/full")
+    found: list[pb.Problem] = []
+    with served() as gateway, grpc.insecure_channel(gateway.address) as channel:
+
+        def of_logs() -> list[pb.Problem]:
+            status = AdminServiceStub(channel).GetStatus(pb.GetStatusRequest(), timeout=WITHIN_S)
+            return [problem for problem in status.problems if problem.kind == "log-fails"]
+
+        def repair(_: Status) -> None:
+            found.extend(of_logs())
+            log.unlink()
+
+        prints = "while :; do echo line; sleep 0.01; done"
+        watched = Watched(plan(tmp_path, source=(Kind.SOURCE, prints)), reach=gateway.reach())
+        watched.when(lambda status: runs("source")(status) and bool(of_logs()), repair)
+        watched.when(lambda _: log.exists() and not of_logs(), stop)
+        assert watched.run() == Ending(0, "stopped")
+    (problem,) = found
+    assert problem.part == "log of process source of deploy.toml"
+    assert problem.cause == f"{log}: cannot write it: No space left on device"
+    assert "line" in log.read_text()
+
+
 def test_requests_at_the_gateway_and_on_the_socket_are_one_restart(tmp_path: Path, threads: ThreadPoolExecutor) -> None:
     # It ends once both requests are known.
     script = "trap 'while [ ! -e both ]; do sleep 0.01; done; kill $!; exit 0' TERM\ntouch ready\nsleep 600 &\nwait"

@@ -235,6 +235,13 @@ def without_query(
     return inject
 
 
+def without_log(status: pb.GetStatusResponse) -> None:
+    """A deployment whose log folder is full."""
+    deployment = status.deployments[0] if status.deployments else status.deployments.add(deployment="deploy.toml")
+    process = deployment.processes[0] if deployment.processes else deployment.processes.add(name="app0")
+    process.log_fault, process.log_fault_age_ms = "run/app0.log: No space left on device", LASTS_MS
+
+
 def hindered(kind: "metrics.RunFaultKind.ValueType") -> Callable[[pb.GetStatusResponse], None]:
     return of_pipeline(fault=metrics.RunFault(kind=kind, message="why", age_ms=LASTS_MS))
 
@@ -312,6 +319,7 @@ FAULTS = (
         Kind.PIPELINE_ENDED,
         "start the deployment again",
     ),
+    Fault("log_folder_full", without_log, "log of process app0 of deploy.toml", Kind.LOG_FAILS, "make room", False),
     Fault("slow_commit_log", of_pipeline(voted_ms=LASTS_MS), TOTALS, Kind.COMMIT_SLOW, "storage of its checkpoint"),
     Fault("query_stuck", of_pipeline(batch_ms=AGE_MS), TOTALS, Kind.BATCH_STUCK, "look at the query in Spark"),
 )

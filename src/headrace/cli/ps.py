@@ -165,6 +165,8 @@ def _print(deployments: Sequence[Mapping[str, Any]]) -> None:
         for one in deployment["processes"]:
             if one["pipelines"] and one["pipelines"] != [one["name"]]:
                 print_line(f"{one['name']}: runs {', '.join(one['pipelines'])}")
+            if one["log_fault"]:
+                print_line(f"{one['name']}: its log cannot be written: {one['log_fault']}")
             if one["reason"]:
                 again = f"; starts again in {duration_text(one['next_start_ms'])}" if one["next_start_ms"] is not None else ""
                 age_ms, runs = one["reason_age_ms"], one["state"] == "runs"

@@ -33,6 +33,15 @@ class _Pipe:
     """Whether the log writer reads it."""
 
 
+@dataclass(frozen=True, slots=True)
+class LogFault:
+    """Why the log of a process cannot be written."""
+
+    cause: str
+    since: float
+    """Since when, on the clock of `LogPipes`."""
+
+
 class LogPipes:
     """Takes what processes print to their logs. No method waits for room on a disk."""
 
@@ -44,8 +53,8 @@ class LogPipes:
             to_stderr: Whether all lines go to standard error too, with the names of their processes.
             now: A monotonic clock, in seconds.
         """
-        self._faults: dict[str, str] = {}
-        """What was told last to keep lines from each log, by the name of its process; empty for standard error."""
+        self.faults: dict[str, LogFault] = {}
+        """What keeps lines from each log, by the name of its process; empty for standard error."""
         self._silence: str | None = None
         """Why the log writer does not work, as was told last."""
         self._comfort = comfort
@@ -172,8 +181,9 @@ class LogPipes:
     def _note(self, state: dict[str, Any]) -> None:
         """Tells what has become wrong, and what is right again."""
         faults, lost = state["faults"], state["lost"]
-        for name in sorted(faults.keys() | self._faults.keys() | lost.keys()):
-            before, now = self._faults.get(name), faults.get(name)
+        for name in sorted(faults.keys() | self.faults.keys() | lost.keys()):
+            known, now = self.faults.get(name), faults.get(name)
+            before = None if known is None else known.cause
             since = lost.get(name, 0) - self._lost.get(name, 0)
             what = f"the log of {name}, {self._pipes[name].path}" if name in self._pipes else "a log"
             if now is not None and now != before:
@@ -182,7 +192,8 @@ class LogPipes:
                 missing = f", without {since:,} bytes that had no room" if since > 0 else ""
                 self._comfort.tell(f"{what} is written again{missing}")
                 self._lost[name] = lost.get(name, 0)
-        self._faults = dict(faults)
+        since_now = {name: known.since for name, known in self.faults.items()}
+        self.faults = {name: LogFault(cause, since_now.get(name, self._now())) for name, cause in faults.items()}
 
     def _add_own(self, name: str, pipe: _Pipe) -> None:
         self._own.add(name, pipe.path, _reading(pipe.descriptor))

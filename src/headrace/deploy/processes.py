@@ -9,7 +9,7 @@ from headrace.deploy.comfort import Comfort
 from headrace.deploy.commands import reachable
 from headrace.deploy.errors import CannotChange, CannotRestart
 from headrace.deploy.gateway import GatewayProbe, Known
-from headrace.deploy.log_pipes import LogPipes
+from headrace.deploy.log_pipes import LogFault, LogPipes
 from headrace.deploy.plan import Listed, Plan, Role
 from headrace.deploy.ready_file import ReadyFile
 from headrace.deploy.status import Kind, ProcessStatus, State, Status, condition
@@ -58,6 +58,11 @@ class SupervisedProcesses:
     def all(self) -> list[Supervised]:
         """Every process, in the order in which messages flow."""
         return sorted((self.gateway, *self._others), key=lambda one: list(Kind).index(one.role.kind))
+
+    @property
+    def log_faults(self) -> Mapping[str, LogFault]:
+        """Why logs cannot be written, by the names of their processes."""
+        return self._pipes.faults
 
     def of(self, kind: Kind) -> list[Supervised]:
         """The processes of a kind."""

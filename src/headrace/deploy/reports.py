@@ -1,10 +1,11 @@
 """What a supervisor tells of its processes: to its gateway, and to commands on its machine."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.deploy.log_pipes import LogFault
 from headrace.deploy.plan import Role
 from headrace.deploy.status import Kind, State
 from headrace.deploy.supervised import Supervised
@@ -46,6 +47,8 @@ class ProcessReport:
         memory_bytes: The resident memory of the process and its descendants; None if it does not run or was not measured.
         pid: Its process id; None if it does not run.
         log: Its log.
+        log_fault: Why its log cannot be written; empty if it can.
+        log_fault_since: Since when, on the same clock; None if it can be written.
     """
 
     role: Role
@@ -59,6 +62,8 @@ class ProcessReport:
     memory_bytes: int | None
     pid: int | None
     log: Path
+    log_fault: str
+    log_fault_since: float | None
 
     def document(self, now: float) -> dict[str, Any]:
         """Returns it as plain data, with the keys of the gateway's status."""
@@ -71,6 +76,8 @@ class ProcessReport:
             "restarts": self.restarts,
             "reason": self.reason or None,
             "reason_age_ms": None if self.reason_since is None else _ms(now - self.reason_since),
+            "log_fault": self.log_fault or None,
+            "log_fault_age_ms": None if self.log_fault_since is None else _ms(now - self.log_fault_since),
             "next_start_ms": None if self.next_start is None else _ms(self.next_start - now),
             "version": self.version or None,
             "memory_bytes": self.memory_bytes,
@@ -89,6 +96,8 @@ class ProcessReport:
             restarts=self.restarts,
             reason=self.reason,
             reason_age_ms=None if self.reason_since is None else _ms(now - self.reason_since),
+            log_fault=self.log_fault,
+            log_fault_age_ms=None if self.log_fault_since is None else _ms(now - self.log_fault_since),
             next_start_ms=None if self.next_start is None else _ms(self.next_start - now),
             version=self.version,
             memory_bytes=self.memory_bytes,
@@ -110,17 +119,23 @@ class Reports:
         self._memory: dict[int, int] = {}
         self._measured_at = float("-inf")
 
-    def look(self, processes: Iterable[Supervised], now: float) -> list[ProcessReport]:
-        """Returns a report of each process, as of `now` on a monotonic clock."""
+    def look(self, processes: Iterable[Supervised], log_faults: Mapping[str, LogFault], now: float) -> list[ProcessReport]:
+        """Returns a report of each process, as of `now` on a monotonic clock.
+
+        Args:
+            processes: The processes.
+            log_faults: Why logs cannot be written, by the names of their processes.
+            now: The time, on the clock of `log_faults`, too.
+        """
         all_of_them = list(processes)
         if now - self._measured_at >= MEASURE_EVERY_S:
             self._measured_at = now
             self._memory = memory_of_sessions({one.process.pid for one in all_of_them if one.process.runs})
-        reports = [self._report(one, now) for one in all_of_them]
+        reports = [self._report(one, log_faults.get(one.role.name), now) for one in all_of_them]
         self._since = {report.role.name: (report.state, report.since) for report in reports}
         return reports
 
-    def _report(self, one: Supervised, now: float) -> ProcessReport:
+    def _report(self, one: Supervised, log_fault: LogFault | None, now: float) -> ProcessReport:
         runs, state = one.process.runs, _state_of(one)
         before, since = self._since.get(one.role.name, ("", now))
         restarts, why, reason_since = self._ended.get(one.role.name, (-1, "", now))
@@ -140,6 +155,8 @@ class Reports:
             memory_bytes=self._memory.get(one.process.pid) if runs else None,
             pid=one.process.pid if runs else None,
             log=one.process.log,
+            log_fault="" if log_fault is None else f"{one.process.log}: {log_fault.cause}"[:LONGEST_REASON],
+            log_fault_since=None if log_fault is None else log_fault.since,
         )
 
 

@@ -102,7 +102,7 @@ class Supervisor:
             def report() -> None:
                 self._comfort.do(f"write the process id into {lock.path}", lock.note_process_id, None)
                 now = time.monotonic()
-                listed = reports.look(processes.all, now)
+                listed = reports.look(processes.all, processes.log_faults, now)
                 control.processes = [one.document(now) for one in listed]
                 link.report(listed, now)
 

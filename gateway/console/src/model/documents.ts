@@ -171,6 +171,8 @@ export interface Process {
   restarts: number;
   reason: string | null;
   reason_age_ms: number | null;
+  log_fault: string | null;
+  log_fault_age_ms: number | null;
   next_start_ms: number | null;
   version: string | null;
   memory_bytes: number | null;

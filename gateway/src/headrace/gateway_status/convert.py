@@ -119,6 +119,8 @@ def _process(process: ProcessState) -> ProcessDocument:
         "restarts": process.restarts,
         "reason": process.reason or None,
         "reason_age_ms": process.reason_age_ms if process.HasField("reason_age_ms") else None,
+        "log_fault": process.log_fault or None,
+        "log_fault_age_ms": process.log_fault_age_ms if process.HasField("log_fault_age_ms") else None,
         "next_start_ms": process.next_start_ms if process.HasField("next_start_ms") else None,
         "version": process.version or None,
         "memory_bytes": process.memory_bytes if process.HasField("memory_bytes") else None,

@@ -251,6 +251,8 @@ class ProcessDocument(TypedDict):
     restarts: int
     reason: str | None
     reason_age_ms: int | None
+    log_fault: str | None
+    log_fault_age_ms: int | None
     next_start_ms: int | None
     version: str | None
     memory_bytes: int | None

@@ -488,6 +488,8 @@ class ProcessState(_message.Message):
     PID_FIELD_NUMBER: _builtins.int
     NEXT_START_MS_FIELD_NUMBER: _builtins.int
     REASON_AGE_MS_FIELD_NUMBER: _builtins.int
+    LOG_FAULT_FIELD_NUMBER: _builtins.int
+    LOG_FAULT_AGE_MS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the deployment: letters, digits and `._-`."""
     kind: Global___ProcessKind.ValueType
@@ -512,6 +514,10 @@ class ProcessState(_message.Message):
     """Until it is started again, in milliseconds; absent if it is not waiting for that."""
     reason_age_ms: _builtins.int
     """How long ago it last ended, in milliseconds, when this is sent; absent if there is no reason."""
+    log_fault: _builtins.str
+    """Why its log cannot be written, while the process runs on; empty if it can. The gateway shows the first 300 characters."""
+    log_fault_age_ms: _builtins.int
+    """For how long its log could not be written, in milliseconds, when this is sent; absent if it can."""
     @_builtins.property
     def pipelines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The pipelines that it runs at this gateway, at most 100, and 5,000 of all processes."""
@@ -536,11 +542,15 @@ class ProcessState(_message.Message):
         pid: _builtins.int | None = ...,
         next_start_ms: _builtins.int | None = ...,
         reason_age_ms: _builtins.int | None = ...,
+        log_fault: _builtins.str = ...,
+        log_fault_age_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes", "_next_start_ms", b"_next_start_ms", "_pid", b"_pid", "_reason_age_ms", b"_reason_age_ms", "memory_bytes", b"memory_bytes", "next_start_ms", b"next_start_ms", "pid", b"pid", "reason_age_ms", b"reason_age_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_log_fault_age_ms", b"_log_fault_age_ms", "_memory_bytes", b"_memory_bytes", "_next_start_ms", b"_next_start_ms", "_pid", b"_pid", "_reason_age_ms", b"_reason_age_ms", "log_fault_age_ms", b"log_fault_age_ms", "memory_bytes", b"memory_bytes", "next_start_ms", b"next_start_ms", "pid", b"pid", "reason_age_ms", b"reason_age_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes", "_next_start_ms", b"_next_start_ms", "_pid", b"_pid", "_reason_age_ms", b"_reason_age_ms", "kind", b"kind", "memory_bytes", b"memory_bytes", "name", b"name", "next_start_ms", b"next_start_ms", "pid", b"pid", "pipelines", b"pipelines", "reads", b"reads", "reason", b"reason", "reason_age_ms", b"reason_age_ms", "restarts", b"restarts", "state", b"state", "state_age_ms", b"state_age_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_log_fault_age_ms", b"_log_fault_age_ms", "_memory_bytes", b"_memory_bytes", "_next_start_ms", b"_next_start_ms", "_pid", b"_pid", "_reason_age_ms", b"_reason_age_ms", "kind", b"kind", "log_fault", b"log_fault", "log_fault_age_ms", b"log_fault_age_ms", "memory_bytes", b"memory_bytes", "name", b"name", "next_start_ms", b"next_start_ms", "pid", b"pid", "pipelines", b"pipelines", "reads", b"reads", "reason", b"reason", "reason_age_ms", b"reason_age_ms", "restarts", b"restarts", "state", b"state", "state_age_ms", b"state_age_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__log_fault_age_ms: _TypeAlias = _typing.Literal["log_fault_age_ms"]  # noqa: Y015
+    _WhichOneofArgType__log_fault_age_ms: _TypeAlias = _typing.Literal["_log_fault_age_ms", b"_log_fault_age_ms"]  # noqa: Y015
     _WhichOneofReturnType__memory_bytes: _TypeAlias = _typing.Literal["memory_bytes"]  # noqa: Y015
     _WhichOneofArgType__memory_bytes: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes"]  # noqa: Y015
     _WhichOneofReturnType__next_start_ms: _TypeAlias = _typing.Literal["next_start_ms"]  # noqa: Y015
@@ -549,6 +559,8 @@ class ProcessState(_message.Message):
     _WhichOneofArgType__pid: _TypeAlias = _typing.Literal["_pid", b"_pid"]  # noqa: Y015
     _WhichOneofReturnType__reason_age_ms: _TypeAlias = _typing.Literal["reason_age_ms"]  # noqa: Y015
     _WhichOneofArgType__reason_age_ms: _TypeAlias = _typing.Literal["_reason_age_ms", b"_reason_age_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__log_fault_age_ms) -> _WhichOneofReturnType__log_fault_age_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__memory_bytes) -> _WhichOneofReturnType__memory_bytes | None: ...
     @_typing.overload

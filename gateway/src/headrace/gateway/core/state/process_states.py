@@ -46,6 +46,8 @@ class Process:
             state.next_start_ms = max(0, state.next_start_ms - passed_ms)
         if state.HasField("reason_age_ms"):
             state.reason_age_ms += passed_ms
+        if state.HasField("log_fault_age_ms"):
+            state.log_fault_age_ms += passed_ms
         return state
 
 
@@ -96,6 +98,8 @@ def _checked(one: pb.ProcessState) -> pb.ProcessState:
         pid=one.pid if one.HasField("pid") else None,
         next_start_ms=min(one.next_start_ms, _LONGEST_AGE_MS) if one.HasField("next_start_ms") else None,
         reason_age_ms=min(one.reason_age_ms, _LONGEST_AGE_MS) if one.HasField("reason_age_ms") else None,
+        log_fault=line_of(one.log_fault, _LONGEST_REASON),
+        log_fault_age_ms=min(one.log_fault_age_ms, _LONGEST_AGE_MS) if one.HasField("log_fault_age_ms") else None,
     )
 
 

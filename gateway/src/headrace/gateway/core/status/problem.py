@@ -37,6 +37,7 @@ class Kind(StrEnum):
     PIPELINE_ENDED = "pipeline-ended"
     PIPELINE_DETACHED = "pipeline-detached"
     PIPELINE_AWAY = "pipeline-away"
+    LOG_FAILS = "log-fails"
     PROCESS_STARTS = "process-starts"
     NOT_CONNECTED = "not-connected"
     BATCH_STUCK = "batch-stuck"
