@@ -31,6 +31,11 @@ def connector(*arguments: str | Path, **environ: str) -> Result:
     return CliRunner().invoke(cli, ["connector", *map(str, arguments)], env={"COLUMNS": "200", **environ})
 
 
+def _joined(shown: str) -> str:
+    """What is shown, on one line: long examples continue with a backslash."""
+    return " ".join(shown.replace("\\\n", " ").split())
+
+
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
     """What was run, in the place of running it."""
@@ -51,7 +56,7 @@ def test_every_parameter_is_an_option() -> None:
     shown = connector("run", "queue", "--help").output
     for option in ("--queue TEXT", "--hosts TEXT", "--prefetch N", "--mode [fast|safe]", "--durable / --no-durable"):
         assert option in shown
-    text = " ".join(shown.split())
+    text = _joined(shown)
     assert "Read a queue." in text
     assert "headrace connector run queue --queue orders --source SOURCE" in text
     assert "How many at once. [default: 1000]" in text
@@ -225,7 +230,7 @@ def test_a_bundled_connector_is_declared_whole(known: Connector) -> None:
     assert (known.replayable is None, known.mode is not None) == (known.kind == "sink", known.kind == "sink")
     shown = connector("run", known.name, "--help")
     assert shown.exit_code == 0
-    assert f"headrace connector run {known.name} --" in shown.output
+    assert f"headrace connector run {known.name} --" in _joined(shown.output)
     options = [option for parameter in _command(known.name).params for option in (*parameter.opts, *parameter.secondary_opts)]
     assert len(options) == len(set(options))
 

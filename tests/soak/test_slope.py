@@ -37,7 +37,7 @@ def test_a_leak_is_found_whatever_the_noise(seed: int, noise: float, per_hour: f
     slope = fit(TIMES, values)
     assert slope is not None
     assert slope.low <= slope.per_hour <= slope.high
-    assert slope.per_hour == pytest.approx(per_hour, abs=2.5 * BOUND * 0.2)
+    assert slope.per_hour == pytest.approx(per_hour, abs=BOUND)
 
 
 @given(seed=SEEDS, noise=st.floats(0, 1), per_hour=st.floats(-1000, 0.5 * BOUND))
