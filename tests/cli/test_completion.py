@@ -124,7 +124,8 @@ def test_the_programs_of_a_role_print_their_own_script(name: str, program: objec
     assert f"{name}\n" in result.output
     assert f"_{name.replace('-', '_').upper()}_COMPLETE=bash_complete" in result.output
     shown = CliRunner().invoke(program, ["completion", "--help"], prog_name=name).output  # type: ignore[arg-type]
-    assert f"{name} completion fish > ~/.config/fish/completions/{name}.fish" in shown
+    joined = " ".join(shown.replace("\\\n", " ").split())
+    assert f"{name} completion fish > ~/.config/fish/completions/{name}.fish" in joined
 
 
 def test_an_unknown_shell_is_refused_with_those_that_there_are() -> None:
