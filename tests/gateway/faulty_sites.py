@@ -237,8 +237,7 @@ def without_query(
 
 def without_log(status: pb.GetStatusResponse) -> None:
     """A deployment whose log folder is full."""
-    deployment = status.deployments[0] if status.deployments else status.deployments.add(deployment="deploy.toml")
-    process = deployment.processes[0] if deployment.processes else deployment.processes.add(name="app0")
+    process = status.deployments.add(deployment="full.toml").processes.add(name="app0", state=pb.PROCESS_STATE_KIND_RUNS)
     process.log_fault, process.log_fault_age_ms = "run/app0.log: No space left on device", LASTS_MS
 
 
@@ -319,7 +318,7 @@ FAULTS = (
         Kind.PIPELINE_ENDED,
         "start the deployment again",
     ),
-    Fault("log_folder_full", without_log, "log of process app0 of deploy.toml", Kind.LOG_FAILS, "make room", False),
+    Fault("log_folder_full", without_log, "log of process app0 of full.toml", Kind.LOG_FAILS, "make room", False),
     Fault("slow_commit_log", of_pipeline(voted_ms=LASTS_MS), TOTALS, Kind.COMMIT_SLOW, "storage of its checkpoint"),
     Fault("query_stuck", of_pipeline(batch_ms=AGE_MS), TOTALS, Kind.BATCH_STUCK, "look at the query in Spark"),
 )
