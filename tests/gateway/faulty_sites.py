@@ -200,9 +200,11 @@ def closed(status: pb.GetStatusResponse) -> None:
 def failing(status: pb.GetStatusResponse) -> None:
     """The process of a connector ends again and again."""
     without_source(status)
-    if not status.deployments:
-        status.deployments.add(deployment="own.toml").connectors.add(name="in0", instance="from0", source="source0")
-    connector = next(one for one in status.deployments[0].connectors if one.name == "in0")
+    listed = (one for deployment in status.deployments for one in deployment.connectors if one.name == "in0")
+    connector = next(listed, None)
+    if connector is None:
+        deployment = status.deployments.add(deployment="connectors.toml")
+        connector = deployment.connectors.add(name="in0", instance="from0", source="source0")
     connector.failure, connector.failing_ms = "exit code 1: no such topic", LASTS_MS
 
 
