@@ -4,7 +4,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 slow=(
-  tests/gateway/test_{bounds,charging,connections,entries,events,fuzz,handing_on,hostile,http,logs,metrics,otlp,peeking,ready}.py
+  tests/gateway/test_{bounds,charging,connections,descriptors,drivers,entries,events,following,fuzz}.py
+  tests/gateway/test_{handing_on,hostile,http,logs,metrics,otlp,own_files,peeking,ready}.py
   tests/gateway/test_{changes,origins,refusals,reloading,rotation,server,signing,slices,timeline,tls}.py
   tests/pipelines/test_{beginnings,changed_classes,every_state,expiry,idle_by_any_way,idle_streams,live_results}.py
   tests/pipelines/test_{programs,properties,same_values,type_checkers}.py
