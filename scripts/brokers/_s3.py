@@ -17,7 +17,7 @@ _SERVER = _BUILD / "s3-server"
 _CLIENT = _BUILD / "s3a"
 _PROGRAM = Path(__file__).with_name("s3_server.py")
 JARS = _CLIENT / "jars"
-"""The jars that Spark needs for S3, the same as those of the command in docs/run/cluster.md."""
+"""The jars that Spark needs for S3, as the command in docs/run/cluster.md lists them."""
 # In a separate environment, since it includes AWS clients that nothing else here needs.
 _REQUIREMENTS = ["moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5", "waitress==3.0.2"]
 _PACKAGES = [

@@ -26,7 +26,7 @@ PIPE_BYTES = 4096
 
 
 class Stepped:
-    """A log writer that works when the test says so, in the place of a process."""
+    """Stands in for the process of the log writer, and works only when the test calls it."""
 
     def __init__(self, control: int) -> None:
         self.pid = os.getpid()

@@ -45,7 +45,7 @@ class RunLock:
             os.truncate(self._descriptor, len(noted))
         except OSError:
             with contextlib.suppress(OSError):
-                # By now, it may be that of another process.
+                # Another process may have the id of the last run by now.
                 os.truncate(self._descriptor, 0)
             raise
         self._is_noted = True
@@ -116,7 +116,7 @@ def _named(held: contextlib.ExitStack, deployment: Path, what: str, tell: Callab
     """Takes a name of the deployment, and returns its descriptor; None if there can be none: the files lock alone then.
 
     Raises:
-        NameTaken: Another process has it.
+        NameTaken: Another process holds it.
     """
     try:
         return held.enter_context(take_name(deployment, what)).fileno()

@@ -22,7 +22,7 @@ class ExamplesFormatter(click.HelpFormatter):
     """Formats a help for the program that runs it, with examples that fit.
 
     Args:
-        typed: Replaces the commands in a text with those of the running program.
+        typed: Replaces the commands in a text with the names under which the running program offers them.
         options: The options of click's formatter.
     """
 

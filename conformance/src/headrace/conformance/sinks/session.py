@@ -230,7 +230,7 @@ class SinkSession(ScriptedCall[pb.SinkServiceAttachRequest, pb.SinkServiceAttach
 
 
 class SinkGateway(SessionGateway[SinkSession], SinkServiceServicer):
-    """Serves the sessions of one sink: welcomes by itself, and says the rest when a check says so."""
+    """Serves the sessions of one sink: answers SinkHello by itself, and leaves the rest to checks."""
 
     register = add_SinkServiceServicer_to_server  # type: ignore[assignment]
 

@@ -204,7 +204,7 @@ def _cut_column(data: bytes, lengths: bytes, low: int, high: int) -> tuple[bytes
 
 
 def _lengths(parts: Sequence[bytes], counts: npt.NDArray[np.int64]) -> bytes:
-    """The lengths of all frames, with nulls for a frame without the column; empty if no frame has it."""
+    """The lengths of all frames, with nulls for a frame without the column; empty if all frames lack it."""
     if all(parts):
         return b"".join(parts)
     if not any(parts):

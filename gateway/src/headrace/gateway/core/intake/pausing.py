@@ -53,7 +53,7 @@ def paused_sinks(gateway: Gateway, reader: str) -> Iterator[Pause]:
 
 
 def held_by(gateway: Gateway, pipeline: Pipeline) -> Pause | None:
-    """Returns the pause that keeps a pipeline from planning: its own, or that of a sink that it writes to."""
+    """Returns the pause that keeps a pipeline from planning: its own, or the pause of a sink that it writes to."""
     return gateway.pauses.of(PartKind.PIPELINE, pipeline.name) or next(paused_sinks(gateway, pipeline.name), None)
 
 
