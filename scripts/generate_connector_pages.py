@@ -1,7 +1,8 @@
 """Generates the tables in docs/reference/connectors/ and docs/write/plugins.md. With --check, fails if one is stale.
 
 A table is between `<!-- parameters: NAME -->` and `<!-- end -->`; NAME is a connector, or `[gateway]` for the table that all
-connectors share. `<!-- connectors -->` starts the list of all connectors, `<!-- manifest -->` the keys of a manifest, and
+connectors share. `<!-- shared parameters: NAMES -->` starts the parameters that several connectors declare alike, which the other
+tables leave out. `<!-- connectors -->` starts the list of all connectors, `<!-- manifest -->` the keys of a manifest, and
 `<!-- manifest: parameter -->` those of a parameter in it. `<!-- behaviour: PAGE -->` starts what tests show that a connector does
 with unusual input; PAGE is the page's own name.
 """
@@ -9,6 +10,7 @@ with unusual input; PAGE is the page's own name.
 import argparse
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -21,8 +23,9 @@ from headrace.connectors.manifests import Manifest, ParameterTable
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (*sorted((ROOT / "docs" / "reference" / "connectors").glob("*.md")), ROOT / "docs" / "write" / "plugins.md")
 
-_WHAT = r"connectors|manifest|manifest: parameter|parameters: \S+|behaviour: \S+"
+_WHAT = r"connectors|manifest|manifest: parameter|parameters: \S+|shared parameters: [\w -]+?|behaviour: \S+"
 _TABLE = re.compile(rf"(<!-- ({_WHAT}) -->\n).*?(<!-- end -->)", re.DOTALL)
+_SHARED = re.compile(r"<!-- shared parameters: ([\w -]+?) -->")
 _OF_MANIFESTS: dict[str, type[BaseModel]] = {"manifest": Manifest, "manifest: parameter": ParameterTable}
 
 
@@ -33,6 +36,7 @@ def filled(text: str) -> str:
         LookupError: The page names a connector that does not exist.
         ValueError: A mark of a test is wrong, or contradicts another one.
     """
+    groups = [names.split() for names in _SHARED.findall(text)]
 
     def table(found: re.Match[str]) -> str:
         kind, _, name = found[2].partition(": ")
@@ -40,7 +44,9 @@ def filled(text: str) -> str:
             case "connectors":
                 lines = connectors()
             case "parameters":
-                lines = parameters(name)
+                lines = parameters([name], groups)
+            case "shared parameters":
+                lines = parameters(name.split(), groups[: groups.index(name.split())])
             case "behaviour":
                 lines = rows(name, behaviours(ROOT / "tests"))
             case _:
@@ -50,13 +56,26 @@ def filled(text: str) -> str:
     return _TABLE.sub(table, text)
 
 
-def parameters(name: str) -> list[str]:
-    """Returns the table of a connector's parameters."""
+def parameters(names: list[str], groups: list[list[str]]) -> list[str]:
+    """Returns the table of the parameters that connectors declare alike, without the rows that groups of them share."""
+    above = {row for group in groups if set(names) <= set(group) for row in _common(group)}
+    return ["| parameter | type | default | |", "|---|---|---|---|", *(row for row in _common(names) if row not in above)]
+
+
+def _common(names: list[str]) -> list[str]:
+    """Returns the rows that several connectors share, in the order of the first."""
+    first, *others = map(_rows, names)
+    return [row for row in first if all(row in other for other in others)]
+
+
+@cache
+def _rows(name: str) -> list[str]:
+    """Returns the rows of a connector's parameters."""
     known = {connector.name: connector for connector in CONNECTORS}
     if name not in known and name != "[gateway]":
         raise LookupError(f"there is no connector {name}")
     model = GatewayTable if name == "[gateway]" else known[name].load().parameters
-    return ["| parameter | type | default | |", "|---|---|---|---|", *map(_row, declared(model))]
+    return [*map(_row, declared(model))]
 
 
 def connectors() -> list[str]:
@@ -83,7 +102,8 @@ def _row(parameter: Parameter) -> str:
 def _summary(connector: Connector) -> str:
     """Returns the row of a connector, with a link to the page of its system."""
     page = connector.module.partition(":")[0].rpartition(".")[2]
-    return f"| [`{connector.name}`]({page}.md) | {connector.kind}: {_cell(connector.summary)} | {_cell(connector.guarantee)} |"
+    promise = connector.guarantee.partition(":")[0]
+    return f"| [`{connector.name}`]({page}.md) | {connector.kind}: {_cell(connector.summary)} | {promise} |"
 
 
 def _cell(text: str) -> str:

@@ -78,7 +78,7 @@ async def test_rabbitmq_stream(rabbitmq, tmp_path):
 
 
 @pytest.mark.behaviour(
-    "kafka",
+    "README",
     "a record above the gateway's `max_frame_bytes`",
     "with `bad_records`, stores or skips that record, and sends the next",
 )
@@ -131,9 +131,9 @@ async def test_nats_core(nats):
 
 
 @pytest.mark.behaviour(
-    "postgresql",
-    "a value above the gateway's `max_frame_bytes`",
-    "with `bad_records`, stores or skips that row, and sends the next",
+    "README",
+    "a record above the gateway's `max_frame_bytes`",
+    "with `bad_records`, stores or skips that record, and sends the next",
 )
 @pytest.mark.parametrize("outbox", [False, True])
 async def test_postgresql(postgresql, tmp_path, outbox):
@@ -188,9 +188,9 @@ async def test_file(tmp_path):
 
 
 @pytest.mark.behaviour(
-    "tcp",
-    "a message above the gateway's `max_frame_bytes`",
-    "with `bad_records`, stores or skips that message, and sends the next",
+    "README",
+    "a record above the gateway's `max_frame_bytes`",
+    "with `bad_records`, stores or skips that record, and sends the next",
 )
 async def test_tcp(tmp_path):
     source = TCP.build(TcpParameters(listen="127.0.0.1:0", **kept(tmp_path / "dead")))

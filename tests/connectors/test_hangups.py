@@ -360,13 +360,7 @@ async def ended(process: Connector) -> int:
     return await ending
 
 
-@pytest.mark.behaviour("http", "SIGHUP", "runs on, and reads TLS files again")
-@pytest.mark.behaviour("tcp", "SIGHUP", "runs on, and reads TLS files again")
-@pytest.mark.behaviour("kafka", "SIGHUP", "runs on; new connections use the TLS files that are there then")
-@pytest.mark.behaviour("nats", "SIGHUP", "runs on; new connections use the TLS files that are there then")
-@pytest.mark.behaviour("postgresql", "SIGHUP", "runs on; new connections use the TLS files that are there then")
-@pytest.mark.behaviour("file", "SIGHUP", "runs on")
-@pytest.mark.behaviour("rabbitmq", "SIGHUP", "runs on; new connections use the TLS files that are there then")
+@pytest.mark.behaviour("README", "SIGHUP", "runs on; new connections use the TLS files that are there then")
 async def test_a_connector_goes_on_with_its_new_certificate(case, tmp_path):
     certificates = case.certificates
     async with gateway() as (_, address), case.system as system:
@@ -387,22 +381,7 @@ async def test_a_connector_goes_on_with_its_new_certificate(case, tmp_path):
 
 
 @pytest.mark.behaviour(
-    "kafka",
-    "authorities, certificates and keys that its system replaces before its own files are replaced",
-    "waits, tries again with backoff, and continues once its own files fit",
-)
-@pytest.mark.behaviour(
-    "nats",
-    "authorities, certificates and keys that its system replaces before its own files are replaced",
-    "waits, tries again with backoff, and continues once its own files fit",
-)
-@pytest.mark.behaviour(
-    "rabbitmq",
-    "authorities, certificates and keys that its system replaces before its own files are replaced",
-    "waits, tries again with backoff, and continues once its own files fit",
-)
-@pytest.mark.behaviour(
-    "http",
+    "README",
     "authorities, certificates and keys that its system replaces before its own files are replaced",
     "waits, tries again with backoff, and continues once its own files fit",
 )

@@ -41,3 +41,17 @@ def test_a_stale_table_is_filled() -> None:
     assert generate_connector_pages.filled(filled) == filled
     with pytest.raises(LookupError, match="there is no connector nothing"):
         generate_connector_pages.filled(page.replace("stdout-sink", "nothing"))
+
+
+def test_parameters_that_connectors_share_are_in_one_table() -> None:
+    names = ("nats nats-sink", "nats-consumer nats", "nats", "nats-consumer")
+    kinds = ("shared parameters", "shared parameters", "parameters", "parameters")
+    page = "".join(f"<!-- {kind}: {name} -->\n<!-- end -->\n" for kind, name in zip(kinds, names, strict=True))
+    first, sources, one, other = generate_connector_pages.filled(page).split("<!-- end -->")[:-1]
+    assert "`servers`" in first
+    assert "`servers`" not in one
+    assert "`servers`" in other, "nats-consumer is not in the first group"
+    assert "`stream`" in sources
+    assert "`stream`" not in one + other
+    assert "`start`" in one
+    assert "`consumer`" in other
