@@ -1,0 +1,114 @@
+"""Converts messages of the protocol to documents: each field of a document is the field of that name of its message.
+
+So a field is named where the protocol declares it and where the document gives it a type, and nowhere in between. A document that
+names a field which its message does not have fails when its module is imported.
+"""
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+_Document = TypeVar("_Document")
+_Getter = Callable[[Any], Any]
+
+
+class Fields(Generic[_Document]):
+    """How a message becomes a document.
+
+    Names, numbers and truth values stay what they are, bytes become base64, an enum becomes the word of the document's type, and
+    lists, maps and messages are converted in the same way. What is absent, or an empty text, is None where the type allows it.
+    """
+
+    def __init__(self, document: type[_Document], message: Descriptor, *given: str) -> None:
+        """Finds the field of each name.
+
+        Args:
+            document: The type of the document, a TypedDict.
+            message: The message.
+            given: The fields that no field of the message is equal to: whoever converts gives them.
+
+        Raises:
+            TypeError: The message does not have a field, or cannot be absent as its type says.
+        """
+        self._fields: list[tuple[str, _Getter | None]] = []
+        for name, annotation in get_type_hints(document).items():
+            where = f"{document.__name__}.{name}"
+            if name in given:
+                self._fields.append((name, None))
+            elif name in message.fields_by_name:
+                self._fields.append((name, _getter(annotation, message.fields_by_name[name], where)))
+            else:
+                raise TypeError(f"{where}: {message.name} has no such field, and it is not among those that are given")
+
+    def __call__(self, message: Message, given: Mapping[str, object] = MappingProxyType({})) -> _Document:
+        """Converts a message.
+
+        Args:
+            message: The message.
+            given: The values of the fields that are given.
+        """
+        return cast(_Document, {name: get(message) if get else given[name] for name, get in self._fields})
+
+
+def _getter(annotation: Any, field: FieldDescriptor, where: str) -> _Getter:
+    """Returns what reads a field of a message."""
+    get: _Getter = attrgetter(field.name)
+    if field.is_repeated:
+        return _of_many(annotation, field, get)
+    annotation, is_optional = _without_none(annotation)
+    read = _of_one(annotation, field, get, is_optional=is_optional)
+    if not is_optional or (field.enum_type is not None and not field.has_presence):
+        return read
+    name = field.name
+    if field.has_presence:
+        return lambda message: read(message) if message.HasField(name) else None
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return lambda message: get(message) or None
+    raise TypeError(f"{where} may be None, but {field.full_name} is never absent: declare it optional")
+
+
+def _of_many(annotation: Any, field: FieldDescriptor, get: _Getter) -> _Getter:
+    if field.message_type is None:
+        return lambda message: list(get(message))
+    if field.message_type.GetOptions().map_entry:
+        return lambda message: dict(sorted(get(message).items()))
+    one = Fields[Any](get_args(annotation)[0], field.message_type)
+    return lambda message: [one(each) for each in get(message)]
+
+
+def _of_one(annotation: Any, field: FieldDescriptor, get: _Getter, *, is_optional: bool) -> _Getter:
+    if field.enum_type is not None:
+        words = _words(annotation, field.enum_type, is_optional=is_optional)
+        return lambda message: words[get(message)]
+    if field.message_type is not None:
+        document = Fields[Any](annotation, field.message_type)
+        return lambda message: document(get(message))
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return lambda message: b64encode(get(message)).decode()
+    return get
+
+
+def _words(annotation: Any, enum: EnumDescriptor, *, is_optional: bool) -> Mapping[int, str | None]:
+    """Returns the word of each value: the document's, which may separate its parts by a space or a dash."""
+    known = {_key(word): word for word in get_args(annotation)} if get_origin(annotation) is Literal else {}
+    (prefix,) = {value.name.removesuffix("UNSPECIFIED") for value in enum.values if value.number == 0}
+    names = {value.number: value.name.removeprefix(prefix) for value in enum.values}
+    words: dict[int, str | None] = {number: known.get(name, name.lower()) for number, name in names.items()}
+    return words | {0: None} if is_optional else words
+
+
+def _key(word: str) -> str:
+    return word.upper().replace(" ", "_").replace("-", "_")
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    """Returns a type without None, and whether it allowed None."""
+    if get_origin(annotation) not in (Union, UnionType):
+        return annotation, False
+    kept = [each for each in get_args(annotation) if each is not NoneType]
+    return Union[tuple(kept)], len(kept) < len(get_args(annotation))  # noqa: UP007  # A tuple is only known here.

@@ -1,0 +1,134 @@
+"""The documents of the status have the names and the values that the protocol's own JSON has."""
+
+from typing import Any, get_type_hints
+
+import pytest
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import TypedDict
+
+from headrace.gateway_status import document as documents
+from headrace.gateway_status.fields import Fields
+from headrace.gateway_status.last_errors import NONE
+from headrace.protocol.v1 import admin_pb2, connector_pb2, metrics_pb2
+
+REPORTED = set(documents.ReportedDocument.__annotations__)
+ROWS: dict[Any, tuple[Any, set[str], set[str]]] = {
+    documents.GatewayDocument: (
+        admin_pb2.GatewayStatus,
+        {"address"},
+        {"clock_jump_ms", "clock_jump_age_ms", "own_faults", "certificates", "unconnected_ms"},
+    ),
+    documents.StreamDocument: (admin_pb2.StreamStatus, {*NONE}, {"latest_sequence", "last_error", "session", "error"}),
+    documents.ReportedDocument: (admin_pb2.ReportedStatus, {"state_age_ms", *NONE}, set()),
+    documents.SessionDocument: (admin_pb2.SessionStatus, REPORTED, {"reported", "silent_ms"}),
+    documents.SinkSessionDocument: (admin_pb2.SinkSessionStatus, REPORTED, {"reported", "silent_ms", "success_age_ms"}),
+    documents.PipelineDocument: (
+        admin_pb2.PipelineStatus,
+        {"committed", "steps", *NONE},
+        {"metrics", "voted_ms", "fault", "silent_ms", "rival", "error"},
+    ),
+    documents.StepDocument: (metrics_pb2.StepMetrics, {"time_ms"}, {"ahead", "fired", "time_us"}),
+    documents.SinkDocument: (admin_pb2.SinkStatus, {"committed", "lost", *NONE}, {"last_error", "error"}),
+    documents.DeploymentDocument: (admin_pb2.DeploymentStatus, set(), set()),
+    documents.SupervisedDocument: (admin_pb2.SupervisedConnector, set(), {"source", "sink", "unconnected_ms"}),
+    documents.ProcessDocument: (admin_pb2.ProcessState, set(), {"reads"}),
+    documents.ErrorDocument: (connector_pb2.ConnectorError, set(), set()),
+    documents.ProblemDocument: (admin_pb2.Problem, {"since"}, {"age_ms"}),
+}
+"""The message of each document, the fields that are worked out, and the fields of the message that only health reads."""
+SHORT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
+SCALARS: dict[int, st.SearchStrategy[Any]] = {
+    FieldDescriptor.TYPE_STRING: SHORT,
+    FieldDescriptor.TYPE_BYTES: st.binary(max_size=5),
+    FieldDescriptor.TYPE_BOOL: st.booleans(),
+    FieldDescriptor.TYPE_UINT32: st.integers(0, 2**32 - 1),
+    FieldDescriptor.TYPE_UINT64: st.integers(0, 2**64 - 1),
+    FieldDescriptor.TYPE_SINT64: st.integers(-(2**63), 2**63 - 1),
+}
+
+
+def values(field: FieldDescriptor, depth: int) -> st.SearchStrategy[Any]:
+    """The values of one element of a field."""
+    if field.message_type is not None:
+        return messages(field.message_type, depth - 1)
+    if field.enum_type is not None:
+        return st.sampled_from([value.number for value in field.enum_type.values])
+    return SCALARS[field.type]
+
+
+@st.composite
+def messages(draw: st.DrawFn, descriptor: Descriptor, depth: int = 3, without: frozenset[str] = frozenset()) -> Message:
+    """A message of which each field is there or not."""
+    made = GetMessageClass(descriptor)()
+    for field in descriptor.fields:
+        if (field.message_type is not None and depth == 0) or field.name in without or not draw(st.booleans()):
+            continue
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            getattr(made, field.name).update(draw(st.dictionaries(SHORT, st.integers(0, 9), max_size=2)))
+        elif field.is_repeated:
+            getattr(made, field.name).extend(draw(st.lists(values(field, depth), max_size=2)))
+        elif field.message_type is not None:
+            getattr(made, field.name).CopyFrom(draw(values(field, depth)))
+        else:
+            setattr(made, field.name, draw(values(field, depth)))
+    return made
+
+
+def agree(found: Any, told: Any, field: FieldDescriptor) -> None:
+    """Asserts that a value of a document is the value of the protocol's JSON."""
+    if found is None:
+        assert told in (None, "") or (field.enum_type is not None and told.endswith("_UNSPECIFIED"))
+    elif isinstance(told, list):
+        assert len(found) == len(told)
+        for one, other in zip(found, told, strict=True):
+            agree(one, other, field)
+    elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
+        for name in found.keys() & field.message_type.fields_by_name.keys():
+            agree(found[name], told.get(name), field.message_type.fields_by_name[name])
+    elif field.message_type is not None:
+        assert {key: str(value) for key, value in found.items()} == told
+    elif field.enum_type is not None:
+        assert told.lower().endswith("_" + found.replace(" ", "_").replace("-", "_"))
+    else:
+        assert str(found) == str(told)
+
+
+@pytest.mark.parametrize("document", ROWS, ids=lambda document: document.__name__)
+@given(data=st.data())
+def test_a_document_has_the_values_of_the_protocols_json(document: Any, data: st.DataObject) -> None:
+    message, worked_out, only_health = ROWS[document]
+    made = data.draw(messages(message.DESCRIPTOR, without=frozenset(only_health)))
+    found = Fields(document, message.DESCRIPTOR, *worked_out)(made, dict.fromkeys(worked_out))
+    told = MessageToDict(made, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    assert set(found) == set(get_type_hints(document))
+    for name in found.keys() - worked_out:
+        agree(found[name], told.get(name), message.DESCRIPTOR.fields_by_name[name])
+
+
+@pytest.mark.parametrize("document", ROWS, ids=lambda document: document.__name__)
+def test_every_field_of_a_message_is_shown_or_only_read_by_health(document: Any) -> None:
+    message, worked_out, only_health = ROWS[document]
+    assert set(message.DESCRIPTOR.fields_by_name) - only_health - worked_out == set(get_type_hints(document)) - worked_out
+
+
+class Misspelt(TypedDict):
+    message: str
+    mesage: str
+
+
+class NeverAbsent(TypedDict):
+    age_ms: int | None
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [(Misspelt, "Misspelt.mesage: ConnectorError has no such field"), (NeverAbsent, "NeverAbsent.age_ms may be None, but")],
+)
+def test_a_document_that_does_not_fit_its_message_is_refused(document: Any, reason: str) -> None:
+    with pytest.raises(TypeError, match=reason):
+        Fields(document, connector_pb2.ConnectorError.DESCRIPTOR)
