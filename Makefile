@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ARGS ?=
 
-.PHONY: help setup setup-dev demo cluster-demo chaos simulate soak soak-connectors bench check test test-all test-share newest-clients brokers brokers-stop lint format stubs jar proto-baseline constraints docs clean
+.PHONY: help setup setup-dev demo cluster-demo chaos simulate soak soak-connectors bench check test test-all test-share newest-clients brokers brokers-stop lint format stubs console jar proto-baseline constraints docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ format: setup-dev ## Format the code, and apply automatic fixes
 
 stubs: setup-dev ## Generate the stubs from proto/
 	.venv/bin/python -m scripts.generate_stubs
+
+console: setup-dev ## Build the pages of the console and the types of its documents (needs Node.js 20.19 or newer)
+	@.venv/bin/python -m scripts.generate_console_types
+	@.venv/bin/python scripts/build_console.py
 
 jar: setup-dev ## Build the engine's Java classes against the Spark in .venv (needs a JDK 17 and Maven)
 	cd engine/java && mvn --batch-mode --no-transfer-progress --quiet package -Dpyspark.jars="$$(../../.venv/bin/python -c \

@@ -101,8 +101,17 @@ tell_time() {
   done
 }
 
+# build_console PYTHON: builds the pages of the gateway's console, if they are not current. Without Node.js, the gateway runs
+# without them.
+build_console() {
+  "$1" scripts/build_console.py || [ "${CI:-}" != true ]
+}
+
 require_java
-is_current && exit 0
+if is_current; then
+  build_console "$venv/bin/python"
+  exit
+fi
 
 python=$(find_python)
 require_venv_module "$python"
@@ -111,6 +120,9 @@ if ! is_new_enough "$venv/bin/python" || ! "$venv/bin/uv" --version >/dev/null 2
   "$python" -m venv --clear --without-pip "$venv"
 fi
 [ "$("$venv/bin/uv" --version 2>/dev/null | cut -d ' ' -f 2)" = "$uv_version" ] || install_uv
+# npm mostly waits, as uv does.
+build_console "$python" &
+pages=$!
 arguments=(--constraint constraints.txt --editable . --editable protocol --editable terminal --editable sdk/python --editable gateway --editable pipelines --editable engine --editable connectors --editable conformance --editable laboratory)
 what="PySpark, 450 MB, and some 60 other packages, 110 MB"
 if [ "$group" = dev ]; then
@@ -137,5 +149,6 @@ unused='/tests?/|/site-packages/(pandas|pip|setuptools|pkg_resources|pygments/le
 # Packages may have files that are no Python of this version.
 "$venv/bin/python" -m compileall -q -j 0 -x "$unused" "$venv"/lib/python*/site-packages >/dev/null 2>&1 || true
 "$venv/bin/python" -m compileall -q src ./*/src sdk/python/src
+wait "$pages"
 fingerprint >"$venv/.headrace-$group"
 echo "headrace: $SECONDS s: ready; the command line is $venv/bin/headrace"

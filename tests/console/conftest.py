@@ -1,54 +1,28 @@
 import asyncio
-import os
 import shutil
-import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
+from scripts import build_console
 from tests.absent import absent
 from tests.gateway.http_server import serve_http
 from tests.gateway.sink_wire import Writer
 from tests.gateway.wire import Connector, Engine, numbered, serve
 
-ROOT = Path(__file__).resolve().parents[2]
-CONSOLE = ROOT / "gateway" / "console"
 DEADLINE_MS = 240_000
 
 
-@dataclass(frozen=True)
-class Package:
-    """The console's package, with what it needs installed."""
-
-    folder: Path
-
-    def checked(self, *command: str, **environ: str) -> None:
-        """Runs a command that must succeed."""
-        cache = str(ROOT / ".build" / "typescript" / "npm")
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env={**os.environ, "npm_config_cache": cache, **environ},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.fixture(scope="session")
-def package() -> Package:
-    """The console's package. What it depends on is installed again only where package-lock.json has changed."""
+def package() -> Path:
+    """The folder of the console's package, with what it depends on, and its pages built."""
     if shutil.which("npm") is None:
         absent("npm not installed; install Node.js 20.19 or newer to test gateway/console")
-    found = Package(CONSOLE)
-    lock, installed = CONSOLE / "package-lock.json", CONSOLE / "node_modules" / ".headrace-lock"
-    if not installed.exists() or installed.read_bytes() != lock.read_bytes():
-        found.checked("npm", "ci", "--prefer-offline", "--no-audit", "--no-fund")
-        shutil.copyfile(lock, installed)
-    return found
+    build_console.install()
+    build_console.build()
+    return build_console.CONSOLE
 
 
 @pytest.fixture
@@ -64,7 +38,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-async def page(browser: Browser, package: Package) -> AsyncIterator[Page]:
+async def page(browser: Browser, package: Path) -> AsyncIterator[Page]:
     """A page of 1440 pixels that reports no error of a script and no violation of the content security policy.
 
     The package has the check of accessibility, which each test of a page may need: it is installed for each of them.

@@ -12,7 +12,7 @@ from playwright.async_api import Page, expect
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.console.conftest import DEADLINE_MS, Package
+from tests.console.conftest import DEADLINE_MS
 from tests.console.views import keep_picture, violations
 from tests.health.site import Site, site
 
@@ -92,9 +92,7 @@ def append(file: Path, line: str) -> None:
         more.write(f"{line}\n")
 
 
-async def test_a_sink_that_hangs_and_a_function_that_raises(
-    spark: SparkSession, page: Page, package: Package, file: Path, tmp_path: Path
-) -> None:
+async def test_a_sink_that_hangs_and_a_function_that_raises(spark: SparkSession, page: Page, file: Path, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         here = stack.enter_context(site(tmp_path))
         gate = await stack.enter_async_context(connected(here, file))

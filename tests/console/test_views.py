@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
-from tests.console.conftest import DEADLINE_MS, Package
+from tests.console.conftest import DEADLINE_MS
 from tests.console.views import keep_picture, violations
 from tests.gateway.http_server import serve_http
 from tests.gateway.test_dead_letters import letters
@@ -23,7 +23,7 @@ BROWSERS_CONNECTIONS = 6
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 400)])
-async def test_every_view_is_accessible(page: Page, package: Package, troubled: str, width: int, scheme: Any) -> None:
+async def test_every_view_is_accessible(page: Page, troubled: str, width: int, scheme: Any) -> None:
     await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     await page.set_viewport_size({"width": width, "height": 900})
     texts = {"health": "no connector serves it", "graph": "micro-batch for", "timeline": "read, ", "streams": "orders/0"}
@@ -72,7 +72,7 @@ async def test_a_part_is_paused_and_resumed(page: Page, troubled: str) -> None:
     await expect(page.get_by_role("button", name="Pause stream orders/0")).to_be_visible()
 
 
-async def test_messages_of_a_stream_are_peeked_at(page: Page, package: Package) -> None:
+async def test_messages_of_a_stream_are_peeked_at(page: Page) -> None:
     async with rigged() as rig, serve_http(rig.gateway) as http:
         await rig.send(frame(1, 1, [b'{"n":1}', b"hello"]))
         await page.goto(f"http://{http}/?view=streams&stream=orders/0")
@@ -90,7 +90,7 @@ async def test_messages_of_a_stream_are_peeked_at(page: Page, package: Package) 
         await expect(messages.get_by_role("alert")).to_contain_text("this gateway shows no messages")
 
 
-async def test_dead_letters_are_shown_with_their_reasons(page: Page, package: Package) -> None:
+async def test_dead_letters_are_shown_with_their_reasons(page: Page) -> None:
     async with with_dead_letters() as rig, serve_http(rig.gateway) as http:
         await rig.committed(0, letters([b'{"n":1}', b"hello"], reason="not a number"))
         await page.goto(f"http://{http}/?view=letters")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.async_api import Page
-from tests.console.conftest import CONSOLE
+from scripts.build_console import CONSOLE
 
 PICTURES = os.environ.get("HEADRACE_CONSOLE_PICTURES")
 """A folder, such as docs/run/console: the pictures of the page about the console are written there."""

@@ -1,6 +1,7 @@
 """What is in each wheel, and what it says of itself to the package index."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,6 +13,8 @@ import pytest
 from packaging.metadata import Metadata
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from scripts import build_console
+from tests.absent import absent
 from tests.distributions.wheels import MEMBERS, ROOT, Wheel
 from trove_classifiers import classifiers as known_classifiers
 
@@ -111,7 +114,17 @@ def test_every_file_of_the_packages_is_in_the_wheel(wheels: Mapping[str, Wheel],
     listed = subprocess.run(["git", "ls-files", "-z", "."], cwd=source, capture_output=True, text=True, check=True).stdout
     expected = {path for path in listed.split("\0") if path and (source / path).is_file()}
     assert expected, "at least the marker of types"
-    assert expected - set(wheels[NAMES[member]].files) == set(), "such as the pages of the console"
+    assert expected - set(wheels[NAMES[member]].files) == set()
+
+
+def test_the_wheel_of_the_gateway_has_the_pages_of_the_console(wheels: Mapping[str, Wheel]) -> None:
+    if shutil.which("npm") is None:
+        absent("npm not installed; install Node.js 20.19 or newer to build the pages of the console")
+    folder = build_console.PAGES.relative_to(ROOT / "gateway" / "src")
+    expected = {str(folder / path.relative_to(build_console.PAGES)) for path in build_console.PAGES.rglob("*") if path.is_file()}
+    assert str(folder / "index.html") in expected
+    assert expected <= set(wheels["headrace-gateway"].files)
+    assert not [file for file in wheels["headrace-gateway"].files if file.endswith((".ts", ".tsx"))]
 
 
 def test_no_file_is_in_two_wheels(wheels: Mapping[str, Wheel]) -> None:
@@ -175,6 +188,7 @@ def test_a_source_archive_has_one_distribution_and_its_licence(wheels: Mapping[s
         "PKG-INFO",
         "README.md",
         "pyproject.toml",
+        "hatch_build.py",
         ".gitignore",
     }
 

@@ -13,6 +13,8 @@ from email.message import Message
 from email.parser import BytesParser
 from pathlib import Path
 
+from scripts.build_console import PAGES
+
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
 MEMBERS = (".", *tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]["workspace"]["members"])
@@ -62,6 +64,9 @@ def released(version: str, folder: Path, change: Callable[[Path], None]) -> dict
         if (ROOT / name).is_file() or (ROOT / name).is_symlink():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, tree / name, follow_symlinks=False)
+    # Not committed, and as good as new: a copy need not build them again.
+    if PAGES.exists():
+        shutil.copytree(PAGES, tree / PAGES.relative_to(ROOT))
     for member in MEMBERS:
         file = tree / member / "pyproject.toml"
         text = file.read_text()

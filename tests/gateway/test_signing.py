@@ -197,8 +197,27 @@ async def test_the_files_of_the_console_need_no_token_and_run_no_foreign_code(
         assert (await get(address, "/", method="POST"))[0] == 405
 
 
+async def test_the_page_has_the_browser_request_the_status_that_its_caller_may_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "index.html").write_text("<!doctype html>")
+    monkeypatch.setattr(console, "FILES", tmp_path)
+    tokens = (*TOKENS, token("looker", peek=("*/*",)))
+    wanted = "</api/v1/status>; rel=preload; as=fetch; crossorigin=anonymous"
+    async with serve_http(Gateway(Limits()), tokens) as address:
+        for name, link in {"seer": wanted, "looker": None, "wrong": None, "": None}.items():
+            async with browser(address) as page:
+                await page.post("/api/v1/sign-in", {"token": name or "none"})
+                async with page.session.get(f"http://{address}/") as found:
+                    assert (found.status, found.headers.get("link")) == (200, link), name
+    # No tokens are needed.
+    async with serve_http(Gateway(Limits())) as address, aiohttp.request("GET", f"http://{address}/") as found:
+        assert found.headers["link"] == wanted
+
+
 async def test_an_installation_without_a_console_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "FILES", tmp_path / "none")
     async with serve_http(Gateway(Limits())) as address:
         code, answer = await get(address, "/")
         assert (code, "no console" in answer["detail"]) == (404, True)
+        assert "make console" in answer["detail"]

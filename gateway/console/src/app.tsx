@@ -1,8 +1,7 @@
 import { useEffect, useState, useSyncExternalStore, type ReactNode } from "react";
-import { Button } from "react-aria-components";
 import { signOut } from "./client/api";
 import type { Feed, Snapshot } from "./client/feed";
-import { causes } from "./model/causes";
+import { causes, isFault } from "./model/causes";
 import { bytes, counted } from "./model/format";
 import { Age } from "./parts/age";
 import { SearchField } from "./parts/search_field";
@@ -34,7 +33,7 @@ export function App({ feed }: { feed: Feed }) {
   const snapshot = useSyncExternalStore(feed.subscribe, feed.current);
   const { view } = useRoute();
   const { status } = snapshot;
-  const troubles = status ? causes(status.health.problems).filter((one) => one.problem.kind !== "paused").length : 0;
+  const troubles = status ? causes(status.health.problems).filter((one) => isFault(one.problem)).length : 0;
   useEffect(() => {
     document.title = `${troubles ? `(${troubles}) ` : ""}${TITLES[view]} · Headrace`;
   }, [view, troubles]);
@@ -70,9 +69,9 @@ export function App({ feed }: { feed: Feed }) {
         {status && <SearchField />}
         <Theme />
         {snapshot.me?.tokens_needed && (
-          <Button className="quiet" onPress={() => void signOut().finally(() => feed.clear())}>
+          <button type="button" className="quiet" onClick={() => void signOut().finally(() => feed.clear())}>
             Sign out {snapshot.me.name}
-          </Button>
+          </button>
         )}
       </header>
       <Connection snapshot={snapshot} />

@@ -117,6 +117,7 @@ describe("the graph in a fault", () => {
     sink: "out",
     instances: [],
     writers: ["p"],
+    committed: {},
     open_parts: 0,
     pending_transactions: 0,
     outstanding: null,
@@ -136,7 +137,7 @@ describe("the graph in a fault", () => {
       ["pipeline p", "sink out"],
     ];
     expect(graph(status, history, String).edges).toEqual(all);
-    const ended = { ...status, sinks: status.sinks.map((one) => ({ ...one, writers: [] })) };
+    const ended = { ...status, sinks: status.sinks.map((one) => ({ ...one, writers: [], committed: {} })) };
     expect(graph(ended, history, String).edges).toEqual(all);
     const known = { ...ended, sinks: ended.sinks.map((one) => ({ ...one, committed: { p: 4 } })) };
     expect(graph(known, new History(), String).edges).toEqual(all);
@@ -144,7 +145,7 @@ describe("the graph in a fault", () => {
 
   it("leads to the connector of a sink by its sink", () => {
     const health = {
-      status: "degraded",
+      status: "degraded" as const,
       problems: [problem("pipeline p", "connector k of sink out")],
       problems_in_all: 1,
     };

@@ -88,6 +88,9 @@ describe("tables", () => {
 describe("connectors of deployments", () => {
   const of = (deployment: string, ...instances: string[]) => ({
     deployment,
+    run: "r1",
+    peer: "127.0.0.1:5112",
+    age_ms: 1000,
     connectors: instances.map((instance) => ({
       name: `${instance}-name`,
       instance,
@@ -308,6 +311,7 @@ describe("the graph", () => {
       sink: "out",
       condition: "stalled",
       writers: ["totals"],
+      committed: {},
       open_parts: 1,
       pending_transactions: 0,
       staged_messages: 3,

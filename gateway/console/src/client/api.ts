@@ -1,5 +1,6 @@
 /** Requests to the gateway. A cookie, which this code cannot read, says who asks. */
 
+import type { Me } from "../model/documents";
 import { parseExactly } from "./exact";
 
 export class ApiError extends Error {
@@ -9,13 +10,6 @@ export class ApiError extends Error {
   ) {
     super(message);
   }
-}
-
-export interface Me {
-  name: string | null;
-  rights: string[];
-  tokens_needed: boolean;
-  links?: { prometheus: string | null; spark: string | null };
 }
 
 const TIMEOUT_MS = 10_000;

@@ -4,9 +4,9 @@
  */
 
 import { changed, whole, type Changes } from "../model/changes";
-import type { Status } from "../model/documents";
+import type { Me, Status, StatusDocument } from "../model/documents";
 import { History } from "../model/history";
-import { me, request, type Me } from "./api";
+import { me, request } from "./api";
 import { parseExactly } from "./exact";
 
 export interface Snapshot {
@@ -24,6 +24,8 @@ export interface Snapshot {
 const SILENCE_MS = 15_000;
 const RETRY_MS = 2000;
 const HIDDEN_MS = 10_000;
+/** The events begin with a whole status, which takes a moment of a large gateway: the page is drawn first. */
+const DRAWN_MS = 250;
 
 export class Feed {
   readonly history = new History();
@@ -65,7 +67,8 @@ export class Feed {
       this.publish({ me: who, signInNeeded: barred, mayControl: may("control"), mayPeek: may("peek") });
       if (barred) return;
       if (document.hidden) await this.poll(generation);
-      else this.listen();
+      else if (this.snapshot.status) this.listen();
+      else await this.begin(generation);
     } catch {
       if (generation === this.generation) this.lost();
     }
@@ -89,7 +92,7 @@ export class Feed {
     this.events = events;
     this.watch();
     events.addEventListener("status", (event: MessageEvent<string>) => {
-      this.heard(whole(parseExactly(event.data) as Status, Date.now()));
+      this.heard(whole(parseExactly(event.data) as StatusDocument, Date.now()));
     });
     events.addEventListener("changes", (event: MessageEvent<string>) => {
       const before = this.snapshot.status;
@@ -98,9 +101,23 @@ export class Feed {
     events.onerror = () => this.lost();
   }
 
+  /** Shows the status, which the browser has requested before this script was there, and then follows the events. */
+  private async begin(generation: number): Promise<void> {
+    const status = await this.read(generation);
+    if (!status) return;
+    this.heard(status);
+    window.clearTimeout(this.timer);
+    this.timer = window.setTimeout(() => this.listen(), DRAWN_MS);
+  }
+
+  private async read(generation: number): Promise<Status | null> {
+    const status = whole((await request("status")) as StatusDocument, Date.now());
+    return generation === this.generation ? status : null;
+  }
+
   private async poll(generation: number): Promise<void> {
-    const status = whole((await request("status")) as Status, Date.now());
-    if (generation !== this.generation) return;
+    const status = await this.read(generation);
+    if (!status) return;
     this.heard(status);
     this.timer = window.setTimeout(() => void this.connect(), HIDDEN_MS);
   }

@@ -1,5 +1,6 @@
 /** The way from what is degraded to where it began, in the graph. */
 
+import { isFault } from "./causes";
 import type { Problem } from "./documents";
 
 export interface CausePaths {
@@ -29,7 +30,7 @@ export function causePaths(
     add(to, from, `${from}>${to}`);
   }
   for (const problem of problems) {
-    if (problem.kind === "paused") continue;
+    if (!isFault(problem)) continue;
     const [root, part] = [nodeOf(problem.root), nodeOf(problem.part)];
     if (root === undefined) continue;
     found.roots.add(root);

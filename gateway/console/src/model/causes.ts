@@ -2,6 +2,12 @@
 
 import type { Problem } from "./documents";
 import { grouped } from "./group";
+import { NO_FAULTS } from "./words";
+
+/** Whether something is wrong, as `/readyz` has it; with what somebody has paused or what starts, nothing is. */
+export function isFault(problem: Problem): boolean {
+  return !NO_FAULTS.includes(problem.kind);
+}
 
 export interface Cause {
   root: string;
@@ -9,7 +15,7 @@ export interface Cause {
   affected: string[];
 }
 
-/** Returns one entry for each root, the oldest first and pauses last, with the other parts that it degrades. */
+/** Returns one entry for each root, the oldest first, and at the end those with which nothing is wrong, with the other parts that it degrades. */
 export function causes(problems: Problem[]): Cause[] {
   const groups = grouped(problems, (problem) => `${problem.root}\n${problem.kind}`);
   return [...groups.values()]
@@ -23,7 +29,7 @@ export function causes(problems: Problem[]): Cause[] {
 }
 
 function order(cause: Cause): string {
-  return `${cause.problem.kind === "paused" ? "1" : "0"} ${cause.problem.since} ${cause.root}`;
+  return `${isFault(cause.problem) ? "0" : "1"} ${cause.problem.since} ${cause.root}`;
 }
 
 /** "stream orders/0" becomes ["stream", "orders/0"]. */

@@ -1,5 +1,6 @@
 /** Applies the changes that the gateway sends to the status before them. */
 
+import { isFault } from "./causes";
 import type {
   Deployment,
   Gateway,
@@ -10,6 +11,7 @@ import type {
   Sink,
   SinkSession,
   Status,
+  StatusDocument,
   Stream,
 } from "./documents";
 
@@ -51,7 +53,7 @@ export function changedRows<Row extends Heard>(
   return [...kept, ...heard([...(set.values() as Iterable<Row>)], at)];
 }
 
-function heard<Row extends Heard>(rows: Row[], at: number): Row[] {
+function heard<Row extends object>(rows: Row[], at: number): (Row & Heard)[] {
   return rows.map((row) => ({ ...row, heard_at: at }));
 }
 
@@ -74,7 +76,7 @@ export function changed(status: Status, changes: Changes, at: number): Status {
 }
 
 /** Returns a status as the page hears of it, with its health: `/api/v1/status` lists problems, an event has `health`. */
-export function whole(document: Omit<Status, "health"> & Partial<Health> & { health?: Health }, at: number): Status {
+export function whole(document: StatusDocument, at: number): Status {
   return {
     gateway: { ...document.gateway, heard_at: at },
     health: document.health ?? healthOf(document),
@@ -87,9 +89,9 @@ export function whole(document: Omit<Status, "health"> & Partial<Health> & { hea
   };
 }
 
-function healthOf(document: Partial<Health>): Health {
+function healthOf(document: StatusDocument): Health {
   const problems = document.problems ?? [];
-  const degraded = problems.some((problem) => problem.kind !== "paused");
+  const degraded = problems.some(isFault);
   return { status: degraded ? "degraded" : "ready", problems, problems_in_all: document.problems_in_all ?? 0 };
 }
 

@@ -3,7 +3,7 @@
 import type { Condition } from "./words";
 import { credit } from "./credit";
 import type { Fallible, Session, Status, Stream } from "./documents";
-import { splitPart } from "./causes";
+import { isFault, splitPart } from "./causes";
 import { grouped } from "./group";
 import { causePaths, type CausePaths } from "./cause_paths";
 import { stepPart, type History } from "./history";
@@ -39,7 +39,7 @@ export interface Graph {
 export const SINGLE = 12;
 
 export function graph(status: Status, history: History, duration: (ms: number) => string): Graph {
-  const troubled = new Set(status.health.problems.filter((one) => one.kind !== "paused").map((one) => one.part));
+  const troubled = new Set(status.health.problems.filter(isFault).map((one) => one.part));
   const nodes: Node[] = [];
   const edges = new Map<string, [string, string]>();
   const join = (from: string, to: string): unknown => edges.set(`${from}>${to}`, [from, to]);
@@ -135,7 +135,7 @@ export function graph(status: Status, history: History, duration: (ms: number) =
     });
     for (const writer of one.writers) history.noteWriter(writer, one.sink);
     // A query that has failed writes no more, and is still what stands before the sink.
-    for (const writer of [...one.writers, ...Object.keys(one.committed ?? {}), ...history.writersOf(one.sink)]) {
+    for (const writer of [...one.writers, ...Object.keys(one.committed), ...history.writersOf(one.sink)]) {
       join(`pipeline ${writer}`, id);
     }
   }

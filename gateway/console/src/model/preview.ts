@@ -1,52 +1,6 @@
-/** Previews of messages as the gateway sends them, and the forms in which they are shown. */
+/** The forms in which previews of messages are shown. */
 
-import type { Large } from "./documents";
-
-export interface Preview {
-  text: string | null;
-  base64: string;
-  size: number;
-}
-
-/** How the parts of a message begin. */
-export interface Content {
-  event_time: string | null;
-  key: Preview | null;
-  value: Preview | null;
-  headers: { name: string; value: Preview | null }[];
-  headers_in_all: number;
-}
-
-export interface MessagePreview extends Content {
-  epoch: Large;
-  sequence: Large;
-}
-
-export interface DeadLetter extends Content {
-  pipeline: string;
-  batch: number;
-  committed_at: string;
-  reason: string;
-  /** The sink that has refused it. */
-  sink: string | null;
-  /** The step whose function has failed. */
-  step: string | null;
-  stream: string | null;
-  sequence: Large | null;
-}
-
-export interface DeadLetters {
-  sinks: { sink: string; count: number; letters: DeadLetter[] }[];
-  /** Whether the gateway keeps any. */
-  kept: boolean;
-  /** The command that replays them. */
-  replay: string;
-}
-
-export interface Sample {
-  messages: MessagePreview[];
-  not_shown: number;
-}
+import type { Preview } from "./documents";
 
 export const FORMS = ["auto", "text", "json", "hex"] as const;
 export type Form = (typeof FORMS)[number];

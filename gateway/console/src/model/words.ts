@@ -16,6 +16,9 @@ export const CONDITIONS = [
 
 export type Condition = (typeof CONDITIONS)[number];
 
+/** The kinds of problems with which nothing is wrong. */
+export const NO_FAULTS: readonly string[] = ["process-starts", "paused"];
+
 /** What a message does, by its state. */
 export const MESSAGE_STATES: Record<string, string> = {
   "not-received": "has not arrived at the gateway",

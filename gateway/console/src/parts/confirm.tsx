@@ -1,5 +1,5 @@
-import { useState, type ReactNode } from "react";
-import { Button, Dialog, Heading, Modal, ModalOverlay } from "react-aria-components";
+import { useId, useLayoutEffect, useRef, useState, type ReactNode } from "react";
+import { createPortal } from "react-dom";
 
 interface Props {
   title: string;
@@ -19,12 +19,23 @@ interface Props {
   onClose: () => void;
 }
 
-/** Asks before something is done, and shows how it has ended, or why it was refused. */
+/** Asks in a modal dialog before something is done, and shows how it has ended, or why it was refused. */
 export function Confirm(props: Props) {
   const { title, children, action, isDangerous = false, isIncomplete = false, autoFocus = false, act, onClose } = props;
   const [error, setError] = useState("");
   const [done, setDone] = useState("");
   const [busy, setBusy] = useState(false);
+  const titleId = useId();
+  const dialog = useRef<HTMLDialogElement>(null);
+  const focused = useRef<HTMLButtonElement>(null);
+
+  // Closed before it leaves the page, so that what had the focus before gets it again.
+  useLayoutEffect(() => {
+    const opened = dialog.current;
+    opened?.showModal();
+    focused.current?.focus();
+    return () => opened?.close();
+  }, []);
 
   async function begin(): Promise<void> {
     setBusy(true);
@@ -40,33 +51,45 @@ export function Confirm(props: Props) {
     }
   }
 
-  return (
-    <ModalOverlay className="overlay" isDismissable isOpen onOpenChange={onClose}>
-      <Modal className="modal">
-        <Dialog role="alertdialog">
-          <Heading slot="title">{title}</Heading>
-          {children(busy || done !== "")}
-          <p role="status">{busy ? props.waiting : done}</p>
-          <p role="alert" className="error">
-            {error}
-          </p>
-          <div className="buttons">
-            <Button autoFocus={autoFocus && isDangerous} onPress={onClose}>
-              {done || (busy && props.waiting) ? "Close" : "Cancel"}
-            </Button>
-            {!done && (
-              <Button
-                className={isDangerous ? "danger" : "primary"}
-                autoFocus={autoFocus && !isDangerous}
-                isDisabled={busy || isIncomplete}
-                onPress={() => void begin()}
-              >
-                {action}
-              </Button>
-            )}
-          </div>
-        </Dialog>
-      </Modal>
-    </ModalOverlay>
+  return createPortal(
+    <dialog
+      ref={dialog}
+      className="modal"
+      role="alertdialog"
+      aria-labelledby={titleId}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+      // A browser may close it without asking.
+      onClose={() => !dialog.current?.open && onClose()}
+      onClick={(event) => event.target === dialog.current && onClose()}
+    >
+      <div>
+        <h2 id={titleId}>{title}</h2>
+        {children(busy || done !== "")}
+        <p role="status">{busy ? props.waiting : done}</p>
+        <p role="alert" className="error">
+          {error}
+        </p>
+        <div className="buttons">
+          <button type="button" ref={autoFocus && isDangerous ? focused : null} onClick={onClose}>
+            {done || (busy && props.waiting) ? "Close" : "Cancel"}
+          </button>
+          {!done && (
+            <button
+              type="button"
+              ref={autoFocus && !isDangerous ? focused : null}
+              className={isDangerous ? "danger" : "primary"}
+              disabled={busy || isIncomplete}
+              onClick={() => void begin()}
+            >
+              {action}
+            </button>
+          )}
+        </div>
+      </div>
+    </dialog>,
+    document.body,
   );
 }

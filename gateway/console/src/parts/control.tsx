@@ -1,5 +1,4 @@
 import { memo, useState } from "react";
-import { Button } from "react-aria-components";
 import { post } from "../client/api";
 import { Confirm } from "./confirm";
 
@@ -49,13 +48,14 @@ export function Control({ action, kind, name }: PartProps & { action: Action }) 
   };
   return (
     <>
-      <Button
+      <button
+        type="button"
         className={action === "forget" ? "danger" : "quiet"}
         aria-label={`${title} ${kind} ${name}`}
-        onPress={() => setOpen(true)}
+        onClick={() => setOpen(true)}
       >
         {title}
-      </Button>
+      </button>
       {isOpen && (
         <Confirm
           title={`${title} ${kind} ${name}?`}

@@ -1,5 +1,6 @@
+import type { Content } from "../model/documents";
 import { bytes } from "../model/format";
-import { FORMS, line, shownAs, type Content, type Form } from "../model/preview";
+import { FORMS, line, shownAs, type Form } from "../model/preview";
 
 /** A preview of a message: where it is, its headers, and how its value begins. */
 export function Message({ place, message, form }: { place: string; message: Content; form: Form }) {

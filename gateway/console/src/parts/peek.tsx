@@ -1,8 +1,8 @@
 import { useEffect, useState } from "react";
-import { Button } from "react-aria-components";
 import { follow } from "../client/api";
+import type { MessagePreview, Sample } from "../model/documents";
 import { count } from "../model/format";
-import type { Form, MessagePreview, Sample } from "../model/preview";
+import type { Form } from "../model/preview";
 import { FormField, Message } from "./message";
 
 const KEPT = 50;
@@ -41,15 +41,16 @@ export function Peek({ stream }: { stream: string }) {
   return (
     <section className="peek" aria-label={`Messages of ${stream}`}>
       <div className="tools">
-        <Button
-          onPress={() => {
+        <button
+          type="button"
+          onClick={() => {
             setEnded("");
             if (!on) setMessages([]);
             setOn(!on);
           }}
         >
           {on ? "Stop peeking" : "Peek at messages"}
-        </Button>
+        </button>
         <FormField value={form} onChange={setForm} />
         <span className="muted" role="status">
           {on && `${count(notShown)} not shown`}

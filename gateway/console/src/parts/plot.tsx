@@ -42,7 +42,10 @@ export function Plot({ title, times, lines, format, marks, from, to }: Props) {
     );
     sizes.observe(element);
     // Colours are read when the lines are drawn.
-    const redraw = () => plot.current?.redraw();
+    const redraw = () => {
+      COLOURS.clear();
+      plot.current?.redraw();
+    };
     const scheme = window.matchMedia("(prefers-color-scheme: dark)");
     scheme.addEventListener("change", redraw);
     const theme = new MutationObserver(redraw);
@@ -94,13 +97,19 @@ function largest(values: (number | null)[]): number | null {
   );
 }
 
+/** Colours of the theme, by class: the browser works out the page's styles anew for each that is read. */
+const COLOURS = new Map<string, string>();
+
 function colour(name: string): string {
+  const known = COLOURS.get(name);
+  if (known !== undefined) return known;
   // A canvas does not know light-dark(); the computed colour of an element does.
   const probe = document.createElement("span");
   probe.className = name;
   document.body.append(probe);
   const found = getComputedStyle(probe).color;
   probe.remove();
+  COLOURS.set(name, found);
   return found;
 }
 

@@ -7,16 +7,18 @@ export interface Polled<Answer> {
   error: string;
 }
 
-/** The answer of a path of the API, asked for again and again while the page is visible. */
-export function usePolled<Answer>(path: string, everyMs: number): Polled<Answer> {
-  const [found, setFound] = useState<Polled<Answer> & { path: string }>({ path, answer: null, error: "" });
+/** The answer of a path of the API, asked for again and again while the page is visible; null for none. */
+export function usePolled<Answer>(path: string | null, everyMs: number): Polled<Answer> {
+  const [found, setFound] = useState<Polled<Answer> & { path: string | null }>({ path, answer: null, error: "" });
   useEffect(() => {
+    if (path === null) return;
+    const asked = path;
     let timer: number | undefined;
     let ended = false;
     async function ask(): Promise<void> {
       if (!document.hidden) {
         try {
-          const answer = (await request(path)) as Answer;
+          const answer = (await request(asked)) as Answer;
           if (!ended) setFound({ path, answer, error: "" });
         } catch (refused) {
           const error = refused instanceof Error ? refused.message : String(refused);

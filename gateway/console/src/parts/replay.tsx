@@ -1,5 +1,4 @@
 import { useState } from "react";
-import { Input, Label, TextField } from "react-aria-components";
 import type { Replayed } from "../model/documents";
 import { Order } from "./order";
 
@@ -31,10 +30,17 @@ export function Replay({ sink, deployment, sources, onClose }: Props) {
             {deployment} sends their messages again, unchanged, as streams of a source that a pipeline reads. A replay
             continues after what an earlier one with the same source has sent.
           </p>
-          <TextField value={source} onChange={setSource} isDisabled={isFixed}>
-            <Label>Source</Label>
-            <Input list="sources-to-replay" autoComplete="off" spellCheck={false} />
-          </TextField>
+          <label className="field">
+            Source
+            <input
+              value={source}
+              onChange={(event) => setSource(event.target.value)}
+              disabled={isFixed}
+              list="sources-to-replay"
+              autoComplete="off"
+              spellCheck={false}
+            />
+          </label>
           <datalist id="sources-to-replay">
             {sources.map((one) => (
               <option key={one} value={one} />

@@ -1,5 +1,4 @@
 import { useEffect, useRef } from "react";
-import { Input, Label, SearchField as Field } from "react-aria-components";
 import { adjust, go, useRoute } from "../model/route";
 
 /** Looks for any part by its name. The key / leads to it from anywhere in the page. */
@@ -16,14 +15,21 @@ export function SearchField() {
     window.addEventListener("keydown", focus);
     return () => window.removeEventListener("keydown", focus);
   }, []);
+  function search(text: string): void {
+    if (view === "search") adjust({ find: text });
+    else if (text) go({ view: "search", find: text });
+  }
+
   return (
-    <Field
-      className="find"
-      value={view === "search" ? find : ""}
-      onChange={(text) => (view === "search" ? adjust({ find: text }) : text && go({ view: "search", find: text }))}
-    >
-      <Label className="hidden">Find any part</Label>
-      <Input ref={input} placeholder="Find any part  /" />
-    </Field>
+    <label className="find">
+      <span className="hidden">Find any part</span>
+      <input
+        ref={input}
+        type="search"
+        value={view === "search" ? find : ""}
+        placeholder="Find any part  /"
+        onChange={(event) => search(event.target.value)}
+      />
+    </label>
   );
 }

@@ -1,5 +1,4 @@
 import { useMemo, useState } from "react";
-import { Button } from "react-aria-components";
 import type { Heard, Reported, Session, Sink, SinkSession, Status } from "../model/documents";
 import { credit } from "../model/credit";
 import { bytes, count, counted, duration } from "../model/format";
@@ -198,17 +197,18 @@ function Details({ row, mayControl, onRestart }: DetailsProps) {
         )}
         {mayControl && sink && <Controls kind="sink" name={sink.sink} paused={sink.paused !== null} />}
         {mayControl && supervised && (
-          <Button
+          <button
+            type="button"
             className="quiet"
             aria-label={`Restart connector ${supervised.name} of ${supervised.deployment}`}
-            onPress={() => onRestart(supervised)}
+            onClick={() => onRestart(supervised)}
           >
             Restart
-          </Button>
+          </button>
         )}
-        <Button className="quiet" onPress={() => adjust({ connector: "" })}>
+        <button type="button" className="quiet" onClick={() => adjust({ connector: "" })}>
           Close
-        </Button>
+        </button>
       </h2>
       <p className="cause">
         <Reason row={row} />

@@ -1,9 +1,8 @@
 import { useEffect, useState } from "react";
-import { Button } from "react-aria-components";
 import { request } from "../client/api";
-import type { Status } from "../model/documents";
+import type { DeadLetter, DeadLetters, Status } from "../model/documents";
 import { count } from "../model/format";
-import type { DeadLetter, DeadLetters, Form } from "../model/preview";
+import type { Form } from "../model/preview";
 import { replaying, sourcesToReplay, type Replaying } from "../model/supervised";
 import { ViewLink } from "../parts/link";
 import { FormField, Message } from "../parts/message";
@@ -38,7 +37,9 @@ export function Letters({ status, mayControl }: { status: Status; mayControl: bo
   return (
     <>
       <div className="tools">
-        <Button onPress={() => setAsked(asked + 1)}>Refresh</Button>
+        <button type="button" onClick={() => setAsked(asked + 1)}>
+          Refresh
+        </button>
         <FormField value={form} onChange={setForm} />
         <span className="muted" role="status">
           {news > 0 && `${count(news)} more since then`}
@@ -54,7 +55,7 @@ export function Letters({ status, mayControl }: { status: Status; mayControl: bo
           <h2>
             {one.sink} <span className="muted">{count(one.count)}</span>
             {mayControl && (
-              <ReplayButton sink={one.sink} deployment={replaying(status.deployments, one.sink)} onPress={setReplays} />
+              <ReplayButton sink={one.sink} deployment={replaying(status.deployments, one.sink)} onAsk={setReplays} />
             )}
           </h2>
           <ol className="messages" tabIndex={0}>
@@ -90,21 +91,22 @@ interface Asked {
 interface ReplayButtonProps {
   sink: string;
   deployment: Replaying | null;
-  onPress: (asked: Asked) => void;
+  onAsk: (asked: Asked) => void;
 }
 
 /** The button of a sink whose dead letters a deployment can replay. */
-function ReplayButton({ sink, deployment, onPress }: ReplayButtonProps) {
+function ReplayButton({ sink, deployment, onAsk }: ReplayButtonProps) {
   if (!deployment) return null;
   return (
     <>
-      <Button
+      <button
+        type="button"
         className="quiet"
         aria-label={`Replay the dead letters of ${sink}`}
-        onPress={() => onPress({ sink, deployment: deployment.deployment })}
+        onClick={() => onAsk({ sink, deployment: deployment.deployment })}
       >
         Replay
-      </Button>
+      </button>
       {deployment.busy && <span className="muted">a replay is in progress</span>}
     </>
   );

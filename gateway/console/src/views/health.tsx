@@ -1,5 +1,5 @@
 import { Control, type Kind } from "../parts/control";
-import { causes, splitPart, type Cause } from "../model/causes";
+import { causes, isFault, splitPart, type Cause } from "../model/causes";
 import type { Status } from "../model/documents";
 import { counted, duration } from "../model/format";
 import { PartLink } from "../parts/link";
@@ -9,7 +9,8 @@ const MANY = 8;
 
 export function Health({ status, mayControl }: { status: Status; mayControl: boolean }) {
   const found = causes(status.health.problems);
-  const troubles = found.filter((cause) => cause.problem.kind !== "paused");
+  const troubles = found.filter((cause) => isFault(cause.problem));
+  const starting = found.filter((cause) => cause.problem.kind !== "paused" && !isFault(cause.problem));
   const paused = found.filter((cause) => cause.problem.kind === "paused");
   const unlisted = status.health.problems_in_all - status.health.problems.length;
   return (
@@ -24,6 +25,8 @@ export function Health({ status, mayControl }: { status: Status; mayControl: boo
       </p>
       <List causes={troubles} mayControl={mayControl} />
       {unlisted > 0 && <p className="muted">and {unlisted} more problems</p>}
+      {starting.length > 0 && <h2>Starting</h2>}
+      <List causes={starting} mayControl={mayControl} />
       {paused.length > 0 && <h2>Paused</h2>}
       <List causes={paused} mayControl={mayControl} />
     </>
@@ -36,7 +39,7 @@ function List({ causes: found, mayControl }: { causes: Cause[]; mayControl: bool
   return (
     <ul className="problems">
       {found.slice(0, 100).map((cause) => (
-        <li key={`${cause.root} ${cause.problem.kind}`} className={cause.problem.kind === "paused" ? "paused" : "bad"}>
+        <li key={`${cause.root} ${cause.problem.kind}`} className={isFault(cause.problem) ? "bad" : "no-fault"}>
           <h3>
             <PartLink part={cause.root} /> <span className="tag">{cause.problem.kind}</span>
           </h3>

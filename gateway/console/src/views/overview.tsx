@@ -1,7 +1,6 @@
 import { useMemo, type ReactNode } from "react";
-import type { Me } from "../client/api";
-import { causes, splitPart } from "../model/causes";
-import type { HappenedEvent, HistoryField, PartHistory, Status } from "../model/documents";
+import { causes, isFault, splitPart } from "../model/causes";
+import type { HappenedEvent, HistoryField, Me, PartHistory, Status } from "../model/documents";
 import { bytes, count, counted, duration, firstLine, rate } from "../model/format";
 import { lastOf, plotsOf } from "../model/plots";
 import { adjust, useRoute } from "../model/route";
@@ -9,7 +8,7 @@ import { Events } from "../parts/events";
 import { PartLink, ViewLink } from "../parts/link";
 import { useNow } from "../parts/now";
 import { Plot } from "../parts/plot";
-import { usePolled } from "../parts/polled";
+import { usePolled, type Polled } from "../parts/polled";
 
 const EVERY_MS = 5000;
 const EVENTS = 200;
@@ -22,12 +21,13 @@ export function Overview({ status, links }: { status: Status | null; links: Me["
   const seconds = RANGES[range] ?? 900;
   const now = useNow();
   const log = usePolled<{ events: HappenedEvent[] }>(`event-log?limit=${EVENTS}`, EVERY_MS);
-  const whole = usePolled<PartHistory>("history?kind=gateway&seconds=60", EVERY_MS);
+  const shown = usePolled<PartHistory>(pathOf(part, seconds), EVERY_MS);
+  const whole = usePolled<PartHistory>(part === GATEWAY ? null : pathOf(GATEWAY, 60), EVERY_MS);
   const events = useMemo(() => (log.answer?.events ?? []).toReversed(), [log.answer]);
   return (
     <>
       {status ? <Verdict status={status} now={now} /> : <p className="muted">Connecting to the gateway…</p>}
-      {status && <Tiles status={status} history={whole.answer} />}
+      {status && <Tiles status={status} history={part === GATEWAY ? shown.answer : whole.answer} />}
       <div className="tools">
         <Parts status={status} part={part} />
         <div className="ranges" role="group" aria-label="Time range">
@@ -40,7 +40,7 @@ export function Overview({ status, links }: { status: Status | null; links: Me["
         {links?.prometheus && <Elsewhere to={links.prometheus}>Prometheus</Elsewhere>}
         {links?.spark && <Elsewhere to={links.spark}>Spark</Elsewhere>}
       </div>
-      <Plots part={part} seconds={seconds} events={events} />
+      <Plots part={part} seconds={seconds} history={shown} events={events} />
       <h2>What happened</h2>
       {log.error && <p className="error">{log.error}</p>}
       <Events events={events} now={now} isKnown={log.answer !== null} />
@@ -57,7 +57,7 @@ function Elsewhere({ to, children }: { to: string; children: ReactNode }) {
 }
 
 function Verdict({ status, now }: { status: Status; now: number }) {
-  const troubles = causes(status.health.problems).filter((cause) => cause.problem.kind !== "paused");
+  const troubles = causes(status.health.problems).filter((cause) => isFault(cause.problem));
   const first = troubles[0];
   return (
     <section className={first ? "verdict-box bad" : "verdict-box good"} aria-label="Verdict">
@@ -139,10 +139,19 @@ function Parts({ status, part }: { status: Status | null; part: string }) {
   );
 }
 
-function Plots({ part, seconds, events }: { part: string; seconds: number; events: HappenedEvent[] }) {
+function pathOf(part: string, seconds: number): string {
   const [kind, name] = splitPart(part);
-  const query = new URLSearchParams({ kind, name, seconds: String(seconds) });
-  const { answer, error } = usePolled<PartHistory>(`history?${query.toString()}`, EVERY_MS);
+  return `history?${new URLSearchParams({ kind, name, seconds: String(seconds) }).toString()}`;
+}
+
+interface PlotsProps {
+  part: string;
+  seconds: number;
+  history: Polled<PartHistory>;
+  events: HappenedEvent[];
+}
+
+function Plots({ part, seconds, history: { answer, error }, events }: PlotsProps) {
   const times = useMemo(() => (answer?.times_ms ?? []).map((at) => at / 1000), [answer]);
   const plots = useMemo(() => (answer ? plotsOf(answer) : []), [answer]);
   const marks = useMemo(

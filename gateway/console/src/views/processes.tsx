@@ -1,5 +1,4 @@
 import { useMemo, useState } from "react";
-import { Button } from "react-aria-components";
 import { post } from "../client/api";
 import type { Heard, Process, ProcessLog, Status } from "../model/documents";
 import { bytes, count, duration, firstLine } from "../model/format";
@@ -109,9 +108,9 @@ function Details({ row, mayControl }: { row: Row; mayControl: boolean }) {
     <section className="details" aria-label={`Process ${nameOf(row)}`}>
       <h2>
         {nameOf(row)}
-        <Button className="quiet" onPress={() => adjust({ process: "" })}>
+        <button type="button" className="quiet" onClick={() => adjust({ process: "" })}>
           Close
-        </Button>
+        </button>
       </h2>
       {row.reason && (
         <p className="cause">
@@ -140,9 +139,9 @@ function Details({ row, mayControl }: { row: Row; mayControl: boolean }) {
         )}
       </dl>
       {mayControl ? (
-        <Button isDisabled={busy} onPress={() => void read()}>
+        <button type="button" disabled={busy} onClick={() => void read()}>
           {log ? "Read the log again" : "Read its log"}
-        </Button>
+        </button>
       ) : (
         <p className="muted">Its log needs the right control.</p>
       )}

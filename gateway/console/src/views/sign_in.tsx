@@ -1,7 +1,7 @@
 import { useState } from "react";
-import { Button, Form, Input, Label, TextField } from "react-aria-components";
-import { signIn, type Me } from "../client/api";
+import { signIn } from "../client/api";
 import type { Feed } from "../client/feed";
+import type { Me } from "../model/documents";
 
 export function SignIn({ feed, me }: { feed: Feed; me: Me | null }) {
   const [token, setToken] = useState("");
@@ -21,26 +21,32 @@ export function SignIn({ feed, me }: { feed: Feed; me: Me | null }) {
   return (
     <main className="sign-in">
       <h1>Headrace</h1>
-      <Form
+      <form
         onSubmit={(event) => {
           event.preventDefault();
           void submit();
         }}
       >
-        <TextField type="password" value={token} onChange={setToken} isRequired autoComplete="off">
-          <Label>Token</Label>
-          <Input />
-        </TextField>
-        <Button type="submit" className="primary">
+        <label className="field">
+          Token
+          <input
+            type="password"
+            value={token}
+            onChange={(event) => setToken(event.target.value)}
+            required
+            autoComplete="off"
+          />
+        </label>
+        <button type="submit" className="primary">
           Sign in
-        </Button>
+        </button>
         <p role="alert" className="error">
           {refusal || lacking}
         </p>
         <p className="muted">
           A token with the right <code>admin</code>; with <code>control</code>, it may also pause and resume.
         </p>
-      </Form>
+      </form>
     </main>
   );
 }

@@ -1,5 +1,4 @@
 import { useMemo } from "react";
-import { Button } from "react-aria-components";
 import type { Status, Stream } from "../model/documents";
 import { bytes, count, counted, duration, rate } from "../model/format";
 import { SAMPLES, type History } from "../model/history";
@@ -94,9 +93,9 @@ function Details({ row, history, mayControl }: { row: Stream; history: History; 
       <h2>
         {row.stream}
         {mayControl && <Controls kind="stream" name={row.stream} paused={row.paused !== null} />}
-        <Button className="quiet" onPress={() => adjust({ stream: "" })}>
+        <button type="button" className="quiet" onClick={() => adjust({ stream: "" })}>
           Close
-        </Button>
+        </button>
       </h2>
       {row.detail && <p className="cause">{row.detail}</p>}
       <dl>

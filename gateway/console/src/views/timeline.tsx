@@ -1,5 +1,4 @@
 import { memo, useEffect, useState } from "react";
-import { Button, Form, Input, Label, TextField } from "react-aria-components";
 import { request } from "../client/api";
 import {
   STAGES,
@@ -133,7 +132,11 @@ const Batches = memo(function Batches({ pipeline, runningMs }: BatchesProps) {
           );
         })}
       </ol>
-      {found.batches.length > shown && <Button onPress={() => setShown(shown + STEP)}>Show more</Button>}
+      {found.batches.length > shown && (
+        <button type="button" onClick={() => setShown(shown + STEP)}>
+          Show more
+        </button>
+      )}
     </>
   );
 });
@@ -151,7 +154,12 @@ interface LaneProps {
 const Lane = memo(
   function Lane({ batch, top, runningMs, chosen, onChoose }: LaneProps) {
     return (
-      <Button className="lane" aria-expanded={chosen} onPress={() => onChoose(chosen ? null : keyOf(batch))}>
+      <button
+        type="button"
+        className="lane"
+        aria-expanded={chosen}
+        onClick={() => onChoose(chosen ? null : keyOf(batch))}
+      >
         <span className="batch">{batch.batch === null ? "–" : count(batch.batch)}</span>
         <time dateTime={startOf(batch)}>{clockTime(startOf(batch))}</time>
         <Lanes batch={batch} top={top} runningMs={runningMs} />
@@ -160,7 +168,7 @@ const Lane = memo(
             ? `${label(lastStage(batch) ?? "planned")}, ${duration(span(batch))}`
             : `${label(lastStage(batch) ?? "planned")}, runs for ${duration(runningMs)}`}
         </span>
-      </Button>
+      </button>
     );
   },
   (before, after) =>
@@ -298,24 +306,30 @@ const Why = memo(function Why() {
   return (
     <section className="why" aria-labelledby="why">
       <h2 id="why">Why is this message not acknowledged yet?</h2>
-      <Form
+      <form
         onSubmit={(event) => {
           event.preventDefault();
           void ask();
         }}
       >
-        <TextField value={message_stream} onChange={(text) => adjust({ message_stream: text })} isRequired>
-          <Label>Stream</Label>
-          <Input />
-        </TextField>
-        <TextField value={sequence} onChange={(text) => adjust({ sequence: text })} isRequired inputMode="numeric">
-          <Label>Sequence</Label>
-          <Input pattern="[0-9]+" />
-        </TextField>
-        <Button type="submit" className="primary">
+        <label className="field">
+          Stream
+          <input value={message_stream} onChange={(event) => adjust({ message_stream: event.target.value })} required />
+        </label>
+        <label className="field">
+          Sequence
+          <input
+            value={sequence}
+            onChange={(event) => adjust({ sequence: event.target.value })}
+            required
+            inputMode="numeric"
+            pattern="[0-9]+"
+          />
+        </label>
+        <button type="submit" className="primary">
           Ask
-        </Button>
-      </Form>
+        </button>
+      </form>
       <div role="status">
         {error && <p className="error">{error}</p>}
         {answer && (

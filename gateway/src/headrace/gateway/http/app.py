@@ -86,7 +86,7 @@ def new_app(
         routes=[
             *change_routes(gateway, callers),
             *signing_routes(callers, config),
-            *console_routes(),
+            *console_routes(callers),
             *(Route(path, guarded(path, endpoint, callers)) for path, endpoint in endpoints.items()),
         ],
         middleware=[Middleware(Bounds, loopback=loopback), Middleware(EndRevoked, calls=gateway.open_calls)],

@@ -7,13 +7,17 @@ from functools import cache
 from mimetypes import guess_type
 from pathlib import Path
 
+import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headrace.gateway.http.guard import problem
+from headrace.gateway.http.api import API
+from headrace.gateway.http.callers import Callers
+from headrace.gateway.http.guard import may_see, problem
 from headrace.gateway.rules import ASSETS, CONSOLE
 
+log = structlog.get_logger(__name__)
 FILES = Path(__file__).parent / "console"
 POLICY = "; ".join(
     (
@@ -29,6 +33,12 @@ POLICY = "; ".join(
     )
 )
 """What the page may load: nothing but this server's own files, and no script or style within the page."""
+NOT_BUILT = (
+    "this installation has no console: it was built without Node.js. In a checkout, install Node.js 20.19 or newer, and run: "
+    f"make console. {API}/openapi.json describes the API"
+)
+"""What a browser is told in place of the page."""
+_STATUS = f"{API}/status"
 _HEADERS = {"content-security-policy": POLICY, "referrer-policy": "no-referrer", "x-frame-options": "DENY"}
 
 
@@ -55,15 +65,25 @@ async def _answer(request: Request, path: Path, caching: str) -> Response:
     return Response(file.plain, headers=headers, media_type=file.media_type)
 
 
-def console_routes() -> list[Route]:
-    """Returns the routes of the console."""
+def console_routes(callers: Callers) -> list[Route]:
+    """Returns the routes of the console.
+
+    Args:
+        callers: Who may see the status, which the page shows first.
+    """
     files = FILES
+    if not (files / "index.html").is_file():
+        log.warning("gateway has no console", detail=NOT_BUILT)
     assets = {path.name: path for path in (files / "assets").glob("*") if path.is_file()}
 
     async def page(request: Request) -> Response:
         if not (files / "index.html").is_file():
-            return problem(404, "this installation has no console; /api/v1/openapi.json describes the API")
-        return await _answer(request, files / "index.html", "no-cache")
+            return problem(404, NOT_BUILT)
+        answer = await _answer(request, files / "index.html", "no-cache")
+        # The browser requests it while it loads the script. It would be refused to whoever is not signed in.
+        if may_see(request, _STATUS, callers):
+            answer.headers["link"] = f"<{_STATUS}>; rel=preload; as=fetch; crossorigin=anonymous"
+        return answer
 
     async def asset(request: Request) -> Response:
         path = assets.get(request.path_params["name"])
