@@ -33,8 +33,11 @@ def filled(text: str) -> str:
 
 
 def checks(kind: str) -> list[str]:
-    """Returns the table of the checks for sources, or sinks."""
-    return ["| check | fails if | needs | rules |", "|---|---|---|---|", *map(_row, CHECKS[kind])]
+    """Returns the table of the checks of both kinds, or of only one kind."""
+    rows = {each: list(map(_row, CHECKS[each])) for each in CHECKS}
+    both = [row for row in rows["source"] if row in rows["sink"]]
+    listed = both if kind == "both" else [row for row in rows[kind] if row not in both]
+    return ["| check | fails if | needs | rules |", "|---|---|---|---|", *listed]
 
 
 def keys(name: str) -> list[str]:
