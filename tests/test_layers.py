@@ -3,6 +3,7 @@
 import ast
 import importlib
 import importlib.util
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +25,10 @@ ROOMS = tuple(
     for room in ("batches", "connections", "control", "intake", "pipelines", "sinks", "state", "status", "streams")
 )
 """Packages whose `__init__` has all that other packages use; tests look into them."""
+ROOMS_BY_MODULE = tuple(
+    f"engine.applications.{room}" for room in ("shipping", "states", "stages", "real_time", "batches", "starting", "offline")
+)
+"""Packages whose docstring lists all that other packages use: each process imports the modules that it needs, and no others."""
 IMPATIENT = {("tests.sdk.test_reports", "headrace.sdk.wire._reports")}
 """Tests that make an interval shorter than anybody could configure."""
 """What every package may import."""
@@ -162,7 +167,7 @@ def modules_of_tests() -> Mapping[str, Path]:
 @cache
 def names_from_rooms() -> Mapping[str, frozenset[tuple[str, str, str]]]:
     """What modules import from each room or a module in it, also if only type checkers see it: importer, module, name."""
-    found: dict[str, set[tuple[str, str, str]]] = {room: set() for room in ROOMS}
+    found: dict[str, set[tuple[str, str, str]]] = {room: set() for room in (*ROOMS, *ROOMS_BY_MODULE)}
     for importer, path in modules().items():
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.ImportFrom) or node.module is None:
@@ -179,6 +184,14 @@ def test_what_passes_from_a_room_to_others_is_what_it_lists(room: str) -> None:
     imports = names_from_rooms()[room]
     assert [one for one in imports if one[1] != f"headrace.{room}"] == []
     assert set(importlib.import_module(f"headrace.{room}").__all__) == {name for _, _, name in imports}
+
+
+@pytest.mark.parametrize("room", ROOMS_BY_MODULE)
+def test_what_passes_from_a_room_to_others_stands_in_its_docstring(room: str) -> None:
+    docstring = ast.get_docstring(ast.parse(modules()[f"headrace.{room}"].read_text()))
+    assert docstring is not None
+    listed = re.findall(r"`(\w+)`", docstring.partition("Others use ")[2])
+    assert sorted(listed) == sorted({name for _, _, name in names_from_rooms()[room]})
 
 
 @pytest.mark.parametrize("package", WITH_A_FACE)

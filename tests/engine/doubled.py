@@ -16,8 +16,8 @@ from itertools import count
 
 from tests.engine.stages import MemoryPieces, MemoryStore, Stages
 
-from headrace.engine.applications._keyed_stage import keyed_stage_rows
-from headrace.engine.applications._plan import BlockRow
+from headrace.engine.applications.stages.keyed_stage import keyed_stage_rows
+from headrace.engine.applications.stages.plan import BlockRow
 
 Place = tuple[str, int]
 """A key of the store: the variable, and the number of the piece."""

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
-from headrace.engine.applications._keyed_task import KeyedTask
+from headrace.engine.applications.stages.keyed_task import KeyedTask
 from headrace.pipelines import Pipeline
 
 EXCLUSIONS = (

@@ -24,9 +24,10 @@ import pyarrow as pa
 from tests.engine.doubled import contents
 from tests.engine.stages import Stages
 
-from headrace.engine.applications import _durable, _segments, _source_stage
-from headrace.engine.applications._plan import BlockRow
-from headrace.engine.applications._state_cache import StateCache
+from headrace.engine.applications.stages import source_stage
+from headrace.engine.applications.stages.plan import BlockRow
+from headrace.engine.applications.states import durable, segments
+from headrace.engine.applications.states.state_cache import StateCache
 from headrace.pipelines import Context, KeyStates, Late, Message, OnError, Pipeline, session, sliding, tumbling
 
 COUNTING = [sys.executable, str(Path(__file__).parents[1] / "pipelines" / "counting_program.py")]
@@ -245,14 +246,14 @@ def batches(seed: int) -> Iterator[list[Message]]:
 
 def small_folds() -> None:
     """Snapshots and changes of every kind also come about with the few states of a test."""
-    _durable.FOLD_BYTES, _durable.INLINE_BYTES, _durable.WHOLE_KEYS, _segments.SEGMENT_KEYS = 4_000, 1_500, 45, 8
+    durable.FOLD_BYTES, durable.INLINE_BYTES, durable.WHOLE_KEYS, segments.SEGMENT_KEYS = 4_000, 1_500, 45, 8
 
 
 def main(worker: str, seed: int) -> None:
     """Prints, for each pipeline and micro-batch, a digest of whatever lies in each place of the store."""
     small_folds()
     cold = worker == "cold"
-    _source_stage.PIECE_MESSAGES = 7 if cold else 16_384
+    source_stage.PIECE_MESSAGES = 7 if cold else 16_384
     for app in APPS:
         stages = Alone(app(), buckets=2, workers=1, tasks=3 if cold else 1, seed=seed + cold)
         stages.cold = cold

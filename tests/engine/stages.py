@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.applications._durable import load
-from headrace.engine.applications._keyed_stage import keyed_stage_rows, state_classes
-from headrace.engine.applications._keys import bucket_ids
-from headrace.engine.applications._plan import COUNTS, REPORT, BlockRow, Plan
-from headrace.engine.applications._reports import Report, merged, report_of
-from headrace.engine.applications._source_stage import source_stage_rows, stream_end_rows
-from headrace.engine.applications._state_cache import StateCache
-from headrace.engine.applications._store import Head, read_head
+from headrace.engine.applications.stages.keyed_stage import keyed_stage_rows, state_classes
+from headrace.engine.applications.stages.plan import COUNTS, REPORT, BlockRow, Plan
+from headrace.engine.applications.stages.reports import Report, merged, report_of
+from headrace.engine.applications.stages.source_stage import source_stage_rows, stream_end_rows
+from headrace.engine.applications.states.durable import load
+from headrace.engine.applications.states.keys import bucket_ids
+from headrace.engine.applications.states.state_cache import StateCache
+from headrace.engine.applications.states.store import Head, read_head
 from headrace.engine.codec import Columns
 from headrace.engine.source._ranges import Ends
 from headrace.pipelines import Message, Pipeline

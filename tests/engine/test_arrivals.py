@@ -5,8 +5,8 @@ import random
 import pytest
 from tests.engine.frames import Message, frame
 
-from headrace.engine.applications.real_time._arrivals import MOST_MESSAGES, SLICE_BYTES, SLICE_S, Arrivals
-from headrace.engine.applications.real_time._following import Arrived
+from headrace.engine.applications.real_time.arrivals import MOST_MESSAGES, SLICE_BYTES, SLICE_S, Arrivals
+from headrace.engine.applications.real_time.following import Arrived
 from headrace.engine.checkpoint._position import Position
 from headrace.engine.codec import columns, record_batch, sequences_of
 

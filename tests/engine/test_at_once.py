@@ -8,10 +8,10 @@ import grpc
 import pytest
 
 from headrace.engine._errors import NotAtOnce
-from headrace.engine.applications._plan import BlockRow
-from headrace.engine.applications.real_time import _at_once
-from headrace.engine.applications.real_time._at_once import MOST_KEPT_BYTES, MOST_WAITING_BYTES, AtOnce
-from headrace.engine.applications.real_time._parts import Run
+from headrace.engine.applications.real_time import at_once
+from headrace.engine.applications.real_time.at_once import MOST_KEPT_BYTES, MOST_WAITING_BYTES, AtOnce
+from headrace.engine.applications.real_time.parts import Run
+from headrace.engine.applications.stages.plan import BlockRow
 from headrace.engine.sink._options import parse_sink
 from headrace.engine.wire._gateway_options import Defaults
 
@@ -40,9 +40,9 @@ class Calls:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls = Calls()
-    monkeypatch.setattr(_at_once, "PartsCall", calls)
-    monkeypatch.setattr(_at_once, "sink_error", lambda *_: NotAtOnce("it votes"))
-    monkeypatch.setattr(_at_once, "blocks_of", lambda rows: ())
+    monkeypatch.setattr(at_once, "PartsCall", calls)
+    monkeypatch.setattr(at_once, "sink_error", lambda *_: NotAtOnce("it votes"))
+    monkeypatch.setattr(at_once, "blocks_of", lambda rows: ())
     return calls
 
 
@@ -68,7 +68,7 @@ def test_results_for_a_sink_that_does_not_answer_are_bounded(sink: AtOnce, calls
     while sink.has_room:
         sink.put(1, row(2**20))
         put += 1
-        assert put <= MOST_WAITING_BYTES / 2**20 + _at_once.MOST_UNANSWERED + 1
+        assert put <= MOST_WAITING_BYTES / 2**20 + at_once.MOST_UNANSWERED + 1
     assert put >= MOST_WAITING_BYTES / 2**20
 
 

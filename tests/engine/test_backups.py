@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.engine import CheckpointError, back_up_checkpoint, restore_checkpoint, verify_checkpoint
-from headrace.engine.applications import _garbage
-from headrace.engine.applications._bucket_files import BucketFiles
-from headrace.engine.applications._commits import Commits
-from headrace.engine.applications._reports import Report
+from headrace.engine.applications.batches.commits import Commits
+from headrace.engine.applications.stages.reports import Report
+from headrace.engine.applications.states import garbage
+from headrace.engine.applications.states.bucket_files import BucketFiles
 from headrace.engine.checkpoint._backups import back_up
 from headrace.engine.checkpoint._folder import LocalFolder
 from headrace.engine.checkpoint._log import owner_named_in
@@ -48,7 +48,7 @@ class AtOnce:
 
 @pytest.fixture(autouse=True)
 def one_order_of_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_garbage, "ThreadPoolExecutor", AtOnce)
+    monkeypatch.setattr(garbage, "ThreadPoolExecutor", AtOnce)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # the disk is not in question
 
 

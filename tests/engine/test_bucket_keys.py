@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.pipelines.test_keys import EQUAL
 
-from headrace.engine.applications._keys import buckets_of
+from headrace.engine.applications.states.keys import buckets_of
 from headrace.pipelines.runtime import normal_key
 
 

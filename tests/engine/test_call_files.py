@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.applications import _call_files
-from headrace.engine.applications._call_files import Call, CallFiles, function_runs
+from headrace.engine.applications.stages import call_files
+from headrace.engine.applications.stages.call_files import Call, CallFiles, function_runs
 
 DEADLINE_S = 150.0
 PROCESS = """
 import ctypes, os, sys, threading, time
-from headrace.engine.applications._call_files import CallFiles, record_calls
+from headrace.engine.applications.stages.call_files import CallFiles, record_calls
 from headrace.pipelines import Message, OnError, Pipeline, Trial
 
 def wait():
@@ -60,7 +60,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> Iterator[CallFiles]:
-    monkeypatch.setattr(_call_files, "LOOKS_EVERY_S", 0.05)
+    monkeypatch.setattr(call_files, "LOOKS_EVERY_S", 0.05)
     files = CallFiles(watches_driver=False)
     yield files
     files.close()
@@ -82,13 +82,13 @@ def test_a_process_that_dies_is_named_with_what_it_processed(
 def test_the_file_of_a_dead_process_stays_until_spark_has_read_it(
     files: CallFiles, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_call_files, "KEPT_S", float("inf"))
+    monkeypatch.setattr(call_files, "KEPT_S", float("inf"))
     process = started(files.path, "exit")
     process.communicate(timeout=DEADLINE_S)
     wait_for(lambda: caplog.records)
     (file,) = Path(files.path).glob("[0-9]*")
     assert file.read_bytes().startswith(WHERE.encode())
-    monkeypatch.setattr(_call_files, "KEPT_S", 0.0)
+    monkeypatch.setattr(call_files, "KEPT_S", 0.0)
     wait_for(lambda: not file.exists())
     assert len(caplog.records) == 1
 
@@ -96,7 +96,7 @@ def test_the_file_of_a_dead_process_stays_until_spark_has_read_it(
 def test_a_function_that_does_not_return_is_named_while_it_runs(
     files: CallFiles, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_call_files, "LONG_S", 0.2)
+    monkeypatch.setattr(call_files, "LONG_S", 0.2)
     process = started(files.path, "loop")
     assert process.stdout is not None
     assert process.stdout.readline() == "waits\n"
@@ -121,7 +121,7 @@ def test_a_function_that_does_not_return_is_named_while_it_runs(
 
 def test_a_call_that_has_not_run_for_long_hinders_nothing() -> None:
     assert function_runs([]) is None
-    assert function_runs([Call(1, WHERE, _call_files.LONG_S - 1)]) is None
+    assert function_runs([Call(1, WHERE, call_files.LONG_S - 1)]) is None
 
 
 @pytest.mark.parametrize("way", ["exit", "abort", "segfault"])

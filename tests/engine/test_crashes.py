@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.examples.rig import rig
 
 from headrace.connectors import FileSource
-from headrace.engine.applications import _call_files
+from headrace.engine.applications.stages import call_files
 from headrace.pipelines import Pipeline
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 
@@ -64,7 +64,7 @@ def test_a_function_that_ends_its_process_is_named(
 def test_the_status_shows_a_function_that_runs_and_for_how_long(
     real_time: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_call_files, "LONG_S", 1.0)
+    monkeypatch.setattr(call_files, "LONG_S", 1.0)
     runs, may = tmp_path / "runs", tmp_path / "may"
 
     def wait(number: int, state: list[int]) -> str:

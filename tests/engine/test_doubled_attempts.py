@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from tests.engine.doubled import DoubledStages
 
-from headrace.engine.applications import _durable, _segments
+from headrace.engine.applications.states import durable, segments
 from headrace.pipelines import Context, Message, Pipeline, Trial
 
 PRODUCTS = [f"product {number} " * (1 + number % 3) for number in range(11)]
@@ -65,10 +65,10 @@ def timed() -> Pipeline:
 @pytest.fixture(autouse=True)
 def small_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots and changes of every kind also come about with the few states of a test."""
-    monkeypatch.setattr(_durable, "FOLD_BYTES", 2_000)
-    monkeypatch.setattr(_durable, "INLINE_BYTES", 700)
-    monkeypatch.setattr(_durable, "WHOLE_KEYS", 40)
-    monkeypatch.setattr(_segments, "SEGMENT_KEYS", 8)
+    monkeypatch.setattr(durable, "FOLD_BYTES", 2_000)
+    monkeypatch.setattr(durable, "INLINE_BYTES", 700)
+    monkeypatch.setattr(durable, "WHOLE_KEYS", 40)
+    monkeypatch.setattr(segments, "SEGMENT_KEYS", 8)
 
 
 def batches(seed: int) -> Iterator[list[Message]]:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.examples.rig import rig
 
-from headrace.engine.applications._commits import Commits
+from headrace.engine.applications.batches.commits import Commits
 from headrace.pipelines import Pipeline
 from headrace.sdk import Message, Position, Source
 

@@ -11,7 +11,7 @@ import grpc
 import pytest
 from tests.engine.frames import Message, frame
 
-from headrace.engine.applications.real_time._following import Arrived, Following
+from headrace.engine.applications.real_time.following import Arrived, Following
 from headrace.engine.checkpoint._position import Position
 from headrace.engine.wire._connection import Connection
 from headrace.protocol.v1 import engine_pb2 as pb

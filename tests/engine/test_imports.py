@@ -38,7 +38,7 @@ def test_what_is_not_there_is_said() -> None:
 
 def test_a_worker_without_an_endpoint_for_spans_imports_nothing_of_opentelemetry() -> None:
     program = (
-        "import sys\nfrom headrace.engine.applications._tracing import processing\n"
+        "import sys\nfrom headrace.engine.applications.stages.tracing import processing\n"
         "with processing('s/0', 'p', 0) as traced:\n    assert traced is None\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]"
     )
@@ -52,8 +52,8 @@ def test_reading_the_messages_of_an_application_imports_no_pandas() -> None:
     program = """
 import sys
 from tests.engine.stages import frame, rows_of
-from headrace.engine.applications._plan import Plan
-from headrace.engine.applications._source_stage import source_stage_rows
+from headrace.engine.applications.stages.plan import Plan
+from headrace.engine.applications.stages.source_stage import source_stage_rows
 from headrace.pipelines import Message, Pipeline
 
 app = Pipeline("counts")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.applications import _durable, _segments, _store
-from headrace.engine.applications._bucket_files import BucketFiles
-from headrace.engine.applications._durable import catch_up, load, save
-from headrace.engine.applications._segments import DirtyKeys
-from headrace.engine.applications._store import MERGED, TIER_BYTES, due, read_head
+from headrace.engine.applications.states import durable, segments, store
+from headrace.engine.applications.states.bucket_files import BucketFiles
+from headrace.engine.applications.states.durable import catch_up, load, save
+from headrace.engine.applications.states.segments import DirtyKeys
+from headrace.engine.applications.states.store import MERGED, TIER_BYTES, due, read_head
 from headrace.engine.checkpoint._manifests import Entry
 from headrace.engine.checkpoint._state_files import LocalFiles
 from headrace.pipelines.runtime import StateClass, States
@@ -78,11 +78,11 @@ class Bucket:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything begins with a hundredth of the states."""
-    monkeypatch.setattr(_durable, "FOLD_BYTES", 10_000)
-    monkeypatch.setattr(_durable, "INLINE_BYTES", 160)
-    monkeypatch.setattr(_store, "TIER_BYTES", 160)
-    monkeypatch.setattr(_store, "FINAL_BYTES", 40_000)
-    monkeypatch.setattr(_segments, "SEGMENT_KEYS", 160)
+    monkeypatch.setattr(durable, "FOLD_BYTES", 10_000)
+    monkeypatch.setattr(durable, "INLINE_BYTES", 160)
+    monkeypatch.setattr(store, "TIER_BYTES", 160)
+    monkeypatch.setattr(store, "FINAL_BYTES", 40_000)
+    monkeypatch.setattr(segments, "SEGMENT_KEYS", 160)
 
 
 @pytest.mark.usefixtures("small")
@@ -119,15 +119,15 @@ def test_files_and_bytes_of_a_micro_batch_do_not_grow_with_the_bucket(tmp_path: 
             named.append(len(bucket.entry.needs))
         bucket.check()
         files[keys], written[keys] = max(named), sum(sizes) / len(sizes)
-    assert files[20_000] <= _segments.MOST_SEGMENTS + 60
+    assert files[20_000] <= segments.MOST_SEGMENTS + 60
     assert written[20_000] <= 2 * written[2_000]
 
 
 def test_a_large_snapshot_has_a_bounded_number_of_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_segments, "SEGMENT_KEYS", 4)
+    monkeypatch.setattr(segments, "SEGMENT_KEYS", 4)
     bucket, draw = Bucket(tmp_path), random.Random(1)
     for batch in range(8):
         bucket.save(batch, {f"k{number}": draw.randbytes(9) for number in range(100 * batch, 100 * (batch + 1))})
         bucket.check()
     store = BucketFiles(bucket.files, (1, 0), bucket.entry)
-    assert len(read_head(store).segments) <= _segments.MOST_SEGMENTS
+    assert len(read_head(store).segments) <= segments.MOST_SEGMENTS

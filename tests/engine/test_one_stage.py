@@ -20,7 +20,7 @@ WIDE = "x" * 1_500_000
 @pytest.fixture
 def plans(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The plans of all micro-batches that have begun, in order."""
-    from headrace.engine.applications._commits import Commits
+    from headrace.engine.applications.batches.commits import Commits
 
     found: list[str] = []
     begin = Commits.begin

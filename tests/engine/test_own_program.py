@@ -15,7 +15,7 @@ from tests.faults.rig import Rig
 from tests.faults.sources import Numbers, number_value
 
 from headrace.engine import StoredStates
-from headrace.engine.applications._start_retries import MOST_ATTEMPTS, start_with_retries
+from headrace.engine.applications.starting.start_retries import MOST_ATTEMPTS, start_with_retries
 from headrace.pipelines import Pipeline
 
 pytestmark = pytest.mark.timeout(900)

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.stages import MemoryStore, Stages
 
-from headrace.engine.applications import _durable, _segments, _store
-from headrace.engine.applications._durable import save
-from headrace.engine.applications._state_cache import StateCache
-from headrace.engine.applications._store import read_head
+from headrace.engine.applications.states import durable, segments, store
+from headrace.engine.applications.states.durable import save
+from headrace.engine.applications.states.state_cache import StateCache
+from headrace.engine.applications.states.store import read_head
 from headrace.pipelines import (
     Context,
     KeyStates,
@@ -212,10 +212,10 @@ def runs(draw: st.DrawFn) -> tuple[list[list[Message]], Stages]:
 @pytest.fixture(autouse=True)
 def small_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots and changes of every kind also come about with the few states of a test."""
-    monkeypatch.setattr(_durable, "FOLD_BYTES", 600)
-    monkeypatch.setattr(_durable, "INLINE_BYTES", 250)
-    monkeypatch.setattr(_durable, "WHOLE_KEYS", 5)
-    monkeypatch.setattr(_segments, "SEGMENT_KEYS", 3)
+    monkeypatch.setattr(durable, "FOLD_BYTES", 600)
+    monkeypatch.setattr(durable, "INLINE_BYTES", 250)
+    monkeypatch.setattr(durable, "WHOLE_KEYS", 5)
+    monkeypatch.setattr(segments, "SEGMENT_KEYS", 3)
 
 
 @settings(deadline=None, max_examples=150, derandomize=True)
@@ -262,7 +262,7 @@ def test_all_buckets_find_the_same_streams_idle(batches: list[list[tuple[int, in
 
 
 def test_a_micro_batch_costs_what_it_touches_and_not_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_segments, "SEGMENT_KEYS", 1_000)
+    monkeypatch.setattr(segments, "SEGMENT_KEYS", 1_000)
     written = {}
     for keys in (1_000, 30_000):
         stages = Stages(by_message_key(), buckets=1, workers=2, tasks=1)
@@ -281,11 +281,11 @@ def test_a_micro_batch_costs_what_it_touches_and_not_what_there_is(monkeypatch: 
 
 def test_the_snapshot_is_written_anew_piece_by_piece_and_never_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, touched = 20_000, 100
-    monkeypatch.setattr(_durable, "FOLD_BYTES", 10_000)
-    monkeypatch.setattr(_segments, "SEGMENT_KEYS", 250)
+    monkeypatch.setattr(durable, "FOLD_BYTES", 10_000)
+    monkeypatch.setattr(segments, "SEGMENT_KEYS", 250)
     for scaled in "TIER_BYTES", "FINAL_BYTES":
-        monkeypatch.setattr(_store, scaled, 2_000)
-    monkeypatch.setattr(_durable, "INLINE_BYTES", 2_000)
+        monkeypatch.setattr(store, scaled, 2_000)
+    monkeypatch.setattr(durable, "INLINE_BYTES", 2_000)
     stages = Stages(by_message_key(), buckets=1, workers=2, tasks=1)
     stages.send(*(Message(b"1", b"k%d" % n, stream="n/0", sequence=n + 1) for n in range(keys)))
     draw = random.Random(1)

@@ -24,7 +24,7 @@ from headrace.engine import (
     StoredPositions,
     Target,
 )
-from headrace.engine.applications._reposition import repositioned
+from headrace.engine.applications.offline.reposition import repositioned
 from headrace.engine.checkpoint._moves import Change
 from headrace.engine.checkpoint._position import Position
 from headrace.pipelines import Pipeline
@@ -222,11 +222,11 @@ def test_only_the_lines_of_moved_pipelines_change_and_all_of_them_count_one_more
 
 
 POINTS = (
-    "headrace.engine.applications._reposition.StoredPositions._write_states",
+    "headrace.engine.applications.offline.reposition.StoredPositions._write_states",
     "headrace.engine.checkpoint._runs.RunLog.follow",
     "headrace.engine.checkpoint._log.CheckpointLog.note_predecessors",
-    "headrace.engine.applications._reposition.StoredPositions._write_logs",
-    "headrace.engine.applications._reposition.repositioned",
+    "headrace.engine.applications.offline.reposition.StoredPositions._write_logs",
+    "headrace.engine.applications.offline.reposition.repositioned",
     "headrace.engine.checkpoint._log.CheckpointLog.mark_finished",
 )
 

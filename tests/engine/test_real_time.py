@@ -12,7 +12,7 @@ from tests.examples.rig import records, rig
 
 from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import OptionError, start
-from headrace.engine.applications._commits import LOOKS_EVERY_S
+from headrace.engine.applications.batches.commits import LOOKS_EVERY_S
 from headrace.pipelines import Pipeline, Window, tumbling
 from headrace.sdk import GONE, WRITTEN, Batch, Message, Outcomes, Position, Refused, Rows, Settings, Sink, Source, SourceKind
 

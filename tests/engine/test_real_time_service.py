@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace.engine import CheckpointError
-from headrace.engine.applications.real_time._parts import Run
-from headrace.engine.applications.real_time._service import ServedWorker, Service
+from headrace.engine.applications.real_time.parts import Run
+from headrace.engine.applications.real_time.service import ServedWorker, Service
 from headrace.engine.checkpoint._manifests import Manifest
 from headrace.engine.source._ranges import NO_ENDS
 

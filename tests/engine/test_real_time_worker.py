@@ -13,11 +13,11 @@ from tests.engine.frames import Message, frame
 
 from headrace.contract.errors import HeadraceError
 from headrace.engine import CheckpointError
-from headrace.engine.applications.real_time import _worker
-from headrace.engine.applications.real_time._crossing import crossing
-from headrace.engine.applications.real_time._following import Arrived
-from headrace.engine.applications.real_time._parts import Run
-from headrace.engine.applications.real_time._worker import MOST_MISSED, RealTimeWorker
+from headrace.engine.applications.real_time import worker as worker_module
+from headrace.engine.applications.real_time.crossing import crossing
+from headrace.engine.applications.real_time.following import Arrived
+from headrace.engine.applications.real_time.parts import Run
+from headrace.engine.applications.real_time.worker import MOST_MISSED, RealTimeWorker
 from headrace.engine.checkpoint._manifests import Manifest
 from headrace.engine.checkpoint._position import Position
 from headrace.engine.codec import Columns, columns
@@ -106,7 +106,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         def stop(self) -> None: ...
 
     for name, fake in (("Following", Following), ("Processor", Processor), ("AtOnce", AtOnce)):
-        monkeypatch.setattr(_worker, name, fake)
+        monkeypatch.setattr(worker_module, name, fake)
     return world
 
 
@@ -148,7 +148,7 @@ def test_a_micro_batch_ends_between_two_messages_of_a_frame(world: World, worker
 def test_a_pause_that_comes_too_late_leaves_the_worker_at_work_and_the_third_one_is_kept(
     world: World, worker: RealTimeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_worker, "PAUSE_S", 0.01)
+    monkeypatch.setattr(worker_module, "PAUSE_S", 0.01)
     may, begun = threading.Semaphore(0), threading.Semaphore(0)
 
     def function(sequence: int) -> None:
@@ -168,7 +168,7 @@ def test_a_pause_that_comes_too_late_leaves_the_worker_at_work_and_the_third_one
     assert reached(worker) is None
     world.arrive(MOST_MISSED + 1)
     may.release()
-    monkeypatch.setattr(_worker, "PAUSE_S", DEADLINE_S)
+    monkeypatch.setattr(worker_module, "PAUSE_S", DEADLINE_S)
     assert reached(worker) == {"n/0": MOST_MISSED}
     worker.close(NO_ENDS)
     may.release()

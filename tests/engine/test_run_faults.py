@@ -34,7 +34,7 @@ Caused by: java.io.IOException: No space left on device
 \t... 21 more
 """
 OF_THE_JVM = """Traceback (most recent call last):
-  File "/venv/lib/python3.12/site-packages/headrace/engine/applications/_commits.py", line 9, in commit
+  File "/venv/lib/python3.12/site-packages/headrace/engine/applications/batches/commits.py", line 9, in commit
     write()
   File "/venv/lib/python3.12/site-packages/py4j/protocol.py", line 327, in get_return_value
     raise Py4JJavaError(

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from headrace.engine._errors import CheckpointError
-from headrace.engine.applications._bucket_files import BucketFiles
-from headrace.engine.applications._commits import Commits
-from headrace.engine.applications._reports import Report
+from headrace.engine.applications.batches.commits import Commits
+from headrace.engine.applications.stages.reports import Report
+from headrace.engine.applications.states.bucket_files import BucketFiles
 from headrace.engine.checkpoint._folder import LocalFolder
 from headrace.engine.checkpoint._manifests import Bucket, Manifest, ManifestLog, new_file, origin_of
 from headrace.engine.checkpoint._runs import RunLog

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from headrace.engine import CheckpointError
-from headrace.engine.applications._bucket_files import BucketFiles
-from headrace.engine.applications._commits import Commits
-from headrace.engine.applications._reports import Report
+from headrace.engine.applications.batches.commits import Commits
+from headrace.engine.applications.stages.reports import Report
+from headrace.engine.applications.states.bucket_files import BucketFiles
 from headrace.engine.checkpoint._folder import LocalFolder
 from headrace.engine.checkpoint._manifests import Bucket, Entry, Manifest, ManifestLog
 from headrace.engine.checkpoint._state_files import LocalFiles

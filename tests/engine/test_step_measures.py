@@ -3,8 +3,8 @@
 import pytest
 from tests.engine.stages import Stages
 
-from headrace.engine.applications._reports import Report
-from headrace.engine.applications._totals import MOST_STEPS, Totals
+from headrace.engine.applications.batches.totals import MOST_STEPS, Totals
+from headrace.engine.applications.stages.reports import Report
 from headrace.gateway.core.base.bounds import MAX_STEPS
 from headrace.pipelines import Message, OnError, Pipeline, total, tumbling
 from headrace.pipelines.runtime import StepMeasures

@@ -106,9 +106,9 @@ def test_states_are_frozen_when_a_worker_reads_them_for_the_first_time() -> None
     assert said_by(
         """
         import gc
-        from headrace.engine.applications._durable import save
-        from headrace.engine.applications._state_cache import StateCache
-        from headrace.engine.applications._store import Head, read_head
+        from headrace.engine.applications.states.durable import save
+        from headrace.engine.applications.states.state_cache import StateCache
+        from headrace.engine.applications.states.store import Head, read_head
         from headrace.pipelines.runtime import StateClass
         from tests.engine.stages import MemoryStore
 

@@ -230,5 +230,5 @@ ALL = (
     Plant(BELIEVE_OLDER_RUN, "headrace.gateway.core.batches.delivering", report_commits_of_an_older_run),
     Plant(DROP_UPDATE, "pyspark.sql.streaming.state", drop_an_update),
     Plant(SPREAD_PARTS, "headrace.gateway.core.sinks.sink", spread_parts),
-    Plant(DROP_DELTA, "headrace.engine.applications._keyed_stage", drop_changes),
+    Plant(DROP_DELTA, "headrace.engine.applications.stages.keyed_stage", drop_changes),
 )

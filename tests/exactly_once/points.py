@@ -119,7 +119,7 @@ _DELIVERING, _PARTS = f"{_GATEWAY}.batches.delivering", f"{_GATEWAY}.sinks.sessi
 _PLANNING, _SESSION = f"{_GATEWAY}.batches.planning", f"{_GATEWAY}.streams.session"
 _ENGINE_SERVICE = "headrace.gateway.services.engine"
 _READER, _WRITER, _DELIVERY = "headrace.engine.source._reader", "headrace.engine.sink._writer", "headrace.engine.sink._delivery"
-_MANIFESTS, _STATES = "headrace.engine.checkpoint._manifests", "headrace.engine.applications._bucket_files"
+_MANIFESTS, _STATES = "headrace.engine.checkpoint._manifests", "headrace.engine.applications.states.bucket_files"
 _FILES, _STAGING = "headrace.connectors.file._sink", "headrace.connectors.file._staging"
 _HELD = "headrace.sdk.sinks._idempotent"
 
@@ -167,12 +167,12 @@ _REAL_TIME = "headrace.engine.applications.real_time"
 
 REAL_TIME_POINTS: tuple[Point, ...] = (
     Point("gateway", "frames-followed", "before", f"{_GATEWAY}.batches.following", "_after", At.RETURN, _is_some),
-    Point("driver", "message-processed", "before", f"{_REAL_TIME}._processor", "Processor.process", At.ENTRY),
-    Point("driver", "message-processed", "after", f"{_REAL_TIME}._processor", "Processor.process", At.RETURN),
-    Point("driver", "results-delivered", "before", f"{_REAL_TIME}._parts", "PartsCall.send", At.ENTRY),
-    Point("driver", "results-delivered", "after", f"{_REAL_TIME}._at_once", "AtOnce._answered", At.ENTRY),
-    Point("driver", "states-saved", "before", f"{_REAL_TIME}._processor", "Processor.save", At.ENTRY),
-    Point("driver", "states-saved", "after", f"{_REAL_TIME}._processor", "Processor.save", At.RETURN),
-    Point("driver", "batch-processed", "after", f"{_REAL_TIME}._reader", "RealTimeReader.partitions", At.ENTRY, _is_new_batch),
+    Point("driver", "message-processed", "before", f"{_REAL_TIME}.processor", "Processor.process", At.ENTRY),
+    Point("driver", "message-processed", "after", f"{_REAL_TIME}.processor", "Processor.process", At.RETURN),
+    Point("driver", "results-delivered", "before", f"{_REAL_TIME}.parts", "PartsCall.send", At.ENTRY),
+    Point("driver", "results-delivered", "after", f"{_REAL_TIME}.at_once", "AtOnce._answered", At.ENTRY),
+    Point("driver", "states-saved", "before", f"{_REAL_TIME}.processor", "Processor.save", At.ENTRY),
+    Point("driver", "states-saved", "after", f"{_REAL_TIME}.processor", "Processor.save", At.RETURN),
+    Point("driver", "batch-processed", "after", f"{_REAL_TIME}.reader", "RealTimeReader.partitions", At.ENTRY, _is_new_batch),
 )
 """Those of real-time mode alone."""

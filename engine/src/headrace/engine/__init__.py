@@ -32,11 +32,11 @@ from headrace.engine._errors import (
 )
 
 if TYPE_CHECKING:
-    from headrace.engine.applications._reposition import Kept, StoredPositions
-    from headrace.engine.applications._rescale import rescale
-    from headrace.engine.applications._ship import ship
-    from headrace.engine.applications._start import DEFAULT_WORKER_MEMORY, start
-    from headrace.engine.applications._states import StateSize, StoredStates
+    from headrace.engine.applications.offline.reposition import Kept, StoredPositions
+    from headrace.engine.applications.offline.rescale import rescale
+    from headrace.engine.applications.offline.stored_states import StateSize, StoredStates
+    from headrace.engine.applications.shipping.ship import ship
+    from headrace.engine.applications.starting.start import DEFAULT_WORKER_MEMORY, start
     from headrace.engine.checkpoint._backups import (
         Backup,
         Verification,
@@ -112,11 +112,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "applications._reposition": ("Kept", "StoredPositions"),
-    "applications._rescale": ("rescale",),
-    "applications._ship": ("ship",),
-    "applications._start": ("DEFAULT_WORKER_MEMORY", "start"),
-    "applications._states": ("StateSize", "StoredStates"),
+    "applications.offline.reposition": ("Kept", "StoredPositions"),
+    "applications.offline.rescale": ("rescale",),
+    "applications.shipping.ship": ("ship",),
+    "applications.starting.start": ("DEFAULT_WORKER_MEMORY", "start"),
+    "applications.offline.stored_states": ("StateSize", "StoredStates"),
     "checkpoint._backups": ("Backup", "Verification", "back_up_checkpoint", "restore_checkpoint", "verify_checkpoint"),
     "checkpoint._moves": (
         "After",

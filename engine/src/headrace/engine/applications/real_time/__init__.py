@@ -4,4 +4,6 @@ A worker in the driver follows the streams, runs all steps, and delivers results
 how far the next micro-batch may read, the worker stops between two messages, writes the states that have changed, and continues
 with the messages of the next micro-batch. Spark's tasks find everything done, except for the results for sinks of other modes.
 A micro-batch that was planned and not committed is repeated without the worker, as any other.
+
+Others use `RealTimeReader`, `RealTimeWorker`, `Run`, `Service`.
 """

@@ -18,14 +18,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.contract.units import parse_size
 from headrace.engine import register
-from headrace.engine.applications._discarded import discarding
-from headrace.engine.applications._input import Input
-from headrace.engine.applications._keys import bucket_ids
-from headrace.engine.applications._plan import Plan
+from headrace.engine.applications.stages.plan import Plan
+from headrace.engine.applications.starting.input import Input
+from headrace.engine.applications.states.keys import bucket_ids
 from headrace.laboratory.bench.connectors import client
 from headrace.laboratory.bench.connectors.chain import connector, last_committed
 from headrace.laboratory.bench.connectors.kafka import BATCH_BYTES, Kafka, send
 from headrace.laboratory.bench.connectors.system import BODY, System
+from headrace.laboratory.bench.discarded import discarding
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.pipelines.apps import App, Count, count

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from headrace.engine.applications._plan import ROWS, Plan
-from headrace.engine.applications._source_stage import source_stage_rows
+from headrace.engine.applications.stages.plan import ROWS, Plan
+from headrace.engine.applications.stages.source_stage import source_stage_rows
 from headrace.engine.codec import record_batches
 from headrace.engine.source._parallelism import Parallelism
 from headrace.engine.source._schema import SCHEMA

@@ -17,9 +17,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from headrace.contract.units import parse_size
 from headrace.engine import start
-from headrace.engine.applications._discarded import discarding
-from headrace.engine.applications._keys import bucket_ids
-from headrace.engine.applications._plan import Plan
+from headrace.engine.applications.stages.plan import Plan
+from headrace.engine.applications.states.keys import bucket_ids
+from headrace.laboratory.bench.discarded import discarding
 from headrace.laboratory.bench.pipelines.apps import App
 from headrace.laboratory.bench.pipelines.feed import Feed
 from headrace.laboratory.bench.pipelines.inprocess import load

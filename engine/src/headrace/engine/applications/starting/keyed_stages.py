@@ -1,0 +1,37 @@
+"""The keyed stages of an application in a query: what Spark runs after the source stage."""
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from headrace.engine.applications.stages.keyed_task import KeyedTask
+from headrace.engine.applications.stages.plan import ROWS, Plan
+from headrace.engine.sink._options import SinkOptions
+from headrace.engine.spark._served_files import served
+
+
+def add_keyed_stages(plan: Plan, rows: DataFrame, root: str, options: SinkOptions | None) -> DataFrame:
+    """Adds the keyed stages of a plan to the rows of the source stage. The result has counts and reports for the query's sink.
+
+    The last stage delivers the results. If one task reads a micro-batch, it runs all stages: Spark then skips the shuffles.
+
+    Args:
+        plan: The plan.
+        rows: The rows of the source stage.
+        root: The URL of the folder of states.
+        options: The options of the sinks; None to pass on the results instead of delivering them.
+    """
+    last = plan.graph.shuffles
+    for level in range(min(1, last), last + 1):
+        if level:
+            rows = served(rows.repartition(plan.buckets, "bucket"), root)
+        rows = rows.mapInArrow(_function(KeyedTask(plan, level, root, level == last, options)), ROWS)
+    return rows
+
+
+def _function(task: KeyedTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def keyed_stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(batches)
+
+    return keyed_stage

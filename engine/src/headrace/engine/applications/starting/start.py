@@ -1,0 +1,281 @@
+"""Starts an application as one query of Spark."""
+
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.contract.units import UnitError, parse_duration, parse_size
+from headrace.engine._errors import CheckpointError, OptionError
+from headrace.engine.applications.batches.commits import commits
+from headrace.engine.applications.real_time.worker import RealTimeWorker
+from headrace.engine.applications.shipping.ship import ship
+from headrace.engine.applications.shipping.ship_programs import ship_programs
+from headrace.engine.applications.stages.call_files import CallFiles
+from headrace.engine.applications.stages.plan import Plan
+from headrace.engine.applications.starting.counts import observed
+from headrace.engine.applications.starting.first_workers import start_workers
+from headrace.engine.applications.starting.input import Input
+from headrace.engine.applications.starting.keyed_stages import add_keyed_stages
+from headrace.engine.applications.starting.query_settings import new_partitions, settings_of_query
+from headrace.engine.applications.starting.start_arguments import (
+    check_flags,
+    check_options,
+    check_path,
+    check_pipeline,
+    check_step_names,
+    check_text,
+)
+from headrace.engine.applications.starting.start_retries import start_with_retries
+from headrace.engine.applications.states.keys import bucket_ids
+from headrace.engine.checkpoint._folder import open_folder, qualified
+from headrace.engine.checkpoint._log import CheckpointLog
+from headrace.engine.checkpoint._manifests import MANIFESTS, STATES, ManifestLog
+from headrace.engine.sink._options import NAMES as SINK_NAMES
+from headrace.engine.sink._options import parse_sink
+from headrace.engine.source._options import NAMES as SOURCE_NAMES
+from headrace.engine.source._options import parse
+from headrace.engine.spark._application_sink import FORMAT as APPLICATION_SINK
+from headrace.engine.spark._application_sink import add_handler, remove_handler
+from headrace.engine.spark._format import FORMAT
+from headrace.engine.spark._served_files import driver_files
+from headrace.engine.spark._session import defaults_in, register
+from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
+from headrace.engine.wire._connection import Connection
+from headrace.pipelines import Pipeline
+from headrace.pipelines.runtime import Graph, check_fingerprints
+
+DEFAULT_WORKER_MEMORY = "1gb"
+REAL_TIME_INTERVAL_S = 1.0
+"""The time between the starts of two micro-batches in real-time mode, in seconds, unless it is given."""
+
+
+def start(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    checkpoint: str | Path,
+    *,
+    options: Mapping[str, str] | None = None,
+    available_now: bool = False,
+    trigger_interval: str | None = None,
+    worker_memory: str = DEFAULT_WORKER_MEMORY,
+    drop_states: Collection[str] = (),
+    migrate_states: Collection[str] = (),
+    finish: bool | None = None,
+    folder: str | Path | None = None,
+    real_time: bool = False,
+) -> StreamingQuery:
+    """Starts an application as a streaming query, which runs until it is stopped.
+
+    This is the query that `headrace run` starts. Unless the session has other settings, it has as many key partitions as the
+    session has cores. The application's modules and programs are shipped to every worker. If one of Spark's Python processes
+    does not start in time, the query is started again, with at most three attempts.
+
+    Args:
+        pipeline: The application.
+        spark: A session from `build_session`, or passed to `register`.
+        checkpoint: The folder for positions and states. It belongs to this application.
+        options: Further options of `format("headrace")`, for the source and the sink: `maxMessagesPerTrigger`, `gateway`, ...
+        available_now: Process what exists now, then end.
+        trigger_interval: The time between the starts of two micro-batches, such as `500ms` or `5s`; None for no delay. Messages
+            and acknowledgements wait for the next micro-batch.
+        worker_memory: The approximate memory for states in each Python worker, such as `500mb`.
+        drop_states: Steps that the pipeline no longer has, and whose states in the checkpoint are to be dropped. Not needed for
+            later starts once a micro-batch is committed.
+        migrate_states: Steps that keep their states although their windows, key or sources have changed.
+        finish: Whether event time ends once all streams have ended, so that all windows close and all timers fire; None for only
+            with `available_now`. A stream ends only if its source ends it, not when it has no more messages for now.
+        folder: The folder whose modules, packages and programs the workers need; by default, that of the module that made the
+            pipeline.
+        real_time: Process messages as they arrive, in the driver, and deliver results to at-least-once sinks at once.
+            Micro-batches then only commit, by default every second.
+
+    Returns:
+        The query. If it has failed while its sources were initialised, its `exception()` has the reason.
+
+    Raises:
+        GraphError: The pipeline is invalid.
+        OptionError: An option or another argument is invalid.
+        ProgramError: The file of a program does not exist.
+        CheckpointError: The checkpoint is incomplete, because its creation by rescaling did not finish or its states are gone; or
+            it is on a local disk, and executors run on other machines.
+        StateError: The checkpoint has states of a different step with the same name, or a new state cannot be stored.
+    """
+    _check_arguments(pipeline, checkpoint, options, trigger_interval, worker_memory, folder)
+    check_flags(available_now=available_now, real_time=real_time, **({} if finish is None else {"finish": finish}))
+    check_step_names(drop_states=drop_states, migrate_states=migrate_states)
+    graph = pipeline.graph
+    interval_s = _interval_s(available_now, trigger_interval)
+    if real_time:
+        if available_now:
+            raise OptionError("available_now and real_time exclude each other: a bounded run reads what exists as fast as it can")
+        interval_s = interval_s or REAL_TIME_INTERVAL_S
+    worker_bytes = _worker_bytes(worker_memory)
+    log, url = CheckpointLog(spark, str(checkpoint)), qualified(spark, str(checkpoint))
+    for_source, for_sink = _divided(options or {})
+    # Spark would report the same error later, after something has been written.
+    checked = parse({"stream": ",".join(graph.streams), **for_source}, defaults_in(spark))
+    refuse_local_checkpoint(spark, str(checkpoint), shared=checked.shared_checkpoint)
+    of_sinks = {"application": graph.name, "sink": ",".join(graph.sinks), **for_sink}
+    if graph.dead_letters is not None:
+        of_sinks["failed"] = graph.dead_letters
+    sink_options = parse_sink(of_sinks, defaults_in(spark))
+    if log.is_unfinished():
+        raise CheckpointError(f"{checkpoint} is incomplete, since its creation did not finish; delete it, and create it again")
+    folder = pipeline.folder if folder is None else Path(folder)
+    for program in graph.programs:
+        program.check_files(folder)
+    check_fingerprints(log.steps() or {}, graph.fingerprints, migrate_states)
+    dropped = _dropped(log, graph, drop_states)
+    _check_states(spark, log, url)
+    log.note_steps(graph.fingerprints)
+    planned = log.last_planned()
+    # The number is fixed for a checkpoint, regardless of the session's settings.
+    partitions = planned.partitions if planned else new_partitions(spark)
+    if folder:
+        ship(spark, folder)
+    programs = ship_programs(spark, folder, graph)
+    start_workers(spark)
+    plan = Plan(graph, bucket_ids(partitions), str(checkpoint), uuid.uuid4().hex, worker_bytes, dropped, programs)
+
+    def begin() -> StreamingQuery:
+        own = {**of_sinks, "run": uuid.uuid4().hex}
+        options = replace(sink_options, run=own["run"])
+        handler = commits(spark, url, options, graph.sinks, log.last_committed_batch())
+        calls = CallFiles(watches_driver=real_time)
+        handler.record(calls)
+        recorded = replace(plan, calls=calls.path)
+        register(spark, {graph.name: Input(recorded)})
+        add_handler(spark, own["run"], handler)
+        more = {}
+        if real_time:
+            files = driver_files(spark, f"{url}/{STATES}", sync=options.sync_to_disk)
+            worker = RealTimeWorker(
+                recorded,
+                files,
+                options,
+                Connection.of(checked),
+                checked.gateway_timeout_s,
+                asks_for_present=graph.asks_for_present,
+            )
+            more["realTime"] = handler.serve(worker)
+        arriving = _arriving(spark, graph, {**for_source, **more}, finish, interval_s)
+        rows = add_keyed_stages(recorded, arriving, f"{url}/{STATES}", options)
+        writer = observed(graph, rows).writeStream.format(APPLICATION_SINK).queryName(graph.name).outputMode("append")
+        writer = writer.options(checkpointLocation=str(checkpoint), **own)
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        elif interval_s:
+            writer = writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds")
+        try:
+            with settings_of_query(spark, partitions):
+                query = writer.start()
+                handler.started(query)
+                return query
+        except BaseException:
+            remove_handler(spark, own["run"])
+            raise
+
+    return start_with_retries(graph.name, begin)
+
+
+def _arriving(spark: SparkSession, graph: Graph, options: Mapping[str, str], finish: bool | None, interval_s: float) -> DataFrame:
+    """The rows of the source stage."""
+    own = {"application": graph.name, "stream": ",".join(graph.streams), "interval": str(interval_s)}
+    if finish is not None:
+        own["finish"] = str(finish).lower()
+    if graph.asks_for_present:
+        own["asksForPresent"] = "true"
+    return spark.readStream.format(FORMAT).options(**{"pipeline": graph.name, **options}, **own).load()
+
+
+def _check_arguments(
+    pipeline: Pipeline,
+    checkpoint: str | Path,
+    options: Mapping[str, str] | None,
+    trigger_interval: str | None,
+    worker_memory: str,
+    folder: str | Path | None,
+) -> None:
+    """Checks the types of arguments.
+
+    Raises:
+        OptionError: One has another type.
+    """
+    check_pipeline(pipeline)
+    check_path("checkpoint", checkpoint)
+    if options is not None:
+        check_options(options)
+    if trigger_interval is not None:
+        check_text("trigger_interval", trigger_interval, "5s")
+    check_text("worker_memory", worker_memory, "500mb")
+    if folder is not None:
+        check_path("folder", folder)
+
+
+def _interval_s(available_now: bool, interval: str | None) -> float:
+    """The time between the starts of two micro-batches, in seconds; 0 to start one as soon as the one before is committed.
+
+    Raises:
+        OptionError: The interval is invalid, or the run is bounded.
+    """
+    if interval is None:
+        return 0.0
+    if available_now:
+        raise OptionError("available_now and trigger_interval exclude each other: a bounded run starts each micro-batch at once")
+    try:
+        return parse_duration(interval) / timedelta(seconds=1)
+    except UnitError as error:
+        raise OptionError(f"trigger_interval: {error}") from None
+
+
+def _worker_bytes(memory: str) -> int:
+    """The memory for states in each Python worker, in bytes.
+
+    Raises:
+        OptionError: The text is not a size.
+    """
+    try:
+        return parse_size(memory)
+    except UnitError as error:
+        raise OptionError(f"worker_memory: {error}") from None
+
+
+def _check_states(spark: SparkSession, log: CheckpointLog, url: str) -> None:
+    """Checks that the checkpoint has the states that the application continues with.
+
+    Raises:
+        CheckpointError: It does not.
+    """
+    batch = log.last_committed_batch()
+    if batch is not None:
+        ManifestLog(open_folder(spark, f"{url}/{MANIFESTS}")).after(batch, log.committed_by(batch))
+
+
+def _dropped(log: CheckpointLog, graph: Graph, now: Collection[str]) -> frozenset[str]:
+    """The steps whose states are dropped, by this start or an earlier one.
+
+    Raises:
+        CheckpointError: The pipeline has a new step with the name of a dropped one, some of whose states still exist.
+    """
+    before, levels = log.dropped(), graph.keyed_levels
+    for each in before:
+        if levels.get(each.step) != each.level and each.step in levels:
+            raise CheckpointError(
+                f"the states of step {each.step} were dropped after micro-batch {each.after}, and the checkpoint still contains "
+                "some of them: give the new step of this name another one"
+            )
+    log.note_dropped({step: levels.get(step) for step in now})
+    return frozenset(now).union(each.step for each in before)
+
+
+def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The options of the source, including unknown ones, which it rejects, and the options of the sink."""
+    only_sink = {name.lower() for name in SINK_NAMES} - {name.lower() for name in SOURCE_NAMES}
+    for_source = {name: value for name, value in options.items() if name.lower() not in only_sink}
+    sink = {name.lower() for name in SINK_NAMES}
+    return for_source, {name: value for name, value in options.items() if name.lower() in sink}
