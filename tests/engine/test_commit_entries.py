@@ -137,6 +137,6 @@ def test_spark_reads_what_it_has_written_with_the_name_of_the_run(
     assert [row["value"] for n in (0, 1) for _, rows in sorted(gateway.batch(n).items()) for row in rows] == [
         m.value for m in messages(1, 10)
     ]
-    gateway.wait_until(lambda: gateway.settles[-1].committed == 1, "the last batch is reported")
-    told = gateway.settles[-1]
+    gateway.wait_until(lambda: gateway.commit_reports[-1].committed == 1, "the last batch is reported")
+    told = gateway.commit_reports[-1]
     assert [(s.run, s.first_batch, s.last_batch) for s in told.segments] == [(runs[0], 0, 0), (runs[1], 1, 1)]

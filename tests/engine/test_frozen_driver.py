@@ -87,5 +87,5 @@ def test_a_driver_that_was_frozen_at_its_vote_writes_no_entry_once_another_has_s
     assert (names, (checkpoint / "commits" / "0").read_text()) == (["0"], entry)
     assert not (checkpoint / "offsets" / "1").exists()
     # The replaced run reports, too, that another one has started.
-    told = [report for report in gateway.settles if report.run == str(query.runId)][-1]
+    told = [report for report in gateway.commit_reports if report.run == str(query.runId)][-1]
     assert [(s.run, s.first_batch, s.last_batch) for s in told.segments] == [(str(query.runId), 0, 0)]

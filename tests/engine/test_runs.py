@@ -94,7 +94,7 @@ class Driver:
 
     @property
     def is_present(self) -> bool:
-        """What it finds when it looks again, as it does before each settlement."""
+        """What it finds when it looks again, as it does before each report."""
         self._thread.join()
         if self.run is None:
             return False
@@ -251,9 +251,9 @@ def begun(gateway: FakeSinkGateway, query: Query, log: RunLog, run_id: str = "b"
     return ReportedRun("q", log.begin(run_id, last, query.owner), options, query.log, log, committed=last)
 
 
-def told(settle: pb.SettleRequest) -> tuple[int, int, list[tuple[str, int, int]]]:
+def told(report: pb.ReportCommitsRequest) -> tuple[int, int, list[tuple[str, int, int]]]:
     """What a run says of the commit log: its last batch, from where on the rest would be its own, and who has committed what."""
-    return settle.committed, settle.first_batch, [(s.run, s.first_batch, s.last_batch) for s in settle.segments]
+    return report.committed, report.first_batch, [(s.run, s.first_batch, s.last_batch) for s in report.segments]
 
 
 def test_a_batch_that_the_run_before_commits_at_the_last_moment_is_not_taken_for_ones_own(gateway: FakeSinkGateway) -> None:
@@ -263,11 +263,11 @@ def test_a_batch_that_the_run_before_commits_at_the_last_moment_is_not_taken_for
     reported = begun(gateway, query, log)
     query.late = ["a", "a"]
     reported.announce()
-    assert [told(settle) for settle in gateway.settles] == [(8, 9, [("a", 0, 8)]), (9, 10, [("a", 0, 9)])]
+    assert [told(report) for report in gateway.commit_reports] == [(8, 9, [("a", 0, 8)]), (9, 10, [("a", 0, 9)])]
     query.entries += ["a", "b"]
     reported.note(11)
     assert reported.report() == 0
-    assert told(gateway.settles[-1]) == (11, 11, [("a", 0, 10), ("b", 11, 11)])
+    assert told(gateway.commit_reports[-1]) == (11, 11, [("a", 0, 10), ("b", 11, 11)])
     assert log.begin("c", 11, nobody).earlier == (Segment("a", 0, 10), Segment("b", 11, 11)), "though the entries are gone"
 
 
@@ -279,11 +279,11 @@ def test_a_run_claims_only_what_it_has_committed_itself(gateway: FakeSinkGateway
     reported.ends = time.monotonic()
     reported.read()
     reported.report()
-    assert told(gateway.settles[-1]) == (9, 10, [("a", 0, 8), ("c", 9, 9)])
+    assert told(gateway.commit_reports[-1]) == (9, 10, [("a", 0, 8), ("c", 9, 9)])
     query.entries.append("")
     reported.read()
     reported.report()
-    assert told(gateway.settles[-1])[0] == 9, "nobody knows who committed the next one, and so nothing is decided"
+    assert told(gateway.commit_reports[-1])[0] == 9, "nobody knows who committed the next one, and so nothing is decided"
 
 
 def test_where_entries_name_no_run_a_run_claims_what_it_has_noted(gateway: FakeSinkGateway) -> None:
@@ -294,7 +294,7 @@ def test_where_entries_name_no_run_a_run_claims_what_it_has_noted(gateway: FakeS
     for batch in (1, 2):
         reported.note(batch)
         reported.report()
-    assert told(gateway.settles[-1]) == (2, 1, [("", 0, 0), ("b", 1, 2)])
+    assert told(gateway.commit_reports[-1]) == (2, 1, [("", 0, 0), ("b", 1, 2)])
 
 
 def test_batches_that_the_gateway_cannot_decide_are_explained(gateway: FakeSinkGateway) -> None:
@@ -306,7 +306,7 @@ def test_batches_that_the_gateway_cannot_decide_are_explained(gateway: FakeSinkG
         reported.report()
     last = [(f"r{n}", n) for n in range(12, 20)]
     asked = [("r03", 3), ("r07", 7)]
-    segments = [[(s.run, s.first_batch) for s in settle.segments] for settle in gateway.settles]
+    segments = [[(s.run, s.first_batch) for s in report.segments] for report in gateway.commit_reports]
     assert segments == [last, asked + last, asked + last, last]
 
 
@@ -315,12 +315,12 @@ def test_a_run_that_was_replaced_ends_its_query_and_tells_nothing_else(gateway: 
     reported = begun(gateway, query, log)
     reported.announce()
     log.begin("c", 7, query.owner)
-    before = len(gateway.settles)
+    before = len(gateway.commit_reports)
     assert reported.report() == 0
     assert reported.replaced
     assert "another driver has started this query on the same checkpoint, as run 2 (c)" in query.failures[0]
     reported.report()
-    (last,) = gateway.settles[before:]
+    (last,) = gateway.commit_reports[before:]
     assert (last.replaced, last.run, last.run_number) == (True, "b", 1)
     assert not last.HasField("committed")
     assert not last.segments
@@ -331,7 +331,7 @@ def test_a_run_that_was_replaced_ends_its_query_and_tells_nothing_else(gateway: 
 def test_a_gateway_that_knows_a_newer_run_ends_the_query(gateway: FakeSinkGateway) -> None:
     query = Query()
     reported = begun(gateway, query, RunLog(Store()))
-    gateway.settle_failures = [(grpc.StatusCode.ABORTED, "run 9 has taken over")] * 2
+    gateway.commit_report_failures = [(grpc.StatusCode.ABORTED, "run 9 has taken over")] * 2
     with pytest.raises(TakenOver, match="run 9"):
         reported.announce()
     assert reported.report() == 0

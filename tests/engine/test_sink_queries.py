@@ -171,7 +171,7 @@ def test_a_vote_against_a_batch_fails_the_query_and_the_batch_runs_again(rig: Ri
     assert first.rows == again.rows
     assert first.start.part.transaction == again.start.part.transaction
     assert first.attempt != again.attempt
-    runs = {settle.run: settle.first_batch for settle in rig.gateway.settles}
+    runs = {report.run: report.first_batch for report in rig.gateway.commit_reports}
     assert list(runs.values()) == [0, 0]
 
 
@@ -219,8 +219,8 @@ def test_refused_messages_go_to_the_dead_letter_sink_in_the_same_transaction(rig
     voted = {vote.sink: [part.attempt for part in vote.parts] for vote in rig.gateway.votes}
     assert voted == {"errors": [errors.attempt], "alerts": [alerts.attempt]}
     assert {vote.sink: list(vote.instances) for vote in rig.gateway.votes} == {"errors": ["errors-1"], "alerts": ["alerts-1"]}
-    assert {tuple(settle.sinks) for settle in rig.gateway.settles} == {("alerts", "errors")}
-    assert {tuple(settle.awaited) for settle in rig.gateway.settles} == {("alerts",)}
+    assert {tuple(report.sinks) for report in rig.gateway.commit_reports} == {("alerts", "errors")}
+    assert {tuple(report.awaited) for report in rig.gateway.commit_reports} == {("alerts",)}
 
 
 @pytest.mark.parametrize(
@@ -242,33 +242,33 @@ def test_wrong_options_and_columns_fail_before_anything_is_written(
     assert rig.gateway.delivered == []
 
 
-def test_what_the_commit_log_holds_is_settled_from_start_to_end(rig: Rig) -> None:
+def test_what_the_commit_log_holds_is_reported_from_start_to_end(rig: Rig) -> None:
     gateway = rig.gateway
     gateway.append("orders/0", messages(1, 5))
     query = rig.start()
     pipeline = str(query.id)
-    rig.wait_until(lambda: 0 in gateway.settled()[pipeline], "batch 0 is settled")
+    rig.wait_until(lambda: 0 in gateway.committed_batches()[pipeline], "batch 0 is reported")
     gateway.append("orders/0", messages(6, 9))
-    rig.wait_until(lambda: 1 in gateway.settled()[pipeline], "batch 1 is settled")
-    told = len(gateway.settles)
-    rig.wait_until(lambda: len(gateway.settles) > told, "it is settled again and again")
-    assert gateway.settled()[pipeline][0] is None, "before the first batch"
-    assert {(settle.run, settle.first_batch) for settle in gateway.settles} == {(str(query.runId), 0)}
+    rig.wait_until(lambda: 1 in gateway.committed_batches()[pipeline], "batch 1 is reported")
+    told = len(gateway.commit_reports)
+    rig.wait_until(lambda: len(gateway.commit_reports) > told, "it is reported again and again")
+    assert gateway.committed_batches()[pipeline][0] is None, "before the first batch"
+    assert {(report.run, report.first_batch) for report in gateway.commit_reports} == {(str(query.runId), 0)}
     assert {delivered.attempt.partition("/")[0] for delivered in gateway.delivered} == {str(query.runId)}
     (source,) = {attached.pipeline.name for attached in gateway.attached}
-    assert list(gateway.settles[-1].readers) == [source]
-    assert {tuple(settle.sinks) for settle in gateway.settles} == {("alerts",)}
+    assert list(gateway.commit_reports[-1].readers) == [source]
+    assert {tuple(report.sinks) for report in gateway.commit_reports} == {("alerts",)}
     query.stop()
 
     gateway.append("orders/0", messages(10, 11))
     query = rig.start()
-    rig.wait_until(lambda: 2 in gateway.settled()[pipeline], "batch 2 is settled")
-    restarted = next(settle for settle in gateway.settles if settle.run == str(query.runId))
+    rig.wait_until(lambda: 2 in gateway.committed_batches()[pipeline], "batch 2 is reported")
+    restarted = next(report for report in gateway.commit_reports if report.run == str(query.runId))
     assert (restarted.committed, restarted.first_batch) == (1, 2), "before its first batch"
     assert list(restarted.readers) == [source]
 
 
-def test_an_idle_query_settles_nothing_but_its_commit_log(rig: Rig) -> None:
+def test_an_idle_query_reports_nothing_but_its_commit_log(rig: Rig) -> None:
     """Spark keeps progress of idle triggers too, with the batch that would be next."""
     interval = "spark.sql.streaming.noDataProgressEventInterval"
     rig.spark.conf.set(interval, "10ms")
@@ -276,17 +276,17 @@ def test_an_idle_query_settles_nothing_but_its_commit_log(rig: Rig) -> None:
         rig.gateway.append("orders/0", messages(1, 5))
         query = rig.start()
         rig.wait_until(lambda: [p for p in query.recentProgress if p["batchId"] == 1], "an idle trigger is reported")
-        told = len(rig.gateway.settles)
-        rig.wait_until(lambda: len(rig.gateway.settles) > told + 1, "the query is settled again")
+        told = len(rig.gateway.commit_reports)
+        rig.wait_until(lambda: len(rig.gateway.commit_reports) > told + 1, "the query is reported again")
     finally:
         rig.spark.conf.unset(interval)
-    assert rig.gateway.settled()[str(query.id)][-1] == 0
+    assert rig.gateway.committed_batches()[str(query.id)][-1] == 0
 
 
-def test_a_query_that_ends_is_settled_until_nothing_is_pending(rig: Rig) -> None:
+def test_a_query_that_ends_is_reported_until_nothing_is_pending(rig: Rig) -> None:
     rig.gateway.append("orders/0", messages(1, 5))
     query = rig.start()
-    rig.wait_until(lambda: 0 in rig.gateway.settled()[str(query.id)], "batch 0 is settled")
+    rig.wait_until(lambda: 0 in rig.gateway.committed_batches()[str(query.id)], "batch 0 is reported")
     rig.gateway.pending = [1] * 5
     query.stop()
     rig.wait_until(lambda: not rig.gateway.pending, "it is asked until nothing is pending")
@@ -341,9 +341,11 @@ def test_a_gateway_that_is_away_at_the_start_is_waited_for_before_the_first_batc
         coming_back = pool.submit(come_back)
         query = rig.start(frame)
         coming_back.result()
-    assert rig.gateway.settles, "before the query runs"
-    rig.wait_until(lambda: 0 in rig.gateway.settled()[str(query.id)], "batch 0 is settled")
-    assert {(settle.run, settle.run_number, settle.first_batch) for settle in rig.gateway.settles} == {(str(query.runId), 1, 0)}
+    assert rig.gateway.commit_reports, "before the query runs"
+    rig.wait_until(lambda: 0 in rig.gateway.committed_batches()[str(query.id)], "batch 0 is reported")
+    assert {(report.run, report.run_number, report.first_batch) for report in rig.gateway.commit_reports} == {
+        (str(query.runId), 1, 0)
+    }
 
 
 def test_a_gateway_that_does_not_hear_of_the_run_fails_the_query_before_its_first_batch(rig: Rig) -> None:
@@ -355,7 +357,7 @@ def test_a_gateway_that_does_not_hear_of_the_run_fails_the_query_before_its_firs
     assert "the option gatewayTimeout sets how long to wait" in failure
     assert not list(rig.checkpoint.glob("offsets/[0-9]*"))
     rig.gateway.start()
-    rig.gateway.settle_failures = [(grpc.StatusCode.ABORTED, "run 9 has taken over")]
+    rig.gateway.commit_report_failures = [(grpc.StatusCode.ABORTED, "run 9 has taken over")]
     assert "run 9 has taken over" in rig.failure(frame)
     assert rig.gateway.delivered == []
 
@@ -363,11 +365,11 @@ def test_a_gateway_that_does_not_hear_of_the_run_fails_the_query_before_its_firs
 def test_a_query_whose_run_is_replaced_at_the_gateway_ends_with_an_error(rig: Rig) -> None:
     rig.gateway.append("orders/0", messages(1, 5))
     query = rig.start()
-    rig.wait_until(lambda: 0 in rig.gateway.settled()[str(query.id)], "batch 0 is settled")
-    rig.gateway.settle_failures = [(grpc.StatusCode.ABORTED, "run 9 has taken over")]
+    rig.wait_until(lambda: 0 in rig.gateway.committed_batches()[str(query.id)], "batch 0 is reported")
+    rig.gateway.commit_report_failures = [(grpc.StatusCode.ABORTED, "run 9 has taken over")]
     with pytest.raises(StreamingQueryException, match="run 9 has taken over"):
         query.awaitTermination(60)
-    assert rig.gateway.settle_failures == []
+    assert rig.gateway.commit_report_failures == []
 
 
 def test_each_run_has_the_next_number_and_names_those_before_it(rig: Rig) -> None:
@@ -381,10 +383,10 @@ def test_each_run_has_the_next_number_and_names_those_before_it(rig: Rig) -> Non
             rig.wait_until(lambda: len(rig.gateway.attached) == 3, "it plans")
         else:
             pipeline, expected = str(query.id), batch
-            rig.wait_until(lambda p=pipeline, b=expected: b in rig.gateway.settled()[p], "it is settled")
+            rig.wait_until(lambda p=pipeline, b=expected: b in rig.gateway.committed_batches()[p], "it is reported")
         query.stop()
         runs.append(run)
-    told = {settle.run: settle for settle in rig.gateway.settles}
+    told = {report.run: report for report in rig.gateway.commit_reports}
     assert [told[run].run_number for run in runs] == [1, 2, 3, 4]
     assert [told[run].first_batch for run in runs] == [0, 1, 2, 2]
     segments = [(s.run, s.first_batch, s.last_batch) for s in told[runs[3]].segments]
@@ -419,7 +421,7 @@ def test_a_checkpoint_from_before_runs_were_numbered_goes_on(rig: Rig) -> None:
     rig.run()
     assert rig.gateway.attached[-1].pipeline.run == nanoseconds + 1
     assert rig.gateway.attached[-1].pipeline.checkpoint == ""
-    told = rig.gateway.settles[-1]
+    told = rig.gateway.commit_reports[-1]
     assert (told.run_number, told.first_batch) == (1, 1)
     assert next((s.run, s.first_batch, s.last_batch) for s in told.segments) == ("", 0, 0)
     assert rig.gateway.values == [m.value for m in messages(1, 9)]
@@ -437,7 +439,7 @@ writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start
 """
 
 
-def test_a_job_that_ends_with_its_query_settles_its_last_batch(tmp_path: Path) -> None:
+def test_a_job_that_ends_with_its_query_reports_its_last_batch(tmp_path: Path) -> None:
     gateway = FakeSinkGateway().start()
     try:
         gateway.append("orders/0", messages(1, 5))
@@ -445,7 +447,7 @@ def test_a_job_that_ends_with_its_query_settles_its_last_batch(tmp_path: Path) -
         job = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert job.returncode == 0, job.stderr
         assert [row["value"] for row in gateway.delivered[-1].rows] == [m.value for m in messages(1, 5)]
-        assert gateway.settles[-1].committed == 0
-        assert gateway.settles[-1].HasField("committed")
+        assert gateway.commit_reports[-1].committed == 0
+        assert gateway.commit_reports[-1].HasField("committed")
     finally:
         gateway.stop()

@@ -27,7 +27,7 @@ DROP_UPDATE = "drop an update of Spark's state"
 DROP_DELTA = "drop a delta"
 SPREAD_PARTS = "spread the parts of every transaction over instances"
 BELIEVE_ANY_RUN = "commit what any run has prepared"
-BELIEVE_OLDER_RUN = "believe an older run's settlement"
+BELIEVE_OLDER_RUN = "believe an older run's commit report"
 BEGIN_ANEW = "find out anew where a stream begins"
 
 

@@ -230,14 +230,14 @@ def test_a_start_that_is_found_out_anew_is_reported(garden: Garden, report: Repo
     }
 
 
-def test_a_settlement_of_an_older_run_is_reported(garden: Garden, report: Report) -> None:
+def test_a_commit_report_of_an_older_run_is_found(garden: Garden, report: Report) -> None:
     """The last test here: what is lost makes the product stop the query, too."""
     # The next batch that is voted for is one of what is offered now, and has messages of the source that is looked at below.
     garden.world.wait_for("everything is acknowledged", garden.world.is_acknowledged)
     garden.world.kill(Role.REDELIVERING)
     garden.arm(plants.BELIEVE_OLDER_RUN)
     garden.world.offer(OFFERED)
-    garden.world.wait_for("the settlement is believed", lambda: garden.taken(plants.BELIEVE_OLDER_RUN))
+    garden.world.wait_for("the commit report is believed", lambda: garden.taken(plants.BELIEVE_OLDER_RUN))
     garden.world.wait_for("the query stops", lambda: any("has come back without it" in e for e in garden.failures()))
     in_log = committed(garden.world.layout.checkpoint(TWO_PHASE))
     lost = [f for f in report.new() if (f.what, f.where) == ("lost", TWO_PHASE) and f.stream.startswith("replayable/")]

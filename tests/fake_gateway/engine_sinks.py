@@ -1,4 +1,4 @@
-"""The fake gateway with a sink: keeps what is delivered, voted for and settled, and fails as a test tells it to."""
+"""The fake gateway with a sink: keeps what is delivered, voted for and reported, and fails as a test tells it to."""
 
 import threading
 from collections import defaultdict
@@ -42,7 +42,7 @@ class FakeSinkGateway(FakeGateway):
         super().__init__()
         self.delivered: list[Delivered] = []
         self.votes: list[pb.VoteRequest] = []
-        self.settles: list[pb.SettleRequest] = []
+        self.commit_reports: list[pb.ReportCommitsRequest] = []
         self.deliver_failures: list[tuple[int, grpc.StatusCode, str]] = []
         """Ends the next deliveries after so many frames."""
         self.vote_failures: list[tuple[grpc.StatusCode, str]] = []
@@ -51,16 +51,16 @@ class FakeSinkGateway(FakeGateway):
         """Votes are answered while it is set."""
         self.vote_answers.set()
         self.votes_asked = 0
-        self.settle_failures: list[tuple[grpc.StatusCode, str]] = []
-        """Ends the next calls of Settle."""
+        self.commit_report_failures: list[tuple[grpc.StatusCode, str]] = []
+        """Ends the next calls of ReportCommits."""
         self.undecided: list[list[int]] = []
-        """The batches that the next calls of Settle say are undecided; then none is."""
+        """The batches that the next calls of ReportCommits say are undecided; then none is."""
         self.refused: list[sink_pb2.Staged.Refused] = []
         """What sink `alerts` refuses of each part."""
         self.pending: list[int] = []
-        """What the next calls of Settle say is pending; then nothing is."""
+        """What the next calls of ReportCommits say is pending; then nothing is."""
         self.remembered: list[pb.SinkVote] = []
-        """The last votes for batches in the commit log, as every call of Settle is told."""
+        """The last votes for batches in the commit log, as every call of ReportCommits is told."""
 
     def batch(self, number: int) -> dict[int, list[dict[str, object]]]:
         """What the sink voted for last as a batch, by partition."""
@@ -74,11 +74,11 @@ class FakeSinkGateway(FakeGateway):
         numbers = sorted({vote.transaction.batch for vote in self.votes})
         return [row["value"] for number in numbers for _, rows in sorted(self.batch(number).items()) for row in rows]
 
-    def settled(self) -> dict[str, list[int | None]]:
+    def committed_batches(self) -> dict[str, list[int | None]]:
         """What each pipeline has said it committed."""
         said: dict[str, list[int | None]] = defaultdict(list)
-        for settle in self.settles:
-            said[settle.pipeline].append(settle.committed if settle.HasField("committed") else None)
+        for report in self.commit_reports:
+            said[report.pipeline].append(report.committed if report.HasField("committed") else None)
         return said
 
     # The service
@@ -119,15 +119,15 @@ class FakeSinkGateway(FakeGateway):
 
     def _is_stopped(self, request: pb.VoteRequest) -> bool:
         runs = {part.attempt.partition("/")[0] for part in request.parts}
-        return any(settle.stopped and settle.run in runs for settle in self.settles)
+        return any(report.stopped and report.run in runs for report in self.commit_reports)
 
-    def Settle(self, request: pb.SettleRequest, context: grpc.ServicerContext) -> pb.SettleResponse:
+    def ReportCommits(self, request: pb.ReportCommitsRequest, context: grpc.ServicerContext) -> pb.ReportCommitsResponse:
         with self._changed:
             self._admit(context)
-            if self.settle_failures:
-                self._abort(context, *self.settle_failures.pop(0))
-            self.settles.append(request)
+            if self.commit_report_failures:
+                self._abort(context, *self.commit_report_failures.pop(0))
+            self.commit_reports.append(request)
             self._changed.notify_all()
             undecided = self.undecided.pop(0) if self.undecided else []
             pending = self.pending.pop(0) if self.pending else 0
-            return pb.SettleResponse(pending=pending, undecided=undecided, votes=self.remembered)
+            return pb.ReportCommitsResponse(pending=pending, undecided=undecided, votes=self.remembered)

@@ -277,11 +277,11 @@ def vote(rng: random.Random) -> Iterator[Message]:
     yield request
 
 
-def settle(rng: random.Random) -> Iterator[Message]:
-    request = random_message(rng, engine_pb2.SettleRequest.DESCRIPTOR.full_name)
+def report(rng: random.Random) -> Iterator[Message]:
+    request = random_message(rng, engine_pb2.ReportCommitsRequest.DESCRIPTOR.full_name)
     request.ClearField("run_number")
     pipeline, run = rng.choice(["fuzz-q", "fuzz-r"]), rng.choice(["r1", "r1", "r2"])
-    request.MergeFrom(engine_pb2.SettleRequest(pipeline=pipeline, run=run, run_number=some_run(rng)))
+    request.MergeFrom(engine_pb2.ReportCommitsRequest(pipeline=pipeline, run=run, run_number=some_run(rng)))
     del request.sinks[:]  # type: ignore[attr-defined]
     request.sinks.append("fuzz-sink")  # type: ignore[attr-defined]
     yield request
@@ -307,7 +307,7 @@ SCRIPTS: dict[str, Callable[[random.Random], Iterator[Message]]] = {
     f"{_V1}SinkService/Attach": serve_sink,
     f"{_V1}EngineService/Deliver": deliver,
     f"{_V1}EngineService/Vote": vote,
-    f"{_V1}EngineService/Settle": settle,
+    f"{_V1}EngineService/ReportCommits": report,
     f"{_V1}EngineService/Attach": with_pipeline(engine_pb2.AttachRequest),
     f"{_V1}EngineService/Plan": with_pipeline(engine_pb2.PlanRequest),
     f"{_V1}EngineService/Fetch": with_pipeline(engine_pb2.FetchRequest),

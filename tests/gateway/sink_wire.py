@@ -187,10 +187,10 @@ class Writer:
         """Reports the commit log; returns how many transactions in it are not visible yet."""
         return (await self.commit_report(committed, **more)).pending
 
-    async def commit_report(self, committed: int | None = None, **more: Any) -> engine_pb2.SettleResponse:
+    async def commit_report(self, committed: int | None = None, **more: Any) -> engine_pb2.ReportCommitsResponse:
         """Reports the commit log; returns the answer."""
         self._reported = True
-        request = engine_pb2.SettleRequest(
+        request = engine_pb2.ReportCommitsRequest(
             pipeline=self.pipeline,
             run=self.run,
             first_batch=self.first_batch,
@@ -200,8 +200,8 @@ class Writer:
             run_number=self.number,
             **{"awaited": [self.sink], **more},
         )
-        response = await self.stub.Settle(request, timeout=DEADLINE_S)
-        assert isinstance(response, engine_pb2.SettleResponse)
+        response = await self.stub.ReportCommits(request, timeout=DEADLINE_S)
+        assert isinstance(response, engine_pb2.ReportCommitsResponse)
         return response
 
     async def close(self) -> None:

@@ -129,7 +129,7 @@ async def test_a_sink_is_named_in_ascii_wherever_it_is_named(name: str) -> None:
         for call in (
             writer.stub.Deliver(iter([start])),
             writer.stub.Vote(engine_pb2.VoteRequest(sink=name, transaction=transaction(0), parts=[part(0)])),
-            writer.stub.Settle(engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=[name])),
+            writer.stub.ReportCommits(engine_pb2.ReportCommitsRequest(pipeline="query", run="r1", run_number=1, sinks=[name])),
         ):
             assert (await refusal(call))[0] is grpc.StatusCode.INVALID_ARGUMENT
         assert not gateway.sinks
@@ -147,15 +147,24 @@ def long_names() -> Iterable[tuple[str, object]]:
     long_part = part(0, attempt="r1/" + LONG)
     yield "Vote", engine_pb2.VoteRequest(sink="out", transaction=transaction(0), parts=[long_part])
     yield "Vote", engine_pb2.VoteRequest(sink="out", transaction=transaction(0), parts=[part(0)], instances=[LONG])
-    yield "Settle", engine_pb2.SettleRequest(pipeline=LONG, run="r1", run_number=1, sinks=["out"])
+    yield "ReportCommits", engine_pb2.ReportCommitsRequest(pipeline=LONG, run="r1", run_number=1, sinks=["out"])
     segments = [engine_pb2.RunSegment(run=LONG)]
-    yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], segments=segments)
+    yield (
+        "ReportCommits",
+        engine_pb2.ReportCommitsRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], segments=segments),
+    )
     yield "Attach", engine_pb2.AttachRequest(pipeline=engine_pb2.Pipeline(name="p", run_id=LONG, streams=["orders/*"]))
     yield "Attach", engine_pb2.AttachRequest(pipeline=engine_pb2.Pipeline(name="p", checkpoint=LONG, streams=["orders/*"]))
-    yield "Settle", engine_pb2.SettleRequest(pipeline="query", run=LONG, run_number=1, sinks=["out"])
-    yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], readers=[LONG])
+    yield "ReportCommits", engine_pb2.ReportCommitsRequest(pipeline="query", run=LONG, run_number=1, sinks=["out"])
+    yield (
+        "ReportCommits",
+        engine_pb2.ReportCommitsRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], readers=[LONG]),
+    )
     for metrics in (RunMetrics(steps=[StepMetrics(step=LONG)]), RunMetrics(stages=[StageTime(stage=LONG)])):
-        yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], metrics=metrics)
+        yield (
+            "ReportCommits",
+            engine_pb2.ReportCommitsRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], metrics=metrics),
+        )
 
 
 async def test_long_names_are_refused() -> None:
@@ -187,12 +196,15 @@ def many_names() -> Iterable[tuple[str, object]]:
     yield "Attach", engine_pb2.AttachRequest(pipeline=WHO, committed=many)
     yield "Plan", engine_pb2.PlanRequest(pipeline=WHO, forgotten=many, forgets=True)
     sinks = [f"s{n}" for n in range(bounds.MAX_WRITTEN + 1)]
-    yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=sinks)
-    yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], readers=sinks)
+    yield "ReportCommits", engine_pb2.ReportCommitsRequest(pipeline="query", run="r1", run_number=1, sinks=sinks)
+    yield "ReportCommits", engine_pb2.ReportCommitsRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], readers=sinks)
     steps = [StepMetrics(step=f"s{n}") for n in range(bounds.MAX_STEPS + 1)]
     stages = [StageTime(stage=f"s{n}") for n in range(bounds.MAX_STAGES + 1)]
     for metrics in (RunMetrics(steps=steps), RunMetrics(stages=stages)):
-        yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], metrics=metrics)
+        yield (
+            "ReportCommits",
+            engine_pb2.ReportCommitsRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], metrics=metrics),
+        )
     parts = [part(0, partition=n) for n in range(bounds.MAX_PARTS + 1)]
     yield "Vote", engine_pb2.VoteRequest(sink="out", transaction=transaction(0), parts=parts)
 
@@ -220,19 +232,23 @@ async def test_many_names_in_many_requests_are_refused_in_the_end() -> None:
     async with serve() as (gateway, address):
         writer = Writer(address)
 
-        async def until_refused(requests: Iterable[engine_pb2.SettleRequest]) -> int:
+        async def until_refused(requests: Iterable[engine_pb2.ReportCommitsRequest]) -> int:
             for accepted, request in enumerate(requests):
-                call = writer.stub.Settle(request, timeout=DEADLINE_S)
+                call = writer.stub.ReportCommits(request, timeout=DEADLINE_S)
                 if await call.code() is not grpc.StatusCode.OK:
                     assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
                     return accepted
             raise AssertionError("none was refused")
 
         hundreds = ([f"sink-{n}-{i}" for i in range(100)] for n in range(100))
-        with_sinks = (engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=sinks) for sinks in hundreds)
+        with_sinks = (
+            engine_pb2.ReportCommitsRequest(pipeline="query", run="r1", run_number=1, sinks=sinks) for sinks in hundreds
+        )
         assert await until_refused(with_sinks) == bounds.MAX_SINKS // 100
         assert len(gateway.sinks) == bounds.MAX_SINKS
-        queries = (engine_pb2.SettleRequest(pipeline=f"q{n}", run="r1", run_number=1, sinks=["sink-0-0"]) for n in range(10_000))
+        queries = (
+            engine_pb2.ReportCommitsRequest(pipeline=f"q{n}", run="r1", run_number=1, sinks=["sink-0-0"]) for n in range(10_000)
+        )
         assert await until_refused(queries) == bounds.MAX_PIPELINES - 1
         assert len(gateway.commit_logs) == bounds.MAX_PIPELINES
         await writer.close()
@@ -241,8 +257,8 @@ async def test_many_names_in_many_requests_are_refused_in_the_end() -> None:
 async def test_what_nobody_uses_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serve() as (gateway, address):
         writer, source = Writer(address), Connector(address)
-        request = engine_pb2.SettleRequest(pipeline="gone", run="r1", run_number=1, sinks=["a", "b"])
-        await writer.stub.Settle(request, timeout=DEADLINE_S)
+        request = engine_pb2.ReportCommitsRequest(pipeline="gone", run="r1", run_number=1, sinks=["a", "b"])
+        await writer.stub.ReportCommits(request, timeout=DEADLINE_S)
         # A sink that holds something of a query keeps its commit log; one that somebody waits for is kept, too.
         sink = SinkClient(address)
         await sink.hello(staged=[part(0)], prepared=[transaction(0)])

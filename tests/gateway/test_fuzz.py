@@ -165,8 +165,8 @@ class Behaving:
     async def _write(self, batch: int) -> None:
         """A batch is delivered, staged and voted for."""
         mine = part(batch, pipeline="good-writer")
-        log = engine_pb2.SettleRequest(pipeline="good-writer", run="r1", run_number=1, sinks=["good-sink"])
-        await self._writer.stub.Settle(log, timeout=GOOD_SECONDS)
+        log = engine_pb2.ReportCommitsRequest(pipeline="good-writer", run="r1", run_number=1, sinks=["good-sink"])
+        await self._writer.stub.ReportCommits(log, timeout=GOOD_SECONDS)
         requests = [
             engine_pb2.DeliverRequest(start=engine_pb2.DeliveryStart(sink="good-sink", part=mine, run_number=1)),
             engine_pb2.DeliverRequest(frame=numbered(0, 0, 3)),

@@ -19,7 +19,7 @@ from headrace.gateway.logs import configure_logging
 from headrace.protocol.v1 import sink_pb2, source_pb2
 
 EXPECTED = [
-    ("run settles", {"pipeline": "query", "batch": -1, "run": "r1"}),
+    ("run reports commits", {"pipeline": "query", "batch": -1, "run": "r1"}),
     ("a sink failed", {"pipeline": "query", "batch": 0, "partition": 0, "sink": "out", "instance": "i", "error": "full"}),
     ("a delivery failed", {"pipeline": "query", "batch": 0, "sink": "out", "instance": "i", "status": "ABORTED"}),
     ("a sink failed", {"pipeline": "query", "batch": 0, "sink": "out", "instance": "i", "error": "no table"}),
@@ -27,7 +27,7 @@ EXPECTED = [
     ("transaction voted for", {"pipeline": "query", "batch": 0, "sink": "out", "instance": "i"}),
     ("transaction visible", {"pipeline": "query", "batch": 0, "sink": "out", "instance": "i"}),
     ("transaction voted for", {"pipeline": "query", "batch": 1, "sink": "out", "instance": "i"}),
-    ("run settles", {"pipeline": "query", "batch": 0, "run": "r2"}),
+    ("run reports commits", {"pipeline": "query", "batch": 0, "run": "r2"}),
     ("transaction aborted", {"pipeline": "query", "batch": 1, "sink": "out", "instance": "i"}),
 ]
 """What the gateway logs of the batches below, in order, with what must stand in each line."""

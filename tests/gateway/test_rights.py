@@ -53,7 +53,7 @@ NEEDED = {
     "EngineService/Deliver": {"pipelines", "writes"},
     "EngineService/DeliverAtOnce": {"pipelines", "writes"},
     "EngineService/Vote": {"pipelines", "writes"},
-    "EngineService/Settle": {"pipelines", "writes"},
+    "EngineService/ReportCommits": {"pipelines", "writes"},
     "AdminService/GetStatus": {"admin"},
     "AdminService/ListBatches": {"admin"},
     "AdminService/ListEvents": {"admin"},
@@ -277,8 +277,8 @@ def vote(batch: int, sink: str = "out", query: str = "query") -> engine_pb2.Vote
     return engine_pb2.VoteRequest(sink=sink, transaction=transaction(batch, query), parts=parts, run_number=1)
 
 
-def settlement(*sinks: str, query: str = "query", run: str = "r1", **more: Any) -> engine_pb2.SettleRequest:
-    return engine_pb2.SettleRequest(pipeline=query, run=run, run_number=int(run[1:]), sinks=sinks, **more)
+def commit_report(*sinks: str, query: str = "query", run: str = "r1", **more: Any) -> engine_pb2.ReportCommitsRequest:
+    return engine_pb2.ReportCommitsRequest(pipeline=query, run=run, run_number=int(run[1:]), sinks=sinks, **more)
 
 
 WRITERS = (
@@ -291,19 +291,19 @@ WRITERS = (
 @pytest.mark.parametrize("caller", ["stranger", "elsewhere"])
 async def test_a_query_is_used_only_by_the_identity_that_first_used_it(caller: str) -> None:
     async with calling(*WRITERS) as channel:
-        code, _ = await Caller(channel, "owner").code("Settle", settlement("out"))
+        code, _ = await Caller(channel, "owner").code("ReportCommits", commit_report("out"))
         assert code is grpc.StatusCode.OK
         sink = "out" if caller == "stranger" else "other"
         other = Caller(channel, caller)
         for method, request in (
             ("Deliver", delivery(0, sink)),
             ("Vote", vote(0, sink)),
-            ("Settle", settlement(sink)),
+            ("ReportCommits", commit_report(sink)),
         ):
             code, details = await other.code(method, request)
             assert code is grpc.StatusCode.PERMISSION_DENIED, (method, details)
             assert "query" in details
-        assert (await Caller(channel, "owner").code("Settle", settlement("out")))[0] is grpc.StatusCode.OK
+        assert (await Caller(channel, "owner").code("ReportCommits", commit_report("out")))[0] is grpc.StatusCode.OK
 
 
 async def test_a_call_names_only_sinks_and_readers_of_its_token() -> None:
@@ -313,41 +313,41 @@ async def test_a_call_names_only_sinks_and_readers_of_its_token() -> None:
         for method, request in (
             ("Deliver", delivery(0, "other")),
             ("Vote", vote(0, "other")),
-            ("Settle", settlement("out", "other")),
-            ("Settle", settlement("out", readers=["theirs"])),
+            ("ReportCommits", commit_report("out", "other")),
+            ("ReportCommits", commit_report("out", readers=["theirs"])),
         ):
             assert (await caller.code(method, request))[0] is grpc.StatusCode.PERMISSION_DENIED, method
-        code, details = await caller.code("Settle", settlement())
+        code, details = await caller.code("ReportCommits", commit_report())
         assert code is grpc.StatusCode.INVALID_ARGUMENT
         assert "sinks" in details
 
 
-async def test_a_former_sink_that_the_token_may_not_write_to_is_left_out_and_the_others_are_settled() -> None:
+async def test_a_former_sink_that_the_token_may_not_write_to_is_left_out_and_the_others_are_reported() -> None:
     narrow = token("narrow", pipelines=("*",), writes=("out",))
     async with serve(tokens=(narrow, OPERATOR)) as (_, address), grpc.aio.insecure_channel(address) as channel:
         caller = Caller(channel, "narrow")
-        assert (await caller.code("Settle", settlement("out", former_sinks=["theirs"])))[0] is grpc.StatusCode.OK
+        assert (await caller.code("ReportCommits", commit_report("out", former_sinks=["theirs"])))[0] is grpc.StatusCode.OK
         status = await admin_pb2_grpc.AdminServiceStub(channel).GetStatus(
             admin_pb2.GetStatusRequest(), metadata=bearer("operator"), timeout=DEADLINE_S
         )
         assert [sink.sink for sink in status.sinks] == ["out"]
-        code, _ = await caller.code("Settle", settlement("out", former_sinks=["ü"]))
+        code, _ = await caller.code("ReportCommits", commit_report("out", former_sinks=["ü"]))
         assert code is grpc.StatusCode.INVALID_ARGUMENT
-        code, _ = await caller.code("Settle", settlement("out", former_sinks=[f"s{n}" for n in range(10_000)]))
+        code, _ = await caller.code("ReportCommits", commit_report("out", former_sinks=[f"s{n}" for n in range(10_000)]))
         assert code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
-async def test_a_settlement_touches_only_the_sinks_that_it_names() -> None:
-    """Sink `out` holds what run r1 prepared; a settlement that names another sink must not abort it."""
+async def test_a_report_of_commits_touches_only_the_sinks_that_it_names() -> None:
+    """Sink `out` holds what run r1 prepared; a report that names another sink must not abort it."""
     async with serve() as (_, address), grpc.aio.insecure_channel(address) as channel:
         sink = SinkClient(address)
         try:
             await sink.hello(staged=[part(7)], prepared=[transaction(7)])
             caller = Caller(channel, "anybody")
-            closing = settlement("other", closed=True)
-            assert (await caller.code("Settle", closing))[0] is grpc.StatusCode.OK
+            closing = commit_report("other", closed=True)
+            assert (await caller.code("ReportCommits", closing))[0] is grpc.StatusCode.OK
             stub = engine_pb2_grpc.EngineServiceStub(channel)
-            response = await stub.Settle(settlement("out", committed=7, first_batch=7), timeout=DEADLINE_S)
+            response = await stub.ReportCommits(commit_report("out", committed=7, first_batch=7), timeout=DEADLINE_S)
             assert response.pending == 1
             assert await sink.commit() == transaction(7)
         finally:
@@ -358,7 +358,7 @@ async def test_a_source_token_forges_no_row() -> None:
     source_only = token("source-only", sources=("orders/*",))
     async with calling(source_only) as channel:
         caller = Caller(channel, "source-only")
-        for method, request in (("Deliver", delivery(0)), ("Vote", vote(0)), ("Settle", settlement("out"))):
+        for method, request in (("Deliver", delivery(0)), ("Vote", vote(0)), ("ReportCommits", commit_report("out"))):
             assert (await caller.code(method, request))[0] is grpc.StatusCode.PERMISSION_DENIED
 
 

@@ -99,7 +99,7 @@ async def test_a_gateway_that_has_restarted_delivers_nothing_before_it_is_told_t
             await client.close()
 
 
-async def test_what_an_older_run_is_delivering_ends_when_a_newer_one_settles() -> None:
+async def test_what_an_older_run_is_delivering_ends_when_a_newer_one_reports() -> None:
     async with world() as (address, sink):
         older, present = Writer(address, "r1"), Writer(address, "r2", first_batch=8)
         call = older.stub.Deliver()
@@ -275,10 +275,12 @@ async def test_a_run_is_told_by_a_number_and_an_id_and_few_segments() -> None:
             {"segments": [segment("r", 3, 2)]},
         ):
             with pytest.raises(grpc.aio.AioRpcError) as failed:
-                await writer.stub.Settle(engine_pb2.SettleRequest(**good | wrong), timeout=DEADLINE_S)
+                await writer.stub.ReportCommits(engine_pb2.ReportCommitsRequest(**good | wrong), timeout=DEADLINE_S)
             assert failed.value.code() is INVALID, wrong
         with pytest.raises(grpc.aio.AioRpcError) as failed:
-            await writer.stub.Settle(engine_pb2.SettleRequest(**good, segments=[segment("r", 0, 0)] * 257), timeout=DEADLINE_S)
+            await writer.stub.ReportCommits(
+                engine_pb2.ReportCommitsRequest(**good, segments=[segment("r", 0, 0)] * 257), timeout=DEADLINE_S
+            )
         assert failed.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         mixed = [part(0, 0, "r1/a"), part(0, 1, "r2/a")]
         with pytest.raises(grpc.aio.AioRpcError) as failed:

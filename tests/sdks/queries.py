@@ -128,8 +128,8 @@ class Writer:
         transaction = sink_pb2.Transaction(pipeline="query", batch=batch)
         return sink_pb2.Part(transaction=transaction, partition=partition, attempt=f"r{self._run}/{self._tries}")
 
-    async def _report(self) -> engine_pb2.SettleResponse:
-        request = engine_pb2.SettleRequest(
+    async def _report(self) -> engine_pb2.ReportCommitsResponse:
+        request = engine_pb2.ReportCommitsRequest(
             pipeline="query",
             run=f"r{self._run}",
             run_number=self._run,
@@ -137,7 +137,7 @@ class Writer:
             committed=self.committed,
             sinks=[self._sink],
         )
-        return await self._stub.Settle(request, timeout=DEADLINE_S)
+        return await self._stub.ReportCommits(request, timeout=DEADLINE_S)
 
     async def retried(self, call: Callable[[], Awaitable[T]]) -> T:
         """Calls again while the gateway is away."""

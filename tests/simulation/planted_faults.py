@@ -373,7 +373,7 @@ ENGINES = (
     ),
     _fault(
         "reports a batch before its commit entry",
-        f"{MODEL}.driver:Driver._settle",
+        f"{MODEL}.driver:Driver._report_commits",
         "committed=self._committed,",
         "committed=max(self._engine.checkpoint.offsets, default=None),",
     ),

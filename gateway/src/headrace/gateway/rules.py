@@ -35,7 +35,7 @@ RULES: Mapping[str, frozenset[Right]] = {
     f"{_V1}EngineService/Deliver": frozenset({Right.RUN, Right.WRITE}),
     f"{_V1}EngineService/DeliverAtOnce": frozenset({Right.RUN, Right.WRITE}),
     f"{_V1}EngineService/Vote": frozenset({Right.RUN, Right.WRITE}),
-    f"{_V1}EngineService/Settle": frozenset({Right.RUN, Right.WRITE}),
+    f"{_V1}EngineService/ReportCommits": frozenset({Right.RUN, Right.WRITE}),
     f"{_V1}AdminService/GetStatus": frozenset({Right.ADMINISTER}),
     f"{_V1}AdminService/ListBatches": frozenset({Right.ADMINISTER}),
     f"{_V1}AdminService/ListEvents": frozenset({Right.ADMINISTER}),

@@ -25,7 +25,7 @@ ON_REQUEST = ("drivers",)
 POINTS = (
     *("run begun", "query started", "before offsets", "offsets written", "fetched", "delivered", "voted", "commit written"),
     *("source acknowledged", "staged", "preparing", "prepared", "committing", "sink committed"),
-    *("Ingest", "Attach", "Plan", "Fetch", "Deliver", "Vote", "Settle", "Detach"),
+    *("Ingest", "Attach", "Plan", "Fetch", "Deliver", "Vote", "ReportCommits", "Detach"),
 )
 """The points at which faults strike. Those in capitals are calls that the gateway begins to serve."""
 _KINDS = (

@@ -105,14 +105,14 @@ class Driver:
         retry = Retry(engine, MAX_PAUSE_S)
         while True:
             try:
-                await self._settle()
+                await self._report_commits()
                 break
             except CallFailed as error:
                 if not error.is_away:
                     raise QueryFailed(f"announce: {error}") from None
                 await retry.wait(error)
         if self._read_again():
-            await self._settle()
+            await self._report_commits()
         self._votes.check()
         return self._run
 
@@ -130,7 +130,7 @@ class Driver:
         ends = self._engine.loop.now + LAST_S
         while self._engine.loop.now < ends and not self._is_replaced:
             try:
-                if not await self._settle():
+                if not await self._report_commits():
                     break
             except CallFailed as error:
                 if error.code is grpc.StatusCode.ABORTED:
@@ -165,7 +165,7 @@ class Driver:
                 if self._engine.loop.now >= check_due:
                     check_due = self._engine.loop.now + INTERVAL_S
                     self._runs.check(self._run)
-                await self._settle()
+                await self._report_commits()
                 self._record_first()
                 is_unavailable = False
             except HeadraceError as error:
@@ -207,7 +207,7 @@ class Driver:
             earlier = tuple(segment for segment in self._segments if segment.last_batch < first)
             self._run = self._runs.confirm(self._run, first, earlier)
 
-    async def _settle(self) -> int:
+    async def _report_commits(self) -> int:
         """Reports the commit log; returns how many transactions are pending.
 
         Raises:
@@ -218,7 +218,7 @@ class Driver:
         known, first = self._segments, self._first_own()
         wanted = {*known[-LAST_SEGMENTS:], *covering(known, sorted(self._undecided)[:MOST_UNDECIDED])}
         segments = sorted(wanted, key=lambda segment: segment.first_batch)
-        request = pb.SettleRequest(
+        request = pb.ReportCommitsRequest(
             pipeline=query.name,
             committed=self._committed,
             readers=[self._engine.checkpoint.pipeline],
@@ -230,7 +230,7 @@ class Driver:
             votes=self._votes.for_sinks(query.sinks, self._committed),
             awaited=query.sinks,
         )
-        response = await ask(self._engine.network, "Settle", request, pb.SettleResponse, CALL_TIMEOUT_S)
+        response = await ask(self._engine.network, "ReportCommits", request, pb.ReportCommitsResponse, CALL_TIMEOUT_S)
         self._undecided = {*self._undecided, *response.undecided} if response.pending else set()
         self._votes.update(response)
         if response.lost:

@@ -80,7 +80,7 @@ class Votes:
             return []
         return [vote.to_proto() for vote in self._votes if vote.sink in sinks and vote.batch <= committed]
 
-    def update(self, response: pb.SettleResponse) -> None:
+    def update(self, response: pb.ReportCommitsResponse) -> None:
         """Takes over the votes from the gateway's response, and writes them from time to time."""
         self._votes = tuple(sorted(map(Vote.from_proto, response.votes)))
         lost = tuple(map(Vote.from_proto, response.lost))

@@ -206,7 +206,7 @@ class ReportedRun:
         Raises:
             GatewayError: The gateway rejected the call, or was unavailable.
         """
-        request = pb.SettleRequest(
+        request = pb.ReportCommitsRequest(
             pipeline=self.query_id,
             committed=self.committed,
             readers=sorted(self.readers),
@@ -228,7 +228,7 @@ class ReportedRun:
             fault=self.failure or (self.hindered() if self.hindered is not None and self.ends is None else None),
         )
         try:
-            response = connection.stub().Settle(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
+            response = connection.stub().ReportCommits(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
         except grpc.RpcError as error:
             raise to_error(error, connection) from None
         self._undecided = {*self._undecided, *response.undecided} if response.pending else set()
@@ -307,7 +307,7 @@ class ReportedRun:
         if self._connection is None or self.options is None:
             return
         try:
-            request = pb.SettleRequest(
+            request = pb.ReportCommitsRequest(
                 pipeline=self.query_id,
                 readers=sorted(self.readers),
                 sinks=self.options.sinks,
@@ -315,7 +315,7 @@ class ReportedRun:
                 run_number=self.run.number,
                 replaced=True,
             )
-            self._connection.stub().Settle(request, timeout=CALL_TIMEOUT_S, metadata=self._connection.metadata)
+            self._connection.stub().ReportCommits(request, timeout=CALL_TIMEOUT_S, metadata=self._connection.metadata)
         except Exception:
             log.info("cannot report that another driver has taken over", exc_info=True, extra=self._fields)
 

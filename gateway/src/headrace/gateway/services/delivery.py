@@ -195,7 +195,7 @@ async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteReq
     return pb.VoteResponse()
 
 
-def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleRequest, peer: str) -> pb.SettleResponse:
+def report_commits(gateway: Gateway, identity: Identity, request: pb.ReportCommitsRequest, peer: str) -> pb.ReportCommitsResponse:
     """Applies a run's report of its query's commit log.
 
     Raises:
@@ -241,7 +241,7 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
     votes = _votes(request, commit_log, sinks)
     if request.replaced:
         _note_rival(gateway, request, peer)
-        return pb.SettleResponse()
+        return pb.ReportCommitsResponse()
     was_replaced = fault is not None and fault.told.origin == metrics_pb2.RUN_FAULT_ORIGIN_OTHER_RUN
     if was_replaced:
         # Its query has ended because of the other one, which is no fault of the batch.
@@ -270,7 +270,7 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
                 pipeline.metrics.CopyFrom(request.metrics)
     if request.accept_lost:
         gateway.votes.accept(commit_log.pipeline)
-    return pb.SettleResponse(
+    return pb.ReportCommitsResponse(
         pending=pending.transactions,
         undecided=pending.undecided[:MOST_UNDECIDED],
         votes=[_vote(voter, batch) for voter, batch in gateway.votes.logged(commit_log.pipeline)],
@@ -278,7 +278,7 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
     )
 
 
-def _note_rival(gateway: Gateway, request: pb.SettleRequest, peer: str) -> None:
+def _note_rival(gateway: Gateway, request: pb.ReportCommitsRequest, peer: str) -> None:
     """Notes that the driver of a run reports although another run has replaced it."""
     current = gateway.drivers.by_query.get(request.pipeline)
     # The current run may not have reported yet.
@@ -286,12 +286,12 @@ def _note_rival(gateway: Gateway, request: pb.SettleRequest, peer: str) -> None:
     gateway.drivers.note_rival(_read_by(request), _run_of(request), peer, taken_over)
 
 
-def _read_by(request: pb.SettleRequest) -> Sequence[str]:
+def _read_by(request: pb.ReportCommitsRequest) -> Sequence[str]:
     """Returns the pipelines that a query reads as; its own name if it reads as none."""
     return request.readers or [request.pipeline]
 
 
-def _run_of(request: pb.SettleRequest) -> str:
+def _run_of(request: pb.ReportCommitsRequest) -> str:
     return f"run {request.run_number} ({request.run})"
 
 
@@ -321,7 +321,7 @@ def _check_metrics(metrics: metrics_pb2.RunMetrics) -> None:
         check_length("step or stage", name)
 
 
-def _awaited(request: pb.SettleRequest, sinks: Sequence[str]) -> tuple[str, ...]:
+def _awaited(request: pb.ReportCommitsRequest, sinks: Sequence[str]) -> tuple[str, ...]:
     """Returns the sinks that must be attached before a batch is planned.
 
     Raises:
@@ -335,7 +335,7 @@ def _awaited(request: pb.SettleRequest, sinks: Sequence[str]) -> tuple[str, ...]
     return tuple(dict.fromkeys(request.awaited))
 
 
-def _votes(request: pb.SettleRequest, commit_log: CommitLog, sinks: Sequence[str]) -> list[tuple[str, str, int]]:
+def _votes(request: pb.ReportCommitsRequest, commit_log: CommitLog, sinks: Sequence[str]) -> list[tuple[str, str, int]]:
     """Returns a request's votes.
 
     Raises:
@@ -356,7 +356,7 @@ def _vote(voter: Voter, batch: int) -> pb.SinkVote:
     return pb.SinkVote(sink=voter.sink, instance=voter.instance, batch=batch)
 
 
-def _segments(request: pb.SettleRequest) -> tuple[Segment, ...]:
+def _segments(request: pb.ReportCommitsRequest) -> tuple[Segment, ...]:
     """Returns a request's run segments.
 
     Raises:

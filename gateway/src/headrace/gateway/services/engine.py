@@ -269,15 +269,17 @@ class EngineService(EngineServiceServicer):
             await end_call(context, error)
         return pb.VoteResponse()
 
-    async def Settle(
-        self, request: pb.SettleRequest, context: grpc.aio.ServicerContext[pb.SettleRequest, pb.SettleResponse]
-    ) -> pb.SettleResponse:
+    async def ReportCommits(
+        self,
+        request: pb.ReportCommitsRequest,
+        context: grpc.aio.ServicerContext[pb.ReportCommitsRequest, pb.ReportCommitsResponse],
+    ) -> pb.ReportCommitsResponse:
         """Applies a driver's report of its query's commit log."""
         try:
             return report_commits(self._gateway, identity_of(context), request, context.peer())
         except ProtocolError as error:
             await end_call(context, error)
-        return pb.SettleResponse()
+        return pb.ReportCommitsResponse()
 
     async def ReportBatches(
         self,

@@ -329,7 +329,7 @@ class PlanResponse(_message.Message):
 
     @_builtins.property
     def sinks_away(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The sinks that Settle named as awaited, and that no connector serves: there is something to plan, and it is not planned
+        """The sinks that ReportCommits named as awaited, and that no connector serves: there is something to plan, and it is not planned
         before they are served.
         """
 
@@ -705,7 +705,7 @@ class ReportBatchesRequest(_message.Message):
     checkpoint: _builtins.str
     """The checkpoint's id, as in Pipeline."""
     run_number: _builtins.int
-    """The number of the driver's run, as in SettleRequest."""
+    """The number of the driver's run, as in ReportCommitsRequest."""
     run: _builtins.str
     """The unique id of the driver's run."""
     history: _builtins.bool
@@ -979,7 +979,7 @@ class DeliveryStart(_message.Message):
     accept_older: _builtins.bool
     """True if a batch that the sink has already committed should be written once more."""
     run_number: _builtins.int
-    """The number of the run, as in SettleRequest; its id is in the part's attempt."""
+    """The number of the run, as in ReportCommitsRequest; its id is in the part's attempt."""
     accept_lost: _builtins.bool
     """True if the query continues although instances of its sinks have reconnected without what they voted for."""
     wait_ms: _builtins.int
@@ -1139,7 +1139,7 @@ class VoteRequest(_message.Message):
     sink: _builtins.str
     """The sink's name."""
     run_number: _builtins.int
-    """The number of the run, as in SettleRequest; its id is in the parts' attempts."""
+    """The number of the run, as in ReportCommitsRequest; its id is in the parts' attempts."""
     @_builtins.property
     def transaction(self) -> _sink_pb2.Transaction:
         """The transaction."""
@@ -1190,7 +1190,7 @@ class VoteResponse(_message.Message):
 Global___VoteResponse: _TypeAlias = VoteResponse  # noqa: Y015
 
 @_typing.final
-class SettleRequest(_message.Message):
+class ReportCommitsRequest(_message.Message):
     """What a pipeline's commit log contains."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1263,7 +1263,7 @@ class SettleRequest(_message.Message):
 
     @_builtins.property
     def votes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkVote]:
-        """What instances of these sinks must have, from the last `SettleResponse.votes`: for a gateway that has restarted. At most
+        """What instances of these sinks must have, from the last `ReportCommitsResponse.votes`: for a gateway that has restarted. At most
         1,024.
         """
 
@@ -1328,7 +1328,7 @@ class SettleRequest(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__metrics) -> _WhichOneofReturnType__metrics | None: ...
 
-Global___SettleRequest: _TypeAlias = SettleRequest  # noqa: Y015
+Global___ReportCommitsRequest: _TypeAlias = ReportCommitsRequest  # noqa: Y015
 
 @_typing.final
 class SinkVote(_message.Message):
@@ -1391,7 +1391,7 @@ class RunSegment(_message.Message):
 Global___RunSegment: _TypeAlias = RunSegment  # noqa: Y015
 
 @_typing.final
-class SettleResponse(_message.Message):
+class ReportCommitsResponse(_message.Message):
     """What is left to do."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1434,4 +1434,4 @@ class SettleResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SettleResponse: _TypeAlias = SettleResponse  # noqa: Y015
+Global___ReportCommitsResponse: _TypeAlias = ReportCommitsResponse  # noqa: Y015

@@ -107,10 +107,10 @@ class EngineServiceStub:
                 request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.VoteRequest.SerializeToString,
                 response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.VoteResponse.FromString,
                 _registered_method=True)
-        self.Settle = channel.unary_unary(
-                '/headrace.protocol.v1.EngineService/Settle',
-                request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.SettleRequest.SerializeToString,
-                response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.SettleResponse.FromString,
+        self.ReportCommits = channel.unary_unary(
+                '/headrace.protocol.v1.EngineService/ReportCommits',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportCommitsRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportCommitsResponse.FromString,
                 _registered_method=True)
 
 
@@ -144,7 +144,7 @@ class EngineServiceServicer:
         NOT_FOUND if the pipeline is not attached (the gateway restarted): it attaches with its next Plan.
 
         A pipeline stays attached as long as it calls within its lease (`AttachResponse.lease_ms`): Attach, Renew, Plan and
-        Fetch renew the lease, as does Settle for its `readers`. Once the lease has expired, the gateway continues without the
+        Fetch renew the lease, as does ReportCommits for its `readers`. Once the lease has expired, the gateway continues without the
         pipeline: it holds no more messages of replayable streams for it, and nothing waits for its batch. Its acknowledgements
         remain held, so that nothing is lost. Its next call attaches it again, and makes sources send again what it needs.
         """
@@ -162,7 +162,7 @@ class EngineServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AwaitSinks(self, request, context):
-        """Waits up to `wait_ms` until each sink that Settle named as awaited is served, because tasks that wait for a sink occupy
+        """Waits up to `wait_ms` until each sink that ReportCommits named as awaited is served, because tasks that wait for a sink occupy
         their slots. Called before the tasks of a batch that Plan has not just planned for a known query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -220,7 +220,7 @@ class EngineServiceServicer:
     def Deliver(self, request_iterator, context):
         """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged
         them, as its mode promises. Waits, up to the caller's deadline, for a sink that is unavailable or slow. A call that ends
-        with an error has delivered nothing: call again with another attempt. Also waits until Settle has told a gateway that
+        with an error has delivered nothing: call again with another attempt. Also waits until ReportCommits has told a gateway that
         has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION,
         with `headrace-reason: older-checkpoint` in the trailing metadata, if the sink has already committed this batch, so the
         checkpoint must be an older one; without it, if the messages of the call are out of turn. ABORTED if the sink failed
@@ -244,7 +244,7 @@ class EngineServiceServicer:
 
     def Vote(self, request, context):
         """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted. Waits for
-        instances that are unavailable, and for Settle as Deliver does. ABORTED if a part is permanently lost (its instance has
+        instances that are unavailable, and for ReportCommits as Deliver does. ABORTED if a part is permanently lost (its instance has
         reconnected without it) or a sink votes against the transaction: the batch must run again. Also ABORTED if the run is
         not the current one, or no longer is when the sink has voted.
         """
@@ -252,7 +252,7 @@ class EngineServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Settle(self, request, context):
+    def ReportCommits(self, request, context):
         """Reports which run is the current one, and what the pipeline's commit log contains. Of what sinks have prepared up to
         there, the parts of the run that committed the batch are committed, and those of any other run are aborted. What another
         run has staged after that and not prepared is aborted once the current run delivers the same batch or an earlier one.
@@ -330,10 +330,10 @@ def add_EngineServiceServicer_to_server(servicer, server):
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.VoteRequest.FromString,
                     response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.VoteResponse.SerializeToString,
             ),
-            'Settle': grpc.unary_unary_rpc_method_handler(
-                    servicer.Settle,
-                    request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.SettleRequest.FromString,
-                    response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.SettleResponse.SerializeToString,
+            'ReportCommits': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportCommits,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportCommitsRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportCommitsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -684,7 +684,7 @@ class EngineService:
             _registered_method=True)
 
     @staticmethod
-    def Settle(request,
+    def ReportCommits(request,
             target,
             options=(),
             channel_credentials=None,
@@ -697,9 +697,9 @@ class EngineService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/headrace.protocol.v1.EngineService/Settle',
-            headrace_dot_protocol_dot_v1_dot_engine__pb2.SettleRequest.SerializeToString,
-            headrace_dot_protocol_dot_v1_dot_engine__pb2.SettleResponse.FromString,
+            '/headrace.protocol.v1.EngineService/ReportCommits',
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportCommitsRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportCommitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

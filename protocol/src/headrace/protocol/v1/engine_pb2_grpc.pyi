@@ -56,7 +56,7 @@ class EngineServiceStub:
     NOT_FOUND if the pipeline is not attached (the gateway restarted): it attaches with its next Plan.
 
     A pipeline stays attached as long as it calls within its lease (`AttachResponse.lease_ms`): Attach, Renew, Plan and
-    Fetch renew the lease, as does Settle for its `readers`. Once the lease has expired, the gateway continues without the
+    Fetch renew the lease, as does ReportCommits for its `readers`. Once the lease has expired, the gateway continues without the
     pipeline: it holds no more messages of replayable streams for it, and nothing waits for its batch. Its acknowledgements
     remain held, so that nothing is lost. Its next call attaches it again, and makes sources send again what it needs.
     """
@@ -66,7 +66,7 @@ class EngineServiceStub:
     detached: attach and call again. Ends with DATA_LOSS if a source no longer has what the pipeline must read next.
     """
     AwaitSinks: _grpc.UnaryUnaryMultiCallable[_engine_pb2.AwaitSinksRequest, _engine_pb2.AwaitSinksResponse]
-    """Waits up to `wait_ms` until each sink that Settle named as awaited is served, because tasks that wait for a sink occupy
+    """Waits up to `wait_ms` until each sink that ReportCommits named as awaited is served, because tasks that wait for a sink occupy
     their slots. Called before the tasks of a batch that Plan has not just planned for a known query.
     """
     Fetch: _grpc.UnaryStreamMultiCallable[_engine_pb2.FetchRequest, _engine_pb2.FetchResponse]
@@ -99,7 +99,7 @@ class EngineServiceStub:
     Deliver: _grpc.StreamUnaryMultiCallable[_engine_pb2.DeliverRequest, _engine_pb2.DeliverResponse]
     """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged
     them, as its mode promises. Waits, up to the caller's deadline, for a sink that is unavailable or slow. A call that ends
-    with an error has delivered nothing: call again with another attempt. Also waits until Settle has told a gateway that
+    with an error has delivered nothing: call again with another attempt. Also waits until ReportCommits has told a gateway that
     has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION,
     with `headrace-reason: older-checkpoint` in the trailing metadata, if the sink has already committed this batch, so the
     checkpoint must be an older one; without it, if the messages of the call are out of turn. ABORTED if the sink failed
@@ -115,11 +115,11 @@ class EngineServiceStub:
     """
     Vote: _grpc.UnaryUnaryMultiCallable[_engine_pb2.VoteRequest, _engine_pb2.VoteResponse]
     """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted. Waits for
-    instances that are unavailable, and for Settle as Deliver does. ABORTED if a part is permanently lost (its instance has
+    instances that are unavailable, and for ReportCommits as Deliver does. ABORTED if a part is permanently lost (its instance has
     reconnected without it) or a sink votes against the transaction: the batch must run again. Also ABORTED if the run is
     not the current one, or no longer is when the sink has voted.
     """
-    Settle: _grpc.UnaryUnaryMultiCallable[_engine_pb2.SettleRequest, _engine_pb2.SettleResponse]
+    ReportCommits: _grpc.UnaryUnaryMultiCallable[_engine_pb2.ReportCommitsRequest, _engine_pb2.ReportCommitsResponse]
     """Reports which run is the current one, and what the pipeline's commit log contains. Of what sinks have prepared up to
     there, the parts of the run that committed the batch are committed, and those of any other run are aborted. What another
     run has staged after that and not prepared is aborted once the current run delivers the same batch or an earlier one.
@@ -159,7 +159,7 @@ class EngineServiceAsyncStub(EngineServiceStub):
     NOT_FOUND if the pipeline is not attached (the gateway restarted): it attaches with its next Plan.
 
     A pipeline stays attached as long as it calls within its lease (`AttachResponse.lease_ms`): Attach, Renew, Plan and
-    Fetch renew the lease, as does Settle for its `readers`. Once the lease has expired, the gateway continues without the
+    Fetch renew the lease, as does ReportCommits for its `readers`. Once the lease has expired, the gateway continues without the
     pipeline: it holds no more messages of replayable streams for it, and nothing waits for its batch. Its acknowledgements
     remain held, so that nothing is lost. Its next call attaches it again, and makes sources send again what it needs.
     """
@@ -169,7 +169,7 @@ class EngineServiceAsyncStub(EngineServiceStub):
     detached: attach and call again. Ends with DATA_LOSS if a source no longer has what the pipeline must read next.
     """
     AwaitSinks: _aio.UnaryUnaryMultiCallable[_engine_pb2.AwaitSinksRequest, _engine_pb2.AwaitSinksResponse]  # type: ignore[assignment]
-    """Waits up to `wait_ms` until each sink that Settle named as awaited is served, because tasks that wait for a sink occupy
+    """Waits up to `wait_ms` until each sink that ReportCommits named as awaited is served, because tasks that wait for a sink occupy
     their slots. Called before the tasks of a batch that Plan has not just planned for a known query.
     """
     Fetch: _aio.UnaryStreamMultiCallable[_engine_pb2.FetchRequest, _engine_pb2.FetchResponse]  # type: ignore[assignment]
@@ -202,7 +202,7 @@ class EngineServiceAsyncStub(EngineServiceStub):
     Deliver: _aio.StreamUnaryMultiCallable[_engine_pb2.DeliverRequest, _engine_pb2.DeliverResponse]  # type: ignore[assignment]
     """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged
     them, as its mode promises. Waits, up to the caller's deadline, for a sink that is unavailable or slow. A call that ends
-    with an error has delivered nothing: call again with another attempt. Also waits until Settle has told a gateway that
+    with an error has delivered nothing: call again with another attempt. Also waits until ReportCommits has told a gateway that
     has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION,
     with `headrace-reason: older-checkpoint` in the trailing metadata, if the sink has already committed this batch, so the
     checkpoint must be an older one; without it, if the messages of the call are out of turn. ABORTED if the sink failed
@@ -218,11 +218,11 @@ class EngineServiceAsyncStub(EngineServiceStub):
     """
     Vote: _aio.UnaryUnaryMultiCallable[_engine_pb2.VoteRequest, _engine_pb2.VoteResponse]  # type: ignore[assignment]
     """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted. Waits for
-    instances that are unavailable, and for Settle as Deliver does. ABORTED if a part is permanently lost (its instance has
+    instances that are unavailable, and for ReportCommits as Deliver does. ABORTED if a part is permanently lost (its instance has
     reconnected without it) or a sink votes against the transaction: the batch must run again. Also ABORTED if the run is
     not the current one, or no longer is when the sink has voted.
     """
-    Settle: _aio.UnaryUnaryMultiCallable[_engine_pb2.SettleRequest, _engine_pb2.SettleResponse]  # type: ignore[assignment]
+    ReportCommits: _aio.UnaryUnaryMultiCallable[_engine_pb2.ReportCommitsRequest, _engine_pb2.ReportCommitsResponse]  # type: ignore[assignment]
     """Reports which run is the current one, and what the pipeline's commit log contains. Of what sinks have prepared up to
     there, the parts of the run that committed the batch are committed, and those of any other run are aborted. What another
     run has staged after that and not prepared is aborted once the current run delivers the same batch or an earlier one.
@@ -271,7 +271,7 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         NOT_FOUND if the pipeline is not attached (the gateway restarted): it attaches with its next Plan.
 
         A pipeline stays attached as long as it calls within its lease (`AttachResponse.lease_ms`): Attach, Renew, Plan and
-        Fetch renew the lease, as does Settle for its `readers`. Once the lease has expired, the gateway continues without the
+        Fetch renew the lease, as does ReportCommits for its `readers`. Once the lease has expired, the gateway continues without the
         pipeline: it holds no more messages of replayable streams for it, and nothing waits for its batch. Its acknowledgements
         remain held, so that nothing is lost. Its next call attaches it again, and makes sources send again what it needs.
         """
@@ -293,7 +293,7 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.AwaitSinksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.AwaitSinksResponse, _abc.Awaitable[_engine_pb2.AwaitSinksResponse]]:
-        """Waits up to `wait_ms` until each sink that Settle named as awaited is served, because tasks that wait for a sink occupy
+        """Waits up to `wait_ms` until each sink that ReportCommits named as awaited is served, because tasks that wait for a sink occupy
         their slots. Called before the tasks of a batch that Plan has not just planned for a known query.
         """
 
@@ -362,7 +362,7 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_engine_pb2.DeliverResponse, _abc.Awaitable[_engine_pb2.DeliverResponse]]:
         """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged
         them, as its mode promises. Waits, up to the caller's deadline, for a sink that is unavailable or slow. A call that ends
-        with an error has delivered nothing: call again with another attempt. Also waits until Settle has told a gateway that
+        with an error has delivered nothing: call again with another attempt. Also waits until ReportCommits has told a gateway that
         has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION,
         with `headrace-reason: older-checkpoint` in the trailing metadata, if the sink has already committed this batch, so the
         checkpoint must be an older one; without it, if the messages of the call are out of turn. ABORTED if the sink failed
@@ -390,17 +390,17 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.VoteResponse, _abc.Awaitable[_engine_pb2.VoteResponse]]:
         """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted. Waits for
-        instances that are unavailable, and for Settle as Deliver does. ABORTED if a part is permanently lost (its instance has
+        instances that are unavailable, and for ReportCommits as Deliver does. ABORTED if a part is permanently lost (its instance has
         reconnected without it) or a sink votes against the transaction: the batch must run again. Also ABORTED if the run is
         not the current one, or no longer is when the sink has voted.
         """
 
     @_abc_1.abstractmethod
-    def Settle(
+    def ReportCommits(
         self,
-        request: _engine_pb2.SettleRequest,
+        request: _engine_pb2.ReportCommitsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_engine_pb2.SettleResponse, _abc.Awaitable[_engine_pb2.SettleResponse]]:
+    ) -> _typing.Union[_engine_pb2.ReportCommitsResponse, _abc.Awaitable[_engine_pb2.ReportCommitsResponse]]:
         """Reports which run is the current one, and what the pipeline's commit log contains. Of what sinks have prepared up to
         there, the parts of the run that committed the batch are committed, and those of any other run are aborted. What another
         run has staged after that and not prepared is aborted once the current run delivers the same batch or an earlier one.

@@ -239,7 +239,7 @@ def record_commits(
     note_committed(gateway, commit_log)
     if known is None or known.run_id != commit_log.run_id:
         log.info(
-            "run settles",
+            "run reports commits",
             pipeline=commit_log.pipeline,
             run=commit_log.run_id,
             number=commit_log.run_number,
