@@ -17,7 +17,7 @@ from tests.gateway.wire import DEADLINE_S, serve
 from headrace.gateway import Limits
 from headrace.gateway.config import Token
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.control import ordering, supervising
+from headrace.gateway.core.control import orders, supervising
 from headrace.gateway.core.state import deployments
 from headrace.gateway.http import server
 from headrace.gateway.identity import TokenRegistry
@@ -386,7 +386,7 @@ async def test_a_supervisor_that_says_nothing_is_sent_away() -> None:
 async def test_deployments_orders_and_callers_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervising, "MAX_DEPLOYMENTS", 2)
     monkeypatch.setattr(deployments, "MOST_RESTARTS", 2)
-    monkeypatch.setattr(ordering, "MOST_WAITING", 3)
+    monkeypatch.setattr(orders, "MOST_WAITING", 3)
     supervisor = await rig.supervisor().register("a", "b", "c")
     await rig.supervisor().register(deployment="other.toml")
     third = rig.supervisor()

@@ -13,7 +13,7 @@ from headrace.gateway.core.control.control import (
     resume,
     unknown,
 )
-from headrace.gateway.core.control.ordering import read_log, replay_dead_letters, restart_connector
+from headrace.gateway.core.control.orders import read_log, replay_dead_letters, restart_connector
 from headrace.gateway.core.control.supervising import (
     MAX_CONNECTORS,
     leave,
