@@ -10,6 +10,7 @@ from tests.cli.json_shape import result_of
 from tests.cli.statuses import BUSY, gateway_that_says
 
 from headrace.cli import cli
+from headrace.gateway_status.words import NO_FAULTS
 from headrace.protocol.v1.admin_pb2 import GatewayStatus, GetStatusResponse
 
 
@@ -65,7 +66,10 @@ def test_the_tables_are_as_they_were(golden: str, charset: str, status_response:
 
 def test_check_says_by_its_exit_code_whether_all_is_well() -> None:
     well = GetStatusResponse(gateway=GatewayStatus(version="0.1.0"), problems_in_all=0)
-    for answer, code in ((BUSY, 1), (well, 0)):
+    waits = GetStatusResponse(gateway=GatewayStatus(version="0.1.0"), problems_in_all=2)
+    for kind in NO_FAULTS:
+        waits.problems.add(part=f"pipeline {kind}", root=f"pipeline {kind}", kind=kind)
+    for answer, code in ((BUSY, 1), (well, 0), (waits, 0)):
         with gateway_that_says(answer) as address:
             assert status("--gateway", address).exit_code == 0
             checked = status("--gateway", address, "--check", "--json")

@@ -12,6 +12,11 @@ _DEFAULT = Connection("127.0.0.1:7433")
 
 def check(name: str, connection: Connection = _DEFAULT, **site: Any) -> Finding:
     """What one check finds."""
-    wanted = [check for check in CHECKS if check.name == name]
-    ((_, finding),) = examine(Site(connection, **site), wanted)
+    (finding,) = findings(name, connection, **site)
     return finding
+
+
+def findings(name: str, connection: Connection = _DEFAULT, **site: Any) -> list[Finding]:
+    """All that one check finds."""
+    wanted = [check for check in CHECKS if check.name == name]
+    return [finding for _, finding in examine(Site(connection, **site), wanted)]

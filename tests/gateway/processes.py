@@ -44,13 +44,23 @@ def headrace(*arguments: str | Path, environ: Mapping[str, str] | None = None) -
 
 
 @contextmanager
-def gateway_process(*arguments: str | Path, environ: Mapping[str, str] | None = None) -> Iterator[GatewayProcess]:
-    """A gateway on a free port of 127.0.0.1, unless the arguments say otherwise."""
+def gateway_process(
+    *arguments: str | Path, environ: Mapping[str, str] | None = None, descriptors: int | None = None
+) -> Iterator[GatewayProcess]:
+    """A gateway on a free port of 127.0.0.1, unless the arguments say otherwise.
+
+    Args:
+        arguments: What follows `headrace gateway`.
+        environ: Further variables of its environment.
+        descriptors: How many descriptors the system permits it; None for as many as this process may have.
+    """
     with tempfile.TemporaryDirectory() as folder:
         ready, log = Path(folder, "address"), Path(folder, "log")
         listening = ("--listen", "127.0.0.1:0", "--ready-file", ready)
         with log.open("wb") as out:
             command = _command("gateway", *listening, *arguments)
+            if descriptors is not None:
+                command = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh", *command]
             process = subprocess.Popen(command, env=_environ(environ), stdout=out, stderr=out)
         try:
             deadline = time.monotonic() + DEADLINE_S

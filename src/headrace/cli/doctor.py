@@ -34,10 +34,10 @@ def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: 
 
     Checks Python, Java, the installed versions, memory, disk, Spark, the gateway and its port, brokers and plugins; of a
     deployment also its connectors, ports, files, tokens, descriptors, disks and proxies. Changes nothing. The gateway must be
-    running only if you name it, with --gateway, HEADRACE_GATEWAY or a context.
+    running only if you name it, with --gateway, HEADRACE_GATEWAY or a context. If it runs, health lists what its /readyz names.
 
-    Exit codes: 0 no check failed (warnings do not count), 1 the gateway, a broker or Spark failed, 2 a configuration file is
-    invalid, 3 something is missing on this machine.
+    Exit codes: 0 no check failed (warnings do not count), 1 the gateway, its health, a broker or Spark failed, 2 a configuration
+    file is invalid, 3 something is missing on this machine.
 
     \b
     Examples:
@@ -48,7 +48,7 @@ def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: 
 
     \b
     With --json, result is {"checks": [...]}, and each check has
-      check      its name
+      check      its name; health is listed once for each degraded part
       level      ok, skipped, warning or failed
       found      what is there, or what is wrong
       fix        what to do; null if there is nothing to do
@@ -76,8 +76,8 @@ def exit_code(findings: "Sequence[Finding]") -> int:
 
 def summary_of(findings: "Sequence[tuple[Check, Finding]]") -> str:
     """Returns one line that names what failed and what to watch."""
-    failed = [check.name for check, finding in findings if finding.level == "failed"]
-    warnings = [check.name for check, finding in findings if finding.level == "warning"]
+    failed = dict.fromkeys(check.name for check, finding in findings if finding.level == "failed")
+    warnings = dict.fromkeys(check.name for check, finding in findings if finding.level == "warning")
     parts = [f"failed: {', '.join(failed)}"] if failed else []
     parts += [f"warnings: {', '.join(warnings)}"] if warnings else []
     return "; ".join(parts) or "no problems found"

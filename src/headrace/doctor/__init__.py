@@ -1,6 +1,6 @@
 """The checks of `headrace doctor`. They change nothing, and take five seconds together unless they start Spark.
 
-To add a check, write a function from a `Site` to a `Finding`, and add a row to `CHECKS`.
+To add a check, write a function from a `Site` to a `Finding`, or to several, and add a row to `CHECKS`.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from headrace.doctor.deployment import (
 )
 from headrace.doctor.finding import Check, Finding, Level, Site
 from headrace.doctor.gateway import check_gateway, check_port
+from headrace.doctor.health import check_health
 from headrace.doctor.machine import check_disk, check_java, check_memory, check_python
 from headrace.doctor.plugins import check_plugins
 from headrace.doctor.spark import check_session, check_spark
@@ -36,6 +37,7 @@ CHECKS = (
     Check("session", check_session),
     Check("port", check_port),
     Check("gateway", check_gateway),
+    Check("health", check_health),
     Check("rabbitmq", broker("rabbitmq", 5672)),
     Check("nats", broker("nats", 4222)),
     Check("kafka", broker("kafka", 9092)),
@@ -53,7 +55,11 @@ CHECKS = (
 
 
 def examine(site: Site, checks: Sequence[Check] = CHECKS) -> list[tuple[Check, Finding]]:
-    """Runs all checks concurrently. Returns each check with its finding, in the order of `checks`."""
+    """Runs all checks concurrently. Returns each check with its finding, or each of its findings, in the order of `checks`."""
     with ThreadPoolExecutor(len(checks), "doctor") as threads:
-        findings = [threads.submit(check.run, site) for check in checks]
-        return [(check, finding.result()) for check, finding in zip(checks, findings, strict=True)]
+        running = [(check, threads.submit(check.run, site)) for check in checks]
+        return [(check, finding) for check, run in running for finding in _all(run.result())]
+
+
+def _all(found: Finding | Sequence[Finding]) -> Sequence[Finding]:
+    return [found] if isinstance(found, Finding) else found

@@ -1,6 +1,6 @@
 """A check, its input and its finding."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -58,11 +58,11 @@ class Check:
 
     Attributes:
         name: Its name in the table and in the JSON.
-        run: Performs the check. It changes nothing.
+        run: Performs the check. It changes nothing. A check of several parts returns a finding for each.
     """
 
     name: str
-    run: Callable[[Site], Finding]
+    run: Callable[[Site], Finding | Sequence[Finding]]
 
 
 def ok(found: str, fix: str = "") -> Finding:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.command(cls=ProgramCommand)
 @json_option("with --watch, bare documents, one per line")
 @click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
-@click.option("--check", is_flag=True, help="Exit with 1 unless all is well.")
+@click.option("--check", is_flag=True, help="Exit with 1 if something is wrong: what is paused or starts is not.")
 @click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between refreshes.")
 @connection_options
 @click.pass_context
@@ -111,7 +111,9 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
     if check:
         if document["problems"] is None:
             raise Failure(f"the gateway at {connection.gateway} is of an older version, which does not report problems")
-        ctx.exit(EXIT_FAILED if document["problems"] else 0)
+        from headrace.gateway_status.words import NO_FAULTS
+
+        ctx.exit(EXIT_FAILED if any(problem["kind"] not in NO_FAULTS for problem in document["problems"]) else 0)
 
 
 def fetch_status(channel: "grpc.Channel", connection: Connection) -> "StatusDocument":

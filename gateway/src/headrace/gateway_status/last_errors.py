@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing_extensions import TypedDict
 
 from headrace.gateway_status.document import LastErrorDocument
+from headrace.gateway_status.words import NO_FAULTS
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse, PipelineStatus, ReportedStatus, SinkStatus, StreamStatus
 from headrace.protocol.v1.connector_pb2 import CONNECTOR_STATE_DEGRADED, CONNECTOR_STATE_WAITING
 
@@ -30,7 +31,7 @@ class LastErrors:
             at: When it was taken.
         """
         self._at = at
-        self._troubled = {problem.part for problem in status.problems if problem.kind != "paused"}
+        self._troubled = {problem.part for problem in status.problems if problem.kind not in NO_FAULTS}
         self._is_whole = status.HasField("problems_in_all") and status.problems_in_all <= len(status.problems)
 
     def of_part(self, part: str, status: StreamStatus | PipelineStatus | SinkStatus) -> LastErrorFields:

@@ -11,3 +11,5 @@ MESSAGE_STATES: Mapping[str, str] = {
     "redelivered": "was delivered again under another sequence",
 }
 """What a message does, by its state."""
+NO_FAULTS = frozenset({"paused", "process-starts"})
+"""The kinds of problems that tell what somebody does: nothing is wrong with such a part, and the gateway is ready."""

@@ -14,14 +14,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headrace.contract.ports import free_address
+from headrace.gateway_status.words import NO_FAULTS
 from headrace.laboratory.bench.faults.fault import problems
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.rig import owned, wait_for
 from headrace.processes import OwnedProcess
 
-_NO_FAULTS = {"paused", "process-starts"}
-"""Kinds that tell what somebody does, with which a gateway counts as ready."""
 _LOOKS_EVERY_S = 0.05
 _SETTLES_S = 15.0
 """How long after the last step to look on: the longest time after which something that lacks is named."""
@@ -116,7 +115,7 @@ def _watching(url: str) -> Iterator[dict[tuple[str, str], str]]:
     def watch() -> None:
         while not stop.wait(_LOOKS_EVERY_S):
             for problem in problems(url) or []:
-                if problem["kind"] not in _NO_FAULTS:
+                if problem["kind"] not in NO_FAULTS:
                     found.setdefault((problem["part"], problem["kind"]), problem["cause"])
 
     watcher = threading.Thread(target=watch)
