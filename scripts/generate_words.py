@@ -9,7 +9,7 @@ from typing import get_args
 from scripts.generated_page import ROOT, generate
 
 from headrace.gateway.core import Kind, Problem
-from headrace.gateway_status.document import Condition
+from headrace.gateway_status.document import Condition, ProcessStateKind
 from headrace.gateway_status.words import MESSAGE_STATES
 
 FILE = ROOT / "gateway" / "console" / "src" / "model" / "words.ts"
@@ -20,6 +20,7 @@ def text() -> str:
     conditions = "".join(f'  "{word}",\n' for word in get_args(Condition))
     no_faults = ", ".join(f'"{kind}"' for kind in Kind if not Problem("", kind, "", 0, "").is_fault)
     states = "".join(f'  {_key(state)}: "{meaning}",\n' for state, meaning in MESSAGE_STATES.items())
+    processes = ", ".join(f'"{word}"' for word in get_args(ProcessStateKind))
     return (
         "/** The words of the gateway's documents. Made by scripts/generate_words.py. */\n\n"
         "/** What a part does, as the gateway decides it. */\n"
@@ -28,7 +29,9 @@ def text() -> str:
         "/** The kinds of problems with which nothing is wrong. */\n"
         f"export const NO_FAULTS: readonly string[] = [{no_faults}];\n\n"
         "/** What a message does, by its state. */\n"
-        f"export const MESSAGE_STATES: Record<string, string> = {{\n{states}}};\n"
+        f"export const MESSAGE_STATES: Record<string, string> = {{\n{states}}};\n\n"
+        "/** What a process of a deployment does. */\n"
+        f"export const PROCESS_STATES = [{processes}] as const;\n"
     )
 
 

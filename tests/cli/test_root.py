@@ -1,4 +1,5 @@
 import importlib.util
+import json
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from tests.docs.pages import ROOT
 
 from headrace.cli import cli
 from headrace.terminal import EXIT_ENVIRONMENT, Failure, bytes_text, duration_text
@@ -115,12 +117,9 @@ def test_the_program_exits_with_the_commands_code(tmp_path: Path) -> None:
     assert result.stderr.startswith("--listen: 'nowhere' is not host:port")
 
 
-@pytest.mark.parametrize(
-    ("milliseconds", "text"),
-    [(0, "0 ms"), (999, "999 ms"), (3_240, "3.2 s"), (245_000, "4m 05s"), (11_520_000, "3h 12m"), (187_200_000, "2d 04h")],
-)
-def test_durations(milliseconds: int, text: str) -> None:
-    assert duration_text(milliseconds) == text
+def test_durations_are_shown_as_the_console_shows_them() -> None:
+    cases = json.loads((ROOT / "gateway/console/test/durations.json").read_text())
+    assert [duration_text(case["ms"]) for case in cases] == [case["text"] for case in cases]
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (2**20, "1.0 MiB"), (2**42, "4.0 TiB")])

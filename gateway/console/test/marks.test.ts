@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { CONDITIONS } from "../src/model/words";
-import { markOf } from "../src/model/marks";
+import { CONDITIONS, PROCESS_STATES } from "../src/model/words";
+import { MARKS, markOf } from "../src/model/marks";
 import css from "../src/style.css?raw";
 
 const SCHEMES = ["light", "dark"] as const;
@@ -56,6 +56,12 @@ describe("the conditions of the graph", () => {
       const behind = coloursOf(":root", background);
       for (const scheme of SCHEMES) expect(contrast(tone[scheme], behind[scheme]), scheme).toBeGreaterThanOrEqual(3);
     }
+  });
+});
+
+describe("the states of processes", () => {
+  it.each([...PROCESS_STATES])("%s has a mark", (state) => {
+    expect(MARKS).toHaveProperty([state]);
   });
 });
 

@@ -29,17 +29,22 @@ export function bytes(value: number): string {
   return `${unit && value < 10 ? TENTHS.format(value) : WHOLE.format(value)} ${BYTES[unit] ?? ""}`;
 }
 
-/** 65000 becomes "1 min 5 s". */
+/** 65000 becomes "1m 05s", as the commands show it: test/durations.json has the cases that both are tested with. */
 export function duration(ms: number): string {
-  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
-  const seconds = Math.floor(ms / 1000);
-  if (seconds < 10) return `${(ms / 1000).toFixed(1)} s`;
+  const whole = Math.max(0, Math.floor(ms));
+  const seconds = Math.floor(whole / 1000);
+  if (seconds < 1) return `${whole} ms`;
+  if (seconds < 10) return `${seconds}.${Math.floor(whole / 100) % 10} s`;
   if (seconds < 60) return `${seconds} s`;
   const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return seconds % 60 ? `${minutes} min ${seconds % 60} s` : `${minutes} min`;
+  if (minutes < 60) return `${minutes}m ${padded(seconds % 60)}s`;
   const hours = Math.floor(minutes / 60);
-  if (hours < 48) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
-  return `${Math.floor(hours / 24)} d`;
+  if (hours < 48) return `${hours}h ${padded(minutes % 60)}m`;
+  return `${Math.floor(hours / 24)}d ${padded(hours % 24)}h`;
+}
+
+function padded(value: number): string {
+  return `${value}`.padStart(2, "0");
 }
 
 /** The local time of day of a moment, with the date if it is not of the day of `now`. */

@@ -28,3 +28,6 @@ export const MESSAGE_STATES: Record<string, string> = {
   acknowledged: "is acknowledged",
   redelivered: "was delivered again under another sequence",
 };
+
+/** What a process of a deployment does. */
+export const PROCESS_STATES = ["starts", "runs", "waits", "ended", "stopped"] as const;

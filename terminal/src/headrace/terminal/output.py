@@ -88,14 +88,20 @@ def ago_text(milliseconds: int) -> str:
 
 
 def duration_text(milliseconds: int) -> str:
-    """Formats a time span for people: `140 ms`, `3.2 s`, `4m 05s`, `3h 12m`, `2d 04h`."""
-    seconds = milliseconds / 1000
+    """Formats a time span for people: `140 ms`, `3.2 s`, `45 s`, `4m 05s`, `3h 12m`, `2d 04h`. What is less is cut off.
+
+    The console does the same: gateway/console/test/durations.json has the cases that both are tested with.
+    """
+    milliseconds = max(0, milliseconds)
+    seconds = milliseconds // 1000
     if seconds < 1:
         return f"{milliseconds} ms"
+    if seconds < 10:
+        return f"{seconds}.{milliseconds // 100 % 10} s"
     if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
+        return f"{seconds} s"
+    minutes, seconds = divmod(seconds, 60)
     if minutes < 60:
-        return f"{minutes}m {rest:02}s"
+        return f"{minutes}m {seconds:02}s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h {minutes:02}m" if hours < 48 else f"{hours // 24}d {hours % 24:02}h"
