@@ -1,165 +1,27 @@
-"""The alert rules against series that are recorded from a gateway under faults: its own text of /metrics, every five seconds.
+"""The alert rules against series that are recorded from a gateway under faults, one kind of fault after the other."""
 
-Time is virtual: the gateway's ages grow as its clock is moved, and nobody waits for minutes.
-"""
-
-import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
-from tests.gateway.http_server import get, serve_http
-from tests.gateway.promtool import firing, run
-from tests.gateway.sink_wire import AT_LEAST_ONCE, SinkClient, Writer
-from tests.gateway.wire import Connector, Engine, numbered, serve
-from tests.virtual_clock import VirtualClock
+from tests.gateway.http_server import get
+from tests.gateway.promtool import run
+from tests.gateway.recorder import AFTER_S, BEGINS_S, DEGRADED, LASTS_S, RUNNING, STEP_S, WAITING, Recorded, expected, recording
+from tests.gateway.test_supervising import Supervisor
 
-from headrace.contract import clock
-from headrace.gateway import Limits
+from headrace.gateway.core import Kind
+from headrace.gateway.own_faults import OwnFaultKind
+from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1 import connector_pb2, source_pb2
-
-STEP_S = 5
-BEGINS_S, LASTS_S, AFTER_S = 120, 420, 60
-"""For how long all is well, for how long the fault lasts, and for how long all is well afterwards, in virtual seconds."""
-RUNNING, WAITING, DEGRADED = (
-    connector_pb2.CONNECTOR_STATE_RUNNING,
-    connector_pb2.CONNECTOR_STATE_WAITING,
-    connector_pb2.CONNECTOR_STATE_DEGRADED,
-)
-BOTH = ("HeadraceDataLate", "HeadraceDegraded")
-
-
-@dataclass
-class Recorded:
-    """A gateway that is scraped, with a source, a sink, and a query between them."""
-
-    address: str
-    http: str
-    clock: VirtualClock
-    source: Connector
-    sink: SinkClient
-    query: Engine
-    writer: Writer
-    series: dict[str, list[str]] = field(default_factory=dict)
-    scrapes: int = 0
-
-    async def watch(self, seconds: int) -> None:
-        """Scrapes it for a while."""
-        for _ in range(seconds // STEP_S):
-            # As its driver does every second.
-            await self.writer.report_commits()
-            await self.scrape()
-            self.clock.advance(STEP_S)
-
-    async def scrape(self) -> None:
-        """Appends a sample to each series, or the mark that Prometheus sets where a series has ended."""
-        status, text = await get(self.http, "/metrics")
-        assert status == 200
-        found = {
-            f"{sample.name}{_labels(sample.labels)}": f"{sample.value:g}"
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
-        for name in found.keys() - self.series.keys():
-            self.series[name] = ["_"] * self.scrapes
-        for name, samples in self.series.items():
-            ended = "stale" if samples and samples[-1] not in ("_", "stale") else "_"
-            samples.append(found.get(name, ended))
-        self.scrapes += 1
-
-    async def open_source(self) -> None:
-        """Connects a source, whose only stream is read."""
-        self.source = Connector(self.address)
-        await self.source.hello()
-        await self.source.open()
-        await self.source.expect("stream_opened")
-
-    async def open_sink(self) -> None:
-        """Connects the sink, which works."""
-        self.sink = SinkClient(self.address)
-        await self.sink.hello(mode=AT_LEAST_ONCE, capabilities=[source_pb2.CAPABILITY_REPORT])
-        await self.sink_is(RUNNING)
-
-    async def sink_is(self, state: connector_pb2.ConnectorState.ValueType, reason: str = "") -> None:
-        """Has the sink report a state, and waits until the gateway knows."""
-        await self.sink.send(report=connector_pb2.Report(state=state, reason=reason))
-        await self.query.status_once(lambda status: [one.reported.state for one in status.sink_sessions] == [state])
-
-    async def lose_sink(self) -> None:
-        """Ends the sink's connection, and waits until the gateway knows."""
-        await self.sink.close()
-        await self.query.status_once(lambda status: not status.sink_sessions)
-
-    def test(self, name: str, expected: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """What promtool is to evaluate."""
-        return {
-            "name": name,
-            "interval": f"{STEP_S}s",
-            "input_series": [{"series": series, "values": " ".join(values)} for series, values in self.series.items()],
-            "promql_expr_test": list(expected),
-        }
-
-
-def _labels(labels: dict[str, str]) -> str:
-    """The labels of a series, with those that Prometheus adds."""
-    named = {**labels, "job": "headrace", "instance": "g"}
-    return "{" + ", ".join(f"{name}={json.dumps(value)}" for name, value in named.items()) + "}"
+from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_BATCH_FAILED, RUN_FAULT_KIND_EXECUTORS_LOST, RunFault
 
 
 @pytest.fixture
 async def recorded() -> AsyncIterator[Recorded]:
-    limits = Limits(query_lease_ms=86_400_000)
-    with clock.use(VirtualClock()) as now:
-        async with (
-            serve(limits) as (gateway, address),
-            serve_http(gateway) as http,
-            clients(address) as (query, writer),
-        ):
-            await writer.report_commits()
-            found = Recorded(address, http, now, Connector(address), SinkClient(address), query, writer)
-            await found.open_source()
-            await found.open_sink()
-            await found.source.send(frame=numbered(1, 1, 3))
-            await query.plan_until("orders/0", 3)
-            await query.plan({"orders/0": 3}, wait_ms=0)
-            yield found
-            await found.source.close()
-            await found.sink.close()
-
-
-@asynccontextmanager
-async def clients(address: str) -> AsyncIterator[tuple[Engine, Writer]]:
-    """A query that reads, and writes to the sink."""
-    query, writer = Engine(address), Writer(address, readers=["p"], pipeline="p")
-    await query.attach()
-    yield query, writer
-    await writer.close()
-    await query.close()
-
-
-def alerts(at_s: int, *names: str) -> dict[str, Any]:
-    """That these alerts fire at a time, and no others."""
-    samples = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in names]
-    expr = 'max by (alertname) (ALERTS{alertstate="firing"})'
-    return {"expr": expr, "eval_time": f"{at_s}s", "exp_samples": samples}
-
-
-def expected(parts: Sequence[str]) -> list[dict[str, Any]]:
-    """What fires because of a fault: first for the parts, then for the data, and nothing before and afterwards."""
-    return [
-        alerts(BEGINS_S),
-        alerts(BEGINS_S + 110),
-        alerts(BEGINS_S + 135, "HeadraceDegraded"),
-        alerts(BEGINS_S + 290, "HeadraceDegraded"),
-        alerts(BEGINS_S + 315, *BOTH),
-        alerts(BEGINS_S + LASTS_S - STEP_S, *BOTH),
-        {**firing(0, "HeadraceDegraded", parts), "eval_time": f"{BEGINS_S + LASTS_S - STEP_S}s"},
-        alerts(BEGINS_S + LASTS_S + STEP_S),
-    ]
+    async with recording() as found:
+        yield found
 
 
 async def test_a_source_that_leaves(recorded: Recorded, tmp_path: Path) -> None:
@@ -201,3 +63,161 @@ async def test_a_fault_that_changes_its_kind_keeps_its_time(recorded: Recorded, 
     await recorded.sink_is(RUNNING)
     await recorded.watch(AFTER_S)
     run(tmp_path, [recorded.test("changes", expected(["pipeline p", "sink out"]))], every=f"{STEP_S}s")
+
+
+# One fault of each kind
+
+
+@dataclass
+class Made:
+    """A gateway that is recorded, and the supervisor that a fault may need."""
+
+    recorded: Recorded
+    supervisors: list[Supervisor] = field(default_factory=list)
+
+    async def supervisor(self, **hello: Any) -> Supervisor:
+        made = Supervisor(self.recorded.address)
+        self.supervisors.append(made)
+        await made.send(hello=pb.SuperviseHello(deployment="deploy.toml", run="r1", **hello))
+        assert (await made.read()).HasField("welcome")
+        return made
+
+    async def process(self, log_fault: str) -> None:
+        """Has a supervisor tell of a process, and waits until the gateway knows."""
+        process = pb.ProcessState(
+            name="app", kind=pb.PROCESS_KIND_APPLICATION, pipelines=["p"], state=pb.PROCESS_STATE_KIND_RUNS, log_fault=log_fault
+        )
+        told = pb.SupervisedProcesses(processes=[process])
+        if self.supervisors:
+            await self.supervisors[0].send(processes=told)
+        else:
+            await self.supervisor(processes=told)
+        await self.recorded.query.status_once(
+            lambda status: [one.log_fault for of in status.deployments for one in of.processes] == [log_fault]
+        )
+
+    async def source_is(self, state: connector_pb2.ConnectorState.ValueType) -> None:
+        await self.recorded.source.send(report=connector_pb2.Report(state=state, reason="no broker"))
+        await self.recorded.query.status_once(lambda status: [one.reported.state for one in status.sessions] == [state])
+
+    async def stream_is(self, state: pb.StreamState.ValueType) -> None:
+        await self.recorded.query.status_once(lambda status: [one.state for one in status.streams] == [state])
+
+
+async def own_faults(made: Made) -> None:
+    for kind in OwnFaultKind:
+        made.recorded.gateway.own_faults.note(f"file {kind}", kind, "it is wrong", "correct it")
+
+
+async def no_own_faults(made: Made) -> None:
+    for kind in OwnFaultKind:
+        made.recorded.gateway.own_faults.end(f"file {kind}", kind)
+
+
+async def full_log(made: Made) -> None:
+    await made.process("run/app.log: No space left on device")
+
+
+async def log_with_room(made: Made) -> None:
+    await made.process("")
+
+
+async def broker_stopped(made: Made) -> None:
+    await made.source_is(WAITING)
+
+
+async def broker_back(made: Made) -> None:
+    await made.source_is(RUNNING)
+
+
+async def connector_fails(made: Made) -> None:
+    listed = pb.SupervisedConnector(name="orders", instance="test-0", source="orders", failure="exit code 1: no such topic")
+    await made.supervisor(connectors=pb.SupervisedConnectors(connectors=[listed]))
+    await made.recorded.source.close()
+    await made.recorded.query.status_once(lambda status: not status.sessions)
+
+
+async def connector_runs(made: Made) -> None:
+    await made.recorded.open_source()
+    listed = pb.SupervisedConnector(name="orders", instance="test-0", source="orders")
+    await made.supervisors[0].send(connectors=pb.SupervisedConnectors(connectors=[listed]))
+    await made.recorded.query.status_once(lambda status: not status.deployments[0].connectors[0].failure)
+
+
+async def stream_closed(made: Made) -> None:
+    await made.recorded.source.send(close_stream=source_pb2.CloseStream(stream_id=1))
+    await made.stream_is(pb.STREAM_STATE_DETACHED)
+
+
+async def stream_open(made: Made) -> None:
+    await made.recorded.source.open(stream_id=2)
+    await made.recorded.source.expect("stream_opened")
+
+
+async def batch_fails(made: Made) -> None:
+    fault = RunFault(kind=RUN_FAULT_KIND_BATCH_FAILED, batch=0, message="step sum: ValueError: no price")
+    await made.recorded.writer.report_commits(fault=fault)
+
+
+async def batch_commits(made: Made) -> None:
+    await made.recorded.writer.report_commits(0)
+
+
+async def executors_lost(made: Made) -> None:
+    made.recorded.told = RunFault(kind=RUN_FAULT_KIND_EXECUTORS_LOST, message="executor 1 was lost: it was killed")
+
+
+async def executors_back(made: Made) -> None:
+    made.recorded.told = None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, and what health names.
+
+    Attributes:
+        begin: Makes it.
+        end: Repairs it.
+        root: The part where it begins.
+        kinds: The kinds of its problems.
+        is_of_the_flow: Whether it delays data.
+    """
+
+    begin: Callable[[Made], Awaitable[None]]
+    end: Callable[[Made], Awaitable[None]]
+    root: str
+    kinds: frozenset[str]
+    is_of_the_flow: bool = True
+
+
+OF_THE_GATEWAY = frozenset(str(kind) for kind in OwnFaultKind)
+LOG = "log of process app of deploy.toml"
+FAULTS = (
+    Fault(own_faults, no_own_faults, f"file {OwnFaultKind.GATEWAY_FAILS}", OF_THE_GATEWAY, is_of_the_flow=False),
+    Fault(full_log, log_with_room, LOG, frozenset({Kind.LOG_FAILS}), is_of_the_flow=False),
+    Fault(broker_stopped, broker_back, "connector test-0", frozenset({Kind.CONNECTOR_REPORTS})),
+    Fault(connector_fails, connector_runs, "connector test-0", frozenset({Kind.CONNECTOR_FAILS})),
+    Fault(stream_closed, stream_open, "stream orders/0", frozenset({Kind.NOT_SENT})),
+    Fault(batch_fails, batch_commits, "pipeline p", frozenset({Kind.PIPELINE_FAILS})),
+    Fault(executors_lost, executors_back, "pipeline p", frozenset({Kind.EXECUTOR_LOST})),
+)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.begin.__name__ for fault in FAULTS])
+async def test_a_fault_fires_for_its_parts_and_if_it_is_of_the_flow_for_late_data(
+    fault: Fault, recorded: Recorded, tmp_path: Path
+) -> None:
+    made = Made(recorded)
+    await recorded.watch(BEGINS_S)
+    await fault.begin(made)
+    await recorded.watch(LASTS_S)
+    _, ready = await get(recorded.http, "/readyz")
+    parts = {problem["part"]: problem for problem in ready["problems"]}
+    assert {problem["kind"] for problem in parts.values()} == fault.kinds
+    assert parts[fault.root]["root"] == fault.root
+    await fault.end(made)
+    await recorded.watch(AFTER_S)
+    rules = recorded.test(fault.begin.__name__, expected([*parts], is_of_the_flow=fault.is_of_the_flow))
+    run(tmp_path, [rules], every=f"{STEP_S}s")
+    for supervisor in made.supervisors:
+        await supervisor.close()
