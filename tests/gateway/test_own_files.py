@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.gateway.certificates import Authority
 from tests.gateway.http_server import get
-from tests.gateway.processes import gateway_process
+from tests.gateway.processes import gateway_process, headrace
 from tests.gateway.wire import DEADLINE_S, Connector, serve
 from tests.virtual_clock import VirtualClock
 
@@ -49,6 +49,36 @@ async def test_a_configuration_that_becomes_invalid_is_named_until_it_is_valid(t
             assert 'headrace_problems{kind="configuration-invalid"} 1.0' in metrics
             config.write_text("[http]\nlisten = '127.0.0.1:0'\n")
             await until(http, f"file {config}", None)
+
+
+async def test_a_certificate_that_expires_is_named_everywhere_until_it_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certificates, "_VALID", datetime.timedelta(days=10))
+    authority = Authority(tmp_path, "ca")
+    pair = authority.issue("gateway")
+    config = tmp_path / "gateway.toml"
+    config.write_text(f"[http]\nlisten = '127.0.0.1:0'\n[tls]\ncert = '{pair.cert}'\nkey = '{pair.key}'\n")
+    with gateway_process("--config", config) as gateway:
+        gateway.wait_for_log("gateway serves HTTP")
+        (http,) = re.findall(r"http://(127\.0\.0\.1:\d+)", gateway.log)
+        found = await until(http, f"file {pair.cert}", "certificate-expires")
+        assert found["remedy"].startswith("replace it")
+        call = ("status", "--gateway", gateway.address, "--tls-ca", str(authority.cert))
+        shown = await asyncio.to_thread(headrace, *call)
+        assert f"file {pair.cert} for " in shown.stdout
+        _, metrics = await get(http, "/metrics")
+        assert 'headrace_problems{kind="certificate-expires"} 1.0' in metrics
+        (expires,) = re.findall(rf'headrace_certificate_expires_timestamp_seconds{{file="{pair.cert}"}} (\S+)', metrics)
+        assert 9 * 86_400 < float(expires) - clock.now() <= 10 * 86_400
+
+        monkeypatch.setattr(certificates, "_VALID", datetime.timedelta(days=90))
+        authority.issue("gateway")
+        await until(http, f"file {pair.cert}", None)
+        shown = await asyncio.to_thread(headrace, *call)
+        assert str(pair.cert) not in shown.stdout
+        _, metrics = await get(http, "/metrics")
+        assert 'headrace_problems{kind="certificate-expires"} 0.0' in metrics
 
 
 def watched(folder: Path) -> tuple[Gateway, CertificateWatch, Tls]:
