@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 PART, KIND = "gRPC connections", "descriptors-exhausted"
 DESCRIPTORS = 300
 """Of which a gateway leaves a quarter to connections, 75: it is full with 67, of which it drops none, since all have calls."""
-ENOUGH, FULL = 40, 70
+ENOUGH, FULL = 40, 68
 
 
 class Supervisor:
@@ -32,16 +32,20 @@ class Supervisor:
         self.admin = AdminServiceStub(self.channel)
 
     async def call(self, number: int) -> None:
-        call = self.admin.Supervise()
-        await call.write(pb.SuperviseRequest(hello=pb.SuperviseHello(deployment=f"d{number}", run="r1")))
+        """Begins the call, again if the connection was dropped before: the gateway makes room by those without a call."""
+        hello = pb.SuperviseRequest(hello=pb.SuperviseHello(deployment=f"d{number}", run="r1"))
         async with asyncio.timeout(DEADLINE_S):
-            assert (await call.read()).HasField("welcome")  # type: ignore[union-attr]  # a call that ended fails here
-        self._call = call
+            while True:
+                self._call = self.admin.Supervise(wait_for_ready=True)
+                with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                    await self._call.write(hello)
+                    if await self._call.read() is not grpc.aio.EOF:
+                        return
 
 
 @asynccontextmanager
 async def supervisors(address: str) -> AsyncIterator[list[Supervisor]]:
-    """Connections in use, one after the other: the gateway makes room for no call that has yet to begin."""
+    """Connections in use, one after the other."""
     made: list[Supervisor] = []
     try:
         for number in range(FULL):
