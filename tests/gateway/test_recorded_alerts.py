@@ -151,7 +151,7 @@ async def stream_closed(made: Made) -> None:
 
 async def stream_open(made: Made) -> None:
     await made.recorded.source.open(stream_id=2)
-    await made.recorded.source.expect("stream_opened")
+    await made.stream_is(pb.STREAM_STATE_LIVE)
 
 
 async def batch_fails(made: Made) -> None:
