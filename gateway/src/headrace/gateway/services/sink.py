@@ -1,20 +1,21 @@
 """SinkService: one task of a session reads the sink's messages, another writes to it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from functools import partial
+from typing import Any
 
 import grpc.aio
 import structlog
-from google.protobuf.message import DecodeError
-from structlog.contextvars import bound_contextvars
 
 from headrace.contract.limits import PROTOCOL_VERSION
-from headrace.gateway.core import VERSION, Gateway, ProtocolError
+from headrace.gateway.core import VERSION, Gateway
 from headrace.gateway.core.base.bounds import MAX_LISTED, check_count
 from headrace.gateway.core.base.errors import ListTooLong, MalformedMessage, NotPermitted, OutOfTurn, UnknownMessage
 from headrace.gateway.core.batches import attach_sink, note_visible
 from headrace.gateway.core.sinks import Response, Sink, SinkSession, check_sink
-from headrace.gateway.identity import Identity, identity_of
-from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, end_call, first_hello, first_to_end
+from headrace.gateway.identity import Identity
+from headrace.gateway.services.calls import UNKNOWN_MESSAGE, first_hello
+from headrace.gateway.services.sessions import SessionKind, serve_session
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer
@@ -30,42 +31,27 @@ class SinkService(SinkServiceServicer):
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+        self._sessions = SessionKind("sink session", "a sink's message", gateway.open_sink_session, gateway.close_sink_session)
 
     async def Attach(self, request_iterator: Requests, context: Context) -> None:  # type: ignore[override]
         """Serves one session, from Hello to its end."""
-        identity, session = identity_of(context), None
-        try:
-            hello = await self._hello(request_iterator, identity)
-            await begin_call(context)
-            session = self._gateway.open_sink_session(hello, context.peer(), identity)
-            log.info("sink session opened", **session.for_logs, peer=session.peer)
-            welcome = pb.SinkWelcome(
-                protocol_version=PROTOCOL_VERSION,
-                gateway_version=VERSION,
-                session=session.id,
-                read_timeout_ms=self._gateway.limits.write_timeout_ms,
-                capabilities=[source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT, source_pb2.CAPABILITY_RUNS],
-            )
-            session.send(pb.SinkServiceAttachResponse(welcome=welcome))
-            with bound_contextvars(**session.for_logs), self._gateway.open_calls.woken(identity, session.end):
-                sink = attach_sink(self._gateway, session)
-                await first_to_end(self._read(sink, session, request_iterator), self._write(session, context))
-        except (ProtocolError, DecodeError) as failure:
-            error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not a sink's message: {failure}")
-            self._gateway.note_rejected(error, f"caller {context.peer()}" if session is None else session.part)
-            known = session.for_logs if session is not None else {}
-            log.warning("sink session ended", **known, peer=context.peer(), status=error.status.name, error=str(error))
-            self._close(session)
-            session = None
-            await end_call(context, error)
-        finally:
-            self._close(session)
 
-    def _close(self, session: SinkSession | None) -> None:
-        """Closes a session without waiting for its client to read the status, which may take arbitrarily long."""
-        if session is not None:
-            self._gateway.close_sink_session(session)
-            log.info("sink session closed", **session.for_logs)
+        def tasks(_: pb.SinkHello, session: SinkSession) -> tuple[Coroutine[Any, Any, None], ...]:
+            log.info("sink session opened", peer=session.peer)
+            session.send(pb.SinkServiceAttachResponse(welcome=self._welcome(session)))
+            sink = attach_sink(self._gateway, session)
+            return self._read(sink, session, request_iterator), self._write(session, context)
+
+        await serve_session(self._gateway, context, self._sessions, partial(self._hello, request_iterator), tasks)
+
+    def _welcome(self, session: SinkSession) -> pb.SinkWelcome:
+        return pb.SinkWelcome(
+            protocol_version=PROTOCOL_VERSION,
+            gateway_version=VERSION,
+            session=session.id,
+            read_timeout_ms=self._gateway.limits.write_timeout_ms,
+            capabilities=[source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT, source_pb2.CAPABILITY_RUNS],
+        )
 
     async def _hello(self, requests: Requests, identity: Identity) -> pb.SinkHello:
         hello: pb.SinkHello = await first_hello(anext(requests, None), self._gateway.limits.hello_timeout_ms)

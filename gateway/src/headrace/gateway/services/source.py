@@ -1,18 +1,16 @@
 """SourceService: one task of a session reads the connector's messages, another writes to it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
-import grpc
 import grpc.aio
 import structlog
-from google.protobuf.message import DecodeError
-from structlog.contextvars import bound_contextvars
 
 from headrace.contract import clock
 from headrace.contract.limits import PROTOCOL_VERSION
-from headrace.gateway.core import VERSION, Gateway, ProtocolError
+from headrace.gateway.core import VERSION, Gateway
 from headrace.gateway.core.base.bounds import check_hello
-from headrace.gateway.core.base.errors import MalformedMessage, OutOfTurn, UnknownMessage
+from headrace.gateway.core.base.errors import OutOfTurn, UnknownMessage
 from headrace.gateway.core.base.position import check_name
 from headrace.gateway.core.housekeeping import SHORTEST_LINGER_MS
 from headrace.gateway.core.intake import (
@@ -25,9 +23,10 @@ from headrace.gateway.core.intake import (
     take_starts,
 )
 from headrace.gateway.core.streams import OVERHEAD_BYTES, Session
-from headrace.gateway.identity import Identity, identity_of
-from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, end_call, first_hello, first_to_end, write_in_time
+from headrace.gateway.identity import Identity
+from headrace.gateway.services.calls import UNKNOWN_MESSAGE, first_hello, write_in_time
 from headrace.gateway.services.received import Received
+from headrace.gateway.services.sessions import SessionKind, serve_session
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer
 
@@ -41,35 +40,22 @@ class SourceService(SourceServiceServicer):
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+        self._sessions = SessionKind("session", "an IngestRequest", gateway.open_session, gateway.close_session)
 
     async def Ingest(self, request_iterator: AsyncIterator[Received], context: Context) -> None:  # type: ignore[override]
         """Serves one session, from Hello to its end."""
-        identity, session = identity_of(context), None
-        try:
-            hello = await first_hello(_first(request_iterator), self._gateway.limits.hello_timeout_ms)
-            check_hello(hello)
-            await begin_call(context)
-            session = self._gateway.open_session(hello, context.peer(), identity)
-            with bound_contextvars(**session.for_logs), self._gateway.open_calls.woken(identity, session.end):
-                log.info("session opened", connector=hello.connector, peer=session.peer)
-                session.send(self._welcome(session))
-                await first_to_end(self._read(session, identity, request_iterator), self._write(session, context))
-        except (ProtocolError, DecodeError) as failure:
-            error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not an IngestRequest: {failure}")
-            self._gateway.note_rejected(error, f"caller {context.peer()}" if session is None else session.part)
-            known = session.for_logs if session is not None else {}
-            log.warning("session ended", **known, peer=context.peer(), status=error.status.name, error=str(error))
-            self._close(session)
-            session = None
-            await end_call(context, error)
-        finally:
-            self._close(session)
 
-    def _close(self, session: Session | None) -> None:
-        """Closes a session without waiting for its client to read the status, which may take arbitrarily long."""
-        if session is not None:
-            self._gateway.close_session(session)
-            log.info("session closed", **session.for_logs)
+        async def hello(_: Identity) -> pb.Hello:
+            first: pb.Hello = await first_hello(_first(request_iterator), self._gateway.limits.hello_timeout_ms)
+            check_hello(first)
+            return first
+
+        def tasks(first: pb.Hello, session: Session) -> tuple[Coroutine[Any, Any, None], ...]:
+            log.info("session opened", connector=first.connector, peer=session.peer)
+            session.send(self._welcome(session))
+            return self._read(session, request_iterator), self._write(session, context)
+
+        await serve_session(self._gateway, context, self._sessions, hello, tasks)
 
     def _welcome(self, session: Session) -> pb.IngestResponse:
         limits, account = self._gateway.limits, session.account
@@ -89,7 +75,7 @@ class SourceService(SourceServiceServicer):
             )
         )
 
-    async def _read(self, session: Session, identity: Identity, requests: AsyncIterator[Received]) -> None:
+    async def _read(self, session: Session, requests: AsyncIterator[Received]) -> None:
         gateway = self._gateway
         async for request, frame, frame_bytes in requests:
             if session.failure is not None:
@@ -101,7 +87,7 @@ class SourceService(SourceServiceServicer):
                 case "backlog":
                     note_backlog(session, request.backlog)
                 case "open_stream":
-                    self._open_stream(session, identity, request.open_stream)
+                    self._open_stream(session, request.open_stream)
                 case "close_stream":
                     close_stream(gateway, session, request.close_stream)
                 case "position_lost":
@@ -122,7 +108,8 @@ class SourceService(SourceServiceServicer):
                 case _:
                     raise UnknownMessage(UNKNOWN_MESSAGE)
 
-    def _open_stream(self, session: Session, identity: Identity, request: pb.OpenStream) -> None:
+    def _open_stream(self, session: Session, request: pb.OpenStream) -> None:
+        identity = session.identity
         if identity.may_open(check_name(request.stream)):
             open_stream(self._gateway, session, request)
         else:

@@ -1,0 +1,101 @@
+"""The life of a connector's session, from Hello to its end: the same for sources and for sinks."""
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import grpc.aio
+import structlog
+from google.protobuf.message import DecodeError
+from structlog.contextvars import bound_contextvars
+
+from headrace.gateway.core import Gateway, ProtocolError
+from headrace.gateway.core.base.errors import MalformedMessage
+from headrace.gateway.identity import Identity, identity_of
+from headrace.gateway.services.calls import begin_call, end_call, first_to_end
+
+log = structlog.get_logger("headrace.gateway")
+
+
+class AnySession(Protocol):
+    """What the sessions of sources and of sinks have in common."""
+
+    peer: str
+    """The address from which the connector calls."""
+
+    @property
+    def part(self) -> str:
+        """The connector, as health names it."""
+
+    @property
+    def for_logs(self) -> Mapping[str, str | int]:
+        """The keys and values that every log line about the session contains."""
+
+    def end(self, failure: ProtocolError) -> None:
+        """Ends the session with an error."""
+
+
+H = TypeVar("H")
+S = TypeVar("S", bound=AnySession)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKind(Generic[H, S]):
+    """How sessions of sources, or of sinks, begin and end.
+
+    Attributes:
+        name: What log lines call such a session.
+        message: What the connector sends, for the error about bytes that are something else.
+        open: Opens a session for a Hello, the caller's address and its identity.
+        close: Closes a session.
+    """
+
+    name: str
+    message: str
+    open: Callable[[H, str, Identity], S]
+    close: Callable[[S], None]
+
+
+async def serve_session(
+    gateway: Gateway,
+    context: "grpc.aio.ServicerContext[Any, Any]",
+    kind: SessionKind[H, S],
+    hello: Callable[[Identity], Awaitable[H]],
+    tasks: Callable[[H, S], tuple[Coroutine[Any, Any, None], ...]],
+) -> None:
+    """Serves one session; an error of the connector ends the call with its status.
+
+    Args:
+        gateway: The gateway.
+        context: The call.
+        kind: How the session begins and ends.
+        hello: Reads and checks the first message of the caller.
+        tasks: Returns what serves the open session, until the first of them ends.
+    """
+    identity = identity_of(context)
+    session: S | None = None
+    try:
+        first = await hello(identity)
+        await begin_call(context)
+        session = kind.open(first, context.peer(), identity)
+        with bound_contextvars(**session.for_logs), gateway.open_calls.woken(identity, session.end):
+            await first_to_end(*tasks(first, session))
+    except (ProtocolError, DecodeError) as failure:
+        error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not {kind.message}: {failure}")
+        gateway.note_rejected(error, f"caller {context.peer()}" if session is None else session.part)
+        known = session.for_logs if session is not None else {}
+        event = f"{kind.name} ended"
+        log.warning(event, **known, peer=context.peer(), status=error.status.name, error=str(error))
+        _close(kind, session)
+        session = None
+        await end_call(context, error)
+    finally:
+        _close(kind, session)
+
+
+def _close(kind: SessionKind[H, S], session: S | None) -> None:
+    """Closes a session without waiting for its client to read the status, which may take arbitrarily long."""
+    if session is not None:
+        kind.close(session)
+        event = f"{kind.name} closed"
+        log.info(event, **session.for_logs)
