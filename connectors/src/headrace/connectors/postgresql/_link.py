@@ -71,6 +71,17 @@ class Link(Generic[S]):
                     raise
             await asyncio.sleep(backoff.next())
 
+    async def ask(self, work: Callable[[S], Awaitable[T]]) -> T:
+        """As `keep_trying`, but the connector ends if the server rejects the work.
+
+        Raises:
+            HeadraceError: A retry would not help.
+        """
+        try:
+            return await self.keep_trying(work)
+        except psycopg.Error as error:
+            raise self._database.refused(error) from error
+
     async def close(self) -> None:
         """Closes the connection; it is reopened when it is needed."""
         session, self._session, self._prepared = self._session, None, None

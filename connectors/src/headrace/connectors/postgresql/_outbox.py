@@ -1,11 +1,9 @@
 """The `postgresql-outbox` source: rows of an outbox table, which are deleted once they are acknowledged."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TypeVar
 
-import psycopg
 from psycopg import sql
 
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
@@ -22,7 +20,6 @@ from headrace.connectors.postgresql._watch import Watch, partition_of
 from headrace.contract.names import is_stream_name
 from headrace.sdk import Backlog, Batch, InvalidSource, Position
 
-T = TypeVar("T")
 _ROWS_AT_ONCE = 10_000
 # An index that begins with the column finds each value in one step, however many rows have it.
 _PARTITIONS = """
@@ -75,7 +72,7 @@ class PostgreSQLOutboxSource(PolicySource):
         )
         self._notices = Notices(self._database, parameters.channel)
         self._aside: Link[tuple[Session, Table]] = Link(self._database, self._open)
-        self._strays = Strays(self._watch, self._do, self.bad_records, parameters)
+        self._strays = Strays(self._watch, self._aside.ask, self.bad_records, parameters)
 
     async def partitions(self) -> Sequence[str]:
         """Returns the current values of the partition column.
@@ -94,7 +91,7 @@ class PostgreSQLOutboxSource(PolicySource):
             return [found for (found,) in await session.fetch(query)]
 
         try:
-            found = await self._do(list_them)
+            found = await self._aside.ask(list_them)
             named = [each for each in found if each is not None and is_stream_name(f"{self.name}/{each}")]
             for each in found:
                 if each not in named:
@@ -135,7 +132,7 @@ class PostgreSQLOutboxSource(PolicySource):
             which = (position.sequence,) if by_partition is None else (partition, position.sequence)
             return int((await session.fetch(query, which))[0][0])
 
-        while await self._do(delete_some) == _ROWS_AT_ONCE:
+        while await self._aside.ask(delete_some) == _ROWS_AT_ONCE:
             pass
 
     async def backlog(self, partition: str) -> Backlog | None:
@@ -153,13 +150,6 @@ class PostgreSQLOutboxSource(PolicySource):
 
     async def _wait(self, reading: Reading) -> float:
         return await self._notices.wait(reading.looked_at, reading.next_check_in(self._parameters.poll_seconds))
-
-    async def _do(self, work: Callable[[tuple[Session, Table]], Awaitable[T]]) -> T:
-        """Does work other than reading, on a separate connection."""
-        try:
-            return await self._aside.keep_trying(work)
-        except psycopg.Error as error:
-            raise self._database.refused(error) from error
 
     async def _close_where_idle(self) -> None:
         """Closes the connections if nothing is read."""

@@ -19,9 +19,9 @@ from headrace.connectors.postgresql._link import Link, Pool
 from headrace.connectors.postgresql._parameters import PostgreSQLSinkParameters
 from headrace.connectors.postgresql._staged import Staged
 from headrace.connectors.postgresql._table import find_columns
-from headrace.connectors.postgresql._target import filling, find_target, key_of
-from headrace.connectors.postgresql._trial import Trial, trial_of
-from headrace.sdk import WRITTEN, AsyncTwoPhaseSink, InvalidSink, Outcome, Outcomes, Part, Recovered, Refused, Rows, Transaction
+from headrace.connectors.postgresql._target import described, filling, find_target, key_of
+from headrace.connectors.postgresql._trial import Trial, outcomes_of, trial_of
+from headrace.sdk import AsyncTwoPhaseSink, InvalidSink, Outcomes, Part, Recovered, Rows, Transaction
 
 log = logging.getLogger("headrace.connectors")
 
@@ -68,12 +68,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
             messages += len(chunk)
             self._staged_bytes += chunk.size
         refused = await self._staging.keep_trying(partial(_finish, part=part, number=number, last=last))
-        if not refused:
-            return None
-        outcomes: list[Outcome] = [WRITTEN] * messages
-        for place, reason in refused.items():
-            outcomes[place] = Refused(reason)
-        return outcomes
+        return outcomes_of(messages, refused)
 
     async def drop(self, part: Part) -> None:
         """Removes a part."""
@@ -117,10 +112,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
             return Recovered(parts, voted, await opened.batches.all(opened.session))
 
         await self._staging.close()
-        try:
-            return await self._link.keep_trying(look)
-        except psycopg.Error as error:
-            raise self._database.refused(error) from error
+        return await self._link.ask(look)
 
     async def close(self) -> None:
         """Closes the connections, and releases the owner for other processes."""
@@ -135,7 +127,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
         """
         async with self._database.looked_at() as session:
             opened = await self._describe(session)
-            return f"{self._database.where}: {opened.trial.table}, columns {', '.join(opened.inserting.filling.columns)}"
+            return described(self._database, opened.trial.table, opened.inserting.filling)
 
     async def _open(self, session: Session) -> _Opened:
         """Checks everything, creates the missing tables next to the table, and locks out other processes."""

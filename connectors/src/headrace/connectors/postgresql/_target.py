@@ -196,3 +196,8 @@ def _check(database: Database, table: Table, filled: Iterable[str]) -> None:
             raise database.invalid(f"{table}: column {name} is always generated, and cannot be filled; remove it")
         if name not in filled and column.required and not column.has_default:
             raise database.invalid(f"{table}: column {name} rejects nulls, has no default, and nothing fills it")
+
+
+def described(database: Database, table: Table, filling: Filling) -> str:
+    """Returns a line about a table, and the columns that messages fill."""
+    return f"{database.where}: {table}, columns {', '.join(filling.columns)}"

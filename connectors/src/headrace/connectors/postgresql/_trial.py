@@ -1,6 +1,6 @@
 """Finds the messages that a table rejects by trying all of them: only the server knows its constraints and triggers."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,6 +13,7 @@ from headrace.connectors.postgresql._errors import NO_ROW_CLASSES, concerns_row
 from headrace.connectors.postgresql._link import Outdated
 from headrace.connectors.postgresql._names import name, plain, value
 from headrace.connectors.postgresql._table import Table
+from headrace.sdk import WRITTEN, Outcome, Outcomes, Refused
 
 COPY = name("pg_temp", "headrace_trial")
 """The empty copy of a table, in which messages are tried."""
@@ -171,3 +172,18 @@ async def trial_of(
     """
     ((in_table,),) = await session.fetch(_NEEDS_TABLE, (list(known), list(filled), table.oid))
     return Trial(table, writing, in_table, state)
+
+
+def outcomes_of(count: int, refused: Mapping[int, str]) -> Outcomes:
+    """Returns the outcome of each of some messages.
+
+    Args:
+        count: How many they are.
+        refused: The reasons of those that the table rejects, by position, counted from 0.
+    """
+    if not refused:
+        return None
+    outcomes: list[Outcome] = [WRITTEN] * count
+    for place, reason in refused.items():
+        outcomes[place] = Refused(reason)
+    return outcomes

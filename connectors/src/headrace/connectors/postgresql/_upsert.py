@@ -1,10 +1,8 @@
 """The `postgresql-upsert` sink: keeps the last message of each key, and writes a batch in one transaction with its id."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
-import psycopg
 from psycopg import sql
 
 from headrace.connectors._version import VERSION
@@ -14,12 +12,10 @@ from headrace.connectors.postgresql._database import Database, Session
 from headrace.connectors.postgresql._link import Link
 from headrace.connectors.postgresql._names import name
 from headrace.connectors.postgresql._parameters import PostgreSQLUpsertParameters
-from headrace.connectors.postgresql._target import find_target
-from headrace.connectors.postgresql._trial import Trial, trial_of
+from headrace.connectors.postgresql._target import described, find_target
+from headrace.connectors.postgresql._trial import Trial, outcomes_of, trial_of
 from headrace.connectors.postgresql._upserting import Upserting, upserting
-from headrace.sdk import WRITTEN, AsyncIdempotentSink, InvalidSink, Outcome, Outcomes, Refused, Rows, Transaction
-
-T = TypeVar("T")
+from headrace.sdk import AsyncIdempotentSink, InvalidSink, Outcomes, Rows, Transaction
 
 _KEPT_BYTES = 64 << 20
 _MAKE_CHUNK = """
@@ -71,12 +67,7 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
                     return await opened.trial.refused(opened.session, _TRIED)
 
         refused |= await self._link.keep_trying(try_them)
-        if not refused:
-            return None
-        outcomes: list[Outcome] = [WRITTEN] * len(rows)
-        for place, reason in refused.items():
-            outcomes[place - 1] = Refused(reason)
-        return outcomes
+        return outcomes_of(len(rows), {place - 1: reason for place, reason in refused.items()})
 
     async def write(self, transaction: Transaction, rows: AsyncIterator[Rows]) -> Outcomes:
         """Writes a batch, unless it is the last one that was written."""
@@ -100,11 +91,11 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
 
     async def last(self, pipeline: str) -> int | None:
         """Returns the last batch of a pipeline."""
-        return await self._told(lambda opened: opened.batches.last(opened.session, pipeline))
+        return await self._link.ask(lambda opened: opened.batches.last(opened.session, pipeline))
 
     async def pipelines(self) -> Sequence[str]:
         """Returns the pipelines that have written."""
-        found = await self._told(lambda opened: opened.batches.all(opened.session))
+        found = await self._link.ask(lambda opened: opened.batches.all(opened.session))
         return [transaction.pipeline for transaction in found]
 
     async def close(self) -> None:
@@ -120,14 +111,7 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
         async with self._database.looked_at() as session:
             table, _ = await find_target(session, self._database, self._parameters)
             found = await upserting(session, self._database, table, self._parameters)
-            return f"{self._database.where}: {table}, columns {', '.join(found.filling.columns)}"
-
-    async def _told(self, work: Callable[[_Opened], Awaitable[T]]) -> T:
-        """Queries the database; ends the connector if a retry would not help."""
-        try:
-            return await self._link.keep_trying(work)
-        except psycopg.Error as error:
-            raise self._database.refused(error) from error
+            return described(self._database, table, found.filling)
 
     async def _open(self, session: Session) -> _Opened:
         """Checks the table, and creates the missing tables next to it."""
