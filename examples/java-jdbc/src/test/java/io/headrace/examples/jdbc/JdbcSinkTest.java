@@ -9,6 +9,7 @@ import io.headrace.sdk.Message;
 import io.headrace.sdk.sink.Outcomes;
 import io.headrace.sdk.sink.RowStream;
 import io.headrace.sdk.sink.Rows;
+import io.headrace.sdk.sink.TestRows;
 import io.headrace.sdk.sink.Transaction;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -65,7 +66,7 @@ class JdbcSinkTest {
     for (int at = 0; at < values.length; at++) {
       messages[at] = new Message(at, values[at].replace('\'', '"').getBytes(UTF_8));
     }
-    return Rows.of(messages);
+    return TestRows.of(messages);
   }
 
   private static RowStream stream(Rows... rows) {
@@ -139,7 +140,7 @@ class JdbcSinkTest {
         List.of(1L, 2L, 3L, 4L, 5L, 6L, 7L, 8L, 9L, 10L, 11L, 12L, 13L, 14L),
         outcomes.refused().stream().map(Outcomes.Refused::place).toList());
     assertTrue(outcomes.refused().get(2).reason().contains("at most 5 characters"));
-    Rows bytes = Rows.of(new Message(0, null), new Message(1, new byte[] {(byte) 0xff}));
+    Rows bytes = TestRows.of(new Message(0, null), new Message(1, new byte[] {(byte) 0xff}));
     assertEquals(2, sink().check(bytes).refused().size());
   }
 
@@ -156,12 +157,12 @@ class JdbcSinkTest {
   void valuesAndKeysMayBeColumnsAsTheyAre() throws Exception {
     JdbcSink sink = sink("--value-column", "raw", "--key-column", "customer");
     Rows rows =
-        Rows.of(
+        TestRows.of(
             new Message(0, "k".getBytes(UTF_8), new byte[] {(byte) 0xff}),
             new Message(1, "n".getBytes(UTF_8), null),
             new Message(2, null, new byte[1]));
     assertEquals(1, sink.check(rows).refused().size());
-    sink.write(new Transaction("p", 0), stream(Rows.of(rows.get(0), rows.get(1))));
+    sink.write(new Transaction("p", 0), stream(TestRows.of(rows.get(0), rows.get(1))));
     assertEquals(List.of("k 1", "n null"), tables.rows("SELECT customer, length(raw) FROM totals"));
   }
 

@@ -64,7 +64,7 @@ public final class Connector implements AutoCloseable {
 
   /** Makes what connects. */
   private interface AttemptFactory {
-    Attempt make(Settings settings, Signal signal, BooleanSupplier stopping, Reports reports);
+    Attempt<?, ?> make(Settings settings, Signal signal, BooleanSupplier stopping, Reports reports);
   }
 
   /**
@@ -152,7 +152,7 @@ public final class Connector implements AutoCloseable {
       String name, Settings settings, Consumer<Reporter> reporting, AttemptFactory factory) {
     Connector connector = new Connector(settings);
     connector.warnOfToken();
-    Attempt attempt =
+    Attempt<?, ?> attempt =
         factory.make(settings, connector.signal, () -> connector.stopping, connector.reports);
     reporting.accept(connector.reports);
     Thread thread = settings.threads().newThread(() -> connector.serve(attempt));
@@ -222,7 +222,7 @@ public final class Connector implements AutoCloseable {
     }
   }
 
-  private void serve(Attempt attempt) {
+  private void serve(Attempt<?, ?> attempt) {
     try (attempt) {
       keepConnected(attempt);
       end.complete(null);
@@ -231,7 +231,7 @@ public final class Connector implements AutoCloseable {
     }
   }
 
-  private void keepConnected(Attempt attempt) throws InterruptedException {
+  private void keepConnected(Attempt<?, ?> attempt) throws InterruptedException {
     Backoff backoff =
         new Backoff(
             settings.firstBackoff(),

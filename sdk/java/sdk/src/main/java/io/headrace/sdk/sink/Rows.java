@@ -10,16 +10,6 @@ import java.util.Iterator;
  */
 public interface Rows extends Iterable<Message> {
   /**
-   * Makes rows of messages, for tests.
-   *
-   * @param messages the messages, at least one; their sequences must increase
-   * @return the rows
-   */
-  static Rows of(Message... messages) {
-    return io.headrace.sdk.internal.sink.FrameRows.of(messages);
-  }
-
-  /**
    * The number of rows.
    *
    * @return at least 1
