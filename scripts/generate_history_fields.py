@@ -7,7 +7,7 @@ import sys
 
 from scripts.generated_page import ROOT, generate
 
-from headrace.gateway.core.status.history_fields import FIELDS
+from headrace.gateway.core.status.history import FIELDS
 
 FILE = ROOT / "gateway" / "console" / "src" / "model" / "history_fields.ts"
 

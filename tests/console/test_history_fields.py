@@ -3,8 +3,7 @@
 from scripts import generate_history_fields
 from tests.gateway.wire import Engine, serve
 
-from headrace.gateway.core.status.history import HISTORY_S, History
-from headrace.gateway.core.status.history_fields import FIELDS
+from headrace.gateway.core.status.history import FIELDS, HISTORY_S, History
 
 
 def test_the_console_has_the_types_that_are_made() -> None:

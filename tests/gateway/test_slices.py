@@ -96,7 +96,7 @@ async def test_micro_batches_are_listed_in_slices(monkeypatch: pytest.MonkeyPatc
         options = {"timeout": DEADLINE_S}
         stub = admin_pb2_grpc.AdminServiceStub(channel)
         turns = Turns()
-        turns.counted("headrace.gateway.core.status.batch_status", "_stream", monkeypatch)
+        turns.counted("headrace.gateway.core.status.listing", "_stream", monkeypatch)
         answer = await turns.run(stub.ListBatches(admin_pb2.ListBatchesRequest(pipeline="totals"), **options))
         assert sum(len(batch.streams) for batch in answer.batches) == MAX_BATCHES * MAX_BATCH_STREAMS
         turns.check(MAX_BATCHES * MAX_BATCH_STREAMS)

@@ -1,8 +1,7 @@
 """Sinks: their sessions, their transactions, and the commit logs that decide about them."""
 
-from headrace.gateway.core.sinks.commit_log import CommitLog, Decision, Segment, VotedBatch
+from headrace.gateway.core.sinks.commit_log import CommitLog, Decision, QueryOwners, Segment, VotedBatch
 from headrace.gateway.core.sinks.dead_letters import DeadLetters, PartLetters
-from headrace.gateway.core.sinks.owners import QueryOwners
 from headrace.gateway.core.sinks.parts import Holdings, OpenPart, Refused
 from headrace.gateway.core.sinks.session import Response, SinkSession
 from headrace.gateway.core.sinks.sink import Sink

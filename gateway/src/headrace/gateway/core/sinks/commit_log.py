@@ -1,12 +1,38 @@
 """The commit log of a pipeline, as its current run reports it, and its decisions about transactions that sinks hold."""
 
+from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from headrace.contract.position import Position
+from headrace.gateway.core.base.errors import NotPermitted
 from headrace.gateway.core.pipelines import Run
 from headrace.gateway.core.sinks.transaction import Transaction
+from headrace.gateway.identity import Identity
+
+MAX_QUERIES = 10_000
+"""The maximum number of remembered queries. Running queries report every second, so only long-ended ones are forgotten."""
+
+
+@dataclass(slots=True)
+class QueryOwners:
+    """The name of the token that first used each query. A rotated token keeps its name, and so its queries."""
+
+    _names: OrderedDict[str, str] = field(default_factory=OrderedDict)
+
+    def claim(self, query: str, identity: Identity) -> None:
+        """Makes the caller the owner of a query without one; otherwise checks that it is the owner.
+
+        Raises:
+            NotPermitted: the query belongs to another token.
+        """
+        owner = self._names.setdefault(query, identity.name)
+        if owner != identity.name:
+            raise NotPermitted(f"query {query} belongs to the token of {owner!r}, and this is the token of {identity.name!r}")
+        self._names.move_to_end(query)
+        if len(self._names) > MAX_QUERIES:
+            self._names.popitem(last=False)
 
 
 class Decision(Enum):

@@ -1,14 +1,11 @@
 """What the gateway shows: its status, its health, its history, and where a message stands."""
 
 from headrace.gateway.core.status.awaiting import await_sinks, sinks_away
-from headrace.gateway.core.status.batch_status import list_batches
 from headrace.gateway.core.status.condition import note_trouble
 from headrace.gateway.core.status.faults import FaultWatch
 from headrace.gateway.core.status.health import problems
-from headrace.gateway.core.status.history import HISTORY_S, INTERVAL_S, History
-from headrace.gateway.core.status.history_fields import FIELDS
-from headrace.gateway.core.status.listing_events import list_events
-from headrace.gateway.core.status.listing_letters import list_dead_letters
+from headrace.gateway.core.status.history import FIELDS, HISTORY_S, INTERVAL_S, History
+from headrace.gateway.core.status.listing import list_batches, list_dead_letters, list_events
 from headrace.gateway.core.status.locating import locate
 from headrace.gateway.core.status.peeking import begin_peek, peek
 from headrace.gateway.core.status.problem import Kind, Problem

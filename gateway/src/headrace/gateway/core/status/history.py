@@ -2,16 +2,57 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Literal, TypeAlias, get_args
 
 from headrace.contract import clock
 from headrace.gateway.core.base.slices import in_slices
 from headrace.gateway.core.pipelines import Batch, Pipeline, Stage
 from headrace.gateway.core.sinks import Sink
 from headrace.gateway.core.state import Gateway
-from headrace.gateway.core.status.history_fields import GatewayField, PipelineField, SinkField, StreamField
 from headrace.gateway.core.status.series import ABSENT, Rings, Series
 from headrace.gateway.core.streams import Stream, Totals
 
+GatewayField: TypeAlias = Literal[
+    "received_messages_per_s",
+    "received_bytes_per_s",
+    "acknowledged_messages_per_s",
+    "lag_messages",
+    "oldest_unacknowledged_ms",
+    "buffered_bytes",
+    "faults",
+]
+StreamField: TypeAlias = Literal[
+    "received_messages_per_s",
+    "received_bytes_per_s",
+    "acknowledged_messages_per_s",
+    "lag_messages",
+    "oldest_unacknowledged_ms",
+    "commit_latency_ms",
+    "buffered_bytes",
+]
+PipelineField: TypeAlias = Literal[
+    "batches_per_s",
+    "lag_messages",
+    "batch_duration_ms",
+    "batch_running_ms",
+    "commit_latency_ms",
+    "acknowledgement_latency_ms",
+]
+SinkField: TypeAlias = Literal[
+    "staged_messages_per_s",
+    "committed_transactions_per_s",
+    "failures_per_s",
+    "outstanding_ms",
+    "pending_transactions",
+]
+
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "gateway": get_args(GatewayField),
+    "stream": get_args(StreamField),
+    "pipeline": get_args(PipelineField),
+    "sink": get_args(SinkField),
+}
+"""The fields of each kind of part. Their names end with their units; scripts/generate_history_fields.py makes types from them."""
 INTERVAL_S = 5.0
 """How far apart the moments are."""
 HISTORY_S = 3_600

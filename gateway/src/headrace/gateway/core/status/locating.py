@@ -10,7 +10,7 @@ from headrace.gateway.core.intake import held_by
 from headrace.gateway.core.pipelines import Batch, Pipeline
 from headrace.gateway.core.state import Gateway
 from headrace.gateway.core.status.awaiting import sinks_away
-from headrace.gateway.core.status.batch_status import stage_to_proto
+from headrace.gateway.core.status.listing import stage_to_proto
 from headrace.gateway.core.streams import Pause, Stream
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.frame_pb2 import StreamPosition

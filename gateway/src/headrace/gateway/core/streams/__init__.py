@@ -11,12 +11,11 @@ from headrace.gateway.core.streams.frames import (
     count_up_to,
     trim,
 )
-from headrace.gateway.core.streams.opening import reconcile
+from headrace.gateway.core.streams.opening import begin, begin_with_first, check_start, reconcile, starts_of
 from headrace.gateway.core.streams.pauses import CONFIGURATION, PartKind, Pause, Pauses
 from headrace.gateway.core.streams.previews import previews
 from headrace.gateway.core.streams.session import Session
 from headrace.gateway.core.streams.stall_rounds import pass_round_of_streams
-from headrace.gateway.core.streams.starting import begin, begin_with_first, check_start, starts_of
 from headrace.gateway.core.streams.stream import Attachment, Backlog, Loss, RequestedCredit, Stream
 from headrace.gateway.core.streams.totals import Totals
 

@@ -12,8 +12,8 @@ Its problem then has the cause of the part where it began, the root.
 """
 
 from headrace.gateway.core.status.health.of_connectors import of_connectors
+from headrace.gateway.core.status.health.of_deployments import of_logs
 from headrace.gateway.core.status.health.of_gateway import of_gateway, of_nothing_connected
-from headrace.gateway.core.status.health.of_logs import of_logs
 from headrace.gateway.core.status.health.of_pipelines import of_pipeline
 from headrace.gateway.core.status.health.of_sinks import of_sink
 from headrace.gateway.core.status.health.of_streams import of_parked_stream, of_stream

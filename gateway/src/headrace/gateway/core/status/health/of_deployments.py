@@ -1,5 +1,6 @@
-"""The connectors of deployments that have no session although they should, and why, as far as their supervisors know."""
+"""What supervisors report of their deployments: connectors without a session, and logs that cannot be written."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headrace.contract.names import source_of
@@ -76,3 +77,13 @@ def _starts(process: pb.ProcessState | None) -> bool:
     """Returns whether a supervisor is starting a process that has not failed, also one that it has just stopped for that."""
     states = (pb.PROCESS_STATE_KIND_STARTS, pb.PROCESS_STATE_KIND_WAITS)
     return process is not None and process.state in states and not process.reason and process.state_age_ms < CONNECTS_WITHIN_MS
+
+
+def of_logs(status: pb.GetStatusResponse) -> Iterator[Problem]:
+    """Yields the logs of processes that cannot be written, as their supervisors report."""
+    for deployment in status.deployments:
+        for process in deployment.processes:
+            if process.log_fault:
+                part = f"log of process {process.name} of {deployment.deployment}"
+                remedy = "make room in its folder, or restore the folder; the process runs on, and the log is tried again"
+                yield Problem(part, Kind.LOG_FAILS, process.log_fault, process.log_fault_age_ms, remedy)
