@@ -18,8 +18,7 @@ from headrace.gateway import Http
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.state.event_log import EventKind
 from headrace.gateway.core.status.history import INTERVAL_S
-from headrace.gateway.observer import Observer
-from headrace.gateway.recording import Recording
+from headrace.gateway.observer import Observer, Recording
 
 expect.set_options(timeout=DEADLINE_MS)
 

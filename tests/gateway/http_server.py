@@ -14,7 +14,7 @@ from headrace.gateway.core import Gateway
 from headrace.gateway.http import http_server, new_app
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.listen import listen_http
-from headrace.gateway.recording import Recording
+from headrace.gateway.observer import Recording
 
 
 @asynccontextmanager

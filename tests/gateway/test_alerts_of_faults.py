@@ -11,8 +11,7 @@ from tests.gateway.faulty_sites import FAULTS, Fault, driver_killed, site
 from tests.gateway.promtool import firing, run
 
 from headrace.gateway.core import problems
-from headrace.gateway.degraded import Degraded
-from headrace.gateway.observer import Observation
+from headrace.gateway.observer import Degraded, Observation
 from headrace.gateway.telemetry.readings import data_age, degraded
 from headrace.protocol.v1 import admin_pb2 as pb
 

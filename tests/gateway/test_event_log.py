@@ -19,8 +19,7 @@ from headrace.gateway import Http
 from headrace.gateway.core.state.event_log import LONGEST_TEXT, MOST_OF_KIND, EventKind, EventLog
 from headrace.gateway.core.status.faults import MOST_AT_ONCE, FaultWatch
 from headrace.gateway.core.status.problem import Kind, Problem
-from headrace.gateway.observer import Observer
-from headrace.gateway.recording import Recording
+from headrace.gateway.observer import Observer, Recording
 from headrace.protocol.v1 import admin_pb2 as pb
 
 

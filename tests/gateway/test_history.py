@@ -18,8 +18,7 @@ from headrace.gateway import Http, Limits
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.status.history import HISTORY_S, INTERVAL_S, History
 from headrace.gateway.core.status.series import Rings
-from headrace.gateway.observer import Observer
-from headrace.gateway.recording import Recording
+from headrace.gateway.observer import Observer, Recording
 
 
 @pytest.fixture

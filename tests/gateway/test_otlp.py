@@ -18,9 +18,8 @@ from headrace.gateway import Http, Limits
 from headrace.gateway.core import Gateway
 from headrace.gateway.observer import Observer
 from headrace.gateway.telemetry import export
-from headrace.gateway.telemetry.export import exporting_metrics
+from headrace.gateway.telemetry.export import export_interval_s, exporting_metrics
 from headrace.gateway.telemetry.instruments import INSTRUMENTS
-from headrace.gateway.telemetry.settings import export_interval_s
 from headrace.telemetry import ExportRepeats, export_endpoint
 
 

@@ -5,18 +5,19 @@ so that sessions do not wait.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
 from headrace.contract import clock
 from headrace.gateway.core import ConnectorCounts, Gateway, Problem, problems
-from headrace.gateway.core.status import note_trouble, snapshot
-from headrace.gateway.degraded import Degraded
+from headrace.gateway.core.status import INTERVAL_S, FaultWatch, History, note_trouble, snapshot
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 from headrace.protocol.v1.admin_pb2 import Problem as ProblemMessage
 
+OF_THE_FLOW = ("stream", "connector", "source", "sink", "pipeline", "process")
+"""What the parts begin with whose faults delay data."""
 MAX_PROBLEMS = 1_000
 """How many problems a status lists."""
 MANY_PARTS = 100
@@ -127,3 +128,57 @@ def _message(problem: Problem) -> ProblemMessage:
         age_ms=max(0, problem.age_ms),
         remedy=problem.remedy,
     )
+
+
+class Degraded:
+    """For how long each part has been degraded, whatever the causes were: a fault that changes its kind begins no new time."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def update(self, problems: Iterable[Problem], now: float) -> Mapping[str, float]:
+        """Takes what is wrong now.
+
+        Args:
+            problems: What is wrong.
+            now: When that was found, on the monotonic clock.
+
+        Returns:
+            For how long each part has been degraded, in seconds; what somebody has paused is not.
+        """
+        before, self._since = self._since, {}
+        for problem in problems:
+            if problem.is_fault:
+                began = now - problem.age_ms / 1000
+                self._since[problem.part] = min(began, before.get(problem.part, began))
+        return {part: max(0.0, now - since) for part, since in self._since.items()}
+
+
+def flow_s(degraded_s: Mapping[str, float]) -> float:
+    """Returns for how long a part of the flow has been degraded, of all of them the longest; 0 if none is."""
+    return max((seconds for part, seconds in degraded_s.items() if part.partition(" ")[0] in OF_THE_FLOW), default=0.0)
+
+
+class Recording:
+    """Records the history of a gateway, and when faults begin and end, as long as the gateway runs."""
+
+    def __init__(self, gateway: Gateway, observer: Observer) -> None:
+        self.history = History(gateway)
+        self._observer = observer
+        self._watch = FaultWatch(gateway.event_log)
+
+    async def run(self) -> None:
+        """Records until cancelled."""
+        took_s = 0.0
+        while True:
+            # Of very many parts, a moment takes long: the gateway must have time for other things.
+            await asyncio.sleep(max(INTERVAL_S, 10 * took_s))
+            began = clock.monotonic()
+            await self.take()
+            took_s = clock.monotonic() - began
+
+    async def take(self) -> None:
+        """Records this moment."""
+        observed = await self._observer.observe()
+        self._watch.look(observed.problems)
+        await self.history.take(sum(problem.is_fault for problem in observed.problems))

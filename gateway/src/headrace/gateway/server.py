@@ -21,8 +21,7 @@ from headrace.gateway.health import Health
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.lasting import lasting
 from headrace.gateway.listen import exposure, listen, listen_http, new_server
-from headrace.gateway.observer import Observer
-from headrace.gateway.recording import Recording
+from headrace.gateway.observer import Observer, Recording
 from headrace.gateway.reload import ConfigSource, Reloading
 from headrace.gateway.services import add_services
 from headrace.gateway.tls import server_context

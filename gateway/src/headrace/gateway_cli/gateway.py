@@ -10,8 +10,17 @@ import click
 
 from headrace.contract.names import is_name
 from headrace.contract.token_files import descriptor_of
-from headrace.gateway_cli.reload import reload
-from headrace.terminal import Failure, ProgramGroup, print_line
+from headrace.terminal import (
+    CALL_TIMEOUT_S,
+    Connection,
+    Failure,
+    ProgramCommand,
+    ProgramGroup,
+    connection_options,
+    json_option,
+    print_line,
+    print_result,
+)
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -202,4 +211,35 @@ def token(name: str) -> None:
     )
 
 
-gateway.add_command(reload)
+@gateway.command(cls=ProgramCommand)
+@json_option()
+@connection_options
+def reload(as_json: bool, connection: Connection) -> None:
+    """Let a running gateway read its configuration file again.
+
+    Everything that has changed takes effect, or nothing does: if the file is invalid, or if a change needs a restart, the gateway
+    keeps the previous configuration. SIGHUP does the same.
+
+    \b
+    Examples:
+      headrace gateway reload
+      headrace gateway reload --json
+
+    Exit codes: 0 the file is in effect, 1 it is refused or the gateway is away.
+    """
+    import grpc
+
+    from headrace.protocol.v1.admin_pb2 import ReloadRequest
+    from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+    try:
+        with connection.channel() as channel:
+            answer = AdminServiceStub(channel).Reload(ReloadRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
+    except grpc.RpcError as error:
+        raise connection.failure(error).with_summary("nothing has changed") from None
+    changes = list(answer.changes)
+    summary = f"{len(changes)} changes are in effect" if changes else "nothing has changed"
+    if as_json:
+        print_result(summary, {"changes": changes})
+    else:
+        print_line("\n".join([*changes, summary]))

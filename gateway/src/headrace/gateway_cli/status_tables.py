@@ -6,10 +6,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headrace.gateway_cli.last_errors import last_error_line, last_error_lines
 from headrace.gateway_cli.problems import one_line, problem_lines
-from headrace.gateway_cli.tables import new_table
-from headrace.terminal import bytes_text, duration_text
+from headrace.terminal import ago_text, bytes_text, duration_text
+from headrace.terminal.tables import new_table
 
 _STYLES = {
     "flows": "green",
@@ -265,3 +264,16 @@ def _position(position: Mapping[str, Any] | None) -> str:
 
 def _none(what: str) -> Text:
     return Text(f"\nno {what}", style="dim")
+
+
+def last_error_lines(rows: Sequence[Mapping[str, Any]], key: str) -> Iterator[Text]:
+    """Yields a line for each part of a status document that had an error."""
+    for row in rows:
+        if (error := row["last_error"]) is not None:
+            yield last_error_line(f"{row[key]}: last error", row["last_error_age_ms"], error["message"], is_over=error["is_over"])
+
+
+def last_error_line(of: str, age_ms: int, message: str, *, is_over: bool) -> Text:
+    """Returns a line about one error, dim if it is over."""
+    over = ", is over" if is_over else ""
+    return Text(f"  {one_line(f'{of} {ago_text(age_ms)}{over}: {message}')}", style="dim" if is_over else "yellow")

@@ -9,9 +9,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headrace.gateway_cli.problems import one_line
-from headrace.gateway_cli.tables import new_table
 from headrace.terminal import duration_text
-from headrace.terminal.tables import FittingTable
+from headrace.terminal.tables import FittingTable, new_table
 
 STAGES = ("planned", "read", "processed", "staged", "voted", "committed", "sink_committed", "acknowledged")
 

@@ -17,8 +17,7 @@ from headrace.gateway.core.status import HISTORY_S, INTERVAL_S
 from headrace.gateway.http import http_server, new_app
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.listen import listen, listen_http, new_server
-from headrace.gateway.observer import Observer
-from headrace.gateway.recording import Recording
+from headrace.gateway.observer import Observer, Recording
 from headrace.gateway.services import add_services
 
 _MOMENTS = int(HISTORY_S / INTERVAL_S)

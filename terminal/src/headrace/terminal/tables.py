@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from rich import box
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
 from rich.padding import Padding
 from rich.table import Table
@@ -85,3 +86,9 @@ def _one_line(cell: object) -> Text:
     text = cell.copy() if isinstance(cell, Text) else Text(str(cell))
     text.plain = " ".join(text.plain.split("\n"))
     return text
+
+
+def new_table(title: str, *columns: str) -> FittingTable:
+    """Creates an empty table; columns whose names begin with # are numeric."""
+    look: dict[str, Any] = {"box": box.SIMPLE_HEAD, "title_justify": "left", "title_style": "bold", "header_style": "dim"}
+    return FittingTable(*columns, title=title, **look)

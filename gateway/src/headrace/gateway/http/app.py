@@ -24,8 +24,7 @@ from headrace.gateway.http.signing import signing_routes
 from headrace.gateway.http.status import Documents, is_degraded, json_response
 from headrace.gateway.http.timeline import timeline_endpoints
 from headrace.gateway.identity import TokenRegistry
-from headrace.gateway.observer import Observer
-from headrace.gateway.recording import Recording
+from headrace.gateway.observer import Observer, Recording
 from headrace.gateway.rules import EVENTS
 from headrace.gateway.telemetry.prometheus import Prometheus
 

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import structlog
@@ -15,9 +16,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricExportR
 from headrace.gateway.core import Gateway
 from headrace.gateway.observer import Observation, Observer
 from headrace.gateway.telemetry.measuring import CARDINALITY_LIMITS, Measuring
-from headrace.gateway.telemetry.settings import export_interval_s
 from headrace.telemetry import ExportRepeats
 
+DEFAULT_INTERVAL_MS = 60_000
 LAST_EXPORT_S = 2.0
 """How long the last export may take when the gateway stops, in seconds."""
 REPEAT_S = 60.0
@@ -113,3 +114,10 @@ def _merged(found: Sequence[MetricsData]) -> MetricsData:
     scopes = [scope for data in found for resource in data.resource_metrics for scope in resource.scope_metrics]
     metrics = [metric for scope in scopes for metric in scope.metrics]
     return MetricsData([replace(first, scope_metrics=[replace(scopes[0], metrics=metrics)])])
+
+
+def export_interval_s(environ: Mapping[str, str] = os.environ) -> float:
+    """Returns the interval between exports of metrics, in seconds; at least one."""
+    with suppress(ValueError):
+        return max(1_000, int(environ.get("OTEL_METRIC_EXPORT_INTERVAL", ""))) / 1000
+    return DEFAULT_INTERVAL_MS / 1000

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from headrace.gateway.core import ConnectorCounts
-from headrace.gateway.degraded import flow_s
-from headrace.gateway.observer import Observation
+from headrace.gateway.observer import Observation, flow_s
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.connector_pb2 import ConnectorState
 from headrace.protocol.v1.metrics_pb2 import RunMetrics, StepMetrics
