@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationInfo, field_validator
 
 from headrace.connectors._declared import takes_several
 
@@ -46,3 +46,21 @@ class Parameters(BaseModel):
         if isinstance(value, tuple | list):
             return type(value)(folder / one.expanduser() if isinstance(one, Path) else one for one in value)
         return value
+
+
+class SystemParameters(Parameters):
+    """The parameters of a connector that connects to a system, and whether it has reached the system.
+
+    Certificates and authorities are never replaced on both sides at the same moment. So what both sides present may not fit for
+    a while: a connector that has reached its system waits until it does; one that never has is configured wrongly.
+    """
+
+    _reached: set[str] = PrivateAttr(default_factory=set)
+
+    def note_reached(self, library: str = "") -> None:
+        """Notes that the system was reached, by one client library if the connector has several. Any thread may call it."""
+        self._reached.add(library)
+
+    def was_reached(self, library: str = "") -> bool:
+        """Returns whether the system was ever reached with these parameters, by this client library."""
+        return library in self._reached

@@ -3,8 +3,8 @@
 import asyncio
 
 from headrace.connectors._connector import Implementation
-from headrace.connectors.http._errors import Denied, HttpError, Unavailable
 from headrace.connectors.http._parameters import HttpParameters, HttpSinkParameters
+from headrace.connectors.http._sending import Denied, HttpError, Unavailable
 from headrace.connectors.http._sink import HttpSink
 from headrace.connectors.http._source import HttpSource
 

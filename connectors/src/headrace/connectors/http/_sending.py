@@ -1,4 +1,9 @@
-"""Sends a request until it has a final response, with retries and backoff if a retry may help."""
+"""Sends a request until it has a final response, with retries and backoff if a retry may help.
+
+HttpError
+├── Unavailable     the receiver does not answer, or temporarily cannot: a retry may help
+└── Denied          the receiver rejects all such requests, whatever the message
+"""
 
 import asyncio
 import itertools
@@ -14,14 +19,12 @@ import aiohttp
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_before_delay, wait_random_exponential
 
 from headrace.connectors._waiting import Reporting, goes_on, waits
-from headrace.connectors.http._errors import Denied, Unavailable
 from headrace.connectors.http._parameters import HttpSinkParameters
 from headrace.connectors.http._requests import Request
 from headrace.contract.proxies import Proxy
-from headrace.sdk import Refused
+from headrace.sdk import HeadraceError, Refused
 
 log = logging.getLogger(__name__)
-
 _AGAIN = {408, 425, 429}
 _ADVICE = {
     401: "set token, or the header that it requires in secret_headers",
@@ -36,6 +39,27 @@ _ADVICE = {
 _LOGIN = {401, 403, 407}
 _FIRST_BACKOFF_SECONDS = 0.1
 _REASON_CHARACTERS = 200
+
+
+class HttpError(HeadraceError):
+    """The base class of the errors of the HTTP sink."""
+
+
+class Unavailable(HttpError):
+    """The receiver does not answer, or temporarily cannot. A retry may help.
+
+    Attributes:
+        retry_after: The delay before a retry that the receiver requests, in seconds; None if it does not specify one.
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        """Creates the error with the delay that the receiver requests, in seconds."""
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Denied(HttpError):
+    """The receiver rejects all requests like this one: there is nothing at the URL, or the token is wrong."""
 
 
 class Sending:

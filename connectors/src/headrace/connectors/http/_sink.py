@@ -3,17 +3,20 @@
 import asyncio
 import ssl
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import aiohttp
 
 from headrace.connectors._owned import close_with_loop
 from headrace.connectors._tls_files import client_context
 from headrace.connectors._version import VERSION
-from headrace.connectors.http._parameters import HttpSinkParameters
-from headrace.connectors.http._proxy import proxy_of
+from headrace.connectors.http._parameters import NO_PROXY, HttpSinkParameters
 from headrace.connectors.http._requests import Requests
 from headrace.connectors.http._sending import Sending
+from headrace.contract.proxies import Proxy, http_proxy
 from headrace.sdk import WRITTEN, AsyncSink, InvalidSink, Message, Outcome, Outcomes, Part, Refused, Rows
+
+_SCHEMES = ("http", "https")
 
 
 class HttpSink(AsyncSink):
@@ -117,3 +120,28 @@ def _tls(parameters: HttpSinkParameters) -> ssl.SSLContext | bool:
         return client_context(parameters.tls_ca)
     except OSError as error:
         raise InvalidSink(f"tls_ca: cannot use {parameters.tls_ca}: {error}") from error
+
+
+def proxy_of(parameters: HttpSinkParameters) -> Proxy | None:
+    """Returns the proxy that the parameters name, or else the environment; None for none.
+
+    Raises:
+        InvalidSink: It is of a kind that the sink cannot use, or not a URL.
+    """
+    named = parameters.proxy.get_secret_value() if parameters.proxy is not None else None
+    if named == NO_PROXY:
+        return None
+    proxy = http_proxy(parameters.url) if named is None else Proxy(named, "proxy")
+    if proxy is None:
+        return None
+    try:
+        parts = urlsplit(proxy.url)
+        usable = parts.scheme in _SCHEMES and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise InvalidSink(
+            f"{proxy.variable} names a proxy that http-sink cannot use: want http://HOST:PORT or https://HOST:PORT; set proxy "
+            f"to one, or to {NO_PROXY}"
+        )
+    return proxy

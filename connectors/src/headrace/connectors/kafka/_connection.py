@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from headrace.connectors._system import SystemParameters
+from headrace.connectors._parameters import SystemParameters
 from headrace.connectors.kafka._client import Client
 from headrace.connectors.kafka._logs import tame
 from headrace.connectors.kafka._oauth import ClientCredentials, FileTokens, RequestedTokens, requested_tokens

@@ -1,6 +1,7 @@
-"""librdkafka, by the package confluent-kafka: its configuration and its errors."""
+"""librdkafka, by the package confluent-kafka: its configuration, its TLS files and its errors."""
 
 import logging
+import ssl
 import time
 from collections.abc import Mapping
 from importlib import import_module
@@ -12,14 +13,50 @@ from headrace.connectors.kafka import _connection
 from headrace.connectors.kafka._connection import KafkaConnection
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, told, untrusted
 from headrace.connectors.kafka._logs import LIBRDKAFKA
+from headrace.contract.certificates import Stamp, stamp_of
 from headrace.sdk import HeadraceError, Message
 
 log = logging.getLogger(__name__)
-
 LIBRARY = "librdkafka"
 _TOKEN_SECONDS = 60.0
 """How long librdkafka uses a token before it asks for one again: the provider knows its age, in seconds."""
 _RETRY_TOKEN_SECONDS = 10.0
+
+
+class TlsFiles:
+    """The TLS files of a client, as they were when it was created."""
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        """Remembers the files as they are now."""
+        self._connection = connection
+        self._seen = self._stamps()
+
+    def are_replaced(self) -> bool:
+        """Returns whether the files are others now, and can be used; they are usually replaced one by one."""
+        stamps = self._stamps()
+        if stamps == self._seen or not self._can_be_used():
+            return False
+        self._seen = stamps
+        log.info("TLS files replaced: connecting to %s anew", self._connection.servers)
+        return True
+
+    def _stamps(self) -> list[Stamp]:
+        connection = self._connection
+        paths = (connection.tls_ca, connection.tls_certificate, connection.tls_key)
+        return [stamp_of(path) for path in paths if path is not None]
+
+    def _can_be_used(self) -> bool:
+        connection = self._connection
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        password = connection.tls_key_password.get_secret_value() if connection.tls_key_password else ""
+        try:
+            if connection.tls_ca is not None:
+                context.load_verify_locations(connection.tls_ca)
+            if connection.tls_certificate is not None:
+                context.load_cert_chain(connection.tls_certificate, connection.tls_key, password)
+        except (OSError, ValueError):
+            return False
+        return True
 
 
 def imported() -> Any:

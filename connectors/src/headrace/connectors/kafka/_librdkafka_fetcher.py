@@ -13,10 +13,9 @@ from kafka import TopicPartition
 
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, KafkaUntrusted
 from headrace.connectors.kafka._fetcher import Ends, Fetched, OutOfRange, Truncated, Wanted
-from headrace.connectors.kafka._librdkafka import LIBRARY, connect, imported, told_by_librdkafka
+from headrace.connectors.kafka._librdkafka import LIBRARY, TlsFiles, connect, imported, told_by_librdkafka
 from headrace.connectors.kafka._parameters import KafkaParameters
 from headrace.connectors.kafka._records import Records
-from headrace.connectors.kafka._replaced_files import TlsFiles
 from headrace.connectors.kafka._stretches import STRETCH_RECORDS, Stretch
 
 _POLL_SECONDS = 0.1

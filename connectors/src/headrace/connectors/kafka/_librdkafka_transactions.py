@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 from headrace.connectors.kafka import _connection
 from headrace.connectors.kafka._errors import KafkaFailed, KafkaUntrusted
-from headrace.connectors.kafka._librdkafka import LIBRARY, connect, imported, told_by_librdkafka
+from headrace.connectors.kafka._librdkafka import LIBRARY, TlsFiles, connect, imported, told_by_librdkafka
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
-from headrace.connectors.kafka._replaced_files import TlsFiles
 from headrace.connectors.kafka._transactions import (
     LINGER_MS,
     REQUEST_BYTES,

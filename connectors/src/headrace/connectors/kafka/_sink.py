@@ -5,12 +5,12 @@ from functools import partial
 
 from headrace.connectors._version import VERSION
 from headrace.connectors.kafka._cluster import Cluster
-from headrace.connectors.kafka._codecs import CODECS, missing_package
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
 from headrace.connectors.kafka._librdkafka import why_not_written
 from headrace.connectors.kafka._limits import Limits, TopicLimits
 from headrace.connectors.kafka._outages import Outages
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
+from headrace.connectors.kafka._records import CODECS, missing_package
 from headrace.connectors.kafka._route import NoTopic, Route
 from headrace.connectors.kafka._writer import Writer
 from headrace.sdk import WRITTEN, IdempotentSink, InvalidSink, Message, Outcomes, Refused, Rows, SinkFailed, Transaction

@@ -9,9 +9,8 @@ from pydantic import Field, SecretStr, StringConstraints, field_validator, model
 
 from headrace.configuration import Size
 from headrace.connectors._bad_records import BadRecordParameters, BadRecords
-from headrace.connectors._parameters import Parameters
+from headrace.connectors._parameters import Parameters, SystemParameters
 from headrace.connectors._start import start_of
-from headrace.connectors._system import SystemParameters
 from headrace.contract.names import to_name
 
 _NAME = r"^[^\s.*>/\\]+$"

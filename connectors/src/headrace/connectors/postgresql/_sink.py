@@ -14,13 +14,13 @@ from headrace.connectors.postgresql._batches import Batches
 from headrace.connectors.postgresql._chunk import Chunk, chunks
 from headrace.connectors.postgresql._database import Database, Session
 from headrace.connectors.postgresql._errors import in_a_line
-from headrace.connectors.postgresql._inserting import Inserting
 from headrace.connectors.postgresql._link import Link, Pool
 from headrace.connectors.postgresql._parameters import PostgreSQLSinkParameters
 from headrace.connectors.postgresql._staged import Staged
 from headrace.connectors.postgresql._table import find_columns
 from headrace.connectors.postgresql._target import described, filling, find_target, key_of
 from headrace.connectors.postgresql._trial import Trial, outcomes_of, trial_of
+from headrace.connectors.postgresql._writing import Inserting
 from headrace.sdk import AsyncTwoPhaseSink, InvalidSink, Outcomes, Part, Recovered, Rows, Transaction
 
 log = logging.getLogger("headrace.connectors")

@@ -14,7 +14,7 @@ from headrace.connectors.postgresql._names import name
 from headrace.connectors.postgresql._parameters import PostgreSQLUpsertParameters
 from headrace.connectors.postgresql._target import described, find_target
 from headrace.connectors.postgresql._trial import Trial, outcomes_of, trial_of
-from headrace.connectors.postgresql._upserting import Upserting, upserting
+from headrace.connectors.postgresql._writing import Upserting, upserting
 from headrace.sdk import AsyncIdempotentSink, InvalidSink, Outcomes, Rows, Transaction
 
 _KEPT_BYTES = 64 << 20

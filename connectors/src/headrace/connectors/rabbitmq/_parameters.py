@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from headrace.configuration import Size
 from headrace.connectors._bad_records import BadRecordParameters, BadRecords
-from headrace.connectors._system import SystemParameters
+from headrace.connectors._parameters import SystemParameters
 from headrace.connectors.rabbitmq._outgoing import RoutingKey
 from headrace.contract.names import NAME
 

@@ -4,6 +4,10 @@ import os
 import signal
 import sys
 
+from pydantic import Field
+
+from headrace.connectors._connector import Implementation
+from headrace.connectors._parameters import Parameters
 from headrace.connectors._version import VERSION
 from headrace.connectors.file._format import json_lines
 from headrace.sdk import Rows, Sink
@@ -40,3 +44,19 @@ class StdoutSink(Sink):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             os.kill(os.getpid(), signal.SIGTERM)
             raise
+
+
+class StdoutSinkParameters(Parameters):
+    """Print messages, at least once."""
+
+    sink: str = Field(description='The name of the sink in Spark: format("headrace").option("sink", SINK).', examples=["alerts"])
+    as_json: bool = Field(
+        default=False, alias="json", description="Print the whole message as a line of JSON, instead of its value."
+    )
+
+
+def _sink(parameters: StdoutSinkParameters) -> StdoutSink:
+    return StdoutSink(parameters.sink, as_json=parameters.as_json)
+
+
+STDOUT_SINK = Implementation(StdoutSinkParameters, _sink)

@@ -1,19 +1,58 @@
-"""One client of the `tcp` source."""
+"""One client of the `tcp` source, and the length-prefixed messages in its stream of bytes."""
 
 import asyncio
 import logging
+import struct
 import time
 from array import array
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import cast
 
 from headrace.connectors._acceptor import Peer
 from headrace.connectors._inbox import Inbox, Ticket
-from headrace.connectors.tcp._frames import cut
 from headrace.connectors.tcp._parameters import TcpParameters
 from headrace.sdk import Batch, Packed
 
+_PREFIX = struct.Struct(">I")
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The result of cutting bytes into messages.
+
+    Attributes:
+        values: The complete messages.
+        end: The offset just past the last one of them.
+        needed: The number of bytes from there on that the next message needs to be complete, as far as is known.
+        too_long: The announced length of the next message, in bytes, if it is above the limit.
+    """
+
+    values: Packed
+    end: int
+    needed: int
+    too_long: int | None = None
+
+
+def cut(data: bytes, max_bytes: int) -> Cut:
+    """Cuts bytes into messages of up to `max_bytes`."""
+    values: list[bytes] = []
+    at, size, unpack = 0, len(data), _PREFIX.unpack_from
+    needed = _PREFIX.size
+    too_long = None
+    while at + 4 <= size:
+        (length,) = unpack(data, at)
+        if length > max_bytes:
+            too_long = length
+            break
+        end = at + 4 + length
+        if end > size:
+            needed = 4 + length
+            break
+        values.append(data[at + 4 : end])
+        at = end
+    return Cut(Packed(b"".join(values), array("I", map(len, values))), at, needed, too_long)
 
 
 class Client(Peer):

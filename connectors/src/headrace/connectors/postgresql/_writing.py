@@ -1,7 +1,8 @@
-"""The SQL that writes the last message of each key to a table."""
+"""The SQL that writes messages to a table: all of them, or the last one of each key."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import LiteralString
 
 from psycopg import sql
 
@@ -11,6 +12,7 @@ from headrace.connectors.postgresql._parameters import PostgreSQLUpsertParameter
 from headrace.connectors.postgresql._table import Column, Table, find_columns
 from headrace.connectors.postgresql._target import Filling, Keys, filling, key_of, record
 
+_INSERT = "INSERT INTO {target} ({names}) SELECT {expressions} FROM "
 # The last message of each key counts, and rows are locked in the order of their keys. Counting the deleted rows forces their
 # deletion before the insertion, whose rows may have to be unique in other columns than the key.
 _UPSERT = """
@@ -37,8 +39,6 @@ _ARBITERS = """
     AND (SELECT count(*) FROM pg_attribute
          WHERE attrelid = indrelid AND attname = ANY (%s) AND attnum = ANY ((indkey::int2[])[0:indnkeyatts - 1])) = indnkeyatts
 """
-
-
 # The operator that the index itself compares with: another one may be found by its name.
 _EQUALITY = """
     SELECT a.attname, n.nspname, o.oprname
@@ -49,6 +49,40 @@ _EQUALITY = """
     JOIN pg_operator o ON o.oid = m.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
     WHERE i.indexrelid = %s AND k.place <= i.indnkeyatts
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Inserting:
+    """Inserts; a `Writing`.
+
+    Attributes:
+        filling: The expressions for the columns.
+        skips: Whether rows that violate a unique constraint are skipped.
+    """
+
+    filling: Filling
+    skips: bool
+
+    def all_of(self, chunk: sql.Composable, target: sql.Composable) -> sql.Composed:
+        """Returns a statement that inserts all messages of a chunk, in their order."""
+        return self._insert(target) + self.filling.messages(chunk) + self._conflicts
+
+    def one(self, target: sql.Composable) -> sql.Composed:
+        """Returns a statement that inserts the `message` of a loop."""
+        one = sql.SQL("(VALUES (1)) AS one {}").format(self.filling.records)
+        return self._insert(target) + one + self._conflicts + sql.SQL(";")
+
+    def messages(self, chunk: sql.Composable) -> sql.Composed:
+        """Returns the messages of a chunk; follows FROM."""
+        return self.filling.messages(chunk, with_records=False)
+
+    def _insert(self, target: sql.Composable) -> sql.Composed:
+        return sql.SQL(_INSERT).format(target=target, names=self.filling.names, expressions=self.filling.expressions)
+
+    @property
+    def _conflicts(self) -> sql.SQL:
+        clause: LiteralString = " ON CONFLICT DO NOTHING" if self.skips else ""
+        return sql.SQL(clause)
 
 
 @dataclass(frozen=True, slots=True)
