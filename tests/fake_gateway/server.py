@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import grpc
 
-from headrace.conformance.core import reasons, server
+from headrace.conformance.core import server, session_checks
 from headrace.conformance.core.server import GatewayServer as FakeServer
 
 __all__ = ["DEADLINE", "FakeServer", "ScriptedCall", "until"]
@@ -34,4 +34,4 @@ class ScriptedCall(server.ScriptedCall[Request, Response]):
         self, status: grpc.StatusCode, reason: str, details: str = "as the test says", domain: str = "headrace", **metadata: str
     ) -> None:
         """Ends the call with a reason for programs."""
-        self.close(status, details, reasons.details(status, details, reason, domain, metadata))
+        self.close(status, details, session_checks.details(status, details, reason, domain, metadata))

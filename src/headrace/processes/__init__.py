@@ -1,13 +1,11 @@
 """Starts, kills and restarts processes, for deployments, the demo, the benchmarks and the chaos tests."""
 
-from headrace.processes.environ import spark_environ
 from headrace.processes.executors import executors
-from headrace.processes.group import headrace, process_group, supervised
+from headrace.processes.group import end_with_supervisor, headrace, process_group, spark_environ, supervised
 from headrace.processes.java import JavaMissing, find_java, require_java
 from headrace.processes.memory import memory_of_sessions
 from headrace.processes.owned import OwnedProcess, lives
 from headrace.processes.scratch import Scratch, own_temporary_folder, scratch_folder
-from headrace.processes.supervision import end_with_supervisor
 from headrace.processes.traces import first_cause, first_traceback, last_words
 
 __all__ = [

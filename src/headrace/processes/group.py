@@ -1,14 +1,19 @@
-"""A process group: processes that all end together."""
+"""A process group: processes that all end together, also when what has started them is killed."""
 
+import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.processes.environ import spark_environ
+from headrace.contract.logs import VERBOSE_VARIABLE
 from headrace.processes.owned import OwnedProcess
 from headrace.processes.scratch import Scratch
+
+_ENDS_WITHIN_S = 60.0
 
 
 @contextmanager
@@ -47,3 +52,38 @@ def headrace(*arguments: str) -> list[str]:
 def supervised(*arguments: str) -> list[str]:
     """Returns the command line of `headrace` with these arguments, for an `OwnedProcess` that `ends_with_parent`."""
     return [sys.executable, "-m", "headrace.cli.supervised", *arguments]
+
+
+def spark_environ(scratch: Path) -> dict[str, str]:
+    """Returns the environment of a Spark driver: its JVM starts fast, and temporary files go to `scratch`.
+
+    Variables of Headrace are not inherited, so that none names another gateway.
+    """
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_") or name == VERBOSE_VARIABLE
+    }
+    # In a run this short, the JVM's optimising compiler and parallel collector cost more time than they save.
+    java = f"{inherited.get('JDK_JAVA_OPTIONS', '')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+    own = {
+        "JDK_JAVA_OPTIONS": f"{java.strip()} -Djava.io.tmpdir={scratch}",
+        "SPARK_LOCAL_DIRS": str(scratch),
+        "TMPDIR": str(scratch),
+        "no_grpc_proxy": "127.0.0.1",
+    }
+    return {**inherited, **own}
+
+
+def end_with_supervisor() -> None:
+    """Sends SIGTERM to this process once its supervisor has ended, and ends it by force a minute later.
+
+    Standard input must be a pipe whose other end only the supervisor holds, as of an `OwnedProcess` that `ends_with_parent`.
+    """
+    threading.Thread(target=_watch, name="supervisor watchdog", daemon=True).start()
+
+
+def _watch() -> None:
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_ENDS_WITHIN_S)
+    os._exit(1)

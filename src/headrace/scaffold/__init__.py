@@ -4,8 +4,8 @@ The templates are in `templates/`, each folder an overlay of the one before: wha
 language share, and what is special to both. To add a language, add its folders, and a row to `LANGUAGES`.
 """
 
-from headrace.scaffold.errors import FolderNotEmpty, InvalidName, NotAnSdk, ScaffoldError
 from headrace.scaffold.languages import LANGUAGES, Language
+from headrace.scaffold.names import FolderNotEmpty, InvalidName, NotAnSdk, ScaffoldError
 from headrace.scaffold.project import Created, new_app, new_connector
 
 __all__ = [

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.scaffold.errors import InvalidName, NotAnSdk
-from headrace.scaffold.names import joined, snake_case
+from headrace.scaffold.names import InvalidName, NotAnSdk, joined, snake_case
 
 CHECKOUT = "headrace-checkout.txt"
 """The file of a project in Python that has pip install Headrace from a checkout."""

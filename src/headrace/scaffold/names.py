@@ -1,12 +1,35 @@
-"""The name of a project, from which all its other names are derived."""
+"""The name of a project, from which all its other names are derived, and why a project is not created.
+
+HeadraceError
+└── ScaffoldError       nothing was written
+    ├── InvalidName     the name of the project breaks a rule, which the message states
+    ├── FolderNotEmpty  there is something already where the project would be
+    └── NotAnSdk        the folder of the SDK is not one of the language
+"""
 
 import re
 
 from headrace.connectors import CONNECTORS
-from headrace.scaffold.errors import InvalidName
+from headrace.contract.errors import HeadraceError
 
 LONGEST = 40
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+class ScaffoldError(HeadraceError):
+    """A project cannot be created; nothing was written."""
+
+
+class InvalidName(ScaffoldError):
+    """The name of a project breaks a rule."""
+
+
+class FolderNotEmpty(ScaffoldError):
+    """There is something already where the project would be."""
+
+
+class NotAnSdk(ScaffoldError):
+    """A folder that was given as an SDK is not one of the language."""
 
 
 def checked_name(name: str) -> str:

@@ -1,4 +1,8 @@
-"""Creates a project: all of it, or nothing."""
+"""Creates a project from templates: all of it, or nothing.
+
+A template has the name of the file that it becomes, with the suffix `.template`. The suffix keeps tools and plugin searches
+from treating it as part of Headrace. In it and in its path, `@@name` is replaced: `@@` occurs in none of the languages.
+"""
 
 import json
 import os
@@ -6,24 +10,56 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import metadata, resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
+from string import Template
 from typing import Literal
 
-from headrace.scaffold.errors import FolderNotEmpty
 from headrace.scaffold.languages import CHECKOUT, LANGUAGES, Language, checkout_requirements
-from headrace.scaffold.names import checked_connector_name, checked_name
-from headrace.scaffold.templates import rendered
+from headrace.scaffold.names import FolderNotEmpty, checked_connector_name, checked_name
 
+_SUFFIX = ".template"
 Kind = Literal["source", "sink"]
-
 _KINDS = {
     "source": {"path": "lines.txt", "does": "reads a file line by line, and follows it", "input": "seq 100 > lines.txt\n"},
     "sink": {"path": "out", "does": "writes each micro-batch to a folder of text files, exactly once", "input": ""},
 }
 """What the pages and commands of a project say: a path, what the connector does, and what makes its input."""
+
+
+class _Placeholders(Template):
+    delimiter = "@@"
+
+
+def rendered(layers: Sequence[str], values: Mapping[str, str]) -> dict[str, str]:
+    """Returns the files of a project by path, sorted. A file of a later layer replaces that of an earlier one.
+
+    Args:
+        layers: Folders of `templates/`.
+        values: What the placeholders stand for.
+
+    Raises:
+        KeyError: A placeholder has no value, which is a mistake in a template.
+    """
+    templates = resources.files("headrace.scaffold") / "templates"
+    files = {}
+    for layer in layers:
+        for path, file in _files(templates.joinpath(*layer.split("/"))):
+            text = file.read_text(encoding="utf-8")
+            files[_Placeholders(path).substitute(values)] = _Placeholders(text).substitute(values)
+    return dict(sorted(files.items()))
+
+
+def _files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
+    """Yields the templates below a folder, each with the path of the file that it becomes."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _files(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(_SUFFIX):
+            yield f"{prefix}{entry.name.removesuffix(_SUFFIX)}", entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 
 import click
 
-from headrace.conformance.rules import link
 from headrace.conformance.runner import AnyCheck, Outcome, Result
 from headrace.terminal import print_line
 
+PAGE = "https://github.com/headrace/headrace/blob/main/docs/reference/protocol.md"
 _WORDS = {
     Outcome.PASSED: ("PASS", "green"),
     Outcome.FAILED: ("FAIL", "red"),
@@ -104,3 +104,8 @@ def listing(checks: Sequence[AnyCheck]) -> list[dict[str, Any]]:
 def _xml_text(text: str) -> str:
     """A text without the control characters that XML cannot have."""
     return "".join(character if character >= " " or character in "\n\t" else "?" for character in text)
+
+
+def link(rule: str) -> str:
+    """The address of a rule, such as `SRC-12`."""
+    return f"{PAGE}#{rule.lower()}"

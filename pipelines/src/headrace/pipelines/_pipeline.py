@@ -1,7 +1,8 @@
 """The pipeline of an application: its sources, and the flows from there to its sinks."""
 
 import sys
-from collections.abc import Callable
+import sysconfig
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -9,7 +10,6 @@ from typing import Any, TypeVar, overload
 from headrace.pipelines import _arguments as check
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines._flow import Flow
-from headrace.pipelines._module_folder import module_folder
 from headrace.pipelines.elements._message import Message
 from headrace.pipelines.graph._builder import GraphBuilder
 from headrace.pipelines.graph._graph import Graph
@@ -17,6 +17,7 @@ from headrace.pipelines.steps._stateless import Source
 from headrace.pipelines.steps._step import OnError
 from headrace.pipelines.time._time import span
 
+_INSTALLED = {"site-packages", "dist-packages"}
 T = TypeVar("T")
 
 
@@ -150,3 +151,23 @@ class Pipeline:
             StateError: A new state of a step cannot be stored and read back.
         """
         return self._builder.graph
+
+
+def module_folder(module: Mapping[str, Any]) -> Path | None:
+    """Returns the folder on Python's path from which a module was imported.
+
+    Args:
+        module: The module's global names.
+
+    Returns:
+        The folder; None if the module is installed, or not a file, as in a notebook.
+    """
+    file = module.get("__file__")
+    if not isinstance(file, str):
+        return None
+    folder = Path(file).absolute().parent
+    packages = tuple(filter(None, (module.get("__package__") or "").split(".")))
+    if packages and folder.parts[-len(packages) :] == packages:
+        folder = folder.parents[len(packages) - 1]
+    installed = _INSTALLED & set(folder.parts) or folder.is_relative_to(sysconfig.get_path("stdlib"))
+    return None if installed or not folder.is_dir() else folder

@@ -4,7 +4,6 @@ Only `spans` needs the packages of the extra `telemetry`; what decides whether t
 """
 
 from headrace.telemetry._contexts import MOST_LINKS, Contexts, sampled
-from headrace.telemetry._endpoint import export_endpoint
-from headrace.telemetry._repeats import ExportRepeats
+from headrace.telemetry._exporting import ExportRepeats, export_endpoint
 
 __all__ = ["MOST_LINKS", "Contexts", "ExportRepeats", "export_endpoint", "sampled"]

@@ -12,7 +12,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from headrace.telemetry._encoding import MessagesSpan, MessagesSpanExporter
-from headrace.telemetry._repeats import ExportRepeats
+from headrace.telemetry._exporting import ExportRepeats
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 """The version of the semantic conventions whose names are used."""

@@ -1,14 +1,19 @@
 """What sources and sinks do alike: how they begin, come back, give up and end."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
 
 from headrace.conformance.core.checks import Checks
-from headrace.conformance.core.reasons import DOMAIN, details
 from headrace.conformance.core.trial import Trial
 from headrace.contract.limits import MAX_NAME_BYTES
 
+DOMAIN = "headrace"
+_KEY = "grpc-status-details-bin"
 AnyTrial = Trial[Any, Any]
 
 _TRANSIENT = (
@@ -235,3 +240,12 @@ async def _stays_away(trial: AnyTrial, when: str) -> None:
     watched_s = max(trial.spec.deadlines.quiet, _SHORTEST_WATCH_S)
     await trial.changes.until(lambda: len(trial.gateway.sessions) > sessions or not process.running, watched_s)
     trial.require(len(trial.gateway.sessions) == sessions, f"it has begun another session {when}")
+
+
+def details(
+    status: grpc.StatusCode, text: str, reason: str, domain: str = DOMAIN, metadata: Mapping[str, str] | None = None
+) -> tuple[tuple[str, bytes], ...]:
+    """Returns the trailing metadata of a call that ends with a status and a reason."""
+    info = AnyMessage()
+    info.Pack(ErrorInfo(reason=reason, domain=domain, metadata=metadata or {}))
+    return ((_KEY, Status(code=status.value[0], message=text, details=[info]).SerializeToString()),)

@@ -1,26 +1,61 @@
 """A standalone cluster that the program owns: it starts, inspects and kills workers, and leaves no process behind."""
 
+import json
 import signal
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pyspark
 
 from headrace.contract.ports import free_address
 from headrace.engine.spark._class_archive import class_archive, use
 from headrace.laboratory.cluster.daemon import Worker, daemon, master_command, worker_command
-from headrace.laboratory.cluster.master_page import MasterPage, read_page
 from headrace.laboratory.errors import ClusterError
 from headrace.processes import OwnedProcess, Scratch, spark_environ
 
+_ANSWERS_WITHIN_S = 5.0
+_ALIVE = "ALIVE"
+# A proxy cannot reach this machine's own addresses.
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 DEADLINE_S = 120.0
 """How long a JVM may take to start on a busy machine, in seconds."""
 _LOOKS_EVERY_S = 0.1
 _DAEMON_MEMORY = "512m"
 _INHERITED_SETTINGS = ("SPARK_", "PYSPARK_")
 """Prefixes of variables that are not inherited, since they concern other clusters."""
+
+
+@dataclass(frozen=True)
+class MasterPage:
+    """A master's view of its workers and applications at one moment.
+
+    Attributes:
+        workers: The addresses of the workers that it considers alive.
+        applications: The names of the registered applications that have not ended.
+        executor_cores: The number of cores that executors use on each of these workers, by the worker's address.
+    """
+
+    workers: frozenset[str]
+    applications: tuple[str, ...]
+    executor_cores: dict[str, int]
+
+
+def read_page(address: str) -> MasterPage | None:
+    """Reads the page of a master; returns None if it does not answer yet, or another server answers without JSON."""
+    try:
+        with _opener.open(f"http://{address}/json/", timeout=_ANSWERS_WITHIN_S) as answer:
+            said: dict[str, Any] = json.load(answer)
+    except (urllib.error.URLError, OSError, ValueError):
+        return None
+    alive = [worker for worker in said.get("workers", ()) if worker["state"] == _ALIVE]
+    cores = {f"{worker['host']}:{worker['port']}": int(worker["coresused"]) for worker in alive}
+    return MasterPage(frozenset(cores), tuple(each["name"] for each in said.get("activeapps", ())), cores)
 
 
 class SparkCluster:

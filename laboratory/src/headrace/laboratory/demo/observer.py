@@ -5,9 +5,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from headrace.laboratory.demo.gateway import GatewayStatus
 from headrace.laboratory.demo.meter import Meter
 from headrace.laboratory.demo.progress import RunProgress
-from headrace.laboratory.demo.status import GatewayStatus
 from headrace.protocol.v1.admin_pb2 import StreamStatus
 
 _Progress = TypeVar("_Progress", bound=RunProgress)

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import psutil
 
+COLLECT_EVERY_S = 15
+"""How often Spark triggers a full collection, in seconds; by default every half hour."""
+_FULL = re.compile(r"^\[(?P<uptime>\d+\.\d+)s\].* Pause Full .* \d+M->(?P<alive>\d+)M\(", re.MULTILINE)
+_MIB = 2**20 / 1e6
 _MB = 1e6
 _FIELD = re.compile(r"^(Rss|Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+) kB$", re.MULTILINE)
 _PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
@@ -78,3 +82,24 @@ def _name(leader: str, process: psutil.Process) -> str:
     # Spark forks its workers from a daemon, which has the same command line.
     what = "Python worker" if parent is not None and parent.cmdline() == command else "Python daemon"
     return what if module == "worker" else f"{what}: {module}"
+
+
+def settings(log: Path, heap_mib: int) -> dict[str, str]:
+    """Returns the Spark settings with which a driver's JVM allocates its entire heap at the start, and writes that log.
+
+    Otherwise the heap grows for hours before a collection, and resident memory would be meaningless.
+    """
+    options = f"-Xms{heap_mib}m -XX:+AlwaysPreTouch -Xlog:gc:file={log}:uptime:filecount=0"
+    return {
+        "spark.driver.memory": f"{heap_mib}m",
+        "spark.driver.extraJavaOptions": options,
+        "spark.cleaner.periodicGC.interval": f"{COLLECT_EVERY_S}s",
+    }
+
+
+def alive_mb(log: Path) -> list[tuple[float, float]]:
+    """Returns the times of full collections, in seconds since the JVM started, and what was alive, in MB of 10^6 bytes."""
+    if not log.exists():
+        return []
+    found = _FULL.finditer(log.read_text(errors="replace"))
+    return [(float(line["uptime"]), int(line["alive"]) * _MIB) for line in found]

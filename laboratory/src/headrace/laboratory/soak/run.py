@@ -9,12 +9,10 @@ from pathlib import Path
 
 import psutil
 
-from headrace.laboratory.demo.gateway import address_in, failed
-from headrace.laboratory.demo.status import GatewayStatus
+from headrace.laboratory.demo.gateway import GatewayStatus, address_in, failed
 from headrace.laboratory.errors import DemoError
 from headrace.laboratory.soak import application
-from headrace.laboratory.soak.heap import alive_mb, settings
-from headrace.laboratory.soak.memory import Memory, memory_of, named_processes
+from headrace.laboratory.soak.memory import Memory, alive_mb, memory_of, named_processes, settings
 from headrace.laboratory.soak.series import Judged, Record
 from headrace.laboratory.soak.slope import Verdict
 from headrace.laboratory.soak.source import DRAINS_WITHIN_S

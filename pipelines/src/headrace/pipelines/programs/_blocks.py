@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from headrace.pipelines._errors import StateError
 from headrace.pipelines.elements._elements import Elements, Key
 from headrace.pipelines.elements._origin import NO_TIME
 from headrace.pipelines.programs._columns import ColumnError, pack, pack_numbers, unpack, unpack_numbers
-from headrace.pipelines.programs._states import ProgramState
+from headrace.pipelines.states._state import StateClass
 from headrace.protocol.v1.program_pb2 import ProgramBlock, ProgramResults, StateColumn
 
 BLOCK_MESSAGES = 4_096
@@ -18,6 +19,40 @@ BLOCK_MESSAGES = 4_096
 BLOCK_BYTES = 2**20
 """The size of values and states, in bytes, at which a block ends. It has at least one message."""
 _REASON_CHARACTERS = 1_000
+
+
+class ProgramState:
+    """The state of a key. Its attributes are the fields that it has, which are bytes."""
+
+
+@dataclass(frozen=True)
+class ProgramStates(StateClass):
+    """The states of a program.
+
+    Attributes:
+        fields: The fields that the step declares.
+    """
+
+    fields: tuple[str, ...] = ()
+
+    def unpack(self, packed: bytes) -> list[Any]:
+        """Deserialises states.
+
+        Raises:
+            StateError: States have a field that the step does not declare.
+        """
+        states = StateClass.unpack(self, packed)
+        unknown = _fields(states).difference(self.fields)
+        if unknown:
+            raise StateError(
+                f"step {self.step}: the checkpoint has states with {', '.join(sorted(unknown))}, which state= does not name; "
+                "name the field again, and have the program clear it, or give the step another name to start without states"
+            )
+        return states
+
+
+def _fields(states: Sequence[Any]) -> set[str]:
+    return set().union(*map(vars, states))
 
 
 @dataclass(frozen=True, slots=True)

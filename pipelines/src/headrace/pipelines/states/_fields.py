@@ -9,7 +9,6 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from headrace.pipelines.states._classes import Defaults
-from headrace.pipelines.states._slots import slots_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +137,19 @@ def _is_computed(kind: type, name: str) -> bool:
     """Whether setting a field of a class calls a descriptor, such as a property."""
     found = getattr(kind, name, None)
     return name not in slots_of(kind) and hasattr(type(found), "__set__")
+
+
+@lru_cache(maxsize=1024)
+def slots_of(kind: type) -> tuple[str, ...]:
+    """The names of the slots of a class and its bases, as attributes of an instance, the bases first."""
+    names: list[str] = []
+    for base in reversed(kind.__mro__):
+        slots = base.__dict__.get("__slots__", ())
+        names += [_mangled(base, name) for name in ([slots] if isinstance(slots, str) else slots)]
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+
+
+def _mangled(kind: type, name: str) -> str:
+    """The mangled name of a private attribute."""
+    private = name.startswith("__") and not name.endswith("__")
+    return f"_{kind.__name__.lstrip('_')}{name}" if private else name

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from headrace.pipelines._errors import StateError
-from headrace.pipelines.states._slots import slots_of
+from headrace.pipelines.states._fields import slots_of
 
 HEAP_TYPE = 1 << 9
 """The flag of classes that are defined in Python, and of some in C."""

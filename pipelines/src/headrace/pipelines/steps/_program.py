@@ -8,8 +8,8 @@ from typing import Any
 from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.elements._message import Message
 from headrace.pipelines.elements._rows import Rows
+from headrace.pipelines.programs._blocks import ProgramState, ProgramStates
 from headrace.pipelines.programs._program import Program
-from headrace.pipelines.programs._states import ProgramState, ProgramStates
 from headrace.pipelines.steps._step import KeyedStep, StepPass, each
 
 

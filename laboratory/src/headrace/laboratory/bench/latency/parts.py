@@ -1,6 +1,7 @@
 """The parts of the benchmark: the latency of applications and of plain queries, compared to Spark's own floor."""
 
 import statistics
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -10,7 +11,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.laboratory.bench.figures import Figure
-from headrace.laboratory.bench.latency.floor import floor_ms
 from headrace.laboratory.bench.latency.lines import command
 from headrace.laboratory.bench.latency.measure import Latencies, Pace, latencies
 from headrace.laboratory.bench.latency.plot import Series
@@ -18,8 +18,14 @@ from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.pipelines.apps import stamps
 from headrace.laboratory.bench.pipelines.queries import running
 from headrace.laboratory.bench.queries import headrace, sink_query
+from headrace.laboratory.bench.rig import wait_for
 from headrace.laboratory.bench.sources import quantile_ms
 
+_KEYS = 350
+_INTERVAL = "300 milliseconds"
+"""Longer than a micro-batch, so that the query is between two of them when it is stopped; Spark logs an error otherwise."""
+_EACH_S = 10.0
+"""How long a micro-batch may take, in seconds."""
 RATE = 10_000
 RATES = (100, 1_000, 10_000, 100_000)
 
@@ -105,3 +111,35 @@ def _shown(plotted: Series, say: Say, name: str, seen: Latencies) -> tuple[float
     p50, p99 = quantile_ms(seen.visible, 0.50), quantile_ms(seen.visible, 0.99)
     say(f"  {name}: p50 {p50:.0f} ms, p99 {p99:.0f} ms over {len(seen.visible):,} messages")
     return p50, p99
+
+
+def floor_ms(spark: SparkSession, skip: int, batches: int) -> list[float]:
+    """Returns the durations of consecutive micro-batches, in milliseconds, from planning each to its entry in the commit log.
+
+    Each has one row, which an aggregation in the JVM counts by key. Its state is in the state store of the session, and its
+    result goes to Spark's noop sink.
+
+    Args:
+        spark: The session.
+        skip: The number of first micro-batches that do not count.
+        batches: The number of those that count.
+    """
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
+    counts = source.groupBy((source["value"] % _KEYS).alias("key")).count()
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = counts.writeStream.format("noop").outputMode("update").option("checkpointLocation", checkpoint)
+        query = writer.trigger(processingTime=_INTERVAL).start()
+        try:
+            wait_for("Spark's own micro-batches", partial(_reached, query, skip + batches), _EACH_S * (skip + batches))
+            progress = list(query.recentProgress)
+        finally:
+            query.stop()
+    return [float(each["durationMs"]["triggerExecution"]) for each in progress[skip : skip + batches]]
+
+
+def _reached(query: StreamingQuery, batches: int) -> bool:
+    """Whether this many micro-batches were reported."""
+    if failure := query.exception():
+        raise failure
+    last = query.lastProgress
+    return last is not None and int(last["batchId"]) + 1 >= batches

@@ -1,6 +1,9 @@
-"""Keeps a collector that is away from filling the log."""
+"""Where a process exports to, and what its log says while the collector is away."""
 
 import logging
+import os
+from collections.abc import Mapping
+from typing import Literal
 
 from headrace.contract.repeats import Repeats
 
@@ -22,3 +25,13 @@ class ExportRepeats(logging.Filter):
             return False
         kind = (record.msg, record.args[:1] if isinstance(record.args, tuple) else None)
         return self._repeats.admit(kind) is not None
+
+
+def export_endpoint(
+    signal: Literal["metrics", "traces"], configured: str = "", environ: Mapping[str, str] = os.environ
+) -> str | None:
+    """Returns where a signal is exported to: the configured endpoint, or that of the standard variables; None if nowhere."""
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get(f"OTEL_{signal.upper()}_EXPORTER", "otlp") != "otlp":
+        return None
+    names = (f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    return configured or next((environ[name] for name in names if environ.get(name)), None)
