@@ -22,7 +22,7 @@ cluster-demo: setup ## Run it on a Spark cluster of three workers, one of which 
 
 chaos: setup-dev ## Fuzz the protocol, then kill -9 in all cases (hours; ARGS='--shard 1/8' for a share of the pairs) and at random
 	.venv/bin/python -m pytest tests/gateway/test_fuzz.py --fuzz-seconds 600 -s
-	.venv/bin/python -m pytest tests/exactly_once tests/languages tests/faults/test_kills.py tests/faults/test_many_kills.py tests/cluster --every-pair $(ARGS)
+	.venv/bin/python -m pytest tests/exactly_once tests/sdk/languages tests/faults/test_kills.py tests/faults/test_many_kills.py tests/cluster --every-pair $(ARGS)
 	.venv/bin/headrace chaos --minutes 10
 
 soak: setup ## Run at a steady rate for half an hour, and check whether any process's memory grows (ARGS='--minutes 60')

@@ -9,7 +9,7 @@ slow=(
   tests/gateway/test_{changes,origins,refusals,reloading,rotation,server,signing,slices,timeline,tls}.py
   tests/pipelines/test_{beginnings,changed_classes,every_state,expiry,idle_by_any_way,idle_streams,live_results}.py
   tests/pipelines/test_{programs,properties,same_values,type_checkers}.py
-  tests/sdk/test_{conformance,process,session,sinks_with_gateway,with_gateway}.py
+  tests/sdk/python/test_{conformance,process,session,sinks_with_gateway,with_gateway}.py
 )
 
 # quick FILE...: those of them that are not slow. pytest ignores no file that it is given.
@@ -22,7 +22,7 @@ quick() {
 
 # In three sessions, of which each collects its own tests only: workers of one session would each collect all of them. Those of
 # the gateway mostly wait.
-models=(tests/pipelines tests/sdk tests/protocol/test_codec.py)
+models=(tests/pipelines tests/sdk/python tests/protocol/test_codec.py)
 # shellcheck disable=SC2207 # No name has a space, and old versions of bash have no mapfile.
 gateways=($(quick tests/gateway/test_[a-o]*.py) tests/chaos)
 # shellcheck disable=SC2207

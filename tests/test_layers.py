@@ -29,7 +29,7 @@ ROOMS_BY_MODULE = tuple(
     f"engine.applications.{room}" for room in ("shipping", "states", "stages", "real_time", "batches", "starting", "offline")
 )
 """Packages whose docstring lists all that other packages use: each process imports the modules that it needs, and no others."""
-IMPATIENT = {("tests.sdk.test_reports", "headrace.sdk.wire._reports")}
+IMPATIENT = {("tests.sdk.python.test_reports", "headrace.sdk.wire._reports")}
 """Tests that make an interval shorter than anybody could configure."""
 """What every package may import."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scripts.go_environ import GO_ENVIRON as GO
 from tests.cli.json_shape import result_of
-from tests.sdk_go.toolchain import toolchain
+from tests.sdk.go.toolchain import toolchain
 
 from headrace.laboratory.bench.rig import gateway
 from headrace.laboratory.bench.sdks import programs

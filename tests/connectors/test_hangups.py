@@ -31,7 +31,7 @@ from tests.gateway.certificates import Authority
 from tests.gateway.sink_wire import Writer
 from tests.gateway.wire import DEADLINE_S
 from tests.gateway.wire import serve as gateway
-from tests.sdks.processes import Connector, connector
+from tests.sdk.processes import Connector, connector
 
 from headrace.connectors import CONNECTORS, declared
 

@@ -8,7 +8,7 @@ from tests.fake_gateway.sinks import frame_of
 from tests.gateway.sink_wire import Writer
 from tests.gateway.wire import Engine
 from tests.gateway.wire import serve as gateway
-from tests.sdk.test_sinks_with_gateway import serving, visible
+from tests.sdk.python.test_sinks_with_gateway import serving, visible
 
 from headrace.connectors import CONNECTORS
 from headrace.protocol.v1 import admin_pb2, connector_pb2

@@ -98,8 +98,8 @@ def test_named_files_and_tests_exist(page: str) -> None:
 
 
 def test_every_fault_test_is_evidence_of_a_guarantee() -> None:
-    tests = set(re.findall(r"tests/\w+/test_\w+\.py::\w+", text("docs/internals/evidence.md")))
-    folders = ("tests/faults", "tests/exactly_once", "tests/languages")
+    tests = set(re.findall(r"tests/[\w/]+/test_\w+\.py::\w+", text("docs/internals/evidence.md")))
+    folders = ("tests/faults", "tests/exactly_once", "tests/sdk/languages")
     faults = {f"{folder}/{path.name}" for folder in folders for path in (ROOT / folder).glob("test_*.py")}
     assert faults <= {test.partition("::")[0] for test in tests}, "a fault test that the evidence does not name"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pyspark
-from tests.sdk_java.conftest import Toolchain, toolchain
+from tests.sdk.java.conftest import Toolchain, toolchain
 
 __all__ = ["toolchain"]
 ENGINE = Path(__file__).resolve().parents[2] / "engine"

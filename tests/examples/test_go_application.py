@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.docs.pages import blocks
 from tests.examples.loading import Example
 from tests.examples.rig import rig
-from tests.sdk_go.toolchain import toolchain
+from tests.sdk.go.toolchain import toolchain
 
 from headrace.engine import StoredStates
 from headrace.pipelines import Message as Sent

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from scripts.go_environ import GO_ENVIRON
 from tests.docs.pages import blocks, spans
 from tests.gateway.processes import gateway_process
-from tests.sdk_go.toolchain import ROOT, toolchain
+from tests.sdk.go.toolchain import ROOT, toolchain
 
 pytestmark = pytest.mark.timeout(600)  # The first build compiles gRPC and SQLite.
 

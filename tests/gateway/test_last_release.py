@@ -13,7 +13,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from tests.gateway.sink_wire import TWO_PHASE, SinkClient, Writer, transaction
 from tests.gateway.wire import DEADLINE_S, Engine, numbered, serve, values_of
-from tests.sdk.sinks import Plain
+from tests.sdk.python.sinks import Plain
 
 from headrace.protocol.v1 import sink_pb2, source_pb2
 from headrace.sdk import GatewayRefused

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from tests.fake_gateway.committing import CommittingGateway
 from tests.go_source.processes import Program
-from tests.sdk_go.toolchain import ROOT, Toolchain, toolchain
+from tests.sdk.go.toolchain import ROOT, Toolchain, toolchain
 
 SOURCES = ROOT / "examples" / "go-source"
 

@@ -14,7 +14,7 @@ from tests.gateway.wire import Engine, serve
 from tests.go_source.conftest import SOURCES
 from tests.go_source.expected import message
 from tests.go_source.processes import Program
-from tests.sdk_go.toolchain import Toolchain
+from tests.sdk.go.toolchain import Toolchain
 
 from headrace.gateway.config import Limits
 from headrace.protocol.v1 import source_pb2 as pb

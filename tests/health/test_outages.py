@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.connectors.http.receiver import receiving
 from tests.connectors.sink_systems import PATIENCE, Network, sink_behind_a_network
 from tests.health.site import Site
-from tests.sdk.test_sinks_with_gateway import serving
+from tests.sdk.python.test_sinks_with_gateway import serving
 
 from headrace.connectors import FileSource
 from headrace.connectors.http import HttpSink, HttpSinkParameters

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from tests.gateway.processes import GatewayProcess, gateway_process
 from tests.scaffold.projects import BUILD, ROOT, Project, create, require_tools
-from tests.sdk_java.conftest import Toolchain as Maven
-from tests.sdk_java.conftest import toolchain as toolchain
-from tests.sdk_typescript.conftest import package as package
+from tests.sdk.java.conftest import Toolchain as Maven
+from tests.sdk.java.conftest import toolchain as toolchain
+from tests.sdk.typescript.conftest import package as package
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from typing import Any
 
 from scripts.go_environ import GO_ENVIRON as GO
 from tests.absent import absent
-from tests.sdk_java.programs import QUICK_START, Programs, archived
-from tests.sdk_rust.conftest import ENVIRON as RUST
+from tests.sdk.java.programs import QUICK_START, Programs, archived
+from tests.sdk.rust.conftest import ENVIRON as RUST
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / ".build"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.gateway.processes import GatewayProcess
 from tests.scaffold.projects import LANGUAGES, PATHS, Project, ci_script, create, headrace
-from tests.sdks.processes import connector
-from tests.sdks.queries import Reader, Writer
+from tests.sdk.processes import connector
+from tests.sdk.queries import Reader, Writer
 
 pytestmark = pytest.mark.timeout(900)  # The first builds fetch and compile gRPC.
 

@@ -107,7 +107,7 @@ def test_the_subject_of_a_test_is_its_folder_or_the_kit() -> None:
     assert subject_of("tests/connectors/kafka/test_page.py::test_f") == "tests/connectors/kafka"
     kit = "test_conformance.py::test_the_source_passes"
     assert subject_of(f"tests/connectors/nats/{kit}") == subject_of(f"tests/connectors/kafka/{kit}") == "kit"
-    assert subject_of(f"tests/sdk/{kit}") == "tests/sdk"
+    assert subject_of(f"tests/sdk/python/{kit}") == "tests/sdk/python"
 
 
 def test_a_cheap_test_is_taken_more_often() -> None:

@@ -13,7 +13,7 @@ from kafka.partitioner import murmur2
 from tests.connectors.kafka.rig import Log, wait
 from tests.gateway.sink_wire import Writer
 from tests.gateway.wire import serve as gateway_serving
-from tests.sdk.test_sinks_with_gateway import serving, visible
+from tests.sdk.python.test_sinks_with_gateway import serving, visible
 
 from headrace.connectors.kafka import (
     KAFKA_SINK,
