@@ -13,6 +13,8 @@ from pathlib import Path
 
 from scripts.go_environ import GO_ENVIRON
 
+from headrace.contract.languages import LANGUAGES
+
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto"
 PACKAGE = Path("headrace/protocol/v1")
@@ -107,10 +109,10 @@ def generate_rust(folder: Path) -> None:
 
 
 ALL = (
-    Stubs("Python", ROOT / "protocol" / "src" / PACKAGE, generate_python),
-    Stubs("Go", ROOT / GO_STUBS, generate_go, tools=("go", "npx")),
-    Stubs("Rust", ROOT / RUST_STUBS, generate_rust, tools=("cargo",)),
-    Stubs("TypeScript", ROOT / TYPESCRIPT / "src" / "gen", generate_typescript, tools=("npx",)),
+    Stubs(LANGUAGES["python"].title, ROOT / "protocol" / "src" / PACKAGE, generate_python),
+    Stubs(LANGUAGES["go"].title, ROOT / GO_STUBS, generate_go, tools=("go", "npx")),
+    Stubs(LANGUAGES["rust"].title, ROOT / RUST_STUBS, generate_rust, tools=("cargo",)),
+    Stubs(LANGUAGES["typescript"].title, ROOT / TYPESCRIPT / "src" / "gen", generate_typescript, tools=("npx",)),
 )
 
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from headrace.conformance.sinks import SINK_CHECKS
 from headrace.conformance.sources import SOURCE_CHECKS
+from headrace.contract.languages import LANGUAGES
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "support.md"
 RUNS = ROOT / ".build" / "conformance"
-LANGUAGES = {"python": "Python", "go": "Go", "typescript": "TypeScript", "java": "Java", "rust": "Rust"}
+TITLES = {language.name: language.title for language in LANGUAGES.values()}
 CHECKS = {
     "source": [check.name for check in SOURCE_CHECKS],
     "sink": [check.name for check in SINK_CHECKS],
@@ -63,7 +64,7 @@ def filled(page: str, runs: Mapping[tuple[str, str], Column]) -> str:
         lines = [
             f"All five examples have passed {len(rows) - len(unlike)} of {len(rows)} checks. The others:",
             "",
-            f"| check | {' | '.join(LANGUAGES.values())} |",
+            f"| check | {' | '.join(TITLES.values())} |",
             "|---" * (len(LANGUAGES) + 1) + "|",
             *(f"| `{name}` | {' | '.join(cells)} |" for name, cells in unlike.items()),
         ]
@@ -90,7 +91,7 @@ def main() -> int:
     for language in LANGUAGES:
         for kind in CHECKS:
             if (language, kind) not in runs:
-                print(f"not run here, so its column stays: {kind} of {LANGUAGES[language]}")
+                print(f"not run here, so its column stays: {kind} of {TITLES[language]}")
     return 0
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from scripts.support_table import LANGUAGES, PAGE, RUNS, column, shown
+from scripts.support_table import PAGE, RUNS, TITLES, column, shown
 from tests.conformance.kit import Verdict
 
 
@@ -19,6 +19,6 @@ def assert_as_published(language: str, kind: str, verdict: Verdict) -> None:
     found, published = column(verdict.document), shown(PAGE.read_text(), kind).get(language, {})
     different = {name: (published.get(name), cell) for name, cell in found.items() if published.get(name) != cell}
     assert not different, (
-        f"docs/reference/support.md, {kind} of {LANGUAGES[language]}: (published, found) are {different}; if that is right, run: "
+        f"docs/reference/support.md, {kind} of {TITLES[language]}: (published, found) are {different}; if that is right, run: "
         "python -m scripts.support_table"
     )

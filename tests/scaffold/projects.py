@@ -16,17 +16,11 @@ from tests.absent import absent
 from tests.sdk.java.programs import QUICK_START, Programs, archived
 from tests.sdk.rust.conftest import ENVIRON as RUST
 
+from headrace.contract.languages import LANGUAGES
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / ".build"
 PROGRAMS = Path(sys.executable).parent
-TOOLS = {
-    "python": (),
-    "go": ("go", "gofmt"),
-    "typescript": ("node", "npm"),
-    "java": ("java", "javac", "mvn"),
-    "rust": ("cargo",),
-}
-LANGUAGES = tuple(TOOLS)
 PATHS = {"source": "lines.txt", "sink": "out"}
 
 _BEFORE_CI = {"go": "go mod tidy", "typescript": "npm install"}
@@ -160,7 +154,7 @@ def ci_script(folder: Path) -> str:
 
 def require_tools(language: str) -> None:
     """Skips a test whose tools are missing; with CI=true it fails."""
-    missing = [tool for tool in TOOLS[language] if shutil.which(tool) is None]
+    missing = [tool for tool in LANGUAGES[language].tools if shutil.which(tool) is None]
     if missing:
         text = f"{', '.join(missing)} not installed, which a new project in {language} needs"
         absent(text)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.scaffold.projects import LANGUAGES, ROOT
+from tests.scaffold.projects import ROOT
 
 from headrace.cli import cli
+from headrace.contract.languages import LANGUAGES
 
 VERSION = "0.1.0"
 
@@ -116,11 +117,11 @@ def test_an_unknown_language_is_refused(into: Path) -> None:
 
 
 def test_the_languages_of_the_option_are_those_of_the_templates() -> None:
-    from headrace.scaffold import LANGUAGES as KNOWN
+    from headrace.scaffold import SCAFFOLDS
 
     choices = re.search(r"--lang \[([a-z|]+)\]", new("source", "--help").output)
     assert choices is not None
-    assert choices[1].split("|") == list(KNOWN) == list(LANGUAGES)
+    assert choices[1].split("|") == list(SCAFFOLDS) == list(LANGUAGES)
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(into: Path) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from tests.gateway.processes import GatewayProcess
-from tests.scaffold.projects import LANGUAGES, PATHS, Project, ci_script, create, headrace
+from tests.scaffold.projects import PATHS, Project, ci_script, create, headrace
 from tests.sdk.processes import connector
 from tests.sdk.queries import Reader, Writer
+
+from headrace.contract.languages import LANGUAGES
 
 pytestmark = pytest.mark.timeout(900)  # The first builds fetch and compile gRPC.
 

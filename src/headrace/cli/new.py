@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from headrace.contract.languages import LANGUAGES
 from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, ProgramGroup, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.scaffold import Created
 
 F = TypeVar("F", bound=Callable[..., None])
-_NAMES = ("python", "go", "typescript", "java", "rust")
 
 
 def _options(command: F) -> F:
@@ -39,7 +39,7 @@ def _options(command: F) -> F:
 
 
 _NOTHING = "nothing is created"
-_language = click.option("--lang", "language", type=click.Choice(_NAMES), required=True, help="What it is written in.")
+_language = click.option("--lang", "language", type=click.Choice(tuple(LANGUAGES)), required=True, help="What it is written in.")
 
 
 @click.group(cls=ProgramGroup)
@@ -68,9 +68,9 @@ def source(language: str, name: str, into: Path, sdk: Path | None, as_json: bool
     Example:
       headrace new source --lang go order-events
     """
-    from headrace.scaffold import LANGUAGES, new_connector
+    from headrace.scaffold import SCAFFOLDS, new_connector
 
-    _create(as_json, lambda: new_connector("source", LANGUAGES[language], name, into, sdk))
+    _create(as_json, lambda: new_connector("source", SCAFFOLDS[language], name, into, sdk))
 
 
 @new.command()
@@ -85,9 +85,9 @@ def sink(language: str, name: str, into: Path, sdk: Path | None, as_json: bool) 
     Example:
       headrace new sink --lang python ledger --into ~/connectors
     """
-    from headrace.scaffold import LANGUAGES, new_connector
+    from headrace.scaffold import SCAFFOLDS, new_connector
 
-    _create(as_json, lambda: new_connector("sink", LANGUAGES[language], name, into, sdk))
+    _create(as_json, lambda: new_connector("sink", SCAFFOLDS[language], name, into, sdk))
 
 
 @new.command()

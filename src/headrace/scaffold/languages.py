@@ -1,4 +1,4 @@
-"""The languages, and what each of them demands of names, SDKs and first commands."""
+"""What each language demands of the names, the SDK and the first commands of a project."""
 
 import keyword
 import sys
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.contract.languages import LANGUAGES, Language
 from headrace.scaffold.names import InvalidName, NotAnSdk, joined, snake_case
 
 CHECKOUT = "headrace-checkout.txt"
@@ -29,12 +30,11 @@ _DISTRIBUTIONS_OF_APPS = (*_DISTRIBUTIONS, "pipelines", "engine", ".")
 
 
 @dataclass(frozen=True, slots=True)
-class Language:
-    """A language that connectors can be written in.
+class Scaffold:
+    """How projects in a language are created.
 
     Attributes:
-        name: What `--lang` takes.
-        title: Its name for people.
+        language: The language.
         reserved: What the last part of a package must not be named, in the form that `package` returns.
         package: Derives the name of the package from that of the project.
         marker: A file of the SDK, and a text in it, by which the SDK is recognised.
@@ -43,8 +43,7 @@ class Language:
             manifest; `{name}` and `{package}` are those of the project.
     """
 
-    name: str
-    title: str
+    language: Language
     reserved: frozenset[str]
     package: Callable[[str], str]
     marker: tuple[str, str]
@@ -60,7 +59,7 @@ class Language:
         package = self.package(name)
         if package in self.reserved:
             raise InvalidName(
-                f"the name {name} is not valid: its package would be {package}, which {self.title} or the project itself uses "
+                f"the name {name} is not valid: its package would be {package}, which {self.language.title} or the project itself uses "
                 "already; choose another name"
             )
         return package
@@ -78,54 +77,49 @@ class Language:
             found = False
         if not found:
             raise NotAnSdk(
-                f"{path} is not the SDK for {self.title}: it has no {file} with {text}; give the folder sdk/{self.name} of a "
+                f"{path} is not the SDK for {self.language.title}: it has no {file} with {text}; give the folder sdk/{self.language.name} of a "
                 "checkout of Headrace"
             )
         return path.resolve()
 
 
-LANGUAGES = {
-    language.name: language
-    for language in (
-        Language(
-            "python",
-            "Python",
+SCAFFOLDS = {
+    scaffold.language.name: scaffold
+    for scaffold in (
+        Scaffold(
+            LANGUAGES["python"],
             frozenset((*_PYTHON_PACKAGES.split(), *sys.stdlib_module_names, *keyword.kwlist)),
             snake_case,
             ("pyproject.toml", 'name = "headrace-sdk"'),
             ("pip install -e '.[dev]'",),
             "",
         ),
-        Language(
-            "go",
-            "Go",
+        Scaffold(
+            LANGUAGES["go"],
             frozenset(),
             str,
             ("go.mod", "module github.com/headrace/headrace/sdk/go"),
             ("go mod tidy", "go build -o connector ."),
             '"{folder}/connector"',
         ),
-        Language(
-            "typescript",
-            "TypeScript",
+        Scaffold(
+            LANGUAGES["typescript"],
             frozenset(),
             str,
             ("package.json", '"name": "@headrace/sdk"'),
             ("npm install", "npm run build"),
             '"node", "{folder}/dist/src/main.js"',
         ),
-        Language(
-            "java",
-            "Java",
+        Scaffold(
+            LANGUAGES["java"],
             frozenset(_JAVA.split()),
             joined,
             ("pom.xml", "<artifactId>headrace-java</artifactId>"),
             ("mvn package",),
             '"java", "-cp", "{folder}/target/connector.jar:{folder}/target/lib/*", "com.example.{package}.Main"',
         ),
-        Language(
-            "rust",
-            "Rust",
+        Scaffold(
+            LANGUAGES["rust"],
             frozenset((*_RUST.split(), *_RUST_CRATES.split())),
             str,
             ("Cargo.toml", 'name = "headrace"'),

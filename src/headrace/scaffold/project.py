@@ -18,7 +18,7 @@ from pathlib import Path
 from string import Template
 from typing import Literal
 
-from headrace.scaffold.languages import CHECKOUT, LANGUAGES, Language, checkout_requirements
+from headrace.scaffold.languages import CHECKOUT, SCAFFOLDS, Scaffold, checkout_requirements
 from headrace.scaffold.names import FolderNotEmpty, checked_connector_name, checked_name
 
 _SUFFIX = ".template"
@@ -83,12 +83,12 @@ class Created:
     commands: tuple[str, ...]
 
 
-def new_connector(kind: Kind, language: Language, name: str, into: Path, sdk: Path | None = None) -> Created:
+def new_connector(kind: Kind, scaffold: Scaffold, name: str, into: Path, sdk: Path | None = None) -> Created:
     """Creates the project of a source or sink, in the folder `name` of `into`.
 
     Args:
         kind: What it is.
-        language: What it is written in.
+        scaffold: How projects in its language are created.
         name: Its name, also as a connector.
         into: The folder that its folder is created in; created itself if it is missing.
         sdk: The SDK in a checkout of Headrace, in place of the released one.
@@ -97,26 +97,28 @@ def new_connector(kind: Kind, language: Language, name: str, into: Path, sdk: Pa
         ScaffoldError: The name or the SDK is not valid, or there is something already. Nothing is written.
         OSError: It cannot be written.
     """
-    package = language.package_of(checked_connector_name(name))
-    sdk = None if sdk is None else language.sdk(sdk)
+    package = scaffold.package_of(checked_connector_name(name))
+    sdk = None if sdk is None else scaffold.sdk(sdk)
     version = metadata.version("headrace")
-    values = {"name": name, "kind": kind, "title": language.title, "version": version}
+    values = {"name": name, "kind": kind, "title": scaffold.language.title, "version": version}
     values |= {"package": package, **_KINDS[kind]}
-    values |= {"command": language.command.format(name=name, package=package, folder="{folder}")}
-    values |= _dependency(language, version, sdk)
+    values |= {"command": scaffold.command.format(name=name, package=package, folder="{folder}")}
+    values |= _dependency(scaffold, version, sdk)
     # A plugin in Python has an entry point in place of a manifest.
-    manifest = [f"manifest/{kind}"] if language.command else []
-    files = rendered([f"connector/{kind}", *manifest, f"{language.name}/shared", f"{language.name}/{kind}"], values)
-    build = list(language.build)
-    if language.name == "python" and sdk is not None:
+    manifest = [f"manifest/{kind}"] if scaffold.command else []
+    files = rendered(
+        [f"connector/{kind}", *manifest, f"{scaffold.language.name}/shared", f"{scaffold.language.name}/{kind}"], values
+    )
+    build = list(scaffold.build)
+    if scaffold.language.name == "python" and sdk is not None:
         files[CHECKOUT] = checkout_requirements(sdk, app=False)
         build = [f"pip install -r {CHECKOUT} -e '.[dev]'"]
-    elif language.name == "java" and sdk is not None:
+    elif scaffold.language.name == "java" and sdk is not None:
         build.insert(0, f"mvn --file {shlex.quote(str(sdk))} --projects protocol,sdk --also-make install -DskipTests")
     folder = _written(files, into, name)
     found = [] if not manifest else [f"export HEADRACE_CONNECTORS={shlex.quote(str(folder.parent))}"]
     commands = (f"cd {shlex.quote(str(folder))}", *build, *found, f"headrace connector describe {name}")
-    return Created(name, kind, language.title, folder, tuple(files), commands)
+    return Created(name, kind, scaffold.language.title, folder, tuple(files), commands)
 
 
 def new_app(name: str, into: Path, sdk: Path | None = None) -> Created:
@@ -131,7 +133,7 @@ def new_app(name: str, into: Path, sdk: Path | None = None) -> Created:
         ScaffoldError: The name or the SDK is not valid, or there is something already. Nothing is written.
         OSError: It cannot be written.
     """
-    python = LANGUAGES["python"]
+    python = SCAFFOLDS["python"]
     python.package_of(checked_name(name))
     values = {"name": name, "version": metadata.version("headrace")}
     files = rendered(["app"], values)
@@ -141,12 +143,12 @@ def new_app(name: str, into: Path, sdk: Path | None = None) -> Created:
         install = f"pip install -r {CHECKOUT} -e '.[dev]'"
     folder = _written(files, into, name)
     commands = (f"cd {shlex.quote(str(folder))}", install, "pytest", "python feed.py > lines.txt", "headrace run deploy.toml")
-    return Created(name, "app", python.title, folder, tuple(files), commands)
+    return Created(name, "app", python.language.title, folder, tuple(files), commands)
 
 
-def _dependency(language: Language, version: str, sdk: Path | None) -> Mapping[str, str]:
+def _dependency(scaffold: Scaffold, version: str, sdk: Path | None) -> Mapping[str, str]:
     """Returns how the build of a project names the SDK."""
-    match language.name:
+    match scaffold.language.name:
         case "go":
             if sdk is None:
                 return {"replace": ""}

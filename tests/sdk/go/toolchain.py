@@ -9,6 +9,8 @@ from pathlib import Path
 from scripts.go_environ import GO_ENVIRON
 from tests.absent import absent
 
+from headrace.contract.languages import LANGUAGES
+
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = ROOT / ".build" / "go"
 STATICCHECK = "honnef.co/go/tools/cmd/staticcheck@v0.8.2"
@@ -47,6 +49,6 @@ def toolchain(tested: str) -> Toolchain:
     """The toolchain that tests need; without it they are skipped, and fail with CI=true."""
     found = shutil.which("go")
     if found is None:
-        missing = f"go is not installed; install Go 1.26 or newer to test {tested}"
+        missing = f"go is not installed; install {LANGUAGES['go'].needs} to test {tested}"
         absent(missing)
     return Toolchain(found)

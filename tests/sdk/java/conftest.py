@@ -9,6 +9,8 @@ import pytest
 from tests.absent import absent
 from tests.sdk.java.programs import QUICK, QUICK_START, Programs, archived
 
+from headrace.contract.languages import LANGUAGES
+
 ROOT = Path(__file__).resolve().parents[3]
 SDK = ROOT / "sdk" / "java"
 JDBC = ROOT / "examples" / "java-jdbc"
@@ -39,10 +41,10 @@ class Toolchain:
 @pytest.fixture(scope="session")
 def toolchain() -> Toolchain:
     """Maven and Java."""
-    found = {name: shutil.which(name) for name in ("mvn", "java", "javac")}
+    found = {name: shutil.which(name) for name in LANGUAGES["java"].tools}
     missing = [name for name, path in found.items() if path is None]
     if missing:
-        text = f"{', '.join(missing)} is not installed; install a JDK 17 or newer and Maven to test sdk/java"
+        text = f"{', '.join(missing)} is not installed; install {LANGUAGES['java'].needs} to test sdk/java"
         absent(text)
     assert found["mvn"] is not None
     assert found["java"] is not None

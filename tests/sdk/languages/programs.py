@@ -21,6 +21,8 @@ from tests.sdk.rust.conftest import PROGRAMS as RUST_PROGRAMS
 from tests.sdk.rust.conftest import Toolchain as RustToolchain
 from tests.sdk.typescript.conftest import Package, built
 
+from headrace.contract.languages import LANGUAGES as KNOWN
+
 Command = list[str | Path]
 
 
@@ -43,11 +45,12 @@ class Language:
     undecided: tuple[str, ...]
 
 
-def programs_of(*names: str, hint: str) -> list[str]:
-    """The paths of programs. Without one of them the test is skipped, and fails with CI=true."""
-    found = {name: shutil.which(name) for name in names}
-    if missing := [name for name, path in found.items() if path is None]:
-        text = f"{', '.join(missing)} not installed; {hint}"
+def tools_of(name: str) -> list[str]:
+    """The paths of the tools of a language. Without one of them the test is skipped, and fails with CI=true."""
+    language = KNOWN[name]
+    found = {tool: shutil.which(tool) for tool in language.tools}
+    if missing := [tool for tool, path in found.items() if path is None]:
+        text = f"{', '.join(missing)} not installed; install {language.needs} to test connectors in {language.title}"
         absent(text)
     return [path for path in found.values() if path is not None]
 
@@ -67,14 +70,13 @@ def _go(example: str) -> Path:
 @cache
 def typescript() -> Package:
     """The SDK for TypeScript, built."""
-    node, *_ = programs_of("node", "npm", "npx", hint="install Node.js 20 or newer to test connectors in TypeScript")
+    node, *_ = tools_of("typescript")
     return built(node)
 
 
 @cache
 def _java() -> Command:
-    hint = "install a JDK 17 or newer and Maven to test connectors in Java"
-    maven, java, _ = programs_of("mvn", "java", "javac", hint=hint)
+    maven, java, _ = tools_of("java")
     # What these check is checked by the tests of the SDK.
     skipped = ("-DskipTests", "-Dmaven.javadoc.skip", "-Dspotless.check.skip")
     done = JavaToolchain(maven, java).build(JAVA, "package", "--projects", "examples", "--also-make", *skipped)
@@ -86,7 +88,7 @@ def _java() -> Command:
 
 @cache
 def _rust() -> Path:
-    (cargo,) = programs_of("cargo", hint="install Rust 1.88 or newer to test connectors in Rust")
+    (cargo,) = tools_of("rust")
     done = RustToolchain(cargo).run("build", "--release", "--all-features", "--examples")
     assert done.returncode == 0, done.stderr
     return RUST_PROGRAMS / "examples"

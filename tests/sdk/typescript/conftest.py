@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from tests.absent import absent
 
+from headrace.contract.languages import LANGUAGES
+
 ROOT = Path(__file__).resolve().parents[3]
 SDK = ROOT / "sdk" / "typescript"
 BUILD = ROOT / ".build" / "typescript"
-TOOLS = ("node", "npm", "npx")
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,9 @@ def built(node: str, folder: Path = SDK) -> Package:
 @pytest.fixture(scope="session")
 def package() -> Package:
     """The SDK, built."""
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    missing = [tool for tool in LANGUAGES["typescript"].tools if shutil.which(tool) is None]
     if missing:
-        text = f"{', '.join(missing)} not installed; install Node.js 20 or newer to test sdk/typescript"
+        text = f"{', '.join(missing)} not installed; install {LANGUAGES['typescript'].needs} to test sdk/typescript"
         absent(text)
     return built(shutil.which("node") or "node")
 

@@ -1,5 +1,7 @@
 """The names of the parts of each benchmark."""
 
+from headrace.contract.languages import LANGUAGES
+
 CORE_PARTS = ("throughput", "latency", "stalled", "sessions", "curves")
 SINK_PARTS = ("throughput", "latency", "recovery")
 LATENCY_PARTS = ("stateful", "real-time", "stateless", "curves")
@@ -35,7 +37,7 @@ CONNECTORS_PARTS = (
 )
 LIBRDKAFKA_PARTS = ("kafka_librdkafka_drain", "kafka_librdkafka_sink")
 """The parts that need the extra kafka-librdkafka, and without it only run if --only names them, to say what to install."""
-SDKS_PARTS = ("python", "go", "typescript", "java", "rust", "core_baseline")
+SDKS_PARTS = (*LANGUAGES, "core_baseline")
 CLUSTER_PARTS = ("cluster_over_local", "worker_lost_pause_s", "submit_to_first_result_s")
 
 

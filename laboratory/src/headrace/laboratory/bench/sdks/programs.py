@@ -5,10 +5,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.contract.errors import HeadraceError
+from headrace.contract.languages import LANGUAGES
 from headrace.laboratory.bench.parts import Say
 
 PYTHON = (sys.executable, "-m", "headrace.laboratory.bench.sdks.numbers")
@@ -18,21 +18,6 @@ _BUILD = _ROOT / ".build"
 
 class ProgramsMissing(HeadraceError):
     """There are no programs to measure; the message says what to do."""
-
-
-@dataclass(frozen=True)
-class Language:
-    """A language whose program must be built.
-
-    Attributes:
-        tools: The commands that build and run it.
-        needs: What to install for them.
-        build: Builds the program, and returns its command.
-    """
-
-    tools: tuple[str, ...]
-    needs: str
-    build: Callable[[], list[str]]
 
 
 def build(languages: Sequence[str], say: Say) -> tuple[dict[str, list[str]], dict[str, str]]:
@@ -56,7 +41,7 @@ def build(languages: Sequence[str], say: Say) -> tuple[dict[str, list[str]], dic
                 raise ProgramsMissing(left_out[name])
             continue
         say(f"building the program for {name} ...")
-        commands[name] = language.build()
+        commands[name] = _BUILDS[name]()
     return commands, left_out
 
 
@@ -99,9 +84,5 @@ def _run(command: Sequence[str], language: str, environ: Mapping[str, str]) -> N
         raise ProgramsMissing(f"in sdk/{language}, {' '.join(command[:2])} ended with {done.returncode}; its output is above")
 
 
-LANGUAGES: dict[str, Language] = {
-    "go": Language(("go",), "Go 1.26 or newer", _go),
-    "typescript": Language(("node", "npm", "npx"), "Node.js 20 or newer", _typescript),
-    "java": Language(("mvn", "java", "javac"), "a JDK 17 or newer and Maven", _java),
-    "rust": Language(("cargo",), "Rust 1.88 or newer", _rust),
-}
+_BUILDS: Mapping[str, Callable[[], list[str]]] = {"go": _go, "typescript": _typescript, "java": _java, "rust": _rust}
+"""Builds the program of a language, and returns its command."""

@@ -6,16 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from headrace.contract.languages import LANGUAGES
 from headrace.laboratory.bench.figures import Figure, Progress, machine, measured
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.queries import inprocess_rate, session
 from headrace.laboratory.bench.sdks.measure import Measured, measure
-from headrace.laboratory.bench.sdks.programs import LANGUAGES, PYTHON, build
+from headrace.laboratory.bench.sdks.programs import PYTHON, build
 from headrace.laboratory.bench.sdks.steady import steady
 from headrace.laboratory.bench.sources import MESSAGE_BYTES
 
 CORE = "core_baseline"
-PARTS = ("python", *LANGUAGES, CORE)
+PARTS = (*LANGUAGES, CORE)
 RATE = 1_000
 _SECONDS = 10
 _ROUNDS = 5
@@ -44,7 +45,7 @@ def run(parts: Sequence[str], quick: bool, say: Progress, *, minutes: float | No
         ProgramsMissing: There are no programs to measure.
     """
     wanted = [name for name in PARTS if name in parts and name != CORE]
-    commands, left_out = build([name for name in wanted if name in LANGUAGES], say)
+    commands, left_out = build([name for name in wanted if name != "python"], say)
     if "python" in wanted:
         commands = {"python": list(PYTHON), **commands}
     conditions = {
