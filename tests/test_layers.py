@@ -220,7 +220,7 @@ def test_tests_use_the_public_interfaces_of_other_packages_than_their_own() -> N
 
 @pytest.mark.parametrize(
     "module",
-    ["headrace.contract.names", "headrace.contract.units", "headrace.contract.position", "headrace.contract.owned_folder"],
+    ["headrace.contract.names", "headrace.contract.units", "headrace.contract.position", "headrace.machine.owned_folder"],
 )
 def test_the_contract_needs_the_standard_library_alone(module: str) -> None:
     spec = importlib.util.find_spec(module)

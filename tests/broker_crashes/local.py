@@ -23,7 +23,7 @@ from tests.broker_crashes.workload import (
     value_of,
 )
 
-from headrace.contract.ports import free_address
+from headrace.machine.ports import free_address
 
 _AT_ONCE = 64
 _ANSWERS_WITHIN_S = 60.0

@@ -24,7 +24,7 @@ from tests.broker_crashes.schedule import GATEWAY
 from tests.broker_crashes.world import World
 from tests.brokers.network import FaultyNetwork
 
-from headrace.contract.ports import free_address
+from headrace.machine.ports import free_address
 
 RESTART, CUT, RESET, REFUSE = "restart", "cut", "reset", "refuse"
 _LONGEST_S = 15.0

@@ -14,7 +14,7 @@ from tests.broker_crashes.pairs import Pair
 from tests.broker_crashes.schedule import BROKER, DRIVER, GATEWAY, SINKS, SOURCES, Victim
 from tests.broker_crashes.workload import DEDUPLICATES, HAS_NO_KEY
 
-from headrace.contract.ports import free_address
+from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess, Scratch, spark_environ
 from headrace.protocol.v1 import admin_pb2
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 import headrace
-from headrace.contract.logs import ConsoleFormatter
 from headrace.contract.printable import printable
 from headrace.gateway.config import Log
 from headrace.gateway.logs import configure_logging
+from headrace.logs.output import ConsoleFormatter
 from headrace.terminal import Failure, print_line
 from headrace.terminal.printable_console import PrintableConsole
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from headrace.contract.ports import free_address
+from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess, headrace, process_group
 from headrace.protocol.v1.admin_pb2 import GetStatusRequest
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub

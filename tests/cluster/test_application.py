@@ -13,8 +13,8 @@ from tests.cluster.hosts import OtherHost
 from tests.docs.pages import blocks
 from tests.health.site import Site
 
-from headrace.contract.ports import free_address
 from headrace.laboratory.cluster import SparkCluster
+from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess, headrace
 
 DEADLINE_S = 600.0

@@ -6,8 +6,8 @@ import textwrap
 import time
 from pathlib import Path
 
-from headrace.contract.ports import free_address
 from headrace.laboratory.cluster import SparkCluster
+from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess, headrace
 
 DEADLINE_S = 150.0

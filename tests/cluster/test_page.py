@@ -19,8 +19,8 @@ from tests.cluster.hosts import OtherHost
 from tests.docs.pages import Block, blocks
 from tests.gateway.certificates import Authority
 
-from headrace.contract.ports import free_address
 from headrace.laboratory.cluster import SparkCluster
+from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess
 
 PAGE = "docs/run/cluster.md"

@@ -18,7 +18,7 @@ from tests.distributions.programs import environ
 from tests.distributions.wheels import build, install, released
 from tests.docs.pages import blocks
 
-from headrace.contract.ports import free_address
+from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess
 
 DEADLINE_S = 300.0

@@ -4,7 +4,7 @@ import json
 
 from tests.docs.pages import blocks, codes, table
 
-from headrace.contract.logs import FIELDS, HEAD
+from headrace.logs.output import FIELDS, HEAD
 
 LOGS = "docs/reference/logs.md"
 

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.contract.ports import free_address
+from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess, spark_environ
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 

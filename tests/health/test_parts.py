@@ -15,7 +15,7 @@ from tests.gateway.wire import Engine
 from tests.health.site import OwnSite, Site, site
 
 from headrace.connectors.nats import NatsParameters, NatsRefused, NatsSource
-from headrace.contract.ports import free_address
+from headrace.machine.ports import free_address
 from headrace.sdk import AsyncSource, Backlog, Message, Position, serve
 
 

@@ -21,7 +21,7 @@ from tests.gateway.http_server import get
 from tests.gateway.processes import GatewayProcess, gateway_process
 from tests.gateway.wire import REPLAYABLE, frame
 
-from headrace.contract.logs import HEAD
+from headrace.logs.output import HEAD
 from headrace.processes import OwnedProcess, headrace
 from headrace.protocol.v1 import source_pb2, source_pb2_grpc
 

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from headrace.connectors_cli.loading import quiet_grpc
 from headrace.contract.errors import HeadraceError
-from headrace.contract.logs import FORMAT_VARIABLE, configure_logging
+from headrace.logs.output import FORMAT_VARIABLE, configure_logging
 from headrace.terminal import EXIT_INVALID, Connection, Failure, console, print_line, print_result
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from headrace.cli.run_figures import Figures
 from headrace.cli.run_output import Output, Progress
 from headrace.cli.spark_options import SparkOptions, pairs, require_java, spark_options
 from headrace.contract.errors import HeadraceError
-from headrace.contract.logs import FORMAT_VARIABLE, FORMATS, configure_logging, is_verbose
 from headrace.contract.units import UnitError, parse_duration, parse_size
+from headrace.logs.output import FORMAT_VARIABLE, FORMATS, configure_logging, is_verbose
 from headrace.terminal import (
     EXIT_FAILED,
     EXIT_INVALID,

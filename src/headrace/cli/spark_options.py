@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from headrace.contract.logs import VERBOSE_VARIABLE
+from headrace.logs.output import VERBOSE_VARIABLE
 from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.connectors.configuration import GatewayTable
-from headrace.contract.logs import FORMAT_VARIABLE
 from headrace.contract.token_files import descriptor_of, keep_descriptor
 from headrace.deploy.configuration import Deployment
+from headrace.logs.output import FORMAT_VARIABLE
 
 TOKEN, TOKEN_FILE = "HEADRACE_TOKEN", "HEADRACE_TOKEN_FILE"
 _OF_THE_SYSTEM = re.compile(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.contract.errors import HeadraceError
-from headrace.contract.ports import free_address
 from headrace.engine.spark._class_archive import class_archive
+from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess, process_group, supervised
 
 _MESSAGES = 5_000

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.contract.logs import VERBOSE_VARIABLE
+from headrace.logs.output import VERBOSE_VARIABLE
 from headrace.processes.owned import OwnedProcess
 from headrace.processes.scratch import Scratch
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from headrace.contract.owned_folder import OWNER, OwnedFolder, abandoned
+from headrace.machine.owned_folder import OWNER, OwnedFolder, abandoned
 
 _PREFIX, _INNER_PREFIX = "headrace-", "s-"
 """Prefixes of folder names. Nested ones are short, since the path of a socket is limited to about 100 characters."""

@@ -59,8 +59,8 @@ class Scaffold:
         package = self.package(name)
         if package in self.reserved:
             raise InvalidName(
-                f"the name {name} is not valid: its package would be {package}, which {self.language.title} or the project itself uses "
-                "already; choose another name"
+                f"the name {name} is not valid: its package would be {package}, which {self.language.title} or the project "
+                "itself uses already; choose another name"
             )
         return package
 
@@ -77,8 +77,8 @@ class Scaffold:
             found = False
         if not found:
             raise NotAnSdk(
-                f"{path} is not the SDK for {self.language.title}: it has no {file} with {text}; give the folder sdk/{self.language.name} of a "
-                "checkout of Headrace"
+                f"{path} is not the SDK for {self.language.title}: it has no {file} with {text}; give the folder "
+                f"sdk/{self.language.name} of a checkout of Headrace"
             )
         return path.resolve()
 

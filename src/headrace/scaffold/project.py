@@ -97,28 +97,27 @@ def new_connector(kind: Kind, scaffold: Scaffold, name: str, into: Path, sdk: Pa
         ScaffoldError: The name or the SDK is not valid, or there is something already. Nothing is written.
         OSError: It cannot be written.
     """
+    language = scaffold.language
     package = scaffold.package_of(checked_connector_name(name))
     sdk = None if sdk is None else scaffold.sdk(sdk)
     version = metadata.version("headrace")
-    values = {"name": name, "kind": kind, "title": scaffold.language.title, "version": version}
+    values = {"name": name, "kind": kind, "title": language.title, "version": version}
     values |= {"package": package, **_KINDS[kind]}
     values |= {"command": scaffold.command.format(name=name, package=package, folder="{folder}")}
     values |= _dependency(scaffold, version, sdk)
     # A plugin in Python has an entry point in place of a manifest.
     manifest = [f"manifest/{kind}"] if scaffold.command else []
-    files = rendered(
-        [f"connector/{kind}", *manifest, f"{scaffold.language.name}/shared", f"{scaffold.language.name}/{kind}"], values
-    )
+    files = rendered([f"connector/{kind}", *manifest, f"{language.name}/shared", f"{language.name}/{kind}"], values)
     build = list(scaffold.build)
-    if scaffold.language.name == "python" and sdk is not None:
+    if language.name == "python" and sdk is not None:
         files[CHECKOUT] = checkout_requirements(sdk, app=False)
         build = [f"pip install -r {CHECKOUT} -e '.[dev]'"]
-    elif scaffold.language.name == "java" and sdk is not None:
+    elif language.name == "java" and sdk is not None:
         build.insert(0, f"mvn --file {shlex.quote(str(sdk))} --projects protocol,sdk --also-make install -DskipTests")
     folder = _written(files, into, name)
     found = [] if not manifest else [f"export HEADRACE_CONNECTORS={shlex.quote(str(folder.parent))}"]
     commands = (f"cd {shlex.quote(str(folder))}", *build, *found, f"headrace connector describe {name}")
-    return Created(name, kind, scaffold.language.title, folder, tuple(files), commands)
+    return Created(name, kind, language.title, folder, tuple(files), commands)
 
 
 def new_app(name: str, into: Path, sdk: Path | None = None) -> Created:

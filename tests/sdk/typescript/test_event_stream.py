@@ -13,7 +13,7 @@ from tests.sdk.processes import DEADLINE_S, Connector, connector
 from tests.sdk.queries import Reader
 from tests.sdk.typescript.conftest import ROOT, Package
 
-from headrace.contract.ports import free_address
+from headrace.machine.ports import free_address
 
 pytestmark = pytest.mark.timeout(600)  # The first build installs packages.
 

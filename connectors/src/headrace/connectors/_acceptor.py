@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from headrace.connectors._tls_connection import TlsConnection
-from headrace.contract.descriptors import in_use, raise_limit
-from headrace.contract.repeats import Repeats
+from headrace.logs.repeats import Repeats
+from headrace.machine.descriptors import in_use, raise_limit
 
 log = logging.getLogger(__name__)
 

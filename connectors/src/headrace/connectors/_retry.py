@@ -9,7 +9,7 @@ from typing import Self
 
 from headrace.connectors._waiting import Reporting, goes_on, waits
 from headrace.contract.backoff import Backoff
-from headrace.contract.repeats import Repeats
+from headrace.logs.repeats import Repeats
 
 FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 5.0

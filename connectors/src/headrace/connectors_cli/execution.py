@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from headrace.contract.logs import FORMAT_VARIABLE, VERBOSE_VARIABLE, is_verbose
 from headrace.contract.token_files import descriptor_of
+from headrace.logs.output import FORMAT_VARIABLE, VERBOSE_VARIABLE, is_verbose
 from headrace.terminal import EXIT_ENVIRONMENT, Connection, Failure
 
 if TYPE_CHECKING:

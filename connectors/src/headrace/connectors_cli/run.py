@@ -11,8 +11,8 @@ from click.core import ParameterSource
 from headrace.connectors_cli.execution import execute
 from headrace.connectors_cli.group import ConnectorGroup, connector_command
 from headrace.connectors_cli.loading import built, configuration
-from headrace.contract.logs import FORMAT_VARIABLE, FORMATS, configure_logging
 from headrace.contract.token_files import TokenFile
+from headrace.logs.output import FORMAT_VARIABLE, FORMATS, configure_logging
 from headrace.terminal import EXIT_INVALID, Connection, Failure, as_typed, own_connection_options, print_line
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from headrace.contract import clock
-from headrace.contract.descriptors import REMEDY, raise_limit
 from headrace.gateway.core.connections import OpenCalls
 from headrace.gateway.own_faults import OwnFaultKind, OwnFaults
 from headrace.gateway.refusals import full, log_dropped, log_full
 from headrace.gateway.room import to_drop
+from headrace.machine.descriptors import REMEDY, raise_limit
 
 MAX_CONNECTIONS = 4_096
 """How many connections there may be to a port, if the process may have enough descriptors."""

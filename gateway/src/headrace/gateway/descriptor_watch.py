@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from headrace.contract.descriptors import REMEDY, in_use, limit
 from headrace.gateway.own_faults import OwnFaultKind, OwnFaults
+from headrace.machine.descriptors import REMEDY, in_use, limit
 
 INTERVAL_S = 1.0
 MOST_FEW = 128

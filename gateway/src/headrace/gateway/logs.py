@@ -9,10 +9,10 @@ from typing import TextIO
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
-from headrace.contract.logs import hide_secrets
 from headrace.contract.printable import printable
-from headrace.contract.repeats import RepeatsFilter
 from headrace.gateway.config import Log
+from headrace.logs.output import hide_secrets
+from headrace.logs.repeats import RepeatsFilter
 
 
 def configure_logging(log: Log, stream: TextIO | None = None) -> None:

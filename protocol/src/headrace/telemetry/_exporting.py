@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from typing import Literal
 
-from headrace.contract.repeats import Repeats
+from headrace.logs.repeats import Repeats
 
 
 class ExportRepeats(logging.Filter):

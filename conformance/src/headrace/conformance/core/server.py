@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import grpc
 import grpc.aio
 
-from headrace.contract.ports import free_address
+from headrace.machine.ports import free_address
 
 UNKNOWN_KIND = bytes([0x82, 0x7D, 0x00])
 """A serialized message of a kind that no version of the protocol has: field 2000, with nothing in it."""

@@ -2,7 +2,7 @@
 
 import logging
 
-from headrace.contract.repeats import Repeats
+from headrace.logs.repeats import Repeats
 
 _WITH_SECRETS = ("kafka.admin.client", "kafka.net.connection", "kafka.protocol.parser")
 """At debug level, these log the configuration of clients, and their credentials."""

@@ -17,7 +17,7 @@ from headrace.connectors.postgresql._chunk import Elements, ElementsDumper
 from headrace.connectors.postgresql._errors import concerns_certificates, in_a_line, is_passing
 from headrace.connectors.postgresql._parameters import PostgreSQLConnection
 from headrace.connectors.postgresql._settings import SEARCH_PATH, settings
-from headrace.contract.repeats import Repeats
+from headrace.logs.repeats import Repeats
 from headrace.sdk import HeadraceError
 
 log = logging.getLogger("headrace.connectors")

@@ -11,7 +11,6 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from headrace.contract.errors import HeadraceError
-from headrace.contract.logs import configure_from_environment
 from headrace.engine._collector import freeze_modules
 from headrace.engine._errors import SinkRefused
 from headrace.engine.sink._dead_letters import dead_letters
@@ -19,6 +18,7 @@ from headrace.engine.sink._delivery import Attempt, Delivery, vote
 from headrace.engine.sink._options import RUN_NUMBER, SinkOptions
 from headrace.engine.sink._spool import Spool
 from headrace.engine.wire._connection import Connection
+from headrace.logs.output import configure_from_environment
 from headrace.protocol.v1 import sink_pb2
 
 QUERY = "sql.streaming.queryId"

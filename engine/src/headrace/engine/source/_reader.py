@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from headrace.contract.logs import configure_from_environment
 from headrace.engine._collector import freeze_modules
 from headrace.engine.codec import Columns, record_batches
 from headrace.engine.source._fetch import fetch
@@ -19,6 +18,7 @@ from headrace.engine.source._planner import Planner
 from headrace.engine.source._ranges import NO_ENDS, Ends, Range
 from headrace.engine.wire._connection import Connection
 from headrace.engine.wire._retry import Retry
+from headrace.logs.output import configure_from_environment
 from headrace.protocol.v1 import engine_pb2 as pb
 
 try:

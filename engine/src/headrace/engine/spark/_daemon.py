@@ -21,8 +21,8 @@ from typing import Any
 
 import pyspark.daemon
 
-from headrace.contract.logs import configure_from_environment
 from headrace.engine._collector import TaskGarbage
+from headrace.logs.output import configure_from_environment
 
 QUIET = "HEADRACE_QUIET"
 """The environment variable that silences a worker whose task Spark has ended."""

@@ -6,8 +6,8 @@ import resource
 import tempfile
 from collections.abc import Sequence
 
-from headrace.contract.descriptors import REMEDY, in_use, limit
 from headrace.engine.spark._causes import is_full
+from headrace.machine.descriptors import REMEDY, in_use, limit
 
 _SAYS_WHY = re.compile(r"Error|Exception|Too many|annot|No space|not found|unable", re.IGNORECASE)
 _LEAST_DESCRIPTORS = 64

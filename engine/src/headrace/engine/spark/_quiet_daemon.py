@@ -8,8 +8,8 @@ import socket
 
 import pyspark.daemon
 
-from headrace.contract.logs import configure_from_environment
 from headrace.engine.spark._daemon import report
+from headrace.logs.output import configure_from_environment
 
 _serve = pyspark.daemon.worker
 

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from headrace.contract.errors import HeadraceError
 from headrace.contract.limits import DEFAULT_GATEWAY
-from headrace.contract.logs import is_verbose
 from headrace.contract.token_files import TokenFile
 from headrace.engine._classic import refuse_connect
 from headrace.engine._master import is_this_machine
@@ -26,6 +25,7 @@ from headrace.engine.spark._listener import watch_queries
 from headrace.engine.spark._quiet import last_lines, launch_quietly, log_options
 from headrace.engine.spark._submission import MASTER, has_jvm, jvm_settings, settings_before_jvm, spark_home
 from headrace.engine.wire._gateway_options import Defaults
+from headrace.logs.output import is_verbose
 
 log = logging.getLogger("headrace.engine")
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.contract.ports import free_address
 from headrace.laboratory.bench.alarms import false_alarms
 from headrace.laboratory.bench.capacity import capacity
 from headrace.laboratory.bench.core import drain
@@ -27,6 +26,7 @@ from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.queries import headrace, noop
 from headrace.laboratory.bench.rig import acknowledged_rate, connector, gateway, wait_for
 from headrace.laboratory.bench.traces import traces_overhead
+from headrace.machine.ports import free_address
 
 SCRAPE_INTERVAL_S = 1.0
 """How often the metrics are read, in seconds; Prometheus reads them every 15 or 60 s."""

@@ -11,7 +11,6 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.contract.ports import free_address
 from headrace.laboratory.bench.figures import Figure, Progress
 from headrace.laboratory.bench.output import Output
 from headrace.laboratory.bench.parts import Part, Say, run_parts
@@ -26,6 +25,7 @@ from headrace.laboratory.bench.rig import (
     wait_for,
 )
 from headrace.laboratory.bench.sources import MESSAGE_BYTES, quantile_ms
+from headrace.machine.ports import free_address
 
 RECOVERY_RATE = 1_000
 DRIVER = ("-m", "headrace.laboratory.bench.driver")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from headrace.contract.ports import free_address
 from headrace.laboratory.bench.overhead import Run
 from headrace.laboratory.bench.queries import headrace, noop
 from headrace.laboratory.bench.rig import GATEWAY, RunningGateway, connector, gateway, wait_for
+from headrace.machine.ports import free_address
 
 CLIENTS = 10
 STREAMS_OF_A_SESSION = 5

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headrace.contract.ports import free_address
+from headrace.machine.ports import free_address
 
 
 @dataclass(frozen=True)

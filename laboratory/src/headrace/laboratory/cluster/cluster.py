@@ -13,10 +13,10 @@ from typing import Any
 
 import pyspark
 
-from headrace.contract.ports import free_address
 from headrace.engine.spark._class_archive import class_archive, use
 from headrace.laboratory.cluster.daemon import Worker, daemon, master_command, worker_command
 from headrace.laboratory.errors import ClusterError
+from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess, Scratch, spark_environ
 
 _ANSWERS_WITHIN_S = 5.0

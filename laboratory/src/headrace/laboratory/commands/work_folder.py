@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from headrace.contract.logs import is_verbose
+from headrace.logs.output import is_verbose
 from headrace.processes import scratch_folder
 from headrace.terminal import EXIT_INVALID, Failure, print_line
 

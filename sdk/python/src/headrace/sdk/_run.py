@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headrace.contract.certificates import read_again
 from headrace.contract.errors import HeadraceError
-from headrace.contract.logs import LogFormatError, configure_from_environment
+from headrace.logs.output import LogFormatError, configure_from_environment
 from headrace.sdk._serve import serve
 from headrace.sdk._settings import Settings, Tls
 from headrace.sdk.sinks._driver import AnySink

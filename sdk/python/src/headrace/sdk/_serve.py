@@ -11,8 +11,8 @@ from headrace.contract import clock
 from headrace.contract.addresses import leads_here
 from headrace.contract.backoff import Backoff
 from headrace.contract.limits import PROTOCOL_VERSION
-from headrace.contract.log_context import log_fields
-from headrace.contract.repeats import Repeats
+from headrace.logs.context import log_fields
+from headrace.logs.repeats import Repeats
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.sdk._errors import GatewayRefused, GatewayUnavailable, SinkFailed
 from headrace.sdk._settings import Endpoint, Settings, Tls, endpoint

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from headrace.contract.owned_folder import OwnedFolder, abandoned
+from headrace.machine.owned_folder import OwnedFolder, abandoned
 
 PARENT = Path("/tmp")
 """The path of a socket has at most 107 bytes, and the folder for temporary files may have a long one."""

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.contract.owned_folder import OwnedFolder, abandoned
+from headrace.machine.owned_folder import OwnedFolder, abandoned
 from headrace.pipelines.runtime import RECORD_BYTES, call_record
 from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_FUNCTION_RUNS, RunFault
 

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from pyspark.sql import SparkSession
 
-from headrace.contract.ports import free_address
 from headrace.laboratory.bench.faults.fault import Fault
 from headrace.laboratory.bench.faults.gateway import running
 from headrace.laboratory.bench.faults.site import Site
 from headrace.laboratory.bench.rig import START_S, Restartable, sink_command, status, wait_for
+from headrace.machine.ports import free_address
 
 _VALID_DAYS = 365
 _EXPIRES_IN_DAYS = 10

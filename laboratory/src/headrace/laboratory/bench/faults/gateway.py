@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.contract.ports import free_address
 from headrace.laboratory.bench.faults.fault import problems
 from headrace.laboratory.bench.rig import START_S, Restartable, wait_for
+from headrace.machine.ports import free_address
 
 _MODULE = "headrace.laboratory.bench.faults.clock"
 _DRAINS_WITHIN_S = 60.0

@@ -12,13 +12,13 @@ import numpy as np
 import psutil
 from pyspark.sql import SparkSession
 
-from headrace.contract.ports import free_address
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.output import LINE_BYTES, Output
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.pipelines.child import in_child
 from headrace.laboratory.bench.pipelines.sizes import Sizes
 from headrace.laboratory.bench.rig import KEYED_SOURCES, Restartable, sink_command, source_command, wait_for
+from headrace.machine.ports import free_address
 
 _LONGEST_S = 1800.0
 _SHARE = 0.8

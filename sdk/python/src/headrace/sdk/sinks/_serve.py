@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from headrace.contract.log_context import log_fields
+from headrace.logs.context import log_fields
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.sdk._errors import GatewayRefused
 from headrace.sdk._settings import Endpoint, Settings

@@ -10,8 +10,8 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 from headrace.contract import clock
-from headrace.contract.descriptors import lack
 from headrace.contract.limits import MAX_NAME_BYTES
+from headrace.machine.descriptors import lack
 from headrace.protocol.v1 import connector_pb2 as pb
 from headrace.protocol.v1 import source_pb2
 

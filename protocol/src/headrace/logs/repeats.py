@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 
 from headrace.contract import clock
-from headrace.contract.log_context import context_fields
+from headrace.logs.context import context_fields
 
 REPEAT_SECONDS = 10.0
 """How long a kind of event is not logged again, in seconds."""

@@ -12,8 +12,8 @@ import pytest
 from tests.virtual_clock import VirtualClock
 
 from headrace.contract import clock
-from headrace.contract.log_context import log_fields
-from headrace.contract.logs import (
+from headrace.logs.context import log_fields
+from headrace.logs.output import (
     FIELDS,
     HEAD,
     ConsoleFormatter,
@@ -22,7 +22,7 @@ from headrace.contract.logs import (
     configure_from_environment,
     is_verbose,
 )
-from headrace.contract.repeats import Repeats, RepeatsFilter
+from headrace.logs.repeats import Repeats, RepeatsFilter
 
 
 def record(text: str, *args: object, level: int = logging.WARNING, **fields: object) -> logging.LogRecord:

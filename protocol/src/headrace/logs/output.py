@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.contract.errors import HeadraceError
-from headrace.contract.log_context import context_fields
 from headrace.contract.printable import printable
-from headrace.contract.repeats import RepeatsFilter, fields_of
+from headrace.logs.context import context_fields
+from headrace.logs.repeats import RepeatsFilter, fields_of
 
 FORMAT_VARIABLE = "HEADRACE_LOG_FORMAT"
 VERBOSE_VARIABLE = "HEADRACE_VERBOSE"
