@@ -9,7 +9,7 @@ import pytest
 from tests.deploy.test_link import served
 from tests.gateway.test_rights import bearer, token
 
-from headrace.cli.run_figures import REFUSED_FOR_S, Figures
+from headrace.cli.run_output import REFUSED_FOR_S, Figures
 from headrace.deploy import Known, StatusProbe, load_deployment, may_read_status, may_supervise
 from headrace.deploy import gateway as probe_module
 from headrace.deploy.link import GatewayLink, Reached

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.application import Application, load
-from headrace.cli.run_figures import Figures
-from headrace.cli.run_output import Output, Progress
+from headrace.cli.run_output import Figures, Output, Progress
 from headrace.cli.spark_options import SparkOptions, pairs, require_java, spark_options
 from headrace.contract.errors import HeadraceError
 from headrace.contract.units import UnitError, parse_duration, parse_size

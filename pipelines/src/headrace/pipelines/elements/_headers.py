@@ -1,13 +1,12 @@
 """The headers of messages, and of the values that come from them."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
-
-from headrace.pipelines.elements._lazy import Lazy
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +61,29 @@ def _check_names(*names: Any) -> None:
 
 
 NO_HEADERS = Headers()
+
+
+class Lazy(Sequence[Any]):
+    """A sequence whose values are created on the first access."""
+
+    @cached_property
+    @abstractmethod
+    def made(self) -> Sequence[Any]:
+        """The values, one by one."""
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Any]: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """The value at an index, or some of them."""
+        return self.made[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Goes through all values."""
+        return iter(self.made)
 
 
 class HeadersColumn(Lazy):

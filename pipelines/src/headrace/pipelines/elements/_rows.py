@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.pipelines.elements._headers import NO_HEADERS
-from headrace.pipelines.elements._lazy import Lazy
+from headrace.pipelines.elements._headers import NO_HEADERS, Lazy
 from headrace.pipelines.elements._message import Message
 from headrace.pipelines.elements._origin import NO_TIME, Origin
 
