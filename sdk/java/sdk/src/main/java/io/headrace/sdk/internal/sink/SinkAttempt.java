@@ -58,8 +58,7 @@ public final class SinkAttempt
       SinkServiceAttachResponse welcome,
       Call<SinkServiceAttachRequest, SinkServiceAttachResponse> call)
       throws InterruptedException {
-    return new SinkSession(
-            driver, settings, welcome.getWelcome(), call, signal, stopping, reports)
+    return new SinkSession(driver, settings, welcome.getWelcome(), call, signal, stopping, reports)
         .run();
   }
 
