@@ -44,7 +44,7 @@ public abstract class Attempt<Q, R> implements AutoCloseable {
    * @param session the id of the session
    * @param capabilities what the gateway understands
    */
-  protected record Welcomed(String gatewayVersion, String session, List<Capability> capabilities) {}
+  public record Welcomed(String gatewayVersion, String session, List<Capability> capabilities) {}
 
   /**
    * Creates an attempt that has not begun.
