@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.connectors._errors import ConnectorUnavailable
-from headrace.connectors.manifests._program import untrusted
+from headrace.connectors.manifests._trust import untrusted
 
 if TYPE_CHECKING:
     from headrace.connectors._connector import Connector
