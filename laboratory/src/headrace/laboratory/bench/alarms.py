@@ -13,12 +13,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from headrace.contract.ports import free_address
 from headrace.gateway_status.words import NO_FAULTS
 from headrace.laboratory.bench.faults.fault import problems
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.rig import owned, wait_for
+from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess
 
 _LOOKS_EVERY_S = 0.05
