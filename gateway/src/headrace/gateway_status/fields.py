@@ -36,7 +36,9 @@ class Fields(Generic[_Document]):
             TypeError: The message does not have a field, or cannot be absent as its type says.
         """
         self._fields: list[tuple[str, _Getter | None]] = []
-        for name, annotation in get_type_hints(document).items():
+        hints = get_type_hints(document)
+        for name in sorted(hints, key=_inherited(document).__contains__):
+            annotation = hints[name]
             where = f"{document.__name__}.{name}"
             if name in given:
                 self._fields.append((name, None))
@@ -53,6 +55,11 @@ class Fields(Generic[_Document]):
             given: The values of the fields that are given.
         """
         return cast(_Document, {name: get(message) if get else given[name] for name, get in self._fields})
+
+
+def _inherited(document: type) -> set[str]:
+    """Returns the fields of a document's bases. They follow its own, so that a document begins with what it is about."""
+    return {name for base in getattr(document, "__orig_bases__", ()) for name in getattr(base, "__annotations__", {})}
 
 
 def _getter(annotation: Any, field: FieldDescriptor, where: str) -> _Getter:
