@@ -55,7 +55,7 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
 @click.option("--checkpoint", metavar="DIR", help="Where positions and states are kept.  [default: checkpoints/<name>]")
 @click.option("--shared-checkpoint", is_flag=True, help="The checkpoint is on a file system that all cluster nodes mount.")
 @click.option("--dry-run", is_flag=True, help="Check and print the application without running it.")
-@click.option("--parallelism", type=click.IntRange(1), metavar="N", help="Number of key partitions of a new checkpoint.")
+@click.option("--parallelism", type=click.IntRange(1), metavar="N", help="Number of buckets of keys of a new checkpoint.")
 @click.option("--available-now", is_flag=True, help="Process what exists now, then exit.")
 @click.option(
     "--trigger-interval",

@@ -115,13 +115,13 @@ def export(app: str, step: str | None, checkpoint: str | None, on: SparkOptions)
 @_CHECKPOINT
 @click.option("--into", metavar="DIR", required=True, help="The new checkpoint; it must not exist.")
 @click.option("--shared-checkpoint", is_flag=True, help="Both are on a file system that all cluster nodes mount.")
-@click.option("--parallelism", type=click.IntRange(1), metavar="N", required=True, help="Number of key partitions.")
+@click.option("--parallelism", type=click.IntRange(1), metavar="N", required=True, help="Number of buckets of keys.")
 @json_option()
 @spark_options
 def rescale(
     app: str, checkpoint: str | None, into: str, shared_checkpoint: bool, parallelism: int, as_json: bool, on: SparkOptions
 ) -> None:
-    """Copy a checkpoint, with a different number of key partitions.
+    """Copy a checkpoint, with a different number of buckets.
 
     The old checkpoint stays unchanged. From then on, run the application only with the new one, never with both.
 
@@ -142,7 +142,7 @@ def rescale(
             )
         except CheckpointError as error:
             raise Failure(str(error)) from None
-    summary = f"{keys:,} states divided among {parallelism} key partitions; continue with headrace run {app} --checkpoint {into}"
+    summary = f"{keys:,} states divided among {parallelism} buckets; continue with headrace run {app} --checkpoint {into}"
     if as_json:
         print_result(summary, {"checkpoint": into, "parallelism": parallelism, "keys": keys})
     else:

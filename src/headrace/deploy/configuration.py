@@ -47,7 +47,7 @@ class PipelineOptions(Parameters):
     checkpoint: str | None = Field(default=None, description="Where positions and states are kept; checkpoints/NAME if unset.")
     shared_checkpoint: bool = Field(default=False, description="The checkpoint is on a file system that all cluster nodes mount.")
     master: str | None = Field(default=None, description="Spark master URL; spark-submit's, else local[*], if unset.")
-    parallelism: int | None = Field(default=None, ge=1, description="Number of key partitions of a new checkpoint.")
+    parallelism: int | None = Field(default=None, ge=1, description="Number of buckets of keys of a new checkpoint.")
     available_now: bool = Field(default=False, description="Process what exists now, then exit.")
     real_time: bool = Field(default=False, description="Process messages as they arrive, in the driver.")
     trigger_interval: str | None = Field(default=None, description="Interval between micro-batches: 500ms, 5s, 1m.")

@@ -73,8 +73,8 @@ def no_time() -> ValueError:
 def too_many_keys(limit: int) -> ValueError:
     """Returns the error for an element of a new key in a step that has as many keys as it may."""
     return ValueError(
-        f"the step has {limit:,} keys with a state in this key partition, which is the pipeline's max_keys: let states expire "
-        "with a ttl or forget(), use more key partitions, or raise max_keys"
+        f"the step has {limit:,} keys with a state in this bucket, which is the pipeline's max_keys: let states expire "
+        "with a ttl or forget(), use more buckets, or raise max_keys"
     )
 
 

@@ -54,7 +54,7 @@ class Trial:
 
     pipeline: Pipeline
     buckets: int = 1
-    """The number of key partitions, as on Spark."""
+    """The number of buckets, as on Spark."""
     now: Callable[[], int] = lambda: time.time_ns() // 1000
     """Returns the present time, in microseconds since 1970 UTC, for `max_ahead` of a source."""
     counts: Counter[tuple[str, str]] = field(init=False)

@@ -34,7 +34,7 @@ class Pipeline:
         name: The name of the application, in errors, in `headrace status`, and in its checkpoint.
         on_error: The policy for values for which a function raises, unless the step has its own.
         dead_letters: The sink for the messages of such values under `OnError.DEAD_LETTER`.
-        max_keys: The largest number of keys with a state, of each step in each key partition. A value of a further key is
+        max_keys: The largest number of keys with a state, of each step in each bucket. A value of a further key is
             treated as one for which the step's function raised. By default, there is no limit.
 
     Raises:

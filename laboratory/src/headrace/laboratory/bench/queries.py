@@ -23,7 +23,7 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None, *,
     spark = build_session(
         "headrace bench", master=master, conf={**remembers, **(conf or {})}, quick_start=quick_start, quiet=True
     )
-    # As with `headrace run`: one key partition per core.
+    # As with `headrace run`: one bucket per core.
     spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
     spark.dataSource.register(InProcess)
     return spark

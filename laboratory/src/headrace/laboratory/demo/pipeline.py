@@ -97,7 +97,7 @@ def _main() -> None:
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--table", type=Path, required=True)
     parser.add_argument("--master", default="local[*]")
-    parser.add_argument("--parallelism", type=int, help="default: one read task per core, and one key partition")
+    parser.add_argument("--parallelism", type=int, help="default: one read task per core, and one bucket")
     options = parser.parse_args()
     stop = threading.Event()
     # No exception from the handler: it would cut a call to the JVM in two, and stopping needs that connection.

@@ -16,7 +16,7 @@ class GraphBuilder:
         name: The pipeline's name.
         on_error: The policy for values for which a function raises, unless the step has its own.
         dead_letters: The sink for the messages of such values, if there is one.
-        max_keys: The largest number of keys with a state, of each step in each key partition; None for no limit.
+        max_keys: The largest number of keys with a state, of each step in each bucket; None for no limit.
     """
 
     def __init__(self, name: str, on_error: OnError, dead_letters: str | None, max_keys: int | None = None) -> None:

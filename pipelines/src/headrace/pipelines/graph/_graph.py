@@ -29,7 +29,7 @@ class Graph:
         steps: The steps by number.
         inputs: The numbers of the steps that each step follows.
         dead_letters: The sink for the messages of elements for which a function raises; None if there is none.
-        max_keys: The largest number of keys with a state, of each step in each key partition; None for no limit.
+        max_keys: The largest number of keys with a state, of each step in each bucket; None for no limit.
     """
 
     name: str

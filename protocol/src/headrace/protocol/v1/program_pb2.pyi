@@ -166,7 +166,7 @@ Global___ProgramReady: _TypeAlias = ProgramReady  # noqa: Y015
 
 @_typing.final
 class ProgramBlock(_message.Message):
-    """Consecutive messages of one stream for the step, all in one key partition, with the states of their keys."""
+    """Consecutive messages of one stream for the step, all in one bucket, with the states of their keys."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

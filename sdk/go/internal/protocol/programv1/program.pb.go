@@ -332,7 +332,7 @@ func (x *ProgramReady) GetStateFields() []string {
 	return nil
 }
 
-// Consecutive messages of one stream for the step, all in one key partition, with the states of their keys.
+// Consecutive messages of one stream for the step, all in one bucket, with the states of their keys.
 type ProgramBlock struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the block: 1 for the first one that this process receives, and then one more for each.

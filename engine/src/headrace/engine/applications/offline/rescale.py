@@ -44,7 +44,7 @@ def rescale(
     folder: Path | None = None,
     shared_checkpoint: bool = False,
 ) -> int:
-    """Creates a new checkpoint with a different number of key partitions. Returns the number of states in it.
+    """Creates a new checkpoint with a different number of buckets. Returns the number of states in it.
 
     The new checkpoint processes again what the old one had not committed. All states pass through the driver.
 
@@ -53,7 +53,7 @@ def rescale(
         spark: A session from `build_session`, or passed to `register`.
         checkpoint: The old checkpoint.
         into: The folder of the new one, which must not exist.
-        parallelism: The number of key partitions.
+        parallelism: The number of buckets.
         folder: The folder whose modules and packages the workers need; by default, that of the module that made the pipeline.
         shared_checkpoint: Whether both checkpoints are on mounts that all machines of a cluster have at the same path.
 

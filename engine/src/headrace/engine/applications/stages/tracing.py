@@ -25,7 +25,7 @@ _spans_of: "dict[int, Spans | None]" = {}
 
 
 class Processing:
-    """A piece of a stream, or the blocks of a key partition, while steps process them."""
+    """A piece of a stream, or the blocks of a bucket, while steps process them."""
 
     def __init__(self) -> None:
         self.contexts = Contexts()

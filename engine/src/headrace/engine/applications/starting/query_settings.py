@@ -25,7 +25,7 @@ log = logging.getLogger("headrace.engine")
 
 
 def new_partitions(spark: SparkSession) -> int:
-    """The number of key partitions of a new checkpoint: the session's setting if the user has set it, else its parallelism.
+    """The number of buckets of a new checkpoint: the session's setting if the user has set it, else its parallelism.
 
     Spark's default of 200 suits sorts of large tables. Here, each partition costs a task in every micro-batch.
     """
@@ -52,7 +52,7 @@ def _await_executors(spark: SparkSession) -> None:
             return
         time.sleep(_LOOKS_EVERY_S)
     log.warning(
-        "not all executors registered within %g s: the new checkpoint has %d key partitions; %s sets the number",
+        "not all executors registered within %g s: the new checkpoint has %d buckets; %s sets the number",
         _EXECUTORS_WAIT_S,
         known[0],
         PARTITIONS,

@@ -71,7 +71,7 @@ def start(
 ) -> StreamingQuery:
     """Starts an application as a streaming query, which runs until it is stopped.
 
-    This is the query that `headrace run` starts. Unless the session has other settings, it has as many key partitions as the
+    This is the query that `headrace run` starts. Unless the session has other settings, it has as many buckets as the
     session has cores. The application's modules and programs are shipped to every worker. If one of Spark's Python processes
     does not start in time, the query is started again, with at most three attempts.
 

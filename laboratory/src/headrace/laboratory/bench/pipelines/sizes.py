@@ -26,7 +26,7 @@ class Sizes:
         small_batch_keys: Keys whose states exist when small micro-batches are measured: the baseline's, and many.
         small_batch_messages: Messages in a small micro-batch.
         small_batches: Small micro-batches that count.
-        small_batches_to_skip: Those before them for each worker, so that it has cached nearly every key partition.
+        small_batches_to_skip: Those before them for each worker, so that it has cached nearly every bucket.
         memory_keys: Keys whose states are in a worker whose memory is measured.
         curve_keys: The curve's numbers of keys.
         curve_batch_messages: Messages in a large micro-batch of the curves.
