@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.deploy import Ending, Kind, Known, Plan, ProcessStatus, Role, Status, Supervisor
+from headrace.deploy import Ending, IsStopped, Kind, Known, Plan, ProcessStatus, Role, Status, Supervisor
 from headrace.deploy.link import Reach
 from headrace.deploy.plan import Replaying
 
@@ -58,7 +58,12 @@ class Watched:
     """Runs a deployment and sees every status; what a test does next hangs on what it has seen."""
 
     def __init__(
-        self, planned: Plan, *, probe: Probe | None = None, replan: Callable[[], Plan] | None = None, reach: Reach | None = None
+        self,
+        planned: Plan,
+        *,
+        probe: Probe | None = None,
+        replan: Callable[[IsStopped], Plan] | None = None,
+        reach: Reach | None = None,
     ) -> None:
         self.statuses: list[Status] = []
         self.told: list[str] = []

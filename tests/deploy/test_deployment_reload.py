@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.deploy.supervisors import LISTENS, SLEEPS, Watched, plan, process_of, runs, stop
 
-from headrace.deploy import DeploymentError, Ending, Kind, Plan, Status
+from headrace.deploy import DeploymentError, Ending, IsStopped, Kind, Plan, Status
 from headrace.deploy import supervised as supervised_module
 from headrace.deploy import supervisor as supervisor_module
 
@@ -32,7 +32,7 @@ def starts(watched: Watched, name: str) -> int:
 
 def test_what_has_changed_restarts_and_nothing_else(tmp_path: Path) -> None:
     changed = plan(tmp_path, source=(Kind.SOURCE, SLEEPS), sink=(Kind.SINK, f"true\n{SLEEPS}"))
-    watched = Watched(plan(tmp_path, source=(Kind.SOURCE, SLEEPS), sink=(Kind.SINK, SLEEPS)), replan=lambda: changed)
+    watched = Watched(plan(tmp_path, source=(Kind.SOURCE, SLEEPS), sink=(Kind.SINK, SLEEPS)), replan=lambda _: changed)
     watched.when(runs("gateway", "source", "sink"), reload)
     watched.when(lambda status: process_of(status, "sink").restarts == 1 and process_of(status, "sink").state == "runs", stop)
     assert watched.run() == Ending(0, "stopped")
@@ -42,7 +42,7 @@ def test_what_has_changed_restarts_and_nothing_else(tmp_path: Path) -> None:
 
 def test_what_is_new_starts_and_what_is_gone_stops(tmp_path: Path) -> None:
     changed = plan(tmp_path, source=(Kind.SOURCE, SLEEPS), app=(Kind.PIPELINE, SLEEPS))
-    watched = Watched(plan(tmp_path, source=(Kind.SOURCE, SLEEPS), sink=(Kind.SINK, SLEEPS)), replan=lambda: changed)
+    watched = Watched(plan(tmp_path, source=(Kind.SOURCE, SLEEPS), sink=(Kind.SINK, SLEEPS)), replan=lambda _: changed)
     watched.when(runs("gateway", "source", "sink"), reload)
     watched.when(lambda status: {p.name for p in status.processes if p.state == "runs"} == {"gateway", "source", "app"}, stop)
     assert watched.run() == Ending(0, "stopped")
@@ -57,7 +57,7 @@ def test_a_file_that_is_invalid_or_changes_the_gateway_changes_nothing(tmp_path:
         plan(tmp_path, source=(Kind.SOURCE, SLEEPS)),
     ]
 
-    def replan() -> Plan:
+    def replan(_: IsStopped) -> Plan:
         outcome = outcomes.pop(0)
         if isinstance(outcome, DeploymentError):
             raise outcome
@@ -77,7 +77,7 @@ def test_a_file_that_is_invalid_or_changes_the_gateway_changes_nothing(tmp_path:
 
 @pytest.mark.parametrize("error", [ValueError("embedded null byte"), RecursionError(), KeyError("result"), OSError("gone")])
 def test_whatever_fails_while_a_file_is_read_again_the_processes_run_on(tmp_path: Path, error: Exception) -> None:
-    def replan() -> Plan:
+    def replan(_: IsStopped) -> Plan:
         raise error
 
     watched = Watched(plan(tmp_path, source=(Kind.SOURCE, SLEEPS)), replan=replan)

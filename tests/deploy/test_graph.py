@@ -19,8 +19,8 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "deploy.toml").write_text(DEPLOYMENT)
     deployment = load_deployment(tmp_path / "deploy.toml")
 
-    def with_script(script: str) -> graph_module.ApplicationGraph:
-        monkeypatch.setattr(graph_module, "graph_command", lambda _: ["/bin/sh", "-c", script])
+    def with_script(script: str, command: list[str] | None = None) -> graph_module.ApplicationGraph:
+        monkeypatch.setattr(graph_module, "graph_command", lambda _: command or ["/bin/sh", "-c", script])
         return read_graphs(replace(deployment))["pipeline"]
 
     return with_script
@@ -34,6 +34,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         rf"printf '\377\376\n'; printf '\200' >&2; echo '{ANSWER}'; printf '\377'",
         f"sleep 600 & echo '{ANSWER}'",
         f"head -c 1000000 /dev/zero; echo; echo '{ANSWER}'",
+        f"head -c 9000000 /dev/zero; head -c 9000000 /dev/zero >&2; echo; echo '{ANSWER}'; exec >&- 2>&-; sleep 0.2",
     ],
 )
 def test_a_graph_is_found_whatever_else_is_printed_or_left_behind(read, script: str) -> None:
@@ -43,6 +44,7 @@ def test_a_graph_is_found_whatever_else_is_printed_or_left_behind(read, script: 
 @pytest.mark.parametrize(
     ("script", "said"),
     [
+        ("head -c 9000000 /dev/zero >&2; echo; echo no module >&2; exit 1", "no module"),
         ("exit 0", "ended while it was imported"),
         ("echo '{\"ok\": true}'", "ended while it was imported"),
         ("echo nonsense; exit 1", "pipeline: exit code 1"),
@@ -61,3 +63,16 @@ def test_an_import_that_does_not_end_is_cut_off_with_what_it_has_started(
     monkeypatch.setattr(graph_module, "_WITHIN_S", 0.01)
     with pytest.raises(CannotRun, match=r"app\.py was not imported within 0\.01 s"):
         read("sleep 600 & wait")
+
+
+def test_an_import_needs_no_temporary_file(read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    assert read(f"echo '{ANSWER}'").streams == ["a/*"]
+
+
+@pytest.mark.parametrize("command", [["/nowhere/python"], ["/bin/sh", "-c", "exit 0\0"]])
+def test_an_import_that_cannot_be_started_is_named(read, command: list[str]) -> None:
+    with pytest.raises(
+        CannotRun, match=r"pipeline: the process that imports app\.py cannot be started: .*(/nowhere/python|null byte)"
+    ):
+        read("exit 0", command)

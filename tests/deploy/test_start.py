@@ -3,15 +3,16 @@
 import errno
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 from tests.deploy.faulty_files import Files
-from tests.deploy.supervisors import LISTENS, SLEEPS, Watched, plan, process_of, runs, stop
+from tests.deploy.supervisors import LISTENS, SLEEPS, Probe, Watched, plan, process_of, runs, stop
 from tests.disks import disk, fill
 
-from headrace.deploy import AlreadyRuns, CannotStart, Ending, Kind
+from headrace.deploy import AlreadyRuns, CannotStart, Ending, Kind, Supervisor
 from headrace.deploy import supervised as supervised_module
 from headrace.deploy import supervisor as supervisor_module
 from headrace.deploy.lock import exclusive_run
@@ -114,6 +115,23 @@ def test_processes_of_an_earlier_run_are_waited_for_after_their_folder_was_remov
 
     with exclusive_run(tmp_path / "deploy.toml", tmp_path / "run", tell):
         assert told == ["waiting for the processes of an earlier run to end"]
+
+
+def test_a_deployment_that_waits_for_an_earlier_run_can_be_stopped(tmp_path: Path) -> None:
+    planned, told = plan(tmp_path, source=(Kind.SOURCE, SLEEPS)), list[str]()
+    with exclusive_run(tmp_path / "deploy.toml", tmp_path / "run", pytest.fail) as first:
+        left = subprocess.Popen(["sleep", "600"], pass_fds=first.inherits)
+
+    def tell(line: str) -> None:
+        told.append(line)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    try:
+        assert Supervisor(planned, lambda _: Probe(), lambda _: None).run(tell) == Ending(0, "stopped")
+    finally:
+        left.kill()
+        left.wait()
+    assert told == ["waiting for the processes of an earlier run to end"]
 
 
 def test_two_deployments_of_one_folder_run_side_by_side(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_every_operation_on_files_may_fail_once(
     if not has_writer:
         monkeypatch.setattr(LogPipes, "_start", cannot_start)
     planned = plan(tmp_path, LISTENS, source=(Kind.SOURCE, NOISY), sink=(Kind.SINK, SLEEPS))
-    watched, files = Watched(planned, replan=lambda: planned), Files(monkeypatch, tmp_path / "run", error)
+    watched, files = Watched(planned, replan=lambda _: planned), Files(monkeypatch, tmp_path / "run", error)
     rotated = tmp_path / "run" / "source.1.log"
 
     def crash(status: Status) -> None:

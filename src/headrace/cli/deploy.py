@@ -18,7 +18,7 @@ from headrace.logs.output import FORMAT_VARIABLE, configure_logging
 from headrace.terminal import EXIT_INVALID, Connection, Failure, console, print_line, print_result
 
 if TYPE_CHECKING:
-    from headrace.deploy import ApplicationGraph, Deployment, Ending, GatewayProbe, Plan
+    from headrace.deploy import ApplicationGraph, Deployment, Ending, GatewayProbe, IsStopped, Plan, Signals, Status
 
 log = logging.getLogger("headrace.deploy")
 
@@ -35,20 +35,25 @@ def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json
     """
     quiet_grpc()
     _refuse_options(path)
-    from headrace.deploy import load_deployment, missing, plan, read_graphs
+    from headrace.deploy import Ending, Signals, Stopped, load_deployment, missing, plan, read_graphs
 
+    signals = Signals()
     try:
         deployment = load_deployment(path)
-        graphs = read_graphs(deployment)
-        planned = plan(deployment, graphs)
-        notes = [note for graph in graphs.values() for note in missing(deployment, graph)]
-        if dry_run:
-            _print_plan(planned, graphs, notes, as_json)
-            return
         say = _log_or_print(deployment)
-        for note in notes:
-            say(f"note: {note}")
-        ending = _supervise(deployment, planned, _with_token(connection, deployment), as_json, say)
+        with signals.noted():
+            graphs = read_graphs(deployment, signals.is_stopped)
+            planned = plan(deployment, graphs)
+            notes = [note for graph in graphs.values() for note in missing(deployment, graph)]
+            if dry_run:
+                _print_plan(planned, graphs, notes, as_json)
+                return
+            for note in notes:
+                say(f"note: {note}")
+            ending = _supervise(deployment, planned, _with_token(connection, deployment), as_json, say, signals)
+    except Stopped:
+        # Nothing has started yet. A dry run that was stopped has checked nothing.
+        ending = Ending(128 + signals.stops[0] if dry_run else 0, "stopped while its applications were imported")
     except HeadraceError as error:
         result = {"deployment": path.name}
         raise Failure(str(error), error.exit_code, summary="failed", result=result) from None
@@ -79,7 +84,12 @@ def _logs_json(deployment: "Deployment") -> bool:
 
 
 def _supervise(
-    deployment: "Deployment", planned: "Plan", connection: Connection, as_json: bool, say: Callable[[str], None]
+    deployment: "Deployment",
+    planned: "Plan",
+    connection: Connection,
+    as_json: bool,
+    say: Callable[[str], None],
+    signals: "Signals",
 ) -> "Ending":
     from headrace.deploy import (
         JsonView,
@@ -105,21 +115,21 @@ def _supervise(
             return NoProbe()
         return StatusProbe(reached.channel, reached.metadata, lambda: may_read_status(deployment, connection.secret))
 
-    def replan() -> "Plan":
+    def replan(is_stopped: "IsStopped") -> "Plan":
         from headrace.deploy import load_deployment, plan, read_graphs
 
         again = load_deployment(deployment.path)
-        return plan(again, read_graphs(again))
+        return plan(again, read_graphs(again, is_stopped))
 
-    supervisor: Supervisor
     with contextlib.ExitStack() as stack:
+        show: Callable[[Status], None]
         if as_json:
-            supervisor = Supervisor(planned, connect, JsonView(print_line), replan, reach)
+            show = JsonView(print_line)
         elif sys.stdout.isatty():
-            supervisor = Supervisor(planned, connect, stack.enter_context(LiveView(console())), replan, reach)
+            show = stack.enter_context(LiveView(console()))
         else:
-            supervisor = Supervisor(planned, connect, LinesView(say, stamps=not _logs_json(deployment)), replan, reach)
-        return supervisor.run(say)
+            show = LinesView(say, stamps=not _logs_json(deployment))
+        return Supervisor(planned, connect, show, replan, reach, signals).run(say)
 
 
 def _refuse_options(path: Path) -> None:

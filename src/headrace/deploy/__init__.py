@@ -19,6 +19,7 @@ from headrace.deploy.errors import (
     CannotStart,
     DeploymentError,
     NotRunning,
+    Stopped,
 )
 from headrace.deploy.gateway import Flow, GatewayProbe, Known, NoProbe, StatusProbe
 from headrace.deploy.graph import ApplicationGraph, missing, read_graphs
@@ -26,6 +27,7 @@ from headrace.deploy.link import Reached
 from headrace.deploy.logs import last_lines
 from headrace.deploy.plan import Plan, Role, plan
 from headrace.deploy.rights import may_read_status, may_supervise
+from headrace.deploy.signals import IsStopped, Signals
 from headrace.deploy.status import Condition, Kind, ProcessStatus, State, Status
 from headrace.deploy.supervisor import Ending, Supervisor
 from headrace.deploy.view import JsonView, LinesView, LiveView
@@ -45,6 +47,7 @@ __all__ = [
     "Flow",
     "GatewayOptions",
     "GatewayProbe",
+    "IsStopped",
     "JsonView",
     "Kind",
     "Known",
@@ -58,9 +61,11 @@ __all__ = [
     "QueryOptions",
     "Reached",
     "Role",
+    "Signals",
     "State",
     "Status",
     "StatusProbe",
+    "Stopped",
     "Supervisor",
     "ask_processes",
     "ask_restart",

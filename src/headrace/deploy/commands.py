@@ -77,8 +77,8 @@ def spark_settings(options: QueryOptions) -> Mapping[str, str]:
 
 
 def graph_command(options: PipelineOptions) -> list[str]:
-    """Returns the command that prints the application's graph as JSON."""
-    return [sys.executable, "-m", "headrace.cli", "run", options.app, "--dry-run", "--json"]
+    """Returns the command that prints the application's graph as JSON, and ends with its supervisor."""
+    return supervised("run", options.app, "--dry-run", "--json")
 
 
 def reachable(address: str) -> str:

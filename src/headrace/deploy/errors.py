@@ -7,7 +7,8 @@ DeploymentError
 ├── CannotRestart   a connector was not restarted
 ├── CannotRun       one of its processes can never run as it is configured
 ├── CannotStart     its folder cannot be used, or the system lacks what a supervisor needs
-└── NotRunning      no supervisor runs it
+├── NotRunning      no supervisor runs it
+└── Stopped         it was told to stop before it ran
 """
 
 from headrace.contract.errors import HeadraceError
@@ -60,3 +61,7 @@ class CannotStart(DeploymentError):
 
 class NotRunning(DeploymentError):
     """No supervisor runs the deployment."""
+
+
+class Stopped(DeploymentError):
+    """It was told to stop while it was being prepared: nothing of it runs."""

@@ -2,24 +2,19 @@
 
 import contextlib
 import json
-import os
-import signal
-import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from headrace.configuration import nearest
+from headrace.deploy.command_output import output_of
 from headrace.deploy.commands import graph_command
 from headrace.deploy.configuration import Deployment, PipelineOptions
 from headrace.deploy.environment import environment
 from headrace.deploy.errors import CannotRun
+from headrace.deploy.signals import IsStopped, never
 
 _WITHIN_S = 120.0
-_LARGEST_BYTES = 4 << 20
-"""How much of the end of an output is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +34,22 @@ class ApplicationGraph:
     steps: list[str]
 
 
-def read_graphs(deployment: Deployment) -> dict[str, ApplicationGraph]:
+def read_graphs(deployment: Deployment, is_stopped: IsStopped = never) -> dict[str, ApplicationGraph]:
     """Imports each application in a separate process, and returns the graphs by the names of their processes.
 
     Spark programs are never imported: that would run them.
 
+    Args:
+        deployment: The deployment.
+        is_stopped: Asked several times a second during an import.
+
     Raises:
         CannotRun: A file cannot be imported in time, or has no pipeline, or two of them have the same pipeline.
+        Stopped: It was stopped; nothing of an import is left.
     """
     found: dict[str, ApplicationGraph] = {}
     for name, options in deployment.applications.items():
-        graph = _read(deployment, name, options)
+        graph = _read(deployment, name, options, is_stopped)
         for other, earlier in found.items():
             if earlier.pipeline == graph.pipeline:
                 raise CannotRun(f"{name}: its pipeline is {graph.pipeline}, as that of {other}; give it another name", 2)
@@ -57,40 +57,22 @@ def read_graphs(deployment: Deployment) -> dict[str, ApplicationGraph]:
     return found
 
 
-def _read(deployment: Deployment, process: str, options: PipelineOptions) -> ApplicationGraph:
+def _read(deployment: Deployment, process: str, options: PipelineOptions, is_stopped: IsStopped) -> ApplicationGraph:
     command, folder = graph_command(options), deployment.path.parent
     environ = environment(deployment, process, options.gateway)
-    # In files: a process that the application leaves behind could keep a pipe open.
-    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
-        code = _run(command, folder, environ, printed, said)
-        answer, error = _answer(_end_of(printed)), _end_of(said).splitlines()
+    try:
+        output = output_of(command, folder, environ, within_s=_WITHIN_S, is_stopped=is_stopped)
+    except (OSError, ValueError) as error:
+        raise CannotRun(f"{process}: the process that imports {options.app} cannot be started: {error}", 1) from None
+    code, answer, said = output.exit_code, _answer(output.printed), output.said.splitlines()
     if code is None:
         raise CannotRun(f"{process}: {options.app} was not imported within {_WITHIN_S:g} s", 1)
     if code:
-        raise CannotRun(f"{process}: {answer.get('error') or (error or [f'exit code {code}'])[-1]}", code)
+        raise CannotRun(f"{process}: {answer.get('error') or (said or [f'exit code {code}'])[-1]}", code)
     try:
         return ApplicationGraph(**answer["result"])
     except (LookupError, TypeError):
         raise CannotRun(f"{process}: {options.app} ended while it was imported; it must not end Python by itself", 1) from None
-
-
-def _run(command: list[str], folder: Path, environ: Mapping[str, str], printed: BinaryIO, said: BinaryIO) -> int | None:
-    """Runs a command, and kills it and what it leaves behind. Returns its exit code; None if it did not end in time."""
-    with subprocess.Popen(
-        command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=printed, stderr=said, start_new_session=True
-    ) as running:
-        try:
-            return running.wait(_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(running.pid, signal.SIGKILL)
-
-
-def _end_of(file: BinaryIO) -> str:
-    file.seek(max(0, file.seek(0, os.SEEK_END) - _LARGEST_BYTES))
-    return file.read().decode(errors="replace").strip()
 
 
 def _answer(printed: str) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.deploy.errors import AlreadyRuns, CannotStart
+from headrace.deploy.errors import AlreadyRuns, CannotStart, Stopped
 from headrace.deploy.kernel_names import NameTaken, take_name
+from headrace.deploy.signals import IsStopped, never
 
 _LOOK_EVERY_S = 0.1
 _END_WITHIN_S = 90.0
@@ -52,7 +53,9 @@ class RunLock:
 
 
 @contextlib.contextmanager
-def exclusive_run(deployment: Path, folder: Path, tell: Callable[[str], None]) -> Iterator[RunLock]:
+def exclusive_run(
+    deployment: Path, folder: Path, tell: Callable[[str], None], is_stopped: IsStopped = never
+) -> Iterator[RunLock]:
     """Locks a deployment for as long as the supervisor, or one of its processes, lives.
 
     Files in its folder do so wherever the folder is mounted, and names in the kernel wherever the folder has gone meanwhile.
@@ -61,6 +64,7 @@ def exclusive_run(deployment: Path, folder: Path, tell: Callable[[str], None]) -
         deployment: The deployment's file.
         folder: Its folder.
         tell: Called with a line for people if there is something to wait for.
+        is_stopped: Asked while it waits.
 
     Yields:
         The lock.
@@ -68,8 +72,9 @@ def exclusive_run(deployment: Path, folder: Path, tell: Callable[[str], None]) -
     Raises:
         AlreadyRuns: Another supervisor runs the deployment, or processes of an earlier one do not end in time.
         CannotStart: The folder cannot be locked.
+        Stopped: It was stopped while it waited.
     """
-    earlier = _Earlier(folder, tell)
+    earlier = _Earlier(folder, tell, is_stopped)
     with contextlib.ExitStack() as held:
         try:
             _named(held, deployment, "supervisor", tell)
@@ -93,9 +98,10 @@ def exclusive_run(deployment: Path, folder: Path, tell: Callable[[str], None]) -
 class _Earlier:
     """The processes of an earlier run, which are waited for."""
 
-    def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, tell: Callable[[str], None], is_stopped: IsStopped) -> None:
         self._folder = folder
         self._tell = tell
+        self._is_stopped = is_stopped
         self._deadline: float | None = None
 
     def wait(self) -> None:
@@ -103,7 +109,10 @@ class _Earlier:
 
         Raises:
             AlreadyRuns: They have not ended in time.
+            Stopped: The deployment was stopped meanwhile.
         """
+        if self._is_stopped():
+            raise Stopped("the deployment was stopped while it waited for processes of an earlier run")
         if self._deadline is None:
             self._deadline = time.monotonic() + _END_WITHIN_S
             self._tell("waiting for the processes of an earlier run to end")

@@ -1,24 +1,24 @@
 """Starts the processes of a deployment, restarts them, and stops them in an order that lets each finish."""
 
-import contextlib
-import signal
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from types import FrameType
 
 from headrace.contract.errors import HeadraceError
 from headrace.deploy.comfort import Comfort, regardless
 from headrace.deploy.control import ControlSocket
-from headrace.deploy.errors import CannotRun
+from headrace.deploy.errors import CannotRun, Stopped
 from headrace.deploy.link import GatewayLink, Reach
 from headrace.deploy.lock import exclusive_run
 from headrace.deploy.plan import Plan
 from headrace.deploy.processes import Connect, SupervisedProcesses
+from headrace.deploy.reload import Reload, Replan
 from headrace.deploy.replays import Replays
 from headrace.deploy.reports import Reports
 from headrace.deploy.restarts import Restarts
+from headrace.deploy.signals import Signals
 from headrace.deploy.status import Kind, State, Status
 from headrace.deploy.supervised import Supervised
 
@@ -32,7 +32,6 @@ _STOP_ORDER = (
 """The order in which kinds stop, with timeouts in seconds: what sources sent is still committed, and sinks get every commit."""
 
 Show = Callable[[Status], None]
-Replan = Callable[[], Plan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,13 @@ class Supervisor:
     """Runs a deployment, once."""
 
     def __init__(
-        self, plan: Plan, connect: Connect, show: Show, replan: Replan | None = None, reach: Reach | None = None
+        self,
+        plan: Plan,
+        connect: Connect,
+        show: Show,
+        replan: Replan | None = None,
+        reach: Reach | None = None,
+        signals: Signals | None = None,
     ) -> None:
         """Starts nothing yet.
 
@@ -60,19 +65,19 @@ class Supervisor:
             plan: What to run.
             connect: Returns a probe of the gateway at an address.
             show: Called with the status several times a second.
-            replan: Reads the deployment's file again, on SIGHUP; raises a HeadraceError if it is invalid. None for a deployment
-                that never changes.
+            replan: Reads the deployment's file again, on SIGHUP, on a thread of its own; raises a HeadraceError if it is invalid.
+                None for a deployment that never changes.
             reach: Returns how to call the gateway at an address, to register there; None for a deployment that does not register.
+            signals: What was noted before; None for nothing.
         """
-        self._replan = replan
+        self._reload = None if replan is None else Reload(replan)
         self._reach = reach
-        self._reload_wanted = False
         self._plan = plan
         self._connect = connect
         self._shown = regardless(show)
         self._report: Callable[[], None] = lambda: None
         self._comfort = Comfort(lambda _: None)
-        self._signals: list[int] = []
+        self._signals = signals or Signals()
 
     def run(self, tell: Callable[[str], None]) -> Ending:
         """Runs the deployment until it ends or is stopped. All of its processes have ended when this returns.
@@ -87,12 +92,18 @@ class Supervisor:
             CannotStart: Its folder cannot be used, or the system lacks what it needs.
             CannotRun: One of its processes can never run as it is configured.
         """
-        tell = regardless(tell)
+        try:
+            with self._signals.noted():
+                return self._run(regardless(tell))
+        except Stopped:
+            # It has waited for processes of an earlier run.
+            return Ending(0, "stopped")
+
+    def _run(self, tell: Callable[[str], None]) -> Ending:
         self._comfort = Comfort(tell)
         link = GatewayLink(self._plan.name, uuid.uuid4().hex, self._reach, tell)
         with (
-            exclusive_run(self._plan.cwd / self._plan.name, self._plan.folder, tell) as lock,
-            self._signals_noted(),
+            exclusive_run(self._plan.cwd / self._plan.name, self._plan.folder, tell, self._signals.is_stopped) as lock,
             ControlSocket(self._plan.folder, tell) as control,
             link,
         ):
@@ -110,25 +121,37 @@ class Supervisor:
             restarts, replays = Restarts((control, link), processes, tell), Replays(link, processes, tell)
             try:
                 cannot_run = self._until_over(processes, restarts, replays, link, tell)
+                if self._reload is not None and self._reload.stop():
+                    tell("reload refused: the deployment is stopping")
                 self._drain(processes, restarts, replays)
                 self._show(processes.status(stopping=True))
             finally:
                 self._comfort.do("end replays", replays.close, None)
                 processes.close()
+                if self._reload is not None:
+                    self._reload.close()
         if cannot_run is not None:
             said = f"{cannot_run.role.name} {cannot_run.reason} (log: {cannot_run.process.log})"
             raise CannotRun(said, cannot_run.exit_code or 1)
         return self._ending(processes)
 
-    def _reload(self, processes: SupervisedProcesses, tell: Callable[[str], None]) -> None:
+    def _look_at_file(self, processes: SupervisedProcesses, tell: Callable[[str], None]) -> None:
+        """Has the file read again if that is requested, and applies what was read."""
+        hung_up = self._signals.take_hangup()
+        if self._reload is None:
+            return
+        if hung_up:
+            self._reload.want()
+        if (reading := self._reload.look()) is not None:
+            self._apply(reading, processes, tell)
+
+    def _apply(self, reading: Future[Plan], processes: SupervisedProcesses, tell: Callable[[str], None]) -> None:
         """Applies changes of the file, or says why not; the previous plan then stays in effect."""
-        self._reload_wanted = False
-        assert self._replan is not None
         try:
-            changes = processes.apply(self._replan())
+            changes = processes.apply(reading.result())
         except HeadraceError as error:
             tell(f"reload refused: {error}")
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # Whatever a file contains, and an application does when it is imported, the processes run on.
             tell(f"reload refused: {str(error) or type(error).__name__}; nothing has changed")
         else:
@@ -143,9 +166,8 @@ class Supervisor:
         tell: Callable[[str], None],
     ) -> Supervised | None:
         """Starts what is due until there is a reason to end. Returns the process that can never run, if that is the reason."""
-        while not self._signals:
-            if self._reload_wanted:
-                self._reload(processes, tell)
+        while not self._signals.stops:
+            self._look_at_file(processes, tell)
             processes.look()
             self._report()
             self._comfort.do("call the gateway", lambda: link.update(processes.address, processes.connectors), None)
@@ -170,7 +192,7 @@ class Supervisor:
             for one in group:
                 self._comfort.do(f"stop {one.role.name}", one.ask_to_stop, None)
             deadline = time.monotonic() + within_s
-            while _run(kinds, group, replays) and time.monotonic() < deadline and len(self._signals) < 2:
+            while _run(kinds, group, replays) and time.monotonic() < deadline and len(self._signals.stops) < 2:
                 self._comfort.do("take requests", restarts.refuse, None)
                 self._comfort.do("replay dead letters", replays.refuse, None)
                 self._report()
@@ -187,29 +209,12 @@ class Supervisor:
         self._comfort.do("show the status", lambda: self._shown(status), None)
 
     def _ending(self, processes: SupervisedProcesses) -> Ending:
-        if len(self._signals) > 1:
-            return Ending(128 + self._signals[1], "stopped by force")
+        if len(self._signals.stops) > 1:
+            return Ending(128 + self._signals.stops[1], "stopped by force")
         killed = [one.role.name for one in processes.all if one.state is State.KILLED]
         if killed:
             return Ending(1, f"ended; killed, since they did not stop in time: {', '.join(killed)}")
-        return Ending(0, "stopped" if self._signals else "ended")
-
-    @contextlib.contextmanager
-    def _signals_noted(self) -> Iterator[None]:
-        def note(number: int, _: FrameType | None) -> None:
-            self._signals.append(number)
-
-        def want_reload(number: int, _: FrameType | None) -> None:
-            self._reload_wanted = True
-
-        before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-        if self._replan is not None:
-            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, want_reload)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        return Ending(0, "stopped" if self._signals.stops else "ended")
 
 
 def _run(kinds: tuple[Kind, ...], group: list[Supervised], replays: Replays) -> bool:

@@ -4,7 +4,7 @@ from headrace.processes.executors import executors
 from headrace.processes.group import end_with_supervisor, headrace, process_group, spark_environ, supervised
 from headrace.processes.java import JavaMissing, find_java, require_java
 from headrace.processes.memory import memory_of_sessions
-from headrace.processes.owned import OwnedProcess, lives
+from headrace.processes.owned import OwnedProcess, kill_session, lives
 from headrace.processes.scratch import Scratch, own_temporary_folder, scratch_folder
 from headrace.processes.traces import first_cause, first_traceback, last_words
 
@@ -18,6 +18,7 @@ __all__ = [
     "first_cause",
     "first_traceback",
     "headrace",
+    "kill_session",
     "last_words",
     "lives",
     "memory_of_sessions",

@@ -101,11 +101,7 @@ class OwnedProcess:
         """Kills it with all its descendants, and waits until they are gone. Does nothing if it is not running."""
         if self._process is None:
             return
-        deadline = time.monotonic() + _GONE_WITHIN_S
-        # A descendant may start another one while it is being killed, so repeat until there is none.
-        while self.send_kill() and time.monotonic() < deadline:
-            self._process.poll()
-            time.sleep(0.005)
+        kill_session(self.pid)
         self._process.wait(_GONE_WITHIN_S)
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -114,10 +110,7 @@ class OwnedProcess:
 
     def send_kill(self) -> bool:
         """Sends SIGKILL to it and all its descendants, without waiting. Returns whether there were any."""
-        remaining = _members(self.pid) if self._process is not None else []
-        for pid in remaining:
-            _kill(pid)
-        return bool(remaining)
+        return self._process is not None and _send_kill(self.pid)
 
     def stop(self, timeout_s: float) -> None:
         """Sends SIGTERM, waits up to `timeout_s` seconds, and kills what is left."""
@@ -142,6 +135,25 @@ class OwnedProcess:
         """Returns the last lines of its log."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return [line for line in lines if line.strip()][-_TAIL_LINES:]
+
+
+def kill_session(session: int) -> None:
+    """Kills all processes of a session, and waits until they are gone. The caller still has to wait for its own child.
+
+    Args:
+        session: The process id of its leader.
+    """
+    deadline = time.monotonic() + _GONE_WITHIN_S
+    # A descendant may start another one while it is being killed, so repeat until there is none.
+    while _send_kill(session) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def _send_kill(session: int) -> bool:
+    remaining = _members(session)
+    for pid in remaining:
+        _kill(pid)
+    return bool(remaining)
 
 
 def _members(session: int) -> list[int]:
