@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.deploy import Ending, IsStopped, Kind, Known, Plan, ProcessStatus, Role, Status, Supervisor
-from headrace.deploy.link import Reach
+from headrace.deploy.link_call import Reach
 from headrace.deploy.plan import Replaying
 
 SLEEPS = "exec sleep 600"

@@ -22,9 +22,11 @@ from tests.gateway.wire import serve
 from headrace.cli import cli
 from headrace.deploy import Ending, Kind, Reached, Status, ask_restart
 from headrace.deploy import link as link_module
+from headrace.deploy import link_call as call_module
 from headrace.deploy import supervised as supervised_module
 from headrace.deploy import supervisor as supervisor_module
-from headrace.deploy.link import GatewayLink, LinkRequest
+from headrace.deploy.link import GatewayLink
+from headrace.deploy.link_call import LinkRequest
 from headrace.deploy.plan import Listed
 from headrace.gateway.config import Token
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -312,7 +314,7 @@ class Flooding(AdminServiceServicer):
             self.go_on.wait(WITHIN_S)
             return
         threading.Thread(target=self._take, args=(requests,), daemon=True).start()
-        for number in range(link_module.MOST_REQUESTS + 3):
+        for number in range(call_module.MOST_REQUESTS + 3):
             yield pb.SuperviseResponse(restart=pb.RestartOrder(id=number, connector="sink", by="flood"))
         self.go_on.wait(WITHIN_S)
 
@@ -344,7 +346,7 @@ def flooded() -> Iterator[tuple[Flooding, GatewayLink]]:
 def test_requests_of_a_gateway_that_are_not_answered_are_bounded(flooded: tuple[Flooding, GatewayLink]) -> None:
     service, link = flooded
     taken = link.requests()
-    assert len(taken) == link_module.MOST_REQUESTS
+    assert len(taken) == call_module.MOST_REQUESTS
     taken[0].answer({"ok": True, "result": RESULT})
     assert service.outcomes.get(timeout=WITHIN_S).restarted.pid == 2
     assert link.requests() == []

@@ -12,7 +12,8 @@ from tests.gateway.test_rights import bearer, token
 from headrace.cli.run_output import REFUSED_FOR_S, Figures
 from headrace.deploy import Known, StatusProbe, load_deployment, may_read_status, may_supervise
 from headrace.deploy import gateway as probe_module
-from headrace.deploy.link import GatewayLink, Reached
+from headrace.deploy.link import GatewayLink
+from headrace.deploy.link_call import Reached
 from headrace.gateway import token_digest
 from headrace.terminal import Connection
 

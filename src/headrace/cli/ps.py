@@ -85,9 +85,9 @@ def _is_given(option: str) -> bool:
 
 
 def _here(deployment: Path) -> list[dict[str, Any]]:
-    from headrace.deploy import ask_processes, run_folder
+    from headrace.deploy import ask_deployment, run_folder
 
-    return [{"deployment": deployment.name, "processes": ask_processes(run_folder(deployment), CALL_TIMEOUT_S)}]
+    return [{"deployment": deployment.name, **ask_deployment(run_folder(deployment), CALL_TIMEOUT_S)}]
 
 
 def _by_gateway(connection: Connection, only: str) -> list[dict[str, Any]]:
@@ -107,7 +107,8 @@ def _by_gateway(connection: Connection, only: str) -> list[dict[str, Any]]:
     if only and only not in {one["deployment"] for one in known}:
         names = ", ".join(one["deployment"] for one in known) or "none"
         raise Failure(f"no deployment {only} is registered at {connection.gateway}; registered: {names}", EXIT_INVALID)
-    return [{"deployment": one["deployment"], "processes": one["processes"]} for one in known if only in ("", one["deployment"])]
+    listed = [one for one in known if only in ("", one["deployment"])]
+    return [{"deployment": one["deployment"], "processes": one["processes"], "gateway_fault": None} for one in listed]
 
 
 def _log_here(deployment: Path, process: str, lines: int) -> dict[str, Any]:
@@ -162,6 +163,8 @@ def _print(deployments: Sequence[Mapping[str, Any]]) -> None:
             lasts = duration_text(one["state_age_ms"])
             table.add_row(one["name"], one["kind"], one["state"], lasts, str(one["restarts"]), memory, one["version"] or "-")
         console().print(table)
+        if deployment["gateway_fault"]:
+            print_line(deployment["gateway_fault"])
         for one in deployment["processes"]:
             if one["pipelines"] and one["pipelines"] != [one["name"]]:
                 print_line(f"{one['name']}: runs {', '.join(one['pipelines'])}")

@@ -1,6 +1,6 @@
 """Deployments: a gateway, connectors, applications and Spark programs on one machine, started together and kept running."""
 
-from headrace.deploy.asking import ask_processes, ask_restart
+from headrace.deploy.asking import ask_deployment, ask_processes, ask_restart
 from headrace.deploy.configuration import (
     Deployment,
     GatewayOptions,
@@ -23,7 +23,7 @@ from headrace.deploy.errors import (
 )
 from headrace.deploy.gateway import Flow, GatewayProbe, Known, NoProbe, StatusProbe
 from headrace.deploy.graph import ApplicationGraph, missing, read_graphs
-from headrace.deploy.link import Reached
+from headrace.deploy.link_call import Reached
 from headrace.deploy.logs import last_lines
 from headrace.deploy.plan import Plan, Role, plan
 from headrace.deploy.rights import may_read_status, may_supervise
@@ -67,6 +67,7 @@ __all__ = [
     "StatusProbe",
     "Stopped",
     "Supervisor",
+    "ask_deployment",
     "ask_processes",
     "ask_restart",
     "gateway_config",

@@ -42,12 +42,27 @@ def ask_processes(folder: Path, timeout_s: float) -> list[dict[str, Any]]:
         NotRunning: The deployment does not run.
         CannotAsk: The supervisor does not answer, or the caller may not ask.
     """
+    processes: list[dict[str, Any]] = ask_deployment(folder, timeout_s)["processes"]
+    return processes
+
+
+def ask_deployment(folder: Path, timeout_s: float) -> dict[str, Any]:
+    """Returns `processes` of a deployment, and `gateway_fault`: why it is not registered at its gateway, or None.
+
+    Args:
+        folder: The folder of the deployment.
+        timeout_s: How long to wait for each answer, in seconds.
+
+    Raises:
+        NotRunning: The deployment does not run.
+        CannotAsk: The supervisor does not answer, or the caller may not ask.
+    """
     found: list[dict[str, Any]] = []
     while True:
         result = _ask(folder, {"command": "processes", "from": len(found)}, timeout_s)["result"]
         found += result["processes"]
         if not result["processes"] or len(found) >= result["processes_in_all"]:
-            return found
+            return {"processes": found, "gateway_fault": result["gateway_fault"]}
 
 
 def _ask(folder: Path, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:

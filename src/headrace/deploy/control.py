@@ -21,6 +21,7 @@ MOST_REQUESTS = 16
 SPEAK_WITHIN_S = 5.0
 PROCESSES_IN_ANSWER = 40
 """How many processes an answer lists: it must fit into the buffer of a socket."""
+LONGEST_FAULT = 300
 LOOK_EVERY_S = 1.0
 """How often it is looked whether the socket is still there."""
 _QUEUE = 64
@@ -78,6 +79,8 @@ class ControlSocket:
         """Listens in a folder; one that cannot have a socket is told to `tell`, and the deployment runs without."""
         self.processes: list[dict[str, Any]] = []
         """The processes of the deployment, as commands are told of them."""
+        self.gateway_fault: str | None = None
+        """Why the deployment is not registered at its gateway."""
         self._folder = folder
         self._path = folder / SOCKET_FILE
         self._tell = tell
@@ -122,7 +125,8 @@ class ControlSocket:
         for request in arrived:
             if isinstance(request, _Question):
                 listed = self.processes[request.first : request.first + PROCESSES_IN_ANSWER]
-                result = {"processes": listed, "processes_in_all": len(self.processes)}
+                fault = self.gateway_fault and self.gateway_fault[:LONGEST_FAULT]
+                result = {"processes": listed, "processes_in_all": len(self.processes), "gateway_fault": fault}
                 _answer(request.connection, {"ok": True, "result": result})
         self._requests += made
         if time.monotonic() - self._looked_at >= LOOK_EVERY_S:

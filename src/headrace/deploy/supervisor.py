@@ -10,7 +10,8 @@ from headrace.contract.errors import HeadraceError
 from headrace.deploy.comfort import Comfort, regardless
 from headrace.deploy.control import ControlSocket
 from headrace.deploy.errors import CannotRun, Stopped
-from headrace.deploy.link import GatewayLink, Reach
+from headrace.deploy.link import GatewayLink
+from headrace.deploy.link_call import Reach
 from headrace.deploy.lock import exclusive_run
 from headrace.deploy.plan import Plan
 from headrace.deploy.processes import Connect, SupervisedProcesses
@@ -115,6 +116,7 @@ class Supervisor:
                 now = time.monotonic()
                 listed = reports.look(processes.all, processes.log_faults, now)
                 control.processes = [one.document(now) for one in listed]
+                control.gateway_fault = link.fault
                 link.report(listed, now)
 
             self._report = lambda: self._comfort.do("report the processes", report, None)
