@@ -25,7 +25,7 @@ const SILENCE_MS = 15_000;
 const RETRY_MS = 2000;
 const HIDDEN_MS = 10_000;
 /** The events begin with a whole status, which takes a moment of a large gateway: the page is drawn first. */
-const DRAWN_MS = 250;
+const DRAWN_MS = 1000;
 
 export class Feed {
   readonly history = new History();

@@ -5,7 +5,7 @@ names a field which its message does not have fails when its module is imported.
 """
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -35,17 +35,25 @@ class Fields(Generic[_Document]):
         Raises:
             TypeError: The message does not have a field, or cannot be absent as its type says.
         """
-        self._fields: list[tuple[str, _Getter | None]] = []
         hints = get_type_hints(document)
-        for name in sorted(hints, key=_inherited(document).__contains__):
-            annotation = hints[name]
+        names = sorted(hints, key=_inherited(document).__contains__)
+        self._empty: dict[str, object] = dict.fromkeys(names)
+        self._given = given
+        self._plain: list[str] = []
+        """The fields whose values stay what they are: read together, which takes half the time."""
+        self._converted: list[tuple[str, _Getter]] = []
+        for name in names:
             where = f"{document.__name__}.{name}"
             if name in given:
-                self._fields.append((name, None))
-            elif name in message.fields_by_name:
-                self._fields.append((name, _getter(annotation, message.fields_by_name[name], where)))
-            else:
+                continue
+            if name not in message.fields_by_name:
                 raise TypeError(f"{where}: {message.name} has no such field, and it is not among those that are given")
+            getter = _getter(hints[name], message.fields_by_name[name], where)
+            if getter is None:
+                self._plain.append(name)
+            else:
+                self._converted.append((name, getter))
+        self._read = _together(self._plain)
 
     def __call__(self, message: Message, given: Mapping[str, object] = MappingProxyType({})) -> _Document:
         """Converts a message.
@@ -54,7 +62,13 @@ class Fields(Generic[_Document]):
             message: The message.
             given: The values of the fields that are given.
         """
-        return cast(_Document, {name: get(message) if get else given[name] for name, get in self._fields})
+        document = self._empty.copy()
+        document.update(zip(self._plain, self._read(message), strict=True))
+        for name, get in self._converted:
+            document[name] = get(message)
+        for name in self._given:
+            document[name] = given[name]
+        return cast(_Document, document)
 
 
 def _inherited(document: type) -> set[str]:
@@ -62,12 +76,21 @@ def _inherited(document: type) -> set[str]:
     return {name for base in getattr(document, "__orig_bases__", ()) for name in getattr(base, "__annotations__", {})}
 
 
-def _getter(annotation: Any, field: FieldDescriptor, where: str) -> _Getter:
-    """Returns what reads a field of a message."""
+def _together(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Returns what reads several fields at once."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda message: tuple(getattr(message, name) for name in names)
+
+
+def _getter(annotation: Any, field: FieldDescriptor, where: str) -> _Getter | None:
+    """Returns what reads a field of a message; None if its value stays what it is."""
     get: _Getter = attrgetter(field.name)
     if field.is_repeated:
         return _of_many(annotation, field, get)
     annotation, is_optional = _without_none(annotation)
+    if not is_optional and field.enum_type is None and field.message_type is None and field.type != FieldDescriptor.TYPE_BYTES:
+        return None
     read = _of_one(annotation, field, get, is_optional=is_optional)
     if not is_optional or (field.enum_type is not None and not field.has_presence):
         return read
