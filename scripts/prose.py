@@ -10,7 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("*.md", "docs/**/*.md", "*/README.md", "sdk/*/*.md", "examples/*/README.md", "conformance/*/README.md")
+PAGES = (
+    "*.md",
+    "docs/**/*.md",
+    "*/README.md",
+    "sdk/*/*.md",
+    "examples/*/README.md",
+    "sdk/examples/*/README.md",
+    "conformance/*/README.md",
+)
 DATED = "docs/internals/decisions/2"
 """Decisions are dated, and stay as they were written."""
 

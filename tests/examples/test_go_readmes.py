@@ -27,7 +27,7 @@ BLOCKING = ".start().awaitTermination()"
 @pytest.fixture(scope="module", autouse=True)
 def _environment() -> Iterator[None]:
     """Go, and a gateway at the address that all programs find."""
-    go = Path(toolchain("examples/go-*").go)
+    go = Path(toolchain("sdk/examples/go-*").go)
     with gateway_process() as gateway, pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_GATEWAY", gateway.address)
         for name, value in GO_ENVIRON.items():
@@ -83,7 +83,7 @@ def until(
 
 
 def test_a_query_reads_the_lines_of_the_log_tail(spark: SparkSession, tmp_path: Path) -> None:
-    page = "examples/go-log-tail/README.md"
+    page = "sdk/examples/go-log-tail/README.md"
     rows: dict[int, int] = {}
 
     def read() -> int:
@@ -98,7 +98,7 @@ def test_a_query_reads_the_lines_of_the_log_tail(spark: SparkSession, tmp_path: 
 
 
 def test_a_query_writes_to_the_table_of_the_sqlite_sink(spark: SparkSession, tmp_path: Path) -> None:
-    page = "examples/go-sqlite-sink/README.md"
+    page = "sdk/examples/go-sqlite-sink/README.md"
     database = tmp_path / "results.db"
 
     def select(what: str) -> list[str]:

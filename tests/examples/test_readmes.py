@@ -31,10 +31,21 @@ def test_all_examples_are_here() -> None:
     assert EXAMPLES == ["alerts", "alphabet", "celsius", "flights", "go_application", "market_spread", "word_count"]
 
 
+def linked(page: str) -> set[str]:
+    return {link.strip("/") for link in re.findall(r"\]\(([^)]+)\)", prose(page))}
+
+
+def folders(examples: Path) -> set[str]:
+    return {path.name for path in examples.iterdir() if (path / "README.md").exists()}
+
+
+def test_the_index_of_connectors_has_them_all() -> None:
+    assert linked("sdk/examples/README.md") == folders(ROOT / "sdk" / "examples") | {"../../examples/README.md"}
+
+
 def test_the_index_has_them_all_and_its_program_runs() -> None:
     page = "examples/README.md"
-    folders = {path.name for path in FOLDER.iterdir() if (path / "README.md").exists()}
-    assert {link.strip("/") for link in re.findall(r"\]\(([^)]+)\)", prose(page))} == folders
+    assert linked(page) == folders(FOLDER) | {"../sdk/examples/README.md"}
     (program,) = blocks(page, "python")
     done = subprocess.run(
         [sys.executable, "-c", program.text], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False

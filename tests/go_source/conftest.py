@@ -6,13 +6,13 @@ from tests.fake_gateway.committing import CommittingGateway
 from tests.go_source.processes import Program
 from tests.sdk.go.toolchain import ROOT, Toolchain, toolchain
 
-SOURCES = ROOT / "examples" / "go-source"
+SOURCES = ROOT / "sdk" / "examples" / "go-source"
 
 
 @pytest.fixture(scope="session")
 def go() -> Toolchain:
     """The Go toolchain."""
-    return toolchain("examples/go-source")
+    return toolchain("sdk/examples/go-source")
 
 
 @pytest.fixture(scope="session")

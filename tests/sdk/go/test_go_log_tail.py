@@ -1,4 +1,4 @@
-"""examples/go-log-tail: its own tests, and the program at a real gateway, while its logs are rotated and both are killed."""
+"""sdk/examples/go-log-tail: its own tests, and the program at a real gateway, while its logs are rotated and both are killed."""
 
 import signal
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.sdk.queries import Reader
 
 pytestmark = pytest.mark.timeout(600)  # The first build compiles gRPC.
 
-LOG_TAIL = ROOT / "examples" / "go-log-tail"
+LOG_TAIL = ROOT / "sdk" / "examples" / "go-log-tail"
 
 
 class Log:

@@ -1,4 +1,4 @@
-"""examples/go-sqlite-sink: its own tests, and the program at a real gateway, while both are killed."""
+"""sdk/examples/go-sqlite-sink: its own tests, and the program at a real gateway, while both are killed."""
 
 import signal
 import sqlite3
@@ -16,7 +16,7 @@ from tests.sdk.queries import Writer
 
 pytestmark = pytest.mark.timeout(600)  # The first build compiles gRPC and SQLite.
 
-SQLITE_SINK = ROOT / "examples" / "go-sqlite-sink"
+SQLITE_SINK = ROOT / "sdk" / "examples" / "go-sqlite-sink"
 
 
 def test_its_own_tests_pass(go: Toolchain) -> None:

@@ -45,7 +45,7 @@ def test_the_readme_has_the_programs_that_are_tested() -> None:
     ("folder", "arguments"),
     [
         (SDK / "examples" / "lines-source", ["{work}/lines"]),
-        (ROOT / "examples" / "go-source", ["--count=60", "--partitions=3"]),
+        (ROOT / "sdk" / "examples" / "go-source", ["--count=60", "--partitions=3"]),
     ],
 )
 def test_sources_keep_the_rules_of_the_protocol(go: Toolchain, folder: Path, arguments: list[str]) -> None:

@@ -13,7 +13,7 @@ from headrace.contract.languages import LANGUAGES
 
 ROOT = Path(__file__).resolve().parents[3]
 SDK = ROOT / "sdk" / "java"
-JDBC = ROOT / "examples" / "java-jdbc"
+JDBC = ROOT / "sdk" / "examples" / "java-jdbc"
 REPOSITORY = ROOT / ".build" / "m2"
 
 
@@ -72,7 +72,7 @@ def example(
 
 @pytest.fixture(scope="session")
 def built_jdbc(toolchain: Toolchain, built: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
-    """What one build of examples/java-jdbc printed."""
+    """What one build of sdk/examples/java-jdbc printed."""
     assert built.returncode == 0, built.stdout
     return toolchain.build(JDBC, "verify")
 

@@ -36,19 +36,19 @@ class Toolchain:
         return subprocess.run([self.cargo, *arguments], cwd=folder, env=variables, capture_output=True, text=True, check=False)
 
     def build(self, name: str) -> Path:
-        """Builds a crate of examples/, and returns its program; the second build is short."""
-        done = self.run("build", "--release", folder=ROOT / "examples" / name)
+        """Builds a crate of sdk/examples/, and returns its program; the second build is short."""
+        done = self.run("build", "--release", folder=ROOT / "sdk" / "examples" / name)
         assert done.returncode == 0, done.stderr
         return PROGRAMS / name
 
     def check(self, name: str) -> None:
-        """Runs the tests, the formatter and the linter on a crate of examples/."""
+        """Runs the tests, the formatter and the linter on a crate of sdk/examples/."""
         for command in (
             ["test", "--release"],
             ["fmt", "--check"],
             ["clippy", "--release", "--all-targets", "--", "-D", "warnings"],
         ):
-            done = self.run(*command, folder=ROOT / "examples" / name)
+            done = self.run(*command, folder=ROOT / "sdk" / "examples" / name)
             assert done.returncode == 0, done.stdout + done.stderr
 
 

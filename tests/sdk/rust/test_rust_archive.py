@@ -1,4 +1,4 @@
-"""examples/rust-archive: its own tests, the kit, and a real gateway; killed in each phase, it shows each batch once."""
+"""sdk/examples/rust-archive: its own tests, the kit, and a real gateway; killed in each phase, it shows each batch once."""
 
 import asyncio
 import gzip
@@ -15,7 +15,7 @@ from tests.sdk.rust.conftest import ROOT, Toolchain
 
 pytestmark = pytest.mark.timeout(900)  # The first build compiles gRPC.
 
-CONFORMANCE = ROOT / "examples" / "rust-archive" / "conformance"
+CONFORMANCE = ROOT / "sdk" / "examples" / "rust-archive" / "conformance"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""examples/rust-syslog: its own tests, the kit, and a real gateway; only what is in its memory is lost with it."""
+"""sdk/examples/rust-syslog: its own tests, the kit, and a real gateway; only what is in its memory is lost with it."""
 
 import asyncio
 import signal
@@ -16,7 +16,7 @@ from tests.sdk.rust.conftest import ROOT, Toolchain
 
 pytestmark = pytest.mark.timeout(900)  # The first build compiles gRPC.
 
-CONFORMANCE = ROOT / "examples" / "rust-syslog" / "conformance"
+CONFORMANCE = ROOT / "sdk" / "examples" / "rust-syslog" / "conformance"
 
 
 @pytest.fixture(scope="module")

@@ -64,10 +64,10 @@ def package() -> Package:
 @pytest.fixture(scope="session")
 def event_stream(package: Package) -> Package:
     """The source of server-sent events, built on the SDK."""
-    return built(package.node, ROOT / "examples" / "typescript-event-stream")
+    return built(package.node, ROOT / "sdk" / "examples" / "typescript-event-stream")
 
 
 @pytest.fixture(scope="session")
 def browser_sink(package: Package) -> Package:
     """The sink of browsers, built on the SDK."""
-    return built(package.node, ROOT / "examples" / "typescript-browser-sink")
+    return built(package.node, ROOT / "sdk" / "examples" / "typescript-browser-sink")

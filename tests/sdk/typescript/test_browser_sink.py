@@ -93,7 +93,7 @@ def test_it_is_formatted_and_linted(browser_sink: Package) -> None:
 
 
 def test_its_lock_file_names_no_addresses() -> None:
-    assert '"resolved": "http' not in (ROOT / "examples" / "typescript-browser-sink" / "package-lock.json").read_text()
+    assert '"resolved": "http' not in (ROOT / "sdk" / "examples" / "typescript-browser-sink" / "package-lock.json").read_text()
 
 
 def test_it_keeps_the_rules_of_the_protocol(browser_sink: Package, tmp_path: Path) -> None:
