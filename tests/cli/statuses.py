@@ -108,7 +108,14 @@ BUSY = pb.GetStatusResponse(
                 ],
             ),
         ),
-        pb.SessionStatus(session="s-2", connector="older", instance="older-1", peer="127.0.0.1:40001", age_ms=1_000),
+        pb.SessionStatus(
+            session="s-2",
+            connector="older",
+            instance="older-1",
+            peer="127.0.0.1:40001",
+            age_ms=1_000,
+            condition=pb.CONDITION_IDLE,
+        ),
     ],
     pipelines=[
         pb.PipelineStatus(
@@ -164,7 +171,7 @@ BUSY = pb.GetStatusResponse(
             outstanding="instance alerts-a has not staged a part of batch 42",
             outstanding_ms=700,
         ),
-        pb.SinkStatus(sink="errors", absent_ms=4_000),
+        pb.SinkStatus(sink="errors", absent_ms=4_000, condition=pb.CONDITION_TROUBLE),
     ],
     sink_sessions=[
         pb.SinkSessionStatus(

@@ -76,15 +76,6 @@ def test_check_says_by_its_exit_code_whether_all_is_well() -> None:
         assert (checked.exit_code, len(result_of(checked.stdout)["problems"])) == (code, len(answer.problems))
 
 
-def test_an_older_gateway_does_not_say_that_all_is_well() -> None:
-    with gateway_that_says(GetStatusResponse(gateway=GatewayStatus(version="0.1.0"))) as address:
-        assert "does not report problems" in status("--gateway", address).stdout
-        document = result_of(status("--gateway", address, "--json").stdout)
-        assert (document["problems"], document["problems_in_all"]) == (None, None)
-        checked = status("--gateway", address, "--check")
-    assert (checked.exit_code, "older version" in checked.stderr) == (1, True)
-
-
 def test_check_and_watch_exclude_each_other() -> None:
     assert status("--check", "--watch").exit_code == 2
 

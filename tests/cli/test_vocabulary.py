@@ -12,9 +12,10 @@ from rich.console import Console
 from tests.cli.statuses import gateway_that_says
 
 from headrace.cli import cli
+from headrace.gateway_cli.live.rows import Shown
 from headrace.gateway_cli.message_lines import message_lines
 from headrace.gateway_cli.status_tables import status_tables
-from headrace.gateway_status import document, message_document, status_document
+from headrace.gateway_status import document, message_document, status_document, timeline_document
 from headrace.gateway_status.words import MESSAGE_STATES
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.connector_pb2 import ConnectorState
@@ -91,3 +92,36 @@ def test_why_says_what_a_message_does(state: Any, word: str) -> None:
     first, reader = (line.plain for line in message_lines(found))
     assert first == f"orders/0 7 {MESSAGE_STATES[word]}"
     assert reader == f"  pipeline totals: {MESSAGE_STATES[word]}"
+
+
+LATER: Any = 99
+"""A value that no enum of this release has."""
+
+
+def test_what_only_a_later_release_knows_is_shown_as_unknown() -> None:
+    status = pb.GetStatusResponse(gateway=pb.GatewayStatus(version="0.9.0"))
+    status.streams.add(stream="orders/0", state=LATER, condition=LATER).holders.add(pipeline="totals", state=LATER)
+    status.sessions.add(session="s-1", condition=LATER, reported=pb.ReportedStatus(state=LATER))
+    status.pipelines.add(pipeline="totals", state=LATER, condition=LATER)
+    status.sinks.add(sink="out", mode=LATER, condition=LATER)
+    status.sink_sessions.add(session="k-1", sink="out", condition=LATER, reported=pb.ReportedStatus(state=LATER))
+    status.deployments.add(deployment="deploy.toml").processes.add(name="orders", kind=LATER, state=LATER)
+    for name in ("orders/0", "s-1", "totals", "out", "k-1"):
+        assert any({name, "unknown"} <= {*line} for line in shown(status)), name
+    rows = [
+        row for view in ("streams", "connectors", "pipelines", "sinks") for row in Shown(status_document("x", status)).rows(view)
+    ]
+    assert {row["state"] for row in rows} == {"unknown"}
+    with gateway_that_says(status) as address:
+        done = CliRunner().invoke(cli, ["ps", "--gateway", address])
+    assert [line.split()[:3] for line in done.stdout.splitlines() if line.startswith("orders")] == [
+        ["orders", "unknown", "unknown"]
+    ]
+
+    answer = pb.LocateMessageResponse(state=LATER)
+    answer.readers.add(pipeline="totals", state=LATER, stage=LATER)
+    assert all("that this release does not know" in line.plain for line in message_lines(message_document(answer)))
+    batch = pb.BatchStatus(
+        stages=[pb.BatchStageTime(stage=LATER, at_ms=1), pb.BatchStageTime(stage=pb.BATCH_STAGE_READ, at_ms=2)]
+    )
+    assert [*timeline_document(pb.ListBatchesResponse(batches=[batch]))["batches"][0]["stages"]] == ["read"]

@@ -390,18 +390,3 @@ def test_what_two_runs_have_prepared_of_a_batch_is_kept_until_one_of_them_counts
     sink.abort(runs["r2"])
     assert list(files(tmp_path / "out").values()) == [counts.encode() + b"\n"]
     assert sink.recover() == Recovered([], [], [Transaction(name, 0)])
-
-
-def test_what_an_older_version_has_prepared_is_committed(make, tmp_path):
-    sink, old = make(), Transaction("p", 0)
-    part = Part(old, 0, "r1/a")
-    sink.stage(part, iter([Rows(frame_of([b"old"]))]))
-    sink.prepare(old, [part])
-    vote = next((tmp_path / "out").rglob("*.vote"))
-    document = json.loads(vote.read_text())
-    del document["run"]
-    vote.write_text(json.dumps(document))
-    sink = make()
-    assert sink.recover() == Recovered([part], [old], [])
-    sink.commit(old)
-    assert list(files(tmp_path / "out").values()) == [b"old\n"]

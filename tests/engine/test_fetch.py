@@ -35,7 +35,7 @@ def part(stream: str, low: int | None, high: int) -> Range:
 
 def read(gateway: FakeGateway, *ranges: Range, timeout_s: float = 20) -> dict[str, list[int]]:
     options = parse({"gateway": gateway.address, "stream": "orders/*"}, Defaults())
-    pipeline = PipelineRun("p", 1).to_proto(options)
+    pipeline = PipelineRun("p", 1, "r", "c").to_proto(options)
     found: dict[str, list[int]] = {}
     for batch in record_batches(fetch(Connection.of(options), pipeline, ranges, Retry(timeout_s, 0.1, fields={}))):
         for stream, sequence in zip(batch.column("stream").to_pylist(), batch.column("sequence").to_pylist(), strict=True):

@@ -195,14 +195,14 @@ def test_the_sinks_of_earlier_runs_are_remembered() -> None:
     assert log.begin("c", 3, nobody).sinks == ("kept", "new", "old")
 
 
-def test_a_checkpoint_without_runs_or_with_half_a_file_or_with_files_of_an_older_version_continues() -> None:
+def test_a_checkpoint_without_runs_or_with_half_a_file_continues() -> None:
     log = RunLog(store := Store())
     assert log.begin("a", 4, nobody).earlier == (Segment("", 0, 4),)
-    store.files["2.5.older"] = json.dumps({"earlier": [asdict(Segment("", 0, 4))], "sinks": []})
+    store.files["2.5.other"] = json.dumps({"earlier": [asdict(Segment("", 0, 4))], "sinks": []})
     store.files["3.died"] = '{"earl'
     store.files["notes.txt"] = "not one of these files"
     run = log.begin("b", 6, nobody)
-    assert (run.number, run.earlier) == (4, (Segment("", 0, 4), Segment("older", 5, 6)))
+    assert (run.number, run.earlier) == (4, (Segment("", 0, 4), Segment("other", 5, 6)))
 
 
 def test_what_is_kept_of_runs_is_bounded() -> None:

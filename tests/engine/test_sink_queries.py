@@ -1,7 +1,6 @@
 """The sink inside Spark, against a scripted gateway."""
 
 import json
-import shutil
 import subprocess
 import sys
 import threading
@@ -401,30 +400,6 @@ def test_each_run_has_the_next_number_and_names_those_before_it(rig: Rig) -> Non
     assert {name.partition(".")[0] for name in rig.runs} == {"2", "3", "4"}, "the last has what is known of those before it"
     entries = [(rig.checkpoint / "commits" / str(batch)).read_text().splitlines() for batch in range(3)]
     assert [json.loads(entry[2])["headraceRun"] for entry in entries] == [runs[0], runs[1], runs[3]]
-
-
-def test_a_checkpoint_from_before_runs_were_numbered_goes_on(rig: Rig) -> None:
-    rig.gateway.append("orders/0", messages(1, 5))
-    rig.run()
-    shutil.rmtree(rig.checkpoint / "headrace")
-    nanoseconds = 1_795_000_000_000_000_123
-    logged = rig.checkpoint / "offsets" / "0"
-    *head, last = logged.read_text().splitlines()
-    document = json.loads(last)
-    old = {"pipeline": document["pipeline"], "run": nanoseconds, "streams": document["streams"]}
-    logged.write_text("\n".join([*head, json.dumps(old, separators=(",", ":"))]))
-    entry = rig.checkpoint / "commits" / "0"
-    entry.write_text("\n".join(entry.read_text().splitlines()[:2]))
-    for written in (logged, entry):
-        (written.parent / f".{written.name}.crc").unlink(missing_ok=True)
-    rig.gateway.append("orders/0", messages(6, 9))
-    rig.run()
-    assert rig.gateway.attached[-1].pipeline.run == nanoseconds + 1
-    assert rig.gateway.attached[-1].pipeline.checkpoint == ""
-    told = rig.gateway.commit_reports[-1]
-    assert (told.run_number, told.first_batch) == (1, 1)
-    assert next((s.run, s.first_batch, s.last_batch) for s in told.segments) == ("", 0, 0)
-    assert rig.gateway.values == [m.value for m in messages(1, 9)]
 
 
 JOB = """

@@ -110,7 +110,7 @@ class FakeSinkGateway(FakeServer, SinkServiceServicer):
     def __init__(self) -> None:
         super().__init__()
         self.capabilities: tuple[Capability.ValueType, ...] = ()
-        """None, like those of a gateway of an earlier version."""
+        """What it lists in its welcome."""
         self._sessions: asyncio.Queue[FakeSinkSession] = asyncio.Queue()
 
     async def session(self) -> FakeSinkSession:

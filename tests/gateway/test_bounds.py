@@ -194,7 +194,7 @@ def many_names() -> Iterable[tuple[str, object]]:
     yield "Attach", engine_pb2.AttachRequest(pipeline=patterns)
     many = positions({f"orders/{n}": n for n in range(bounds.MAX_POSITIONS + 1)})
     yield "Attach", engine_pb2.AttachRequest(pipeline=WHO, committed=many)
-    yield "Plan", engine_pb2.PlanRequest(pipeline=WHO, forgotten=many, forgets=True)
+    yield "Plan", engine_pb2.PlanRequest(pipeline=WHO, forgotten=many)
     sinks = [f"s{n}" for n in range(bounds.MAX_WRITTEN + 1)]
     yield "ReportCommits", engine_pb2.ReportCommitsRequest(pipeline="query", run="r1", run_number=1, sinks=sinks)
     yield "ReportCommits", engine_pb2.ReportCommitsRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], readers=sinks)

@@ -61,14 +61,6 @@ def test_the_commands_show_the_word_of_the_gateway_whatever_else_they_know(condi
         assert any(f" {name} " in line and f" {word} " in line for line in lines), (name, shown.getvalue())
 
 
-def test_an_older_gateway_that_does_not_tell_is_shown_without_a_word() -> None:
-    status = pb.GetStatusResponse(gateway=pb.GatewayStatus(version="0.1.0"))
-    status.streams.add(stream="orders/0", state=pb.STREAM_STATE_LIVE)
-    document = status_document("here", status)
-    assert document["streams"][0]["condition"] is None
-    assert [row["state"] for row in Shown(document).rows("streams")] == ["-"]
-
-
 # Which word it is
 
 

@@ -1,6 +1,6 @@
 """Gateways and programs of other releases.
 
-The last release had no sinks; its messages have only the fields of proto/baseline.json. A later release has more than this one.
+Messages of the last release have the fields of proto/baseline.json, and no others. A later release has more than this one.
 """
 
 from pathlib import Path
@@ -65,8 +65,6 @@ class OldSession:
 async def test_a_source_of_the_last_release_is_served(last: DescriptorPool) -> None:
     async with serve() as (_, address), grpc.aio.insecure_channel(address) as channel:
         old, engine = OldSession(channel, last, "SourceService"), Engine(address)
-        assert "report" not in old.request.DESCRIPTOR.fields_by_name
-
         await old.send(hello={"protocol_version": 1, "connector": "c", "instance": "i", "capabilities": [1]})
         assert (await old.expect("welcome")).protocol_version == 1
         await old.send(open_stream={"stream_id": 1, "stream": "orders/0", "kind": 1})
@@ -99,9 +97,29 @@ async def test_an_operator_of_the_last_release_reads_the_status(last: Descriptor
         assert status.gateway.version
 
 
-async def test_a_sink_has_no_service_at_a_gateway_of_the_last_release_and_says_what_to_do(last: DescriptorPool) -> None:
-    with pytest.raises(KeyError):
-        last.FindServiceByName(f"{PACKAGE}.SinkService")
+async def test_a_sink_of_the_last_release_is_served(last: DescriptorPool) -> None:
+    async with serve() as (_, address), grpc.aio.insecure_channel(address) as channel:
+        old, writer = OldSession(channel, last, "SinkService"), Writer(address)
+        hello = {"protocol_version": 1, "connector": "c", "instance": "i", "sink": "out", "mode": int(TWO_PHASE)}
+        await old.send(hello=hello)
+        assert (await old.expect("welcome")).protocol_version == 1
+        delivered = writer.deliver(0, [b"a", b"b"])
+        started = await old.expect("start_part")
+        assert started.part.transaction.batch == 0
+        assert (await old.expect("frame")).frame.values == b"ab"
+        await old.send(staged={"id": (await old.expect("end_part")).id})
+        await delivered
+        voted = writer.vote(0)
+        prepared = {"pipeline": "query", "batch": (await old.expect("prepare")).transaction.batch}
+        await old.send(prepared={"transaction": prepared})
+        await voted
+        await writer.report_commits(0)
+        assert (await old.expect("commit")).transaction.batch == 0
+        await old.send(committed={"transaction": prepared})
+        await writer.close()
+
+
+async def test_a_sink_at_a_gateway_without_its_service_is_told_what_to_do() -> None:
     server = grpc.aio.server()
     handlers = {"Ingest": grpc.stream_stream_rpc_method_handler(lambda requests, context: requests)}
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(f"{PACKAGE}.SourceService", handlers)])

@@ -189,7 +189,6 @@ class Engine:
         await self.stub.Attach(request, timeout=DEADLINE_S)
 
     async def plan(self, committed: dict[str, Any] | None = None, wait_ms: int = 5000, **limits: Any) -> engine_pb2.PlanResponse:
-        limits = {"forgets": True, **limits}
         request = engine_pb2.PlanRequest(pipeline=self.who, committed=positions(committed or {}), wait_ms=wait_ms, **limits)
         response = await self.stub.Plan(request, timeout=DEADLINE_S)
         assert isinstance(response, engine_pb2.PlanResponse)

@@ -500,8 +500,11 @@ export interface components {
             run: number;
             /** Attached */
             attached: boolean;
-            /** Condition */
-            condition: ("flows" | "idle" | "waits" | "no credit" | "stalled" | "source stalled" | "trouble" | "paused" | "detached" | "ended") | null;
+            /**
+             * Condition
+             * @enum {string}
+             */
+            condition: "flows" | "idle" | "waits" | "no credit" | "stalled" | "source stalled" | "trouble" | "paused" | "detached" | "ended";
             /**
              * State
              * @enum {string}
@@ -762,8 +765,11 @@ export interface components {
             peer: string;
             /** Age Ms */
             age_ms: number;
-            /** Condition */
-            condition: ("flows" | "idle" | "waits" | "no credit" | "stalled" | "source stalled" | "trouble" | "paused" | "detached" | "ended") | null;
+            /**
+             * Condition
+             * @enum {string}
+             */
+            condition: "flows" | "idle" | "waits" | "no credit" | "stalled" | "source stalled" | "trouble" | "paused" | "detached" | "ended";
             /** Streams */
             streams: number;
             /** Credit Bytes */
@@ -807,8 +813,11 @@ export interface components {
             sink: string;
             /** Mode */
             mode: ("two-phase" | "batch-idempotent" | "at-least-once") | null;
-            /** Condition */
-            condition: ("flows" | "idle" | "waits" | "no credit" | "stalled" | "source stalled" | "trouble" | "paused" | "detached" | "ended") | null;
+            /**
+             * Condition
+             * @enum {string}
+             */
+            condition: "flows" | "idle" | "waits" | "no credit" | "stalled" | "source stalled" | "trouble" | "paused" | "detached" | "ended";
             /** Instances */
             instances: string[];
             /** Away */
@@ -885,8 +894,11 @@ export interface components {
             peer: string;
             /** Age Ms */
             age_ms: number;
-            /** Condition */
-            condition: ("flows" | "idle" | "waits" | "no credit" | "stalled" | "source stalled" | "trouble" | "paused" | "detached" | "ended") | null;
+            /**
+             * Condition
+             * @enum {string}
+             */
+            condition: "flows" | "idle" | "waits" | "no credit" | "stalled" | "source stalled" | "trouble" | "paused" | "detached" | "ended";
         };
         /**
          * StagesDocument
@@ -912,13 +924,13 @@ export interface components {
         };
         /**
          * StatusDocument
-         * @description A gateway at one moment. The problems are null if the gateway is of a version that does not report them.
+         * @description A gateway at one moment.
          */
         StatusDocument: {
             /** Problems */
-            problems: components["schemas"]["ProblemDocument"][] | null;
+            problems: components["schemas"]["ProblemDocument"][];
             /** Problems In All */
-            problems_in_all: number | null;
+            problems_in_all: number;
             gateway: components["schemas"]["GatewayDocument"];
             /** Streams */
             streams: components["schemas"]["StreamDocument"][];
@@ -960,8 +972,11 @@ export interface components {
         StreamDocument: {
             /** Stream */
             stream: string;
-            /** Condition */
-            condition: ("flows" | "idle" | "waits" | "no credit" | "stalled" | "source stalled" | "trouble" | "paused" | "detached" | "ended") | null;
+            /**
+             * Condition
+             * @enum {string}
+             */
+            condition: "flows" | "idle" | "waits" | "no credit" | "stalled" | "source stalled" | "trouble" | "paused" | "detached" | "ended";
             /**
              * State
              * @enum {string}

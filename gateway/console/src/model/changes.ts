@@ -90,9 +90,9 @@ export function whole(document: StatusDocument, at: number): Status {
 }
 
 function healthOf(document: StatusDocument): Health {
-  const problems = document.problems ?? [];
+  const { problems, problems_in_all } = document;
   const degraded = problems.some(isFault);
-  return { status: degraded ? "degraded" : "ready", problems, problems_in_all: document.problems_in_all ?? 0 };
+  return { status: degraded ? "degraded" : "ready", problems, problems_in_all };
 }
 
 /** How old something is now: the gateway's age of it, and the time since the page heard of its row. */

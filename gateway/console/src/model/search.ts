@@ -26,16 +26,14 @@ export function search(status: Status, text: string): Found[] {
 function parts(status: Status): Found[] {
   const found = (kind: string, name: string, state: string): Found => ({ part: `${kind} ${name}`, kind, name, state });
   return [
-    ...status.streams.map((one) => found("stream", one.stream, one.condition ?? one.state)),
-    ...status.pipelines.map((one) => found("pipeline", one.pipeline, one.condition ?? one.state)),
+    ...status.streams.map((one) => found("stream", one.stream, one.condition)),
+    ...status.pipelines.map((one) => found("pipeline", one.pipeline, one.condition)),
     ...status.pipelines.flatMap((one) =>
       one.steps.map((step) => found("step", step.step, `of pipeline ${one.pipeline}`)),
     ),
-    ...status.sinks.map((one) => found("sink", one.sink, one.condition ?? "")),
-    ...status.sessions.map((one) => found("connector", one.instance, one.condition ?? "")),
-    ...status.sink_sessions.map((one) =>
-      found("connector", `${one.instance} of sink ${one.sink}`, one.condition ?? ""),
-    ),
+    ...status.sinks.map((one) => found("sink", one.sink, one.condition)),
+    ...status.sessions.map((one) => found("connector", one.instance, one.condition)),
+    ...status.sink_sessions.map((one) => found("connector", `${one.instance} of sink ${one.sink}`, one.condition)),
     ...status.deployments.flatMap((one) => [
       found("deployment", one.deployment, "registered"),
       ...one.processes.map((process) => found("process", `${process.name} of ${one.deployment}`, process.state)),

@@ -55,7 +55,7 @@ function rowsOf(status: Status): Row[] {
   const of = (reported: Reported, serves: string): Omit<Row, "session" | "sink"> => ({
     name: reported.instance,
     serves,
-    state: reported.condition ?? reported.state ?? "idle",
+    state: reported.condition,
     sinceMs: reported.state_age_ms ?? reported.age_ms,
     reported,
     supervised: supervisedBy(status.deployments, reported.instance),

@@ -13,7 +13,7 @@ import { Peek } from "../parts/peek";
 import { Sparkline } from "../parts/sparkline";
 
 const nameOf = (row: Stream): string => row.stream;
-const conditionOf = (row: Stream): string => row.condition ?? row.state;
+const conditionOf = (row: Stream): string => row.condition;
 
 interface Shown {
   status: Status;

@@ -22,7 +22,7 @@ def message_lines(document: Mapping[str, Any]) -> Iterator[Text]:
     """
     epoch = f" of epoch {document['epoch']}" if document["epoch"] else ""
     style = "green" if document["state"] == "acknowledged" else "bold"
-    yield Text(f"{one_line(document['stream'])} {document['sequence']}{epoch} {MESSAGE_STATES[document['state']]}", style=style)
+    yield Text(f"{one_line(document['stream'])} {document['sequence']}{epoch} {_stands(document)}", style=style)
     if document["reason"]:
         yield Text(f"  {one_line(document['reason'])}")
     for reader in document["pipelines"][:_MAX_PIPELINES]:
@@ -34,9 +34,7 @@ def message_lines(document: Mapping[str, Any]) -> Iterator[Text]:
 
 
 def _reader(reader: Mapping[str, Any]) -> Iterator[Text]:
-    line = Text(f"  pipeline {one_line(reader['pipeline'])}: ", style="bold").append(
-        MESSAGE_STATES[reader["state"]], style="not bold"
-    )
+    line = Text(f"  pipeline {one_line(reader['pipeline'])}: ", style="bold").append(_stands(reader), style="not bold")
     if reader["batch"] is not None:
         line.append(f", micro-batch {reader['batch']:,}", style="not bold")
     if reader["since"] is not None:
@@ -48,6 +46,11 @@ def _reader(reader: Mapping[str, Any]) -> Iterator[Text]:
         yield Text(f"    {one_line(reader['reason'])}")
     if reader["problem"] is not None:
         yield from _problem(reader["problem"], "    ")
+
+
+def _stands(where: Mapping[str, Any]) -> str:
+    """Returns where a message stands; a gateway of a later release may have further states."""
+    return MESSAGE_STATES.get(where["state"], "is in a state that this release does not know")
 
 
 def _problem(problem: Mapping[str, Any], indent: str) -> Iterator[Text]:

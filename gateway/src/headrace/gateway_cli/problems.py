@@ -22,9 +22,6 @@ def problem_lines(document: Mapping[str, Any], now: datetime | None = None, limi
         limit: How many problems are shown.
     """
     problems = document["problems"]
-    if problems is None:
-        yield Text("This gateway does not report problems: it is of an older version.", style="dim")
-        return
     if not problems:
         yield Text("All is well.", style="green")
         return

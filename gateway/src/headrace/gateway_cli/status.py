@@ -48,7 +48,7 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
     The result with --json. Names and types are stable; sizes are in bytes,
     times in milliseconds:
       problems   [part, kind, cause, root, since, remedy], as /readyz has
-                 them; null from an older gateway
+                 them
       problems_in_all  how many there are; the list has at most 1,000
       gateway    address, version, uptime_ms, buffered_bytes,
                  buffer_limit_bytes, draining, rejected_sessions {status name:
@@ -83,7 +83,7 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
                  instance, peer, age_ms, sdk, state, state_age_ms, reason,
                  errors, last_error, last_error_age_ms]
       condition is a word for what a part does, as `headrace top --help`
-      explains, or null from an older gateway.
+      explains.
       last_error is null or {message, at (UTC), is_over: nothing is wrong with
       the part any more}.
       What a connector has reported: sdk {name, version, language} or null,
@@ -109,8 +109,6 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
 
         console().print(status_tables(document))
     if check:
-        if document["problems"] is None:
-            raise Failure(f"the gateway at {connection.gateway} is of an older version, which does not report problems")
         from headrace.gateway_status.words import NO_FAULTS
 
         ctx.exit(EXIT_FAILED if any(problem["kind"] not in NO_FAULTS for problem in document["problems"]) else 0)
@@ -137,8 +135,6 @@ def fetch_status(channel: "grpc.Channel", connection: Connection) -> "StatusDocu
 
 def _summary(document: "StatusDocument") -> str:
     """Returns one line that says whether all is well."""
-    if document["problems"] is None:
-        return "the gateway is of an older version, which does not report problems"
     return f"{document['problems_in_all']:,} problems" if document["problems"] else "all is well"
 
 

@@ -181,7 +181,7 @@ def _ends(deployments: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
 def _condition(row: Mapping[str, Any]) -> Text:
     """Shows what a part does, in the word that the gateway has chosen."""
     condition = row["condition"]
-    return Text(condition or "-", style=_STYLES.get(condition, ""))
+    return Text(condition, style=_STYLES.get(condition, ""))
 
 
 def _sdk(session: Mapping[str, Any]) -> str:

@@ -56,11 +56,10 @@ def status_document(address: str, status: GetStatusResponse, at: datetime | None
         at: When it was taken; None for now.
     """
     taken_at = at or datetime.now(UTC)
-    known = status.HasField("problems_in_all")
     errors = LastErrors(status, taken_at)
     return {
-        "problems": problem_documents(status, taken_at) if known else None,
-        "problems_in_all": status.problems_in_all if known else None,
+        "problems": problem_documents(status, taken_at),
+        "problems_in_all": status.problems_in_all,
         "gateway": _gateway(status.gateway, {"address": address}),
         "streams": [_stream(stream, errors.of_part(f"stream {stream.stream}", stream)) for stream in status.streams],
         "sessions": [_session_document(session, errors) for session in status.sessions],

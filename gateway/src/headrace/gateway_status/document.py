@@ -69,7 +69,7 @@ class StreamDocument(TypedDict):
     """One stream."""
 
     stream: str
-    condition: Condition | None
+    condition: Condition
     state: StreamState
     detail: str
     state_age_ms: int
@@ -131,7 +131,7 @@ class SessionDocument(ReportedDocument):
     instance: str
     peer: str
     age_ms: int
-    condition: Condition | None
+    condition: Condition
     streams: int
     credit_bytes: int
     credit_messages: int
@@ -151,7 +151,7 @@ class SinkSessionDocument(ReportedDocument):
     instance: str
     peer: str
     age_ms: int
-    condition: Condition | None
+    condition: Condition
 
 
 class StepDocument(TypedDict):
@@ -172,7 +172,7 @@ class PipelineDocument(TypedDict):
     pipeline: str
     run: int
     attached: bool
-    condition: Condition | None
+    condition: Condition
     state: PipelineState
     away_ms: int | None
     patterns: list[str]
@@ -201,7 +201,7 @@ class SinkDocument(TypedDict):
 
     sink: str
     mode: SinkMode | None
-    condition: Condition | None
+    condition: Condition
     instances: list[str]
     away: list[str]
     absent_ms: int | None
@@ -284,10 +284,10 @@ class ProblemDocument(TypedDict):
 
 
 class StatusDocument(TypedDict):
-    """A gateway at one moment. The problems are null if the gateway is of a version that does not report them."""
+    """A gateway at one moment."""
 
-    problems: list[ProblemDocument] | None
-    problems_in_all: int | None
+    problems: list[ProblemDocument]
+    problems_in_all: int
     gateway: GatewayDocument
     streams: list[StreamDocument]
     sessions: list[SessionDocument]

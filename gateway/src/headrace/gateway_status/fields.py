@@ -13,6 +13,8 @@ from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_or
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
+from headrace.gateway_status.enums import UNKNOWN
+
 _Document = TypeVar("_Document")
 _Getter = Callable[[Any], Any]
 
@@ -21,7 +23,8 @@ class Fields(Generic[_Document]):
     """How a message becomes a document.
 
     Names, numbers and truth values stay what they are, bytes become base64, an enum becomes the word of the document's type, and
-    lists, maps and messages are converted in the same way. What is absent, or an empty text, is None where the type allows it.
+    lists, maps and messages are converted in the same way. What is absent, or an empty text, is None where the type allows it. A
+    value of an enum that only a later release has becomes `unknown`.
     """
 
     def __init__(self, document: type[_Document], message: Descriptor, *given: str) -> None:
@@ -114,7 +117,7 @@ def _of_many(annotation: Any, field: FieldDescriptor, get: _Getter) -> _Getter:
 def _of_one(annotation: Any, field: FieldDescriptor, get: _Getter, *, is_optional: bool) -> _Getter:
     if field.enum_type is not None:
         words = _words(annotation, field.enum_type, is_optional=is_optional)
-        return lambda message: words[get(message)]
+        return lambda message: words.get(get(message), UNKNOWN)
     if field.message_type is not None:
         document = Fields[Any](annotation, field.message_type)
         return lambda message: document(get(message))
@@ -129,7 +132,7 @@ def _words(annotation: Any, enum: EnumDescriptor, *, is_optional: bool) -> Mappi
     (prefix,) = {value.name.removesuffix("UNSPECIFIED") for value in enum.values if value.number == 0}
     names = {value.number: value.name.removeprefix(prefix) for value in enum.values}
     words: dict[int, str | None] = {number: known.get(name, name.lower()) for number, name in names.items()}
-    return words | {0: None} if is_optional else words
+    return words | {0: None if is_optional else UNKNOWN}
 
 
 def _key(word: str) -> str:

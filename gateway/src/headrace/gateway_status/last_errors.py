@@ -32,7 +32,7 @@ class LastErrors:
         """
         self._at = at
         self._troubled = {problem.part for problem in status.problems if problem.kind not in NO_FAULTS}
-        self._is_whole = status.HasField("problems_in_all") and status.problems_in_all <= len(status.problems)
+        self._is_whole = status.problems_in_all <= len(status.problems)
 
     def of_part(self, part: str, status: StreamStatus | PipelineStatus | SinkStatus) -> LastErrorFields:
         """Returns the last error of a stream, a pipeline or a sink."""

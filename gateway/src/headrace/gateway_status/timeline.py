@@ -8,11 +8,14 @@ from typing_extensions import TypedDict
 
 from headrace.gateway_status.convert import problem_document
 from headrace.gateway_status.document import ProblemDocument
+from headrace.gateway_status.enums import UNKNOWN, Words
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.frame_pb2 import Position
 
 Stage = Literal["planned", "read", "processed", "staged", "voted", "committed", "sink_committed", "acknowledged"]
 MessageState = Literal["not-received", "not-planned", "in-batch", "committed", "acknowledged", "redelivered"]
+_STAGES = Words(pb.BatchStage.items(), "BATCH_STAGE_", "_")
+_MESSAGE_STATES = Words(pb.MessageState.items(), "MESSAGE_STATE_")
 
 
 class StagesDocument(TypedDict, total=False):
@@ -143,7 +146,9 @@ def _batch(batch: pb.BatchStatus) -> BatchDocument:
         "batch": batch.batch if batch.HasField("batch") else None,
         "rebuilt": batch.rebuilt,
         "redelivered": batch.redelivered,
-        "stages": cast(StagesDocument, {_stage(time.stage): _time(time.at_ms) for time in batch.stages}),
+        "stages": cast(
+            StagesDocument, {_stage(time.stage): _time(time.at_ms) for time in batch.stages if _stage(time.stage) != UNKNOWN}
+        ),
         "streams": [
             {
                 "stream": read.stream,
@@ -173,11 +178,11 @@ def _summary(batches: list[dict[pb.BatchStage.ValueType, int]]) -> SummaryDocume
 
 
 def _stage(stage: pb.BatchStage.ValueType) -> str:
-    return pb.BatchStage.Name(stage).removeprefix("BATCH_STAGE_").lower()
+    return _STAGES[stage]
 
 
 def _state(state: pb.MessageState.ValueType) -> MessageState:
-    return cast(MessageState, pb.MessageState.Name(state).removeprefix("MESSAGE_STATE_").lower().replace("_", "-"))
+    return cast(MessageState, _MESSAGE_STATES[state])
 
 
 def _time(at_ms: int) -> str:

@@ -125,7 +125,6 @@ class Planner:
             committed=to_stream_positions(news),
             ended=ended(news),
             forgotten=to_stream_positions(left_out(offset.streams, self._known)),
-            forgets=True,
             tell_ends=self._engine.conditions.tell_ends,
             max_messages=self._engine.conditions.max_messages,
             wait_ms=PLAN_WAIT_MS,

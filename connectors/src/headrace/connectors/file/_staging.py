@@ -188,5 +188,5 @@ def _shortened(name: str, suffix: str) -> str:
 def _vote(path: Path) -> Vote:
     """Reads a vote."""
     fields = json.loads(path.read_bytes())
-    transaction = Transaction(fields["pipeline"], fields["batch"], fields.get("run", ""))
+    transaction = Transaction(fields["pipeline"], fields["batch"], fields["run"])
     return Vote(fields["id"], transaction, fields["parts"])

@@ -38,11 +38,11 @@ class Offset:
 
     `run_number` and `run_id` identify the run of the pipeline that planned it; the next run's number is one more. The driver uses
     them to detach the run when the query ends. They are absent in the first offset. `finish` counts how often event time has
-    ended, because all streams had ended, and `finished` is true if it did so here. `checkpoint` is the checkpoint's id, absent in
-    checkpoints that are older than these ids. `planned_at` is when the batch that ends here was planned, in microseconds since
-    1970, if the application needs the present time: a batch that is repeated finds the same value. `awaited` are the streams
-    that were opened and have no position yet: event time waits for them. `began_at` is when the first batch was planned, in
-    microseconds since 1970, if the application needs the present time.
+    ended, because all streams had ended, and `finished` is true if it did so here. `checkpoint` is the checkpoint's id.
+    `planned_at` is when the batch that ends here was planned, in microseconds since 1970, if the application needs the present
+    time: a batch that is repeated finds the same value. `awaited` are the streams that were opened and have no position yet:
+    event time waits for them. `began_at` is when the first batch was planned, in microseconds since 1970, if the application
+    needs the present time.
     """
 
     pipeline: str
@@ -65,7 +65,7 @@ class Offset:
             CheckpointError: The document is not an offset of this source.
         """
         document = None if text == "-" else json.loads(text)
-        is_own = isinstance(document, dict) and document.keys() >= {"pipeline", "streams"}
+        is_own = isinstance(document, dict) and document.keys() >= {"pipeline", "checkpoint", "streams"}
         return cls.from_json(document) if is_own else None
 
     @classmethod
@@ -78,7 +78,7 @@ class Offset:
         try:
             streams = {name: _position(position) for name, position in document["streams"].items()}
             finish, finished = int(document.get("finish", 0)), document.get("finished") is True
-            run_id, checkpoint = (str(document.get(name, "")) for name in ("run_id", "checkpoint"))
+            run_id, checkpoint = str(document.get("run_id", "")), str(document["checkpoint"])
             at, awaited = document.get("plannedAt"), frozenset(map(str, document.get("awaited", ())))
             began_at = document.get("beganAt")
             return cls(
@@ -92,9 +92,7 @@ class Offset:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the JSON form. Equal offsets have equal documents."""
-        document: dict[str, Any] = {"pipeline": self.pipeline}
-        if self.checkpoint:
-            document["checkpoint"] = self.checkpoint
+        document: dict[str, Any] = {"pipeline": self.pipeline, "checkpoint": self.checkpoint}
         if self.run_number is not None:
             document["run"] = self.run_number
         if self.finish:

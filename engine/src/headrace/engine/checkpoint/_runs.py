@@ -182,7 +182,7 @@ class RunLog:
             try:
                 document = json.loads(self._folder.read(each.name))
                 earlier = tuple(Segment(**segment) for segment in document["earlier"])
-                return replace(each, earlier=earlier, sinks=tuple(document.get("sinks", ())))
+                return replace(each, earlier=earlier, sinks=tuple(document["sinks"]))
             except (FileNotFoundError, ValueError, KeyError, TypeError):
                 # The run ended before its file was complete, and so before its first batch.
                 continue

@@ -25,15 +25,15 @@ class PipelineRun:
     Attributes:
         name: The pipeline's name.
         number: The number of the run: one more than that of the run before it.
-        run_id: The run's unique id; empty if the checkpoint is older than these ids.
-        checkpoint: The checkpoint's id; empty likewise.
+        run_id: The run's unique id.
+        checkpoint: The checkpoint's id.
         attachment: How many times the run has attached to a gateway.
     """
 
     name: str
     number: int
-    run_id: str = ""
-    checkpoint: str = ""
+    run_id: str
+    checkpoint: str
     attachment: int = 0
 
     def to_proto(self, options: Options) -> pb.Pipeline:

@@ -225,7 +225,6 @@ class Planner:
             committed=to_stream_positions(news),
             ended=ended(news),
             forgotten=to_stream_positions(left_out(offset.streams, self._committed)),
-            forgets=True,
             awaits_streams=self._available_now and not self._options.accept_away,
             tell_ends=self._keeps_ends,
             awaited=sorted(offset.awaited),

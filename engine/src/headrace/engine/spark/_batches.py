@@ -25,7 +25,7 @@ MAX_WAITING = 100
 MAX_HISTORY = 100
 """How many earlier micro-batches are reported to a gateway that asks for them: as many as Spark keeps by default."""
 _IDLE_S = 30.0
-_LASTING = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.ABORTED)
+_LASTING = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.ABORTED)
 """What a later report of the run would be answered with, too."""
 
 log = logging.getLogger("headrace.engine")

@@ -97,7 +97,6 @@ class EngineService(EngineServiceServicer):
             committed, forgotten = _positions(pipeline, request.committed), _positions(pipeline, request.forgotten)
             commit(self._gateway, pipeline, committed, request.ended)
             leave_out(self._gateway, pipeline, forgotten)
-            pipeline.forgets = request.forgets
             check_count("awaited", request.awaited, MAX_POSITIONS)
             pipeline.ended_unread = {name: None for name in request.awaited if name in pipeline.ended_unread}
             pipeline.calls += 1

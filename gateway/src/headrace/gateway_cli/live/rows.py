@@ -27,7 +27,7 @@ def _pipelines(shown: Shown) -> Iterator[Row]:
         name, batch_ms = pipeline["pipeline"], pipeline["batch_ms"]
         yield {
             "pipeline": name,
-            "state": pipeline["condition"] or "-",
+            "state": pipeline["condition"],
             "batch": batch_ms if batch_ms is not None else -1,
             "batches": pipeline["planned_batches"],
             "stage": _stage(pipeline, shown.document["sinks"]),
@@ -54,7 +54,7 @@ def _streams(shown: Shown) -> Iterator[Row]:
         name = stream["stream"]
         yield {
             "stream": name,
-            "state": stream["condition"] or "-",
+            "state": stream["condition"],
             "in": shown.rates.received.get(name),
             "out": shown.rates.acknowledged.get(name),
             "lag": stream["lag_messages"],
@@ -90,7 +90,7 @@ def _connector(session: Mapping[str, Any], serves: str) -> Row:
     return {
         "connector": session["instance"],
         "serves": serves,
-        "state": session["condition"] or "-",
+        "state": session["condition"],
         "since": session["state_age_ms"] if session["state_age_ms"] is not None else session["age_ms"],
         "credit": credit,
         "errors": len(errors),
@@ -105,7 +105,7 @@ def _sinks(shown: Shown) -> Iterator[Row]:
         age = f" ({duration_text(sink['failure_age_ms'])})" if failure and sink["failure_age_ms"] is not None else ""
         yield {
             "sink": sink["sink"],
-            "state": sink["condition"] or "-",
+            "state": sink["condition"],
             "mode": sink["mode"] or "-",
             "instances": len(sink["instances"]),
             "rate": shown.rates.staged.get(sink["sink"]),

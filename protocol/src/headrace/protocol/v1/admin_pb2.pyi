@@ -158,7 +158,7 @@ class _Condition:
 class _ConditionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Condition.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     CONDITION_UNSPECIFIED: _Condition.ValueType  # 0
-    """The gateway is of a version that does not tell."""
+    """Not used."""
     CONDITION_FLOWS: _Condition.ValueType  # 1
     """Something was acknowledged, committed or written in the last five seconds."""
     CONDITION_IDLE: _Condition.ValueType  # 2
@@ -184,7 +184,7 @@ class Condition(_Condition, metaclass=_ConditionEnumTypeWrapper):
     """What a part does, in a word. The gateway decides it once: whoever shows it uses the same word."""
 
 CONDITION_UNSPECIFIED: Condition.ValueType  # 0
-"""The gateway is of a version that does not tell."""
+"""Not used."""
 CONDITION_FLOWS: Condition.ValueType  # 1
 """Something was acknowledged, committed or written in the last five seconds."""
 CONDITION_IDLE: Condition.ValueType  # 2
@@ -1879,7 +1879,7 @@ class GetStatusResponse(_message.Message):
     PROBLEMS_IN_ALL_FIELD_NUMBER: _builtins.int
     DEPLOYMENTS_FIELD_NUMBER: _builtins.int
     problems_in_all: _builtins.int
-    """How many problems there are in all; absent if the gateway is of a version that does not report problems."""
+    """How many problems there are in all."""
     @_builtins.property
     def gateway(self) -> Global___GatewayStatus:
         """The gateway itself."""
@@ -1922,16 +1922,14 @@ class GetStatusResponse(_message.Message):
         sinks: _abc.Iterable[Global___SinkStatus] | None = ...,
         sink_sessions: _abc.Iterable[Global___SinkSessionStatus] | None = ...,
         problems: _abc.Iterable[Global___Problem] | None = ...,
-        problems_in_all: _builtins.int | None = ...,
+        problems_in_all: _builtins.int = ...,
         deployments: _abc.Iterable[Global___DeploymentStatus] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_problems_in_all", b"_problems_in_all", "gateway", b"gateway", "problems_in_all", b"problems_in_all"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["gateway", b"gateway"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_problems_in_all", b"_problems_in_all", "deployments", b"deployments", "gateway", b"gateway", "pipelines", b"pipelines", "problems", b"problems", "problems_in_all", b"problems_in_all", "sessions", b"sessions", "sink_sessions", b"sink_sessions", "sinks", b"sinks", "streams", b"streams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployments", b"deployments", "gateway", b"gateway", "pipelines", b"pipelines", "problems", b"problems", "problems_in_all", b"problems_in_all", "sessions", b"sessions", "sink_sessions", b"sink_sessions", "sinks", b"sinks", "streams", b"streams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__problems_in_all: _TypeAlias = _typing.Literal["problems_in_all"]  # noqa: Y015
-    _WhichOneofArgType__problems_in_all: _TypeAlias = _typing.Literal["_problems_in_all", b"_problems_in_all"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__problems_in_all) -> _WhichOneofReturnType__problems_in_all | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
 

@@ -139,8 +139,8 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     are decimal (SES-25).
 
     Reconnect, with backoff, after a reason that says so. After any other, the same input leads to the same end. A later
-    version may add reasons. Decide by the status if you do not know the reason, or if there is none, which is so with an
-    older gateway, with a proxy, and whenever gRPC itself ends the call (SES-27 to SES-30).
+    version may add reasons. Decide by the status if you do not know the reason, or if there is none, which is so with a proxy,
+    and whenever gRPC itself ends the call (SES-27 to SES-30).
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
@@ -284,9 +284,9 @@ Global___ConnectorError: _TypeAlias = ConnectorError  # noqa: Y015
 class Report(_message.Message):
     """How the connector is, for operators: `headrace status` shows it. Nothing else depends on it. It needs no answer.
 
-    Send it only to a gateway whose Welcome lists CAPABILITY_REPORT: an older gateway ends the session (SES-22). Send it after
-    Welcome, at each change of state or reason, and when there are new errors, for new errors at most once a second. The
-    gateway keeps the last hundred errors of a session.
+    Send it only to a gateway whose Welcome lists CAPABILITY_REPORT (SES-22). Send it after Welcome, at each change of state or
+    reason, and when there are new errors, for new errors at most once a second. The gateway keeps the last hundred errors of a
+    session.
 
     A Report without a state or with an unknown one, or with a text that is too long, ends the session with INVALID_ARGUMENT
     (MALFORMED_MESSAGE), one with too many errors with RESOURCE_EXHAUSTED (LIST_TOO_LONG). Rule SES-23.

@@ -52,8 +52,8 @@ class Pipeline(_message.Message):
     """
     checkpoint: _builtins.str
     """The checkpoint's id, which is created with its first offset. The run numbers of different checkpoints cannot be
-    compared; the checkpoint whose first call is later is the current one. At most 255 bytes; absent in checkpoints that are
-    older than these ids.
+    compared; the checkpoint whose first call is later is the current one. At most 255 bytes; absent means that the pipeline
+    has only this one.
     """
     attachment: _builtins.int
     """How many times the run has called Attach, at any gateway: each Attach has the next number, starting at 1, and the calls
@@ -224,7 +224,6 @@ class PlanRequest(_message.Message):
     ENDED_FIELD_NUMBER: _builtins.int
     TELL_ENDS_FIELD_NUMBER: _builtins.int
     FORGOTTEN_FIELD_NUMBER: _builtins.int
-    FORGETS_FIELD_NUMBER: _builtins.int
     AWAITS_STREAMS_FIELD_NUMBER: _builtins.int
     AWAITED_FIELD_NUMBER: _builtins.int
     max_messages: _builtins.int
@@ -239,8 +238,6 @@ class PlanRequest(_message.Message):
     """True if the caller records in its checkpoint which streams have ended, and therefore needs to know. Otherwise a stream
     that has ended is treated as one that has nothing new.
     """
-    forgets: _builtins.bool
-    """True if the caller follows PlanResponse.forgotten. Otherwise `forgotten` is empty, and what its checkpoint has is kept."""
     awaits_streams: _builtins.bool
     """True if the caller, a run with available_now, itself waits for unavailable streams, as PlanResponse.streams_away reports
     them. Otherwise such a run is exhausted after 10 s without any stream, and does not wait for a stream that has had no
@@ -284,13 +281,12 @@ class PlanRequest(_message.Message):
         ended: _abc.Iterable[_builtins.str] | None = ...,
         tell_ends: _builtins.bool = ...,
         forgotten: _abc.Iterable[_frame_pb2.StreamPosition] | None = ...,
-        forgets: _builtins.bool = ...,
         awaits_streams: _builtins.bool = ...,
         awaited: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "awaited", b"awaited", "awaits_streams", b"awaits_streams", "committed", b"committed", "ended", b"ended", "forgets", b"forgets", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "awaited", b"awaited", "awaits_streams", b"awaits_streams", "committed", b"committed", "ended", b"ended", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_bytes: _TypeAlias = _typing.Literal["max_bytes"]  # noqa: Y015
     _WhichOneofArgType__max_bytes: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes"]  # noqa: Y015

@@ -195,7 +195,7 @@ class EngineServiceServicer:
     def ReportBatches(self, request, context):
         """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
         renews no lease. Called by the driver when `commits/N` is written. NOT_FOUND if the gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
-        reported, or the pipeline has another checkpoint now. UNIMPLEMENTED at older gateways: do not call again.
+        reported, or the pipeline has another checkpoint now.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -204,7 +204,7 @@ class EngineServiceServicer:
     def Heartbeat(self, request, context):
         """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which continue
         while the driver is frozen. Called once a second, by the driver itself and for all of its pipelines at once; health names
-        the attached ones if it ends. Renews no lease, and nothing else depends on it. UNIMPLEMENTED at older gateways.
+        the attached ones if it ends. Renews no lease, and nothing else depends on it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -87,12 +87,12 @@ class EngineServiceStub:
     ReportBatches: _grpc.UnaryUnaryMultiCallable[_engine_pb2.ReportBatchesRequest, _engine_pb2.ReportBatchesResponse]
     """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
     renews no lease. Called by the driver when `commits/N` is written. NOT_FOUND if the gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
-    reported, or the pipeline has another checkpoint now. UNIMPLEMENTED at older gateways: do not call again.
+    reported, or the pipeline has another checkpoint now.
     """
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_engine_pb2.HeartbeatRequest, _engine_pb2.HeartbeatResponse]
     """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which continue
     while the driver is frozen. Called once a second, by the driver itself and for all of its pipelines at once; health names
-    the attached ones if it ends. Renews no lease, and nothing else depends on it. UNIMPLEMENTED at older gateways.
+    the attached ones if it ends. Renews no lease, and nothing else depends on it.
     """
     Detach: _grpc.UnaryUnaryMultiCallable[_engine_pb2.DetachRequest, _engine_pb2.DetachResponse]
     """The pipeline stops gracefully. What it committed is acknowledged, and its streams remain held for it."""
@@ -190,12 +190,12 @@ class EngineServiceAsyncStub(EngineServiceStub):
     ReportBatches: _aio.UnaryUnaryMultiCallable[_engine_pb2.ReportBatchesRequest, _engine_pb2.ReportBatchesResponse]  # type: ignore[assignment]
     """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
     renews no lease. Called by the driver when `commits/N` is written. NOT_FOUND if the gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
-    reported, or the pipeline has another checkpoint now. UNIMPLEMENTED at older gateways: do not call again.
+    reported, or the pipeline has another checkpoint now.
     """
     Heartbeat: _aio.UnaryUnaryMultiCallable[_engine_pb2.HeartbeatRequest, _engine_pb2.HeartbeatResponse]  # type: ignore[assignment]
     """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which continue
     while the driver is frozen. Called once a second, by the driver itself and for all of its pipelines at once; health names
-    the attached ones if it ends. Renews no lease, and nothing else depends on it. UNIMPLEMENTED at older gateways.
+    the attached ones if it ends. Renews no lease, and nothing else depends on it.
     """
     Detach: _aio.UnaryUnaryMultiCallable[_engine_pb2.DetachRequest, _engine_pb2.DetachResponse]  # type: ignore[assignment]
     """The pipeline stops gracefully. What it committed is acknowledged, and its streams remain held for it."""
@@ -332,7 +332,7 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_engine_pb2.ReportBatchesResponse, _abc.Awaitable[_engine_pb2.ReportBatchesResponse]]:
         """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
         renews no lease. Called by the driver when `commits/N` is written. NOT_FOUND if the gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
-        reported, or the pipeline has another checkpoint now. UNIMPLEMENTED at older gateways: do not call again.
+        reported, or the pipeline has another checkpoint now.
         """
 
     @_abc_1.abstractmethod
@@ -343,7 +343,7 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_engine_pb2.HeartbeatResponse, _abc.Awaitable[_engine_pb2.HeartbeatResponse]]:
         """Tells that a driver runs. Its pipelines name it (`Pipeline.driver`): their other calls come from other processes, which continue
         while the driver is frozen. Called once a second, by the driver itself and for all of its pipelines at once; health names
-        the attached ones if it ends. Renews no lease, and nothing else depends on it. UNIMPLEMENTED at older gateways.
+        the attached ones if it ends. Renews no lease, and nothing else depends on it.
         """
 
     @_abc_1.abstractmethod

@@ -363,7 +363,7 @@ class SinkWelcome(_message.Message):
     """
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[_source_pb2.Capability.ValueType]:
-        """What the gateway can do. A gateway that lists nothing may be older than this field."""
+        """What the gateway can do."""
 
     def __init__(
         self,

@@ -661,7 +661,7 @@ class Welcome(_message.Message):
 
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[Global___Capability.ValueType]:
-        """What the gateway can do. A gateway that lists nothing may be older than this field."""
+        """What the gateway can do."""
 
     def __init__(
         self,

@@ -757,7 +757,7 @@ type SinkWelcome struct {
 	// How long the connector may neither read nor send anything while the gateway has something to send to it, in
 	// milliseconds. Then the session ends with DEADLINE_EXCEEDED. Absent means that there is no such limit.
 	ReadTimeoutMs uint32 `protobuf:"varint,4,opt,name=read_timeout_ms,json=readTimeoutMs,proto3" json:"read_timeout_ms,omitempty"`
-	// What the gateway can do. A gateway that lists nothing may be older than this field.
+	// What the gateway can do.
 	Capabilities  []Capability `protobuf:"varint,5,rep,packed,name=capabilities,proto3,enum=headrace.protocol.v1.Capability" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1202,7 +1202,7 @@ type Welcome struct {
 	// The credit that each frame uses in addition to its own bytes, in bytes; it does not count towards max_frame_bytes.
 	// Absent means 0.
 	FrameOverheadBytes uint32 `protobuf:"varint,9,opt,name=frame_overhead_bytes,json=frameOverheadBytes,proto3" json:"frame_overhead_bytes,omitempty"`
-	// What the gateway can do. A gateway that lists nothing may be older than this field.
+	// What the gateway can do.
 	Capabilities  []Capability `protobuf:"varint,10,rep,packed,name=capabilities,proto3,enum=headrace.protocol.v1.Capability" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,9 +27,9 @@ pub struct ConnectorError {
 }
 /// How the connector is, for operators: `headrace status` shows it. Nothing else depends on it. It needs no answer.
 ///
-/// Send it only to a gateway whose Welcome lists CAPABILITY_REPORT: an older gateway ends the session (SES-22). Send it after
-/// Welcome, at each change of state or reason, and when there are new errors, for new errors at most once a second. The
-/// gateway keeps the last hundred errors of a session.
+/// Send it only to a gateway whose Welcome lists CAPABILITY_REPORT (SES-22). Send it after Welcome, at each change of state or
+/// reason, and when there are new errors, for new errors at most once a second. The gateway keeps the last hundred errors of a
+/// session.
 ///
 /// A Report without a state or with an unknown one, or with a text that is too long, ends the session with INVALID_ARGUMENT
 /// (MALFORMED_MESSAGE), one with too many errors with RESOURCE_EXHAUSTED (LIST_TOO_LONG). Rule SES-23.
@@ -98,8 +98,8 @@ impl ConnectorState {
 /// are decimal (SES-25).
 ///
 /// Reconnect, with backoff, after a reason that says so. After any other, the same input leads to the same end. A later
-/// version may add reasons. Decide by the status if you do not know the reason, or if there is none, which is so with an
-/// older gateway, with a proxy, and whenever gRPC itself ends the call (SES-27 to SES-30).
+/// version may add reasons. Decide by the status if you do not know the reason, or if there is none, which is so with a proxy,
+/// and whenever gRPC itself ends the call (SES-27 to SES-30).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum ErrorReason {
@@ -589,7 +589,7 @@ pub struct Welcome {
     /// Absent means 0.
     #[prost(uint32, tag = "9")]
     pub frame_overhead_bytes: u32,
-    /// What the gateway can do. A gateway that lists nothing may be older than this field.
+    /// What the gateway can do.
     #[prost(enumeration = "Capability", repeated, tag = "10")]
     pub capabilities: ::prost::alloc::vec::Vec<i32>,
 }
@@ -1141,7 +1141,7 @@ pub struct SinkWelcome {
     /// milliseconds. Then the session ends with DEADLINE_EXCEEDED. Absent means that there is no such limit.
     #[prost(uint32, tag = "4")]
     pub read_timeout_ms: u32,
-    /// What the gateway can do. A gateway that lists nothing may be older than this field.
+    /// What the gateway can do.
     #[prost(enumeration = "Capability", repeated, tag = "5")]
     pub capabilities: ::prost::alloc::vec::Vec<i32>,
 }

@@ -26,8 +26,6 @@ def to_forget(gateway: Gateway, pipeline: Pipeline, *, tell_ends: bool, with_bat
         with_batch: Whether a batch is planned anyway; if not, only streams whose names are needed by new streams are returned.
     """
     found: list[str] = []
-    if not pipeline.forgets:
-        return found
     for name in gateway.gone:
         stream = gateway.streams[name]
         wanted = with_batch or (stream.attachment is not None and not stream.attachment.closed)
@@ -83,7 +81,7 @@ def _is_done(stream: Stream) -> bool:
 
 def _has_all(pipeline: Pipeline, stream: Stream) -> bool:
     """Returns whether a pipeline has committed all of a stream, and can drop it from its checkpoint if it is there."""
-    can_forget = stream.name not in pipeline.committed or (pipeline.attached and pipeline.forgets)
+    can_forget = stream.name not in pipeline.committed or pipeline.attached
     return can_forget and stream.has_nothing_after(pipeline.position(stream.name))
 
 

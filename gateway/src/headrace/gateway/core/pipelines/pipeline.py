@@ -132,8 +132,6 @@ class Pipeline:
     """Streams whose end is in its checkpoint."""
     ended_unread: dict[str, None] = field(default_factory=dict)
     """The streams that have most recently ended without a message: its query may wait for them."""
-    forgets: bool = False
-    """Whether its query can drop streams from its checkpoint."""
     left_out: dict[str, None] = field(default_factory=dict)
     """The streams most recently dropped from its checkpoint: late reports of their old positions are ignored."""
     follower: Follower | None = None

@@ -401,7 +401,7 @@ export type SinkWelcome = Message<"headrace.protocol.v1.SinkWelcome"> & {
   readTimeoutMs: number;
 
   /**
-   * What the gateway can do. A gateway that lists nothing may be older than this field.
+   * What the gateway can do.
    *
    * @generated from field: repeated headrace.protocol.v1.Capability capabilities = 5;
    */

@@ -636,7 +636,7 @@ export type Welcome = Message<"headrace.protocol.v1.Welcome"> & {
   frameOverheadBytes: number;
 
   /**
-   * What the gateway can do. A gateway that lists nothing may be older than this field.
+   * What the gateway can do.
    *
    * @generated from field: repeated headrace.protocol.v1.Capability capabilities = 10;
    */
