@@ -1,4 +1,4 @@
-"""Whatever fails once on the thread of a link, in its own code or in what it calls: it is named, and the link registers again."""
+"""Whatever fails once in a link, in its own code or in what it calls: it is named, and the link registers again."""
 
 import contextlib
 import inspect
@@ -14,7 +14,7 @@ import grpc
 import pytest
 from click.testing import CliRunner
 from tests.cli.json_shape import result_of
-from tests.deploy.supervisors import SLEEPS, Watched, plan, role, runs, stop
+from tests.deploy.supervisors import SLEEPS, Watched, plan, process_of, role, runs, stop
 from tests.deploy.test_link import SINK, WITHIN_S, Served, served, until
 from tests.deploy.test_ps import configured
 
@@ -44,22 +44,28 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Faults:
-    """Every function that the thread of a link calls fails, the first time that it is called."""
+    """Every function of a link that a thread calls fails, the first time that it is called."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
-        self._error = error
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        error: type[Exception],
+        thread: str = "gateway-link",
+        exempt: frozenset[str] = frozenset(),
+    ) -> None:
+        self._error, self._thread = error, thread
         self.fails = False
         self.failed: list[str] = []
         for owner in (GatewayLink, Call, link_module):
             for name, function in list(vars(owner).items()):
-                if inspect.isfunction(function) and name not in EXEMPT:
+                if inspect.isfunction(function) and name not in EXEMPT | exempt:
                     monkeypatch.setattr(owner, name, self.of(name, function))
 
     def of(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function that fails once."""
 
         def failing(*arguments: Any, **named: Any) -> Any:
-            if self.fails and name not in self.failed and threading.current_thread().name == "gateway-link":
+            if self.fails and name not in self.failed and threading.current_thread().name == self._thread:
                 self.failed.append(name)
                 raise self._error(f"{INJECTED} in {name}")
             return function(*arguments, **named)
@@ -146,6 +152,27 @@ def test_whatever_fails_once_is_named_and_the_link_registers_again(
     # The end of a log that cannot be read is answered.
     answered = {"last_lines"} if error is OSError else set()
     assert [one for one in faults.failed if one not in answered and f"{INJECTED} in {one};" not in "\n".join(told)] == []
+
+
+def test_whatever_fails_once_for_the_supervisor_is_named_and_the_processes_run_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_and_end = frozenset({"__init__", "__enter__", "__exit__", "_end_call"})
+    faults = Faults(monkeypatch, RuntimeError, threading.current_thread().name, begin_and_end)
+    expected = {"update", "report", "requests", "replays", "_taken", "_start", "send", "processes_message", "connectors_message"}
+    # Another problem of the source is news for the gateway.
+    waits = f"while [ ! -e {tmp_path}/known ]; do sleep 0.01; done"
+    script = f"[ -e {tmp_path}/again ] && exec sleep 600; {waits}; touch {tmp_path}/again; exit 1"
+    with served() as gateway:
+        watched = Watched(plan(tmp_path, source=(Kind.SOURCE, script), sink=(Kind.SINK, SLEEPS)), reach=gateway.reach())
+        watched.when(lambda status: runs("sink")(status) and bool(gateway.connectors()), lambda _: (tmp_path / "known").touch())
+        restarted = lambda status: runs("source")(status) and process_of(status, "source").restarts == 1  # noqa: E731
+        watched.when(lambda status: restarted(status) and set(faults.failed) >= expected, stop)
+        faults.fails = True
+        assert watched.run() == Ending(0, "stopped")
+        faults.fails = False
+    assert process_of(watched.statuses[-1], "sink").restarts == 0
+    assert [one for one in faults.failed if f"{INJECTED} in {one};" not in "\n".join(watched.told)] == []
 
 
 def test_ps_names_why_the_deployment_is_not_registered(tmp_path: Path) -> None:
