@@ -185,7 +185,6 @@ async def reading(address: str, **parameters: Any) -> AsyncIterator[KafkaSource]
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        source.close()
 
 
 def sink_of(**parameters: Any) -> KafkaSink:

@@ -106,7 +106,6 @@ async def assert_ends(one: Query, address: str, told: str, **parameters: str) ->
     assert numbers(await one.read(10)) == list(range(10))
     with pytest.raises(KafkaFailed, match=told):
         await asyncio.wait_for(task, DEADLINE)
-    source.close()
 
 
 async def test_a_partition_beside_a_damaged_one_goes_on(kafka, log, address, query):

@@ -262,7 +262,6 @@ async def test_a_message_above_the_limit_of_the_gateway_is_told(log, topic, each
         with pytest.raises(MessageTooLarge, match=f"stream s/{topic}-0: message 2 makes a frame of 900"):
             await asyncio.wait_for(task, DEADLINE)
         await query.close()
-    source.close()
 
 
 async def test_a_login_is_used_and_a_wrong_one_is_told(kafka, log, topic, address, query, each_client):
@@ -276,7 +275,6 @@ async def test_a_login_is_used_and_a_wrong_one_is_told(kafka, log, topic, addres
     with pytest.raises(KafkaFailed, match="rejects user 'headrace' with PLAIN: check username, password") as refused:
         await asyncio.wait_for(serve(source, gateway=address), DEADLINE)
     assert "not.the.password" not in str(refused.value)
-    source.close()
 
 
 async def test_topics_are_read_however_they_are_compressed(log, address, query):

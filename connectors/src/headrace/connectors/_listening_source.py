@@ -20,6 +20,9 @@ class ListeningServer(Protocol):
     async def start(self) -> None:
         """Begins to listen."""
 
+    async def close(self) -> None:
+        """Stops listening, if it listens, and disconnects all clients."""
+
 
 class ListeningSource(PolicySource):
     """Receives messages from clients.
@@ -76,3 +79,9 @@ class ListeningSource(PolicySource):
         await super().unsendable(partition, message, error)
         if message.token is not None:
             self._inboxes[partition].refuse(message.token, error)
+
+    async def close(self) -> None:
+        """Stops listening."""
+        if self._starting is not None:
+            await asyncio.wait({self._starting})
+        await self._server.close()

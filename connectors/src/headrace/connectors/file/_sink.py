@@ -162,6 +162,8 @@ class FileSink(TwoPhaseSink):
 
     def close(self) -> None:
         """Releases the folder for other processes."""
+        if self._closed.is_set():
+            return
         self._closed.set()
         if self._clock is not None:
             self._clock.join()

@@ -1,7 +1,6 @@
 """The web server of the `http` source: receives requests, and answers them."""
 
 import asyncio
-import functools
 import hmac
 import logging
 import time
@@ -14,7 +13,6 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from headrace.connectors._acceptor import Acceptor
 from headrace.connectors._inbox import Inbox, Room, Ticket
-from headrace.connectors._owned import close_with_loop
 from headrace.connectors.http._arrivals import Arrival, Arrivals
 from headrace.connectors.http._connection import HttpConnection
 from headrace.connectors.http._parameters import PATH, HttpParameters
@@ -30,7 +28,7 @@ _LINGERING_SECONDS = 1.0
 
 
 class Server:
-    """Receives requests until its loop ends, and then aborts waiting requests."""
+    """Receives requests until it is closed, and then aborts waiting requests."""
 
     def __init__(self, parameters: HttpParameters, inboxes: Mapping[str, Inbox[Received]], room: Room) -> None:
         """Creates a server that does not listen yet.
@@ -48,6 +46,7 @@ class Server:
         self._token = parameters.token.get_secret_value().encode() if parameters.token else None
         self._limit = parameters.max_body_bytes
         self._arrivals = Arrivals(room)
+        self._acceptor: Acceptor | None = None
         app = web.Application()
         app.add_routes([web.post(path, self._post) for path in parameters.paths])
         app.add_routes([web.get(parameters.health_path, self._health)])
@@ -73,15 +72,17 @@ class Server:
         self.port = listeners[0].getsockname()[1]
         await self._runner.setup()
         acceptor.start(listeners)
-        close_with_loop(functools.partial(self._close, acceptor))
+        self._acceptor = acceptor
         scheme = "http" if told.tls_certificate is None else "https"
         for listener in listeners:
             place = joined_address(*listener.getsockname()[:2])
             log.info("listening on %s://%s, paths %s", scheme, place, ", ".join(told.paths))
 
-    async def _close(self, acceptor: Acceptor) -> None:
-        await self._runner.cleanup()
-        await acceptor.close()
+    async def close(self) -> None:
+        """Stops listening, if it listens, and aborts waiting requests."""
+        if self._acceptor is not None:
+            await self._runner.cleanup()
+            await self._acceptor.close()
 
     def _connection(self) -> HttpConnection:
         make = self._runner.server

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from headrace.connectors._owned import close_with_loop
 from headrace.connectors._tls_files import client_context
 from headrace.connectors._version import VERSION
 from headrace.connectors.http._parameters import NO_PROXY, HttpSinkParameters
@@ -73,6 +72,12 @@ class HttpSink(AsyncSink):
         async with self._connect() as session:
             return await self._sending.check(session)
 
+    async def close(self) -> None:
+        """Closes the connections. The next write opens others."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
     async def _send_all(
         self, session: aiohttp.ClientSession, messages: Sequence[Message], part: Part | None
     ) -> dict[int | None, Refused]:
@@ -98,7 +103,6 @@ class HttpSink(AsyncSink):
         """Returns the connections, which are reused between calls."""
         if self._session is None:
             self._session = self._connect()
-            close_with_loop(self._session.close)
         return self._session
 
     def _connect(self) -> aiohttp.ClientSession:

@@ -114,10 +114,13 @@ class KafkaSource(PolicySource):
         reading = self._fetching.reading(_key(partition))
         return None if reading is None else reading.backlog
 
-    def close(self) -> None:
-        """Ends threads and closes connections, without waiting."""
+    async def close(self) -> None:
+        """Ends threads and closes connections."""
         self._fetching.close()
-        self._questions.close(self._cluster.close)
+        try:
+            await self._questions.call(self._cluster.close)
+        finally:
+            self._questions.close()
 
     async def _items(self, partition: str, reading: Reading) -> AsyncIterator[Batch | None]:
         """Yields fetched stretches, and None when all were taken or nothing has arrived for a while."""

@@ -140,6 +140,10 @@ class PostgreSQLOutboxSource(PolicySource):
         reading = self._readings.get(partition)
         return reading.backlog if reading else None
 
+    async def close(self) -> None:
+        """Closes the connections, which an acknowledgement may have opened after the last row was read."""
+        await self._close_where_idle()
+
     async def look(self) -> str:
         """Connects once, without reading rows, and returns a one-line description of the table.
 

@@ -50,6 +50,10 @@ class PostgreSQLSource(PolicySource):
         """Returns the number of rows left, and the last number."""
         return self._reading.backlog if self._reading else None
 
+    async def close(self) -> None:
+        """Closes the connection."""
+        await self._watch.close()
+
     async def look(self) -> str:
         """Connects once, without reading rows, and returns a one-line description of the table.
 

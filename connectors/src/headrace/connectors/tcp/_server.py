@@ -5,7 +5,6 @@ import sys
 
 from headrace.connectors._acceptor import Acceptor
 from headrace.connectors._inbox import Inbox, Room
-from headrace.connectors._owned import close_with_loop
 from headrace.connectors.tcp._client import Client
 from headrace.connectors.tcp._parameters import TcpParameters
 from headrace.contract.addresses import joined_address
@@ -15,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Server:
-    """Accepts clients until its loop ends. Stops reading from them when too much waits, until half of it is gone."""
+    """Accepts clients until it is closed. Stops reading from them when too much waits, until half of it is gone."""
 
     def __init__(self, parameters: TcpParameters) -> None:
         """Creates a server that does not listen yet."""
@@ -25,6 +24,7 @@ class Server:
         self._room = Room(sys.maxsize, parameters.buffer_bytes, self._room_made)
         self.inbox: Inbox[Batch] = Inbox(self._room)
         """The received messages."""
+        self._acceptor: Acceptor | None = None
         self._clients: set[Client] = set()
         self._paused = False
         self._held: dict[Client, int] = {}
@@ -41,9 +41,14 @@ class Server:
         listeners = self._parameters.open()
         self.port = listeners[0].getsockname()[1]
         acceptor.start(listeners)
-        close_with_loop(acceptor.close)
+        self._acceptor = acceptor
         for listener in listeners:
             log.info("listening on %s", joined_address(*listener.getsockname()[:2]))
+
+    async def close(self) -> None:
+        """Stops listening, if it listens, and disconnects all clients."""
+        if self._acceptor is not None:
+            await self._acceptor.close()
 
     def _client(self) -> Client:
         return Client(self.inbox, self._parameters, self._changed)

@@ -6,8 +6,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 from headrace.contract.certificates import read_again
 from headrace.contract.errors import HeadraceError
@@ -21,6 +22,8 @@ log = logging.getLogger("headrace.sdk")
 
 # With Python's default of 5 ms, a busy thread of a source delays the event loop so much that throughput is halved.
 _SWITCH_INTERVAL_SECONDS = 0.0005
+# How long tasks that are left may take to end once they are cancelled.
+_CANCELLED_SECONDS = 1.0
 
 
 def run(
@@ -39,6 +42,9 @@ def run(
     cleanly. A source then sends what it has read, and waits up to `settings.drain_seconds` for acknowledgements; the next run
     resends everything that is not acknowledged by then. A sink finishes and answers what it has received, within that time. A
     second signal ends the process immediately. SIGHUP ends nothing: certificates of servers in this process are read again.
+
+    At the end, also after an error, the SDK calls the connector's `close`. If it raises, or does not return within
+    `settings.close_seconds`, the log says so, and the exit code stays the same.
 
     If HEADRACE_LOG_FORMAT is `json` or `console`, the logs of the process go to standard error in this format, unless the program
     has configured logging itself.
@@ -78,11 +84,39 @@ def run(
             )
 
     try:
-        asyncio.run(main())
+        _run_on_loop(main())
     except HeadraceError as error:
         log.error("connector stopped: %s", error)
         return error.exit_code
     return 0
+
+
+def _run_on_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Runs a coroutine on a new event loop. Unlike `asyncio.run`, it ends although a task catches its cancellation."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(main)
+    finally:
+        try:
+            loop.run_until_complete(_cancel_tasks())
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+async def _cancel_tasks() -> None:
+    """Cancels all other tasks, and waits for them, but not for ever."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if not tasks:
+        return
+    _, left = await asyncio.wait(tasks, timeout=_CANCELLED_SECONDS)
+    for task in left:
+        log.warning("%s catches its cancellation; the connector ends without it", task.get_name())
 
 
 @contextlib.contextmanager

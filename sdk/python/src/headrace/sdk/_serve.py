@@ -14,6 +14,7 @@ from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.logs.context import log_fields
 from headrace.logs.repeats import Repeats
 from headrace.protocol.v1 import source_pb2 as pb
+from headrace.sdk._closing import close_within
 from headrace.sdk._errors import GatewayRefused, GatewayUnavailable, SinkFailed
 from headrace.sdk._settings import Endpoint, Settings, Tls, endpoint
 from headrace.sdk.sinks._driver import AnySink, SinkDriver
@@ -48,7 +49,8 @@ async def serve(
 ) -> None:
     """Streams a source into a gateway until it has ended and everything is acknowledged, or serves a sink until it is stopped.
 
-    If the gateway is unreachable or restarts, the SDK reconnects indefinitely.
+    If the gateway is unreachable or restarts, the SDK reconnects indefinitely. At the end, also after an error, it calls the
+    connector's `close` once.
 
     Args:
         connector: The source or sink.
@@ -78,17 +80,21 @@ async def serve(
     where = endpoint(gateway, token, token_file, tls)
     if where.token is not None and where.tls is None and not leads_here(where.gateway):
         log.warning("the token goes to %s in the clear: use TLS", where.gateway)
-    if not isinstance(connector, SinkBase):
-        source = Driver(connector)
-        attempt = functools.partial(_attempt, source, settings, transport, instance or source.name, stop)
-        await _keep_connected(attempt, where, source.reports, settings, stop)
-        return
-    sink = SinkDriver(connector)
+    driver = SinkDriver(connector) if isinstance(connector, SinkBase) else Driver(connector)
+    instance = instance or driver.name
+    if isinstance(driver, SinkDriver):
+        attempt = functools.partial(attach, driver, settings, transport, instance, stop)
+    else:
+        attempt = functools.partial(_attempt, driver, settings, transport, instance, stop)
     try:
-        attempt = functools.partial(attach, sink, settings, transport, instance or sink.name, stop)
-        await _keep_connected(attempt, where, sink.reports, settings, stop)
+        await _keep_connected(attempt, where, driver.reports, settings, stop)
     finally:
-        sink.caller.close()
+        try:
+            kind = "sink" if isinstance(driver, SinkDriver) else "source"
+            await close_within(settings.close_seconds, f"{kind} {driver.name}", driver)
+        finally:
+            if isinstance(driver, SinkDriver):
+                driver.caller.close()
 
 
 async def _keep_connected(attempt: _Attempt, where: Endpoint, reports: Reports, settings: Settings, stop: asyncio.Event) -> None:

@@ -54,6 +54,7 @@ class Settings:
         max_backoff_seconds: The maximum wait before any reconnect.
         stuck_seconds: How long a `read` may take to yield when it is being closed, before the SDK logs a warning; at shutdown,
             the SDK then abandons it.
+        close_seconds: How long to wait, at the end, for methods that still run and then for `close`, together.
         queue_bytes: The size of a sink's queue (of each part's queue, for a two-phase sink) at which the SDK stops reading from
             the gateway. If another part needs rows in the meantime, the excess goes to a temporary file.
         hold_bytes: How much of unfinished transactions to keep in memory for a batch-idempotent sink; the rest goes to a
@@ -68,6 +69,7 @@ class Settings:
     first_backoff_seconds: float = 0.05
     max_backoff_seconds: float = 2.0
     stuck_seconds: float = 10.0
+    close_seconds: float = 10.0
     queue_bytes: int = 8 << 20
     hold_bytes: int = 64 << 20
 

@@ -8,7 +8,14 @@ from headrace.sdk.sinks._sink import SinkBase
 from headrace.sdk.sinks._types import Outcomes, Part, Recovered, Transaction
 
 
-class AsyncSink(SinkBase, ABC):
+class _CoroutineSink(SinkBase):
+    """What sinks with coroutines share."""
+
+    async def close(self) -> None:
+        """As `Sink.close`, on the event loop. It is cancelled if it does not return in time."""
+
+
+class AsyncSink(_CoroutineSink, ABC):
     """As `Sink`. Methods are called one at a time."""
 
     @abstractmethod
@@ -19,7 +26,7 @@ class AsyncSink(SinkBase, ABC):
         """As `Sink.flush`."""
 
 
-class AsyncIdempotentSink(SinkBase, ABC):
+class AsyncIdempotentSink(_CoroutineSink, ABC):
     """As `IdempotentSink`. Methods are called one at a time."""
 
     @abstractmethod
@@ -39,7 +46,7 @@ class AsyncIdempotentSink(SinkBase, ABC):
         return ()
 
 
-class AsyncTwoPhaseSink(SinkBase, ABC):
+class AsyncTwoPhaseSink(_CoroutineSink, ABC):
     """As `TwoPhaseSink`. Several parts may be staged concurrently; the other methods are called one at a time."""
 
     keeps_runs: bool = False

@@ -19,6 +19,9 @@ class Caller(Protocol):
     async def call_concurrently(self, method: Method, *arguments: object) -> Any:
         """Calls a method concurrently with others. Cancelling the wait does not interrupt it."""
 
+    async def idle(self) -> None:
+        """Returns once no method runs. Nobody may wait for the result of one any more: what can be cancelled is cancelled."""
+
     def close(self) -> None:
         """Closes the caller, without waiting for running methods."""
 
@@ -30,6 +33,7 @@ class ThreadCaller:
         """Starts the thread."""
         self._name = name
         self._calls: queue.SimpleQueue[tuple[Future[Any], Method, tuple[object, ...]] | None] = queue.SimpleQueue()
+        self._concurrent: set[Future[Any]] = set()
         threading.Thread(target=self._run, name=f"headrace sink {name}", daemon=True).start()
 
     async def call(self, method: Method, *arguments: object) -> Any:
@@ -41,11 +45,19 @@ class ThreadCaller:
     async def call_concurrently(self, method: Method, *arguments: object) -> Any:
         """As `Caller.call_concurrently`."""
         future: Future[Any] = Future()
+        self._concurrent.add(future)
+        future.add_done_callback(self._concurrent.discard)
         # A pool's threads would keep the process from exiting.
         threading.Thread(
             target=_run_call, args=(future, method, arguments), name=f"headrace sink {self._name} concurrent", daemon=True
         ).start()
         return await asyncio.wrap_future(future)
+
+    async def idle(self) -> None:
+        """As `Caller.idle`."""
+        await self.call(lambda: None)
+        if running := list(self._concurrent):
+            await asyncio.wait([asyncio.wrap_future(future) for future in running])
 
     def close(self) -> None:
         """Ends the thread after the queued calls."""
@@ -86,6 +98,12 @@ class TaskCaller:
     async def call_concurrently(self, method: Method, *arguments: object) -> Any:
         """As `Caller.call_concurrently`."""
         return await asyncio.shield(self._start(method(*arguments)))
+
+    async def idle(self) -> None:
+        """As `Caller.idle`."""
+        self.close()
+        if running := list(self._running):
+            await asyncio.wait(running)
 
     def close(self) -> None:
         """Cancels the calls in progress."""

@@ -66,6 +66,19 @@ class SinkDriver:
             sdk=SDK,
         )
 
+    @property
+    def closes(self) -> bool:
+        """Whether the sink has a `close` of its own."""
+        return type(self.sink).close not in (Sink.close, AsyncSink.close)
+
+    async def idle(self) -> None:
+        """Returns once no method of the sink runs."""
+        await self.caller.idle()
+
+    async def close(self) -> None:
+        """Calls the sink's `close`."""
+        await self.caller.call(self.sink.close)
+
     def saw(self, pipeline: str) -> None:
         """Remembers a pipeline, so that the next session reports its last batch."""
         self._seen.add(pipeline)

@@ -19,7 +19,19 @@ class SinkBase(Reporting):
     """The connector's version, shown with its sessions."""
 
 
-class Sink(SinkBase, ABC):
+class _BlockingSink(SinkBase):
+    """What sinks with blocking methods share."""
+
+    def close(self) -> None:
+        """Releases what the sink holds, such as connections. Default: does nothing.
+
+        Called once, at the end of `run` or `serve`, on the thread of the other methods, after all of them have returned: also
+        after an error, and also if the gateway was never reached. An exception is logged. If a method does not return within
+        `Settings.close_seconds`, `close` is not called; if `close` does not, the connector ends without it.
+        """
+
+
+class Sink(_BlockingSink, ABC):
     """A sink that writes at least once: subclass it, set `name`, implement `write`.
 
     Rows that Spark redelivers after a failure are written again. All methods are called on one thread, in order, and may block:
@@ -39,7 +51,7 @@ class Sink(SinkBase, ABC):
         """Makes all written rows durable. Called at the end of each part. The default does nothing."""
 
 
-class IdempotentSink(SinkBase, ABC):
+class IdempotentSink(_BlockingSink, ABC):
     """A sink that writes each transaction only once, atomically with its id.
 
     The SDK buffers the parts of a transaction, in memory and in a temporary file, until Spark has chosen those that count. All
@@ -80,7 +92,7 @@ class IdempotentSink(SinkBase, ABC):
         return ()
 
 
-class TwoPhaseSink(SinkBase, ABC):
+class TwoPhaseSink(_BlockingSink, ABC):
     """A sink that writes exactly once: it stages parts durably, votes, and makes them visible on commit.
 
     `stage` is called on a separate thread for each part, so several calls may run concurrently. All other methods are called on

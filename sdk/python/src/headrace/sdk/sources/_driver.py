@@ -47,6 +47,7 @@ class Driver:
         self.reports = reports_of(source)
         self._source = source
         self._asking: asyncio.Future[Any] | None = None
+        self._working: set[asyncio.Future[None]] = set()
 
     async def partitions(self, at_most: int) -> Sequence[str]:
         """Returns the source's partitions.
@@ -98,9 +99,29 @@ class Driver:
 
     def reader(self, task: ReaderTask) -> Reader:
         """Starts to read a partition."""
+        source = self._source
+        reader: Reader = TaskReader(source, task) if isinstance(source, AsyncSource) else ThreadReader(source, task)
+        for work in reader.working:
+            self._working.add(work)
+            work.add_done_callback(self._working.discard)
+        return reader
+
+    @property
+    def closes(self) -> bool:
+        """Whether the source has a `close` of its own."""
+        return type(self._source).close not in (Source.close, AsyncSource.close)
+
+    async def idle(self) -> None:
+        """Returns once no method of the source runs."""
+        if working := {*self._working, *([] if self._asking is None else [self._asking])}:
+            await asyncio.wait(working)
+
+    async def close(self) -> None:
+        """Calls the source's `close`."""
         if isinstance(self._source, AsyncSource):
-            return TaskReader(self._source, task)
-        return ThreadReader(self._source, task)
+            await self._source.close()
+        else:
+            await self._ask(self._source.close)
 
     async def _ask(self, question: Callable[[], T]) -> T:
         """Calls the source on a daemon thread, which does not keep the process from exiting; one call at a time."""

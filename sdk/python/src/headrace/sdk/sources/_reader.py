@@ -45,7 +45,14 @@ class ReaderTask:
 
 
 class Reader(Protocol):
-    """Reads one partition, and passes acknowledgements to its source."""
+    """Reads one partition, and passes acknowledgements to its source.
+
+    Attributes:
+        working: Done once no method of the source runs for the partition.
+    """
+
+    @property
+    def working(self) -> Sequence[asyncio.Future[None]]: ...
 
     def pause(self) -> None:
         """Stops reading items, but continues to deliver acknowledgements."""
@@ -82,7 +89,7 @@ class ThreadReader:
         self._gather = task.gather
         self._condition = task.gather.condition
         self._loop = asyncio.get_running_loop()
-        self._closed = asyncio.Event()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
         # Guarded by the condition; `attention` is set when one of the others has changed.
         self._attention = False
         self._paused = False
@@ -93,6 +100,11 @@ class ThreadReader:
         self._next_backlog = 0.0
         self._thread = threading.Thread(target=self._main, name=f"headrace {task.stream}", daemon=True)
         self._thread.start()
+
+    @property
+    def working(self) -> Sequence[asyncio.Future[None]]:
+        """As `Reader.working`."""
+        return (self._closed,)
 
     def pause(self) -> None:
         """As `Reader.pause`."""
@@ -120,11 +132,9 @@ class ThreadReader:
         with self._condition:
             self._stopped = self._attention = True
             self._condition.notify_all()
-        while not self._closed.is_set():
-            try:
-                async with asyncio.timeout(self._task.stuck_seconds):
-                    await self._closed.wait()
-            except TimeoutError:
+        while not self._closed.done():
+            await asyncio.wait({self._closed}, timeout=self._task.stuck_seconds)
+            if not self._closed.done():
                 log.warning("stream %s: read() has not yielded for %s s; it must yield None when there is nothing",
                             self._task.stream, self._task.stuck_seconds,
                             extra={"stream": self._task.stream})  # fmt: skip
@@ -141,7 +151,7 @@ class ThreadReader:
             failure = error if isinstance(error, _Lost) else source_failed(self._task, error)
             self._post(self._task.ended_badly, failure.lost if isinstance(failure, _Lost) else failure)
         finally:
-            self._post(self._closed.set)
+            self._post(self._closed.set_result, None)
 
     def _read(self) -> bool:
         """Reads until the source ends, returning True, or the reader is stopped, returning False."""

@@ -70,6 +70,15 @@ class Source(_SourceBase, ABC):
         """
         return {}
 
+    def close(self) -> None:
+        """Releases what the source holds, such as connections. Default: does nothing.
+
+        Called once, at the end of `run` or `serve`, after every other method has returned and every iterator is closed: also
+        after an error, and also if the gateway was never reached. An exception is logged. Runs on a separate thread. If a method
+        does not return within `Settings.close_seconds`, `close` is not called; if `close` does not, the connector ends without
+        it.
+        """
+
     @abstractmethod
     def read(self, partition: str, position: Position | None) -> Iterator[Message | Batch | Close | None]:
         """Yields the messages after `position`, in order.
@@ -163,6 +172,9 @@ class AsyncSource(_SourceBase, ABC):
     async def starts(self, partitions: Sequence[str]) -> Mapping[str, Position]:
         """As `Source.starts`."""
         return {}
+
+    async def close(self) -> None:
+        """As `Source.close`. It is cancelled if it does not return in time."""
 
     @abstractmethod
     def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | Close | None]:

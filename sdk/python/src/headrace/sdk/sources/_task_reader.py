@@ -42,6 +42,11 @@ class TaskReader:
         self._acknowledging = asyncio.create_task(self._acknowledge(), name=f"headrace acks of {task.stream}")
         self._reading = asyncio.create_task(self._read(), name=f"headrace {task.stream}")
 
+    @property
+    def working(self) -> Sequence[asyncio.Future[None]]:
+        """As `Reader.working`."""
+        return self._acknowledging, self._reading
+
     def pause(self) -> None:
         """As `Reader.pause`."""
         self._may_read.clear()
