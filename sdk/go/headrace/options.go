@@ -46,6 +46,8 @@ type Options struct {
 	// StuckTimeout is after how long a function that does not return although its context is done is logged, and abandoned
 	// if the connector is being stopped. Default: 10 s.
 	StuckTimeout time.Duration
+	// CloseTimeout is how long to wait, at the end, for functions that still run and then for Close, together. Default: 10 s.
+	CloseTimeout time.Duration
 	// WelcomeTimeout is how long to wait for a gateway's first answer. Default: 10 s.
 	WelcomeTimeout time.Duration
 	// PartitionInterval is how often a source is asked for its partitions. Default: 3 s.
@@ -99,6 +101,7 @@ func (o *Options) withDefaults(name string) (*Options, error) {
 	filled.FrameMessages = cmp.Or(filled.FrameMessages, 8192)
 	filled.DrainTimeout = cmp.Or(filled.DrainTimeout, 10*time.Second)
 	filled.StuckTimeout = cmp.Or(filled.StuckTimeout, 10*time.Second)
+	filled.CloseTimeout = cmp.Or(filled.CloseTimeout, 10*time.Second)
 	filled.WelcomeTimeout = cmp.Or(filled.WelcomeTimeout, 10*time.Second)
 	filled.PartitionInterval = cmp.Or(filled.PartitionInterval, 3*time.Second)
 	filled.FirstBackoff = cmp.Or(filled.FirstBackoff, 50*time.Millisecond)
@@ -178,7 +181,7 @@ func (o *Options) check() error {
 	}{
 		{"Linger", int64(o.Linger)}, {"FrameBytes", int64(o.FrameBytes)}, {"FrameMessages", int64(o.FrameMessages)},
 		{"DrainTimeout", int64(o.DrainTimeout)}, {"StuckTimeout", int64(o.StuckTimeout)},
-		{"WelcomeTimeout", int64(o.WelcomeTimeout)}, {"PartitionInterval", int64(o.PartitionInterval)},
+		{"CloseTimeout", int64(o.CloseTimeout)}, {"WelcomeTimeout", int64(o.WelcomeTimeout)}, {"PartitionInterval", int64(o.PartitionInterval)},
 		{"FirstBackoff", int64(o.FirstBackoff)}, {"MaxBackoff", int64(o.MaxBackoff)},
 		{"QueueBytes", int64(o.QueueBytes)}, {"HoldBytes", int64(o.HoldBytes)},
 	} {

@@ -27,6 +27,7 @@ const (
 type Connector interface {
 	connector() string
 	check() error
+	closer() func() error
 }
 
 // session connects for one session. It returns errEnded, errStop or errDrained, or what ended the session otherwise.
@@ -40,7 +41,8 @@ type session interface {
 // When ctx is done, the connector stops: a source sends what it has read and waits for acknowledgements, a sink answers what
 // has arrived, both for up to Options.DrainTimeout. Run then returns the cause of ctx. A gateway that is away is waited for
 // without limit. Other errors are final: a *[ConfigError], a *[SourceError], a *[MessageError], or a *[SessionError] of a gateway
-// that refuses the connector.
+// that refuses the connector. At the end, also after an error, Run calls the connector's Close, unless it was refused with a
+// *[ConfigError] before it began.
 func Run(ctx context.Context, c Connector, o *Options) error {
 	if err := c.check(); err != nil {
 		return err
@@ -53,12 +55,14 @@ func Run(ctx context.Context, c Connector, o *Options) error {
 	if options.Token != "" && options.TLS == nil && !leadsHere(options.Gateway) {
 		log.Warn("the token is sent without encryption: set Options.TLS", "gateway", options.Gateway)
 	}
+	end := &closing{close: c.closer(), timeout: options.CloseTimeout, log: log}
+	defer end.run()
 	var s session
 	switch c := c.(type) {
 	case *Source:
-		s = newSourceConnector(c, options, log)
+		s = newSourceConnector(c, options, log, end)
 	case *Sink:
-		s = newSinkConnector(c, options, log)
+		s = newSinkConnector(c, options, log, end)
 	}
 	return keepConnected(ctx, s, c.connector(), options, log)
 }
@@ -117,8 +121,9 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// join waits until goroutines have returned. It calls stuck whenever that takes too long, and gives up then if ctx is done.
-func join(ctx context.Context, workers *sync.WaitGroup, timeout time.Duration, stuck func()) {
+// join waits until goroutines have returned. It calls stuck whenever that takes too long, and gives up then if ctx is done: end
+// waits for them then.
+func join(ctx context.Context, workers *sync.WaitGroup, timeout time.Duration, end *closing, stuck func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -133,6 +138,7 @@ func join(ctx context.Context, workers *sync.WaitGroup, timeout time.Duration, s
 		case <-ticker.C:
 			stuck()
 			if ctx.Err() != nil {
+				end.abandoned = append(end.abandoned, workers)
 				return
 			}
 		}
@@ -144,12 +150,13 @@ type sourceConnector struct {
 	source        *Source
 	options       *Options
 	log           *slog.Logger
+	end           *closing
 	starts        *starts
 	name, version string
 }
 
-func newSourceConnector(source *Source, o *Options, log *slog.Logger) *sourceConnector {
-	c := &sourceConnector{source: source, options: o, log: log, starts: newStarts(source)}
+func newSourceConnector(source *Source, o *Options, log *slog.Logger, end *closing) *sourceConnector {
+	c := &sourceConnector{source: source, options: o, log: log, end: end, starts: newStarts(source)}
 	c.name, c.version = source.Connector, source.Version
 	if c.name == "" {
 		c.name = source.Name

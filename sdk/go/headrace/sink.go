@@ -29,6 +29,11 @@ type Sink struct {
 	// Pipelines lists the pipelines whose last batch is reported when the connector starts. Only with Idempotent. Optional.
 	Pipelines func(ctx context.Context) ([]string, error)
 
+	// Close releases what the sink holds, such as connections. [Run] calls it once at its end, also after an error, and after
+	// every other function has returned. Its error is logged. If another function does not return within Options.CloseTimeout,
+	// Close is not called; if Close does not, Run returns without it. Optional.
+	Close func() error
+
 	// KeepsRuns says that the sink keeps what several runs of a query write of one batch apart, as two drivers on one checkpoint
 	// may for a moment: Transaction.Run is then part of what identifies a transaction. Prepare, Commit and Abort concern this
 	// run only. Of what several runs have prepared, one is committed, and the others are aborted. Only with TwoPhase.
@@ -135,6 +140,10 @@ func (p Part) String() string {
 
 func (s *Sink) connector() string {
 	return s.Name
+}
+
+func (s *Sink) closer() func() error {
+	return s.Close
 }
 
 // check says what is missing or not allowed.

@@ -33,11 +33,12 @@ type sinkConnector struct {
 	sink    *Sink
 	options *Options
 	log     *slog.Logger
+	end     *closing
 	seen    map[string]bool // pipelines of an idempotent sink; only the session in progress uses it
 }
 
-func newSinkConnector(sink *Sink, o *Options, log *slog.Logger) *sinkConnector {
-	return &sinkConnector{sink: sink, options: o, log: log, seen: map[string]bool{}}
+func newSinkConnector(sink *Sink, o *Options, log *slog.Logger, end *closing) *sinkConnector {
+	return &sinkConnector{sink: sink, options: o, log: log, end: end, seen: map[string]bool{}}
 }
 
 // sinkSession is one session of a sink.
@@ -233,7 +234,7 @@ func (s *sinkSession) fail(err error) {
 // join waits until every goroutine has returned. A method that is stuck is logged, and abandoned if the connector is being
 // stopped.
 func (s *sinkSession) join(ctx context.Context, giveUp context.CancelFunc) {
-	join(ctx, &s.workers, s.c.options.StuckTimeout, func() {
+	join(ctx, &s.workers, s.c.options.StuckTimeout, s.c.end, func() {
 		s.c.log.Warn("a method of the sink has not returned although it is no longer needed",
 			slog.Duration("for", s.c.options.StuckTimeout))
 		giveUp()

@@ -53,6 +53,11 @@ type Source struct {
 	// sources. Optional.
 	Starts func(ctx context.Context, partitions []string) (map[string]Position, error)
 
+	// Close releases what the source holds, such as connections. [Run] calls it once at its end, also after an error, and after
+	// every other function has returned. Its error is logged. If another function does not return within Options.CloseTimeout,
+	// Close is not called; if Close does not, Run returns without it. Optional.
+	Close func() error
+
 	// Redelivering is set for a source that delivers unacknowledged messages again, in no guaranteed order, as a classic queue
 	// does. p.Position is then always nil, the SDK counts sequences, and Settle acknowledges.
 	Redelivering bool
@@ -138,6 +143,10 @@ func (p *Partition) Degraded(err error) {
 // connector is implemented by Source and Sink.
 func (s *Source) connector() string {
 	return s.Name
+}
+
+func (s *Source) closer() func() error {
+	return s.Close
 }
 
 // check says what is missing or not allowed.

@@ -352,7 +352,7 @@ func (s *sourceSession) goodbye(received <-chan received[pb.IngestResponse]) {
 // join waits until every goroutine has returned. One that is stuck in the source is logged, and abandoned if the connector is
 // being stopped.
 func (s *sourceSession) join(ctx context.Context, giveUp context.CancelFunc) {
-	join(ctx, &s.workers, s.c.options.StuckTimeout, func() {
+	join(ctx, &s.workers, s.c.options.StuckTimeout, s.c.end, func() {
 		s.c.log.Warn("a function of the source has not returned although its context is done",
 			slog.Duration("for", s.c.options.StuckTimeout))
 		giveUp()
