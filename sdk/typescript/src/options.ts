@@ -69,6 +69,8 @@ export interface Options {
   readonly maxBackoffMs?: number | undefined;
   /** After how long a method that does not return is reported; when the connector stops, it is abandoned then. Default: 10,000. */
   readonly stuckMs?: number | undefined;
+  /** How long to wait, at the end, for methods that still run and then for `close`, together. Default: 10,000. */
+  readonly closeMs?: number | undefined;
   /**
    * How much may be queued for a sink, for each part of a two-phase sink, before the SDK stops reading from the gateway. If
    * another part needs rows meanwhile, the excess goes to a temporary file. Default: 8 MiB.
@@ -101,6 +103,7 @@ export interface Settings {
   readonly firstBackoffMs: number;
   readonly maxBackoffMs: number;
   readonly stuckMs: number;
+  readonly closeMs: number;
   readonly queueBytes: number;
   readonly holdBytes: number;
 }
@@ -115,6 +118,7 @@ const NUMBERS = {
   firstBackoffMs: 50,
   maxBackoffMs: 2_000,
   stuckMs: 10_000,
+  closeMs: 10_000,
   queueBytes: 8 << 20,
   holdBytes: 64 << 20,
 };

@@ -3,7 +3,7 @@ import { jsonLogger } from "./logger.js";
 import type { Options } from "./options.js";
 import type { Sink } from "./sink.js";
 import type { Source } from "./source.js";
-import { start } from "./start.js";
+import { begin } from "./start.js";
 
 const SIGNALS = { SIGINT: 130, SIGTERM: 143 } as const;
 
@@ -15,7 +15,8 @@ if (process.env["HEADRACE_INSTANCE"]) process.on("SIGHUP", () => undefined);
  *
  * A source runs until it has ended and everything is acknowledged, a sink until it is stopped. SIGTERM and SIGINT stop the
  * connector cleanly, as {@link Connector.stop} does. A second signal ends the process at once, with 143 or 130. SIGHUP does not
- * end it: TLS files are read again with each connection.
+ * end it: TLS files are read again with each connection. Where a method of the connector never returns, not even `close`, the
+ * process ends without it.
  *
  * @returns The exit code: 0 if the source has ended or the connector was stopped, 1 if it failed, 2 if it or an option is
  *   invalid. Failures are logged, and written to stderr as a line that begins with `Error:`.
@@ -34,15 +35,24 @@ export async function run(connector: Source | Sink, options: Options = {}): Prom
     logger.info("SIGHUP: the connector runs on");
   };
   process.on("SIGHUP", hungUp);
+  let isAbandoned = false;
+  const ended = (code: number): number => {
+    // What it waits for would keep the process from ending.
+    if (isAbandoned) process.exit(code);
+    return code;
+  };
   try {
     const signal = options.signal ? AbortSignal.any([options.signal, stopping.signal]) : stopping.signal;
-    await start(connector, { ...options, signal }).done;
-    return 0;
+    const abandoned = (): void => {
+      isAbandoned = true;
+    };
+    await begin(connector, { ...options, signal }, abandoned).done;
+    return ended(0);
   } catch (error) {
     logger.error("the connector has failed", { error: describe(error) });
     // `headrace` shows this line as the reason if the program fails in a deployment.
     process.stderr.write(`Error: ${describe(error)}\n`);
-    return error instanceof HeadraceError ? error.exitCode : 1;
+    return ended(error instanceof HeadraceError ? error.exitCode : 1);
   } finally {
     for (const signal of signals) process.off(signal, stopped);
     process.off("SIGHUP", hungUp);

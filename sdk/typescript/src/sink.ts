@@ -39,6 +39,12 @@ export interface SinkBase {
   readonly connector?: string;
   /** The connector's version, shown with its sessions. Default: `0`. */
   readonly version?: string;
+  /**
+   * Releases what the sink holds, such as connections. Called once, at the end of the connector, after every other method has
+   * returned: also after an error, and also if the gateway was never reached. What it throws is logged. If a method does not
+   * return within `closeMs`, `close` is not called; if `close` does not, the connector ends without it.
+   */
+  close?(): void | Promise<void>;
 }
 
 /**

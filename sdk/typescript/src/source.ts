@@ -80,6 +80,13 @@ export interface SourceBase<Yielded> {
    * Undefined means that it is unknown; {@link IDLE} is then reported as nothing left.
    */
   backlog?(partition: string): Backlog | undefined | Promise<Backlog | undefined>;
+
+  /**
+   * Releases what the source holds, such as connections. Called once, at the end of the connector, after every other method has
+   * returned: also after an error, and also if the gateway was never reached. What it throws is logged. If a method does not
+   * return within `closeMs`, `close` is not called; if `close` does not, the connector ends without it.
+   */
+  close?(): void | Promise<void>;
 }
 
 /** A source whose positions always yield the same messages: a file, a log. */

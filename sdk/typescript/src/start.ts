@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { Backoff } from "./backoff.js";
+import { Calls } from "./calls.js";
 import { describe, GatewayRefusedError, GatewayUnavailableError, HeadraceError, SinkFailedError } from "./errors.js";
 import { Health } from "./health.js";
 import { settingsOf, type Options, type Settings } from "./options.js";
@@ -36,7 +37,8 @@ export interface Connector extends AsyncDisposable {
 }
 
 /**
- * Starts a source or a sink, and keeps it connected. A gateway that is away is waited for without limit.
+ * Starts a source or a sink, and keeps it connected. A gateway that is away is waited for without limit. At the end, also after
+ * an error, it calls `close` of the source or sink.
  *
  *     await using connector = start(source, { gateway: "gateway:7433" });
  *     await connector.done;
@@ -44,16 +46,22 @@ export interface Connector extends AsyncDisposable {
  * @throws {@link InvalidSourceError}, {@link InvalidSinkError} or {@link InvalidOptionsError} at once.
  */
 export function start(connector: Source | Sink, options: Options = {}): Connector {
+  return begin(connector, options, () => undefined);
+}
+
+/** As {@link start}; calls `abandoned` if a method of the connector has not returned at the end. */
+export function begin(connector: Source | Sink, options: Options, abandoned: () => void): Connector {
   const stopping = new AbortController();
   const health = options.health ?? new Health();
+  const calls = new Calls();
   let settings: Settings;
   let attempt: (signal: AbortSignal) => Promise<Ending>;
   if ("mode" in connector) {
-    const driver = new SinkDriver(connector);
+    const driver = new SinkDriver(connector, calls);
     settings = settingsOf(options, driver.name);
     attempt = (signal) => attach(driver, settings, health, signal);
   } else {
-    const driver = new Driver(connector);
+    const driver = new Driver(connector, calls);
     settings = settingsOf(options, driver.name);
     attempt = (signal) => ingest(driver, settings, health, signal);
   }
@@ -61,7 +69,9 @@ export function start(connector: Source | Sink, options: Options = {}): Connecto
     settings.logger.warn("the token is sent in the clear: use TLS", { gateway: settings.gateway });
   }
   const signal = options.signal ? AbortSignal.any([options.signal, stopping.signal]) : stopping.signal;
-  const done = keepConnected(attempt, settings, health, signal);
+  const done = keepConnected(attempt, settings, health, signal).finally(async () => {
+    if (!(await calls.close(connector, connector.name, settings.closeMs, settings.logger))) abandoned();
+  });
   done.catch(() => undefined);
   const stop = async (): Promise<void> => {
     stopping.abort();

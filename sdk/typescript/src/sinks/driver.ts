@@ -1,5 +1,6 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 
+import type { Calls } from "../calls.js";
 import { describe, HeadraceError, InvalidSinkError, SinkFailedError } from "../errors.js";
 import { SinkMode, type SinkHelloSchema } from "../gen/headrace/protocol/v1/sink_pb.js";
 import { Capability } from "../gen/headrace/protocol/v1/source_pb.js";
@@ -24,7 +25,10 @@ export class SinkDriver {
   readonly #pipelines = new Set<string>();
 
   /** Checks the sink; throws {@link InvalidSinkError}. */
-  constructor(readonly sink: Sink) {
+  constructor(
+    readonly sink: Sink,
+    readonly calls: Calls,
+  ) {
     if (!isName(sink.name)) {
       throw new InvalidSinkError(
         `sink name ${JSON.stringify(sink.name)}: 1 to 255 letters, digits and "._-" are allowed`,

@@ -138,7 +138,8 @@ export class SinkSession {
   async #close(): Promise<void> {
     this.#leaving ??= "the connector stops";
     const stuckMs = Math.min(this.settings.stuckMs, this.settings.drainMs);
-    await settledWithin(Promise.all([this.#handler.close(), this.#finishing]), stuckMs, () => {
+    const closed = this.driver.calls.note(Promise.all([this.#handler.close(), this.#finishing]));
+    await settledWithin(closed, stuckMs, () => {
       this.settings.logger.warn("the sink is still busy with what is no longer needed", { sink: this.driver.name });
       return this.stop.aborted;
     });

@@ -1,3 +1,4 @@
+import type { Calls } from "../calls.js";
 import { describe, HeadraceError, InvalidSourceError, SourceFailedError } from "../errors.js";
 import { streamName } from "../names.js";
 import type { Source, Starts } from "../source.js";
@@ -12,7 +13,10 @@ export class Driver {
   readonly starts: KnownStarts;
 
   /** Checks the source; throws {@link InvalidSourceError}. */
-  constructor(readonly source: Source) {
+  constructor(
+    readonly source: Source,
+    readonly calls: Calls,
+  ) {
     if (typeof source.name !== "string" || source.name === "") {
       throw new InvalidSourceError("the source has no name: set its property `name` to the source part of its streams");
     }
@@ -62,7 +66,7 @@ export class Driver {
 
   async #ask<T>(method: string, question: () => Promise<T>): Promise<T> {
     try {
-      return await question();
+      return await this.calls.note(question());
     } catch (error) {
       if (error instanceof HeadraceError) throw error;
       throw new SourceFailedError(`source ${this.name}: ${method}() threw ${describe(error)}`, { cause: error });

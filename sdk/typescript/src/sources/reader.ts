@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 
+import type { Calls } from "../calls.js";
 import { HeadraceError, InvalidMessageError, PositionLostError, SourceFailedError, describe } from "../errors.js";
 import type { Logger } from "../logger.js";
 import {
@@ -39,6 +40,7 @@ export interface ReaderTask {
   readonly acknowledged: Position | undefined;
   readonly gather: Gather;
   readonly logger: Logger;
+  readonly calls: Calls;
   /** Something was added. */
   changed(): void;
   /** The messages that were added last have these tokens. */
@@ -74,7 +76,7 @@ export class Reader {
     this.#source = task.source;
     this.#gather = task.gather;
     if (task.acknowledged !== undefined) this.acknowledge(task.acknowledged, []);
-    this.#done = this.#run();
+    this.#done = task.calls.note(this.#run());
   }
 
   /** Asks for no more items, and continues to deliver acknowledgements. */
@@ -93,7 +95,7 @@ export class Reader {
     this.#position = position;
     for (const token of tokens) this.#tokens.push(token);
     this.#attention.set();
-    this.#delivering ??= this.#deliver();
+    this.#delivering ??= this.task.calls.note(this.#deliver());
   }
 
   /**

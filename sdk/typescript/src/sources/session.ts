@@ -206,6 +206,7 @@ export class SourceSession {
       acknowledged,
       gather: stream.gather,
       logger: this.settings.logger,
+      calls: this.driver.calls,
       changed: () => {
         stream.added();
         this.#sender.look(stream);
