@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::stream::poll_fn;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Duration, Instant, timeout};
+use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 use tonic::Streaming;
 use tonic::transport::Channel;
 
@@ -18,7 +18,7 @@ use crate::connect::Tls;
 use crate::connect::{Target, unavailable};
 use crate::ending::error_of;
 use crate::environment::Environment;
-use crate::error::{Ending, Error};
+use crate::error::{BoxError, Ending, Error};
 use crate::health::Health;
 use crate::metrics::{Metrics, NoMetrics};
 use crate::names::{check_text, stream_name};
@@ -34,6 +34,8 @@ const DEFAULT_GATEWAY: &str = "127.0.0.1:7433";
 /// A session that stood this long has succeeded: the next wait is a short one.
 const STOOD: Duration = Duration::from_secs(2);
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// How often to look whether methods have returned that were abandoned.
+const IDLE_LOOK: Duration = Duration::from_millis(10);
 /// How many messages may wait for the transport.
 const OUTGOING: usize = 2;
 
@@ -58,9 +60,17 @@ pub(crate) trait Served: Send {
     /// Checks names.
     fn check(&self) -> Result<(), Error>;
 
+    /// Whether none of its methods runs: the task of each one shares it.
+    fn is_idle(&self) -> bool;
+
+    /// Calls its `close`.
+    fn close(&mut self) -> Close<'_>;
+
     /// Runs one session on a channel.
     fn attempt<'a>(&'a mut self, task: &'a Task, target: &'a Target, channel: Channel) -> Attempt<'a>;
 }
+
+pub(crate) type Close<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send + 'a>>;
 
 pub(crate) type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Finish, Error>> + Send + 'a>>;
 
@@ -153,6 +163,9 @@ impl Connector {
     /// answers what it has received, within that time. Dropping the future instead ends the connector at once, which loses
     /// nothing: messages are sent again.
     ///
+    /// At the end, also after an error, it calls `close` of the source or sink, unless that or a setting was invalid, or the future
+    /// is dropped.
+    ///
     /// # Errors
     ///
     /// What ended the connector: see [`Error`].
@@ -173,13 +186,42 @@ impl Connector {
         if target.shows_token() {
             tracing::warn!(gateway = target.gateway, "the token goes over the network in the clear: use TLS");
         }
-        let mut connected = Box::pin(self.keep_connected(&task, &mut target));
-        tokio::select! {
-            ended = &mut connected => return ended,
-            () = stop => {}
+        let result = {
+            let mut connected = Box::pin(self.keep_connected(&task, &mut target));
+            let ended = tokio::select! {
+                ended = &mut connected => Some(ended),
+                () = stop => None,
+            };
+            match ended {
+                Some(ended) => ended,
+                None => {
+                    stopping.send_replace(true);
+                    connected.await
+                }
+            }
+        };
+        self.close().await;
+        result
+    }
+
+    /// Calls `close` of the source or sink once none of its methods runs. Logs what fails or takes too long.
+    async fn close(&mut self) {
+        let by = Instant::now() + self.settings.close;
+        while !self.served.is_idle() {
+            if Instant::now() >= by {
+                let name = self.served.name();
+                tracing::error!(name, "close() is not called, because another method has not returned");
+                return;
+            }
+            sleep(IDLE_LOOK).await;
         }
-        stopping.send_replace(true);
-        connected.await
+        match timeout_at(by, self.served.close()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(name = self.served.name(), %error, "close() has failed"),
+            Err(_) => {
+                tracing::error!(name = self.served.name(), "close() has not returned; the connector ends without it");
+            }
+        }
     }
 
     /// Returns where to connect, and the instance: what was set, or else what the environment says.
@@ -283,6 +325,14 @@ impl<S: Source> Served for ServedSource<S> {
     fn check(&self) -> Result<(), Error> {
         stream_name(self.source.name(), "0")?;
         check_text("connector", self.source.connector())
+    }
+
+    fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.source) == 1
+    }
+
+    fn close(&mut self) -> Close<'_> {
+        Box::pin(self.source.close())
     }
 
     fn attempt<'a>(&'a mut self, task: &'a Task, target: &'a Target, channel: Channel) -> Attempt<'a> {

@@ -18,6 +18,8 @@ pub struct Settings {
     pub partition_poll: Duration,
     /// How long to wait for the connection and the gateway's Welcome before trying again. Default: 10 s.
     pub welcome: Duration,
+    /// How long to wait, at the end, for methods that still run and then for `close`, together. Default: 10 s.
+    pub close: Duration,
     /// The longest wait before the first reconnect; it doubles with each further one. Default: 50 ms.
     pub first_backoff: Duration,
     /// The longest wait before any reconnect. Default: 2 s.
@@ -41,6 +43,7 @@ impl Default for Settings {
             drain: Duration::from_secs(10),
             partition_poll: Duration::from_secs(3),
             welcome: Duration::from_secs(10),
+            close: Duration::from_secs(10),
             first_backoff: Duration::from_millis(50),
             max_backoff: Duration::from_secs(2),
             queue_bytes: 8 << 20,

@@ -37,6 +37,10 @@ impl<S: Sink> Kind for AtLeastOnce<S> {
         Ok(Recovered::default())
     }
 
+    async fn close(&self) -> Result<(), BoxError> {
+        self.sink.close().await
+    }
+
     fn begin(self: &Arc<Self>, answers: Answers, _: &Task) -> Handler<S> {
         Handler { kind: Arc::clone(self), answers, parts: HashMap::new() }
     }

@@ -46,6 +46,10 @@ impl<S: IdempotentSink> Kind for Idempotent<S> {
         Ok(Recovered { committed, ..Recovered::default() })
     }
 
+    async fn close(&self) -> Result<(), BoxError> {
+        self.sink.close().await
+    }
+
     fn begin(self: &Arc<Self>, answers: Answers, task: &Task) -> Handler<S> {
         let kind = Arc::clone(self);
         Handler { kind, answers, parts: HashMap::new(), written: HashMap::new(), hold: task.settings.hold_bytes, held: 0 }

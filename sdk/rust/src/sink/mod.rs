@@ -37,6 +37,15 @@ pub trait Sink: Send + Sync + 'static {
     fn flush(&self) -> impl Future<Output = Result<(), BoxError>> + Send {
         ready(Ok(()))
     }
+
+    /// Releases what the sink holds, such as connections. Default: does nothing.
+    ///
+    /// Called once, when [`Connector::serve`](crate::Connector::serve) ends, after every other method has returned: also after an
+    /// error, and also if the gateway was never reached. An error is logged. If another method does not return within
+    /// [`Settings::close`](crate::Settings::close), `close` is not called; a `close` that does not return is dropped then.
+    fn close(&self) -> impl Future<Output = Result<(), BoxError>> + Send {
+        ready(Ok(()))
+    }
 }
 
 /// A sink that writes each transaction only once, atomically with its id.
@@ -66,6 +75,15 @@ pub trait IdempotentSink: Send + Sync + 'static {
     fn last(&self, pipeline: &str) -> impl Future<Output = Result<Option<u64>, BoxError>> + Send {
         let _ = pipeline;
         ready(Ok(None))
+    }
+
+    /// Releases what the sink holds, such as connections. Default: does nothing.
+    ///
+    /// Called once, when [`Connector::serve`](crate::Connector::serve) ends, after every other method has returned: also after an
+    /// error, and also if the gateway was never reached. An error is logged. If another method does not return within
+    /// [`Settings::close`](crate::Settings::close), `close` is not called; a `close` that does not return is dropped then.
+    fn close(&self) -> impl Future<Output = Result<(), BoxError>> + Send {
+        ready(Ok(()))
     }
 }
 
@@ -103,4 +121,13 @@ pub trait TwoPhaseSink: Send + Sync + 'static {
 
     /// Returns what is stored, after completing a commit that a crash interrupted. Called each time the connector connects.
     fn recover(&self) -> impl Future<Output = Result<Recovered, BoxError>> + Send;
+
+    /// Releases what the sink holds, such as connections. Default: does nothing.
+    ///
+    /// Called once, when [`Connector::serve`](crate::Connector::serve) ends, after every other method has returned: also after an
+    /// error, and also if the gateway was never reached. An error is logged. If another method does not return within
+    /// [`Settings::close`](crate::Settings::close), `close` is not called; a `close` that does not return is dropped then.
+    fn close(&self) -> impl Future<Output = Result<(), BoxError>> + Send {
+        ready(Ok(()))
+    }
 }

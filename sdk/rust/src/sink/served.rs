@@ -11,7 +11,7 @@ use super::{IdempotentSink, Recovered, Sink, TwoPhaseSink};
 use crate::BoxError;
 use crate::call::{Finish, PROTOCOL_VERSION, Task, sdk};
 use crate::connect::Target;
-use crate::connector::{Attempt, Connector, Served, begin, next, no_welcome};
+use crate::connector::{Attempt, Close, Connector, Served, begin, next, no_welcome};
 use crate::error::Error;
 use crate::names::check_sink_name;
 use crate::protocol as pb;
@@ -54,6 +54,9 @@ pub(super) trait Kind: Send + Sync + 'static {
     /// What the sink holds.
     fn recover(&self) -> impl Future<Output = Result<Recovered, BoxError>> + Send;
 
+    /// Closes the sink.
+    fn close(&self) -> impl Future<Output = Result<(), BoxError>> + Send;
+
     /// Begins a session.
     fn begin(self: &Arc<Self>, answers: Answers, task: &Task) -> Self::Mode;
 }
@@ -69,6 +72,14 @@ impl<K: Kind> Served for ServedSink<K> {
 
     fn check(&self) -> Result<(), Error> {
         check_sink_name(self.kind.name())
+    }
+
+    fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.kind) == 1
+    }
+
+    fn close(&mut self) -> Close<'_> {
+        Box::pin(self.kind.close())
     }
 
     fn attempt<'a>(&'a mut self, task: &'a Task, target: &'a Target, channel: Channel) -> Attempt<'a> {

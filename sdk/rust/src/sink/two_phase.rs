@@ -58,6 +58,10 @@ impl<S: TwoPhaseSink> Kind for TwoPhase<S> {
         self.sink.recover().await
     }
 
+    async fn close(&self) -> Result<(), BoxError> {
+        self.sink.close().await
+    }
+
     fn begin(self: &Arc<Self>, answers: Answers, task: &Task) -> Handler<S> {
         let (decisions, decided) = mpsc::channel(DECISIONS);
         let (closing, closed) = watch::channel(false);

@@ -232,7 +232,7 @@ impl Source for Once {
 }
 
 /// Begins a session, with this much credit.
-async fn greet(call: &mut SourceCall, bytes: u64, messages: u64, max_frame_bytes: u64, capabilities: Vec<i32>) {
+pub(super) async fn greet(call: &mut SourceCall, bytes: u64, messages: u64, max_frame_bytes: u64, capabilities: Vec<i32>) {
     assert!(matches!(call.next().await.and_then(|request| request.message), Some(Request::Hello(_))));
     call.send(pb::IngestResponse {
         message: Some(Answer::Welcome(pb::Welcome {
@@ -250,7 +250,7 @@ async fn greet(call: &mut SourceCall, bytes: u64, messages: u64, max_frame_bytes
 }
 
 /// Begins a session, with this much credit, and opens the one stream.
-async fn open(call: &mut SourceCall, bytes: u64, messages: u64, max_frame_bytes: u64) -> u32 {
+pub(super) async fn open(call: &mut SourceCall, bytes: u64, messages: u64, max_frame_bytes: u64) -> u32 {
     greet(call, bytes, messages, max_frame_bytes, Vec::new()).await;
     loop {
         if let Some(Request::OpenStream(open)) = call.next().await.expect("a message").message {
@@ -262,7 +262,7 @@ async fn open(call: &mut SourceCall, bytes: u64, messages: u64, max_frame_bytes:
 }
 
 /// Waits for the next message that is none of those that may be sent at any time.
-async fn next(call: &mut SourceCall) -> Option<Request> {
+pub(super) async fn next(call: &mut SourceCall) -> Option<Request> {
     loop {
         match call.next().await?.message {
             Some(Request::Backlog(_) | Request::Report(_)) => {}
@@ -272,7 +272,7 @@ async fn next(call: &mut SourceCall) -> Option<Request> {
 }
 
 /// Acknowledges everything up to a sequence.
-async fn acknowledge(call: &mut SourceCall, stream_id: u32, sequence: u64, credit: Option<pb::Credit>) {
+pub(super) async fn acknowledge(call: &mut SourceCall, stream_id: u32, sequence: u64, credit: Option<pb::Credit>) {
     let position = Some(pb::Position { sequence, ..pb::Position::default() });
     let ack = pb::Ack { streams: vec![pb::ack::Stream { stream_id, position }], credit };
     call.send(pb::IngestResponse { message: Some(Answer::Ack(ack)) }).await;
