@@ -201,3 +201,16 @@ def test_each_process_that_is_started_can_read_the_descriptor_that_it_inherits(f
     finally:
         os.close(descriptor)
     assert keep_descriptor(file) is None
+
+
+def test_a_number_of_a_descriptor_that_is_used_again_gives_the_new_token() -> None:
+    descriptor = pipe(b"first")
+    path = Path(f"/dev/fd/{descriptor}")
+    try:
+        assert [read_token(path), read_token(path)] == ["first", "first"]
+        again = pipe(b"second")
+        os.dup2(again, descriptor)
+        os.close(again)
+        assert [read_token(path), read_token(path)] == ["second", "second"]
+    finally:
+        os.close(descriptor)

@@ -35,11 +35,17 @@ var (
 	errPipe   = errors.New("nobody has written a token to it and closed it in time")
 )
 
-// readOnce is what pipes contained, by path: they can be read once only.
+// identity tells a pipe from all others. Its path does not: the number of a descriptor may be used again.
+type identity struct {
+	path          string
+	device, inode uint64
+}
+
+// readOnce is what pipes contained: they can be read once only.
 var readOnce = struct {
 	sync.Mutex
-	contents map[string][]byte
-}{contents: map[string][]byte{}}
+	contents map[identity][]byte
+}{contents: map[identity][]byte{}}
 
 // tokenFile is a file that contains a token, and is read again before each session.
 type tokenFile struct {
@@ -103,9 +109,6 @@ func readToken(path string) (string, error) {
 func tokenContent(path string) ([]byte, error) {
 	readOnce.Lock()
 	defer readOnce.Unlock()
-	if known, ok := readOnce.contents[path]; ok {
-		return known, nil
-	}
 	// A FIFO that nobody writes to must not block the call.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -125,11 +128,19 @@ func tokenContent(path string) ([]byte, error) {
 	case info.Mode()&fs.ModeNamedPipe == 0:
 		return nil, errDevice
 	}
+	status, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil, errDevice
+	}
+	pipe := identity{path, uint64(status.Dev), uint64(status.Ino)}
+	if known, ok := readOnce.contents[pipe]; ok {
+		return known, nil
+	}
 	content, err := pipeContent(file, path)
 	if err != nil {
 		return nil, reasonOf(path, err)
 	}
-	readOnce.contents[path] = content
+	readOnce.contents[pipe] = content
 	return content, nil
 }
 

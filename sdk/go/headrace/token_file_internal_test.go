@@ -83,11 +83,27 @@ func TestAFileDescriptorIsReadOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := fmt.Sprintf("/dev/fd/%d", reads.Fd())
-	t.Cleanup(func() { delete(readOnce.contents, path) }) // The number is used again.
 	for range 2 {
 		if token, err := readToken(path); token != "secret" || err != nil {
 			t.Errorf("%q, %v", token, err)
 		}
+	}
+	again, writes, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.Close() }()
+	if _, err := writes.WriteString("another\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := writes.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Dup3(int(again.Fd()), int(reads.Fd()), syscall.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	if token, err := readToken(path); token != "another" || err != nil {
+		t.Errorf("where the number is used again: %q, %v", token, err)
 	}
 }
 

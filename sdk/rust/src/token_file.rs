@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -16,8 +16,9 @@ const MAX_TOKEN_BYTES: u64 = 4096;
 const PIPE_WITHIN: Duration = Duration::from_secs(30);
 const EVERYONE_READS: u32 = 0o004;
 
-/// What pipes contained, by path: they can be read once only.
-static READ_ONCE: LazyLock<Mutex<HashMap<PathBuf, Vec<u8>>>> = LazyLock::new(Mutex::default);
+/// What pipes contained, by path, device and inode: they can be read once only, and the number of a descriptor may be
+/// used again.
+static READ_ONCE: LazyLock<Mutex<HashMap<(PathBuf, u64, u64), Vec<u8>>>> = LazyLock::new(Mutex::default);
 
 /// A file that contains a token, and is read again before each session.
 #[derive(Debug, Clone)]
@@ -91,10 +92,6 @@ fn line_ends(text: &[u8]) -> usize {
 
 /// Returns up to one byte more than a file with a token may contain.
 fn content_of(path: &Path, pipe_within: Duration) -> Result<Vec<u8>, String> {
-    let mut read_once = READ_ONCE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = read_once.get(path) {
-        return Ok(known.clone());
-    }
     let found = path.metadata().map_err(|error| reason(path, &error))?;
     if found.is_dir() {
         return Err("it is a folder, and no file".to_owned());
@@ -105,8 +102,13 @@ fn content_of(path: &Path, pipe_within: Duration) -> Result<Vec<u8>, String> {
     if !found.file_type().is_fifo() {
         return Err("it is a device, and no file".to_owned());
     }
+    let pipe = (path.to_owned(), found.dev(), found.ino());
+    let mut read_once = READ_ONCE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = read_once.get(&pipe) {
+        return Ok(known.clone());
+    }
     let content = read_within(path, pipe_within)?;
-    read_once.insert(path.to_owned(), content.clone());
+    read_once.insert(pipe, content.clone());
     Ok(content)
 }
 

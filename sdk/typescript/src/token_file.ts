@@ -12,7 +12,7 @@ const PIPE_POLL_MS = 10;
 const DESCRIPTOR = /^(\/dev|\/proc\/self)\/fd\/\d+$|^\/dev\/stdin$/;
 const EVERYONE_READS = 0o004;
 
-/** What pipes contained, by path: they can be read once only. */
+/** What pipes contained, by path, device and inode: they can be read once only, and the number of a descriptor may be used again. */
 const readOnce = new Map<string, Buffer>();
 
 /** A file that contains a token, and is read again before each session. */
@@ -92,8 +92,6 @@ export function readToken(path: string, pipeWithinMs = PIPE_WITHIN_MS): string {
 
 /** Up to one byte more than a file with a token may contain. */
 function contentOf(path: string, pipeWithinMs: number): Buffer {
-  const known = readOnce.get(path);
-  if (known !== undefined) return known;
   let file: number | undefined;
   try {
     // A FIFO that nobody writes to must not block the call.
@@ -102,8 +100,11 @@ function contentOf(path: string, pipeWithinMs: number): Buffer {
     if (found.isDirectory()) throw new Error("it is a folder, and no file");
     if (found.isFile()) return read(file, MAX_TOKEN_BYTES + 1);
     if (!found.isFIFO()) throw new Error("it is a device, and no file");
+    const pipe = `${path} ${found.dev} ${found.ino}`;
+    const known = readOnce.get(pipe);
+    if (known !== undefined) return known;
     const content = pipeContent(file, path, pipeWithinMs);
-    readOnce.set(path, content);
+    readOnce.set(pipe, content);
     return content;
   } catch (error) {
     throw new Error(`${path}: ${reason(path, error)}`, { cause: error });

@@ -33,8 +33,8 @@ _SPACE = b" \t\r\n"
 log = logging.getLogger("headrace")
 
 _lock = threading.Lock()
-_read_once: dict[str, bytes] = {}
-"""The contents of what can be read once only, by path."""
+_read_once: dict[tuple[str, int, int], bytes] = {}
+"""The contents of what can be read once only, by path, device and inode: the number of a descriptor may be used again."""
 _warned: set[str] = set()
 
 
@@ -175,22 +175,23 @@ def keep_descriptor(path: Path) -> int | None:
 
 def _content(path: Path) -> bytes:
     """Returns up to one byte more than a token may have."""
-    known = _read_once.get(str(path))
-    if known is not None:
-        return known
     number = descriptor_of(path)
     # A FIFO that nobody writes to must not block the call.
     descriptor = os.dup(number) if number is not None else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        mode = os.fstat(descriptor).st_mode
+        found = os.fstat(descriptor)
+        mode = found.st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError
         if stat.S_ISREG(mode):
             return _of_file(descriptor)
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             raise OSError(0, "it is a device, and no file")
-        content = _read_once[str(path)] = _of_pipe(descriptor)
-        return content
+        identity = str(path), found.st_dev, found.st_ino
+        known = _read_once.get(identity)
+        if known is None:
+            known = _read_once[identity] = _of_pipe(descriptor)
+        return known
     finally:
         os.close(descriptor)
 

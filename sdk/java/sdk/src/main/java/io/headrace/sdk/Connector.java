@@ -36,7 +36,8 @@ import java.util.function.Supplier;
  * }</pre>
  *
  * <p>In a larger program, {@link #start(Source, Settings)} returns at once, and {@link #close()}
- * stops the connector.
+ * stops the connector. At the end, also after an error, it calls {@link Source#close()} or {@link
+ * Sink#close()}.
  */
 public final class Connector implements AutoCloseable {
   private static final Logger LOG = System.getLogger("io.headrace.sdk");
@@ -57,7 +58,7 @@ public final class Connector implements AutoCloseable {
 
   private Connector(Settings settings) {
     this.settings = settings;
-    this.tokenFile = settings.tokenFile().map(TokenFile::new);
+    this.tokenFile = settings.tokenFile().map(path -> new TokenFile(settings.tokenFileName(), path));
     this.signal = new Signal();
     this.reports = new Reports(signal::raise);
   }
@@ -223,8 +224,10 @@ public final class Connector implements AutoCloseable {
   }
 
   private void serve(Attempt<?, ?> attempt) {
-    try (attempt) {
-      keepConnected(attempt);
+    try {
+      try (attempt) {
+        keepConnected(attempt);
+      }
       end.complete(null);
     } catch (Throwable error) { // whoever waits must learn of it
       end.completeExceptionally(error);

@@ -29,6 +29,8 @@ import java.util.concurrent.ThreadFactory;
  * @param longestBackoff the longest wait before any reconnect
  * @param stuck after how long a method that does not return is reported; a connector that is
  *     stopped abandons it then
+ * @param closeTimeout how long to wait, at the end, for methods that still run and then for {@code
+ *     close()}, together
  * @param queueBytes how many bytes may wait for a sink (for each part of a two-phase sink) before
  *     the SDK stops reading from the gateway
  * @param holdBytes how many bytes of unfinished transactions to keep in memory for a
@@ -51,6 +53,7 @@ public record Settings(
     Duration firstBackoff,
     Duration longestBackoff,
     Duration stuck,
+    Duration closeTimeout,
     int queueBytes,
     int holdBytes,
     ThreadFactory threads) {
@@ -145,6 +148,7 @@ public record Settings(
     builder.firstBackoff = firstBackoff;
     builder.longestBackoff = longestBackoff;
     builder.stuck = stuck;
+    builder.closeTimeout = closeTimeout;
     builder.queueBytes = queueBytes;
     builder.holdBytes = holdBytes;
     builder.threads = threads;
@@ -161,6 +165,14 @@ public record Settings(
   public String toString() {
     return "Settings[gateway=%s, token=%s, tokenFile=%s, tls=%s, instance=%s]"
         .formatted(gateway, token.isPresent() ? "***" : "none", tokenFile, tls, instance);
+  }
+
+  /** What names the token file: the variable, where the file is the one of the environment. */
+  String tokenFileName() {
+    String variable = System.getenv("HEADRACE_TOKEN_FILE");
+    boolean isOfEnvironment =
+        variable != null && tokenFile.map(Path::toString).equals(Optional.of(variable));
+    return isOfEnvironment ? "HEADRACE_TOKEN_FILE" : "tokenFile";
   }
 
   /** Builds settings. */
@@ -180,6 +192,7 @@ public record Settings(
     private Duration firstBackoff = Duration.ofMillis(50);
     private Duration longestBackoff = Duration.ofSeconds(2);
     private Duration stuck = Duration.ofSeconds(10);
+    private Duration closeTimeout = Duration.ofSeconds(10);
     private int queueBytes = 8 << 20;
     private int holdBytes = 64 << 20;
     private ThreadFactory threads = Settings::daemon;
@@ -356,6 +369,18 @@ public record Settings(
     }
 
     /**
+     * Sets how long to wait, at the end, for methods that still run and then for {@code close()},
+     * together.
+     *
+     * @param value by default 10 s
+     * @return this
+     */
+    public Builder closeTimeout(Duration value) {
+      this.closeTimeout = Objects.requireNonNull(value, "closeTimeout");
+      return this;
+    }
+
+    /**
      * Sets how many bytes may wait for a sink.
      *
      * @param value how many bytes may wait for a sink (for each part of a two-phase sink) before
@@ -418,6 +443,7 @@ public record Settings(
           firstBackoff,
           longestBackoff,
           stuck,
+          closeTimeout,
           queueBytes,
           holdBytes,
           threads);

@@ -10,6 +10,7 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
@@ -36,8 +37,8 @@ public final class TokenFile {
   private static final int TYPE = 0170000;
   private static final int FIFO = 0010000;
 
-  /** What pipes contained, by path: they can be read once only. */
-  private static final Map<Path, byte[]> READ_ONCE = new ConcurrentHashMap<>();
+  /** What pipes contained, by path, device and inode: they can be read once only. */
+  private static final Map<List<Object>, byte[]> READ_ONCE = new ConcurrentHashMap<>();
 
   private final Path path;
   private String token;
@@ -46,14 +47,16 @@ public final class TokenFile {
   /**
    * Reads a file for the first time.
    *
+   * @param name the setting or variable that names the file
+   * @param path the file
    * @throws InvalidConnectorException if it does not contain exactly one token
    */
-  public TokenFile(Path path) {
+  public TokenFile(String name, Path path) {
     this.path = path;
     try {
       this.token = read(path, PIPE_WITHIN);
     } catch (IOException error) {
-      throw new InvalidConnectorException("tokenFile: " + error.getMessage(), error);
+      throw new InvalidConnectorException(name + ": " + error.getMessage(), error);
     }
     if (isExposed(path)) {
       LOG.log(Level.WARNING, "every user of this machine can read the token: chmod o= {0}", path);
@@ -121,11 +124,8 @@ public final class TokenFile {
 
   /** Returns up to one byte more than a file with a token may contain. */
   private static byte[] content(Path path, Duration pipeWithin) throws IOException {
-    byte[] known = READ_ONCE.get(path);
-    if (known != null) {
-      return known;
-    }
-    int mode = (int) Files.getAttribute(path, "unix:mode");
+    Map<String, Object> found = Files.readAttributes(path, "unix:dev,ino,mode");
+    int mode = (int) found.get("mode");
     if (Files.isDirectory(path)) {
       throw new IOException("it is a folder, and no file");
     }
@@ -135,8 +135,14 @@ public final class TokenFile {
     if ((mode & TYPE) != FIFO) {
       throw new IOException("it is a device, and no file");
     }
+    // The number of a descriptor may be used again, for another pipe.
+    List<Object> pipe = List.of(path, found.get("dev"), found.get("ino"));
+    byte[] known = READ_ONCE.get(pipe);
+    if (known != null) {
+      return known;
+    }
     byte[] content = pipeContent(path, pipeWithin);
-    READ_ONCE.put(path, content);
+    READ_ONCE.put(pipe, content);
     return content;
   }
 

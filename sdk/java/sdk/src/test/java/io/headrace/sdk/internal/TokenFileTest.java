@@ -116,7 +116,7 @@ class TokenFileTest {
   @Test
   void aFileThatContainsNoTokenChangesNothing() throws IOException {
     Path path = Files.writeString(folder.resolve("token"), "first\n");
-    TokenFile file = new TokenFile(path);
+    TokenFile file = new TokenFile("tokenFile", path);
     for (String content : new String[] {"", "a\nb"}) {
       Files.writeString(path, content);
       assertFalse(file.refresh());

@@ -27,7 +27,7 @@ public final class SinkAttempt
   public SinkAttempt(
       Sink sink, Settings settings, Signal signal, BooleanSupplier stopping, Reports reports) {
     super(Methods.ATTACH, settings, signal, stopping, reports);
-    this.driver = new SinkDriver(sink);
+    this.driver = new SinkDriver(sink, settings);
   }
 
   @Override
@@ -64,6 +64,6 @@ public final class SinkAttempt
 
   @Override
   public void close() {
-    // Nothing outlives a session.
+    driver.close();
   }
 }

@@ -4,6 +4,8 @@ import io.headrace.protocol.v1.Capability;
 import io.headrace.protocol.v1.SinkHello;
 import io.headrace.protocol.v1.SinkMode;
 import io.headrace.sdk.InvalidConnectorException;
+import io.headrace.sdk.Settings;
+import io.headrace.sdk.internal.Closing;
 import io.headrace.sdk.internal.Names;
 import io.headrace.sdk.internal.Sdk;
 import io.headrace.sdk.internal.TemporaryFailure;
@@ -24,8 +26,10 @@ import java.util.concurrent.locks.ReentrantLock;
 final class SinkDriver {
   private final Sink sink;
   private final String name;
+  private final Settings settings;
   private final ReentrantLock turn = new ReentrantLock(true);
   private final Set<String> seen = new ConcurrentSkipListSet<>();
+  private final List<SinkHandler> abandoned = new ArrayList<>();
 
   /** A call of a method of the sink. */
   interface Method<T> {
@@ -37,8 +41,9 @@ final class SinkDriver {
    *
    * @throws InvalidConnectorException if its name is not allowed
    */
-  SinkDriver(Sink sink) {
+  SinkDriver(Sink sink, Settings settings) {
     this.sink = sink;
+    this.settings = settings;
     this.name = sink.name();
     Names.check("the name of the sink", name);
   }
@@ -59,6 +64,28 @@ final class SinkDriver {
     } finally {
       turn.unlock();
     }
+  }
+
+  /** Leaves a session whose sink has not returned; the sink is not closed before it has. */
+  void abandon(SinkHandler handler) {
+    abandoned.add(handler);
+  }
+
+  /** Closes the sink. */
+  void close() {
+    Closing.call(
+        "sink " + name, settings.closeTimeout(), settings.threads(), this::idle, sink::close);
+  }
+
+  /** Waits until no method of the sink runs. */
+  private boolean idle(long nanos) throws InterruptedException {
+    long deadline = System.nanoTime() + nanos;
+    for (SinkHandler handler : abandoned) {
+      if (!handler.awaitClosed(deadline - System.nanoTime())) {
+        return false;
+      }
+    }
+    return true;
   }
 
   /** Remembers a pipeline, so that the next session reports its last batch. */

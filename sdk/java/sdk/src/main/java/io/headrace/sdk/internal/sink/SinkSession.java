@@ -210,6 +210,7 @@ final class SinkSession {
           driver.name(),
           settings.stuck());
       if (stopping.getAsBoolean()) {
+        driver.abandon(handler);
         return;
       }
     }

@@ -29,7 +29,7 @@ public final class SourceAttempt extends Attempt<IngestRequest, IngestResponse> 
   public SourceAttempt(
       Source source, Settings settings, Signal signal, BooleanSupplier stopping, Reports reports) {
     super(Methods.INGEST, settings, signal, stopping, reports);
-    this.driver = new SourceDriver(source, settings.threads());
+    this.driver = new SourceDriver(source, settings);
   }
 
   @Override

@@ -5,10 +5,13 @@ import io.headrace.sdk.ConnectorFailedException;
 import io.headrace.sdk.HeadraceException;
 import io.headrace.sdk.InvalidConnectorException;
 import io.headrace.sdk.Position;
+import io.headrace.sdk.Settings;
+import io.headrace.sdk.internal.Closing;
 import io.headrace.sdk.internal.Names;
 import io.headrace.sdk.source.RedeliveringSource;
 import io.headrace.sdk.source.ReplayableSource;
 import io.headrace.sdk.source.Source;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -17,13 +20,15 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.TimeUnit;
 
 /** A source, checked, and the thread on which its own methods are called. */
 public final class SourceDriver implements AutoCloseable {
   private final Source source;
   private final String name;
+  private final Settings settings;
   private final KnownStarts starts = new KnownStarts();
+  private final List<Handoff> abandoned = new ArrayList<>();
   private final ExecutorService calls;
 
   /**
@@ -31,14 +36,15 @@ public final class SourceDriver implements AutoCloseable {
    *
    * @throws InvalidConnectorException if its name is not allowed
    */
-  public SourceDriver(Source source, ThreadFactory threads) {
+  public SourceDriver(Source source, Settings settings) {
     this.source = source;
+    this.settings = settings;
     this.name = source.name();
     Names.stream(name, "0");
     this.calls =
         Executors.newSingleThreadExecutor(
             task -> {
-              Thread thread = threads.newThread(task);
+              Thread thread = settings.threads().newThread(task);
               thread.setName("headrace " + name + " partitions");
               return thread;
             });
@@ -90,9 +96,28 @@ public final class SourceDriver implements AutoCloseable {
     return call("starts()", () -> Map.copyOf(replayable.starts(partitions)), done);
   }
 
+  /** Leaves a reader whose source has not returned; the source is not closed before it has. */
+  void abandon(Handoff reader) {
+    abandoned.add(reader);
+  }
+
+  /** Closes the source. */
   @Override
   public void close() {
     calls.shutdownNow();
+    Closing.call(
+        "source " + name, settings.closeTimeout(), settings.threads(), this::idle, source::close);
+  }
+
+  /** Waits until no method of the source runs. */
+  private boolean idle(long nanos) throws InterruptedException {
+    long deadline = System.nanoTime() + nanos;
+    for (Handoff reader : abandoned) {
+      if (!reader.awaitClosed(deadline - System.nanoTime())) {
+        return false;
+      }
+    }
+    return calls.awaitTermination(deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
   }
 
   private <T> Future<T> call(String what, Callable<T> method, Runnable done) {

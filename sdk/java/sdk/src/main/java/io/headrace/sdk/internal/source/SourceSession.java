@@ -664,6 +664,7 @@ public final class SourceSession {
             stream.name,
             settings.stuck());
         if (stopping.getAsBoolean() || failure != null) {
+          driver.abandon(stream.handoff);
           break;
         }
       }
