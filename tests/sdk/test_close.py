@@ -133,8 +133,11 @@ async def test_a_source_is_closed_once_across_sessions(gateway, connect, kind):
     await gateway.stop()
     await gateway.start()
     session = await gateway.session()
+    stream = await session.open()
+    await session.messages(1)
     assert "close" not in source.calls
     stop.set()
+    session.ack(stream, 1)
     await session.next("goodbye", ignore=OTHERS)
     await task
     assert source.closed_last()
