@@ -84,10 +84,11 @@ class Asynchronous(Calls, AsyncSource):
             await self.hang()
 
     async def hang(self) -> None:
-        """Catches each cancellation."""
+        """Catches each cancellation until it is released."""
         while not self.release.is_set():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.01)
+        raise asyncio.CancelledError
 
 
 SOURCES = pytest.mark.parametrize("kind", [Blocking, Asynchronous])
@@ -215,6 +216,7 @@ async def test_close_never_runs_beside_a_method_that_has_not_returned(gateway, c
     assert "close" not in source.calls
     assert any("close() is not called, because another method has not returned" in line for line in caplog.messages)
     source.release.set()
+    await until(lambda: "the end of read" in source.calls)
 
 
 def closing(kind, **raises):
