@@ -17,7 +17,7 @@ import {
   type TwoPhaseSink,
 } from "../src/index.js";
 import { scripted as scriptedForSinks, welcome as welcomeSink } from "./attach_gateway.js";
-import { within } from "./fake_gateway.js";
+import { until, within } from "./fake_gateway.js";
 import { scripted, welcome, type IngestSession } from "./ingest_gateway.js";
 
 /** A source that notes its calls. */
@@ -166,6 +166,7 @@ describe("the end of a source", () => {
     const source = new Noted({ hangs: "read" }, released);
     const connector = begin(source, { logger, stuckMs: 20, closeMs: 50 });
     await opened();
+    await until("the call of read", () => source.calls.includes("read"));
     await within("the stop", connector.stop());
     assert.ok(!source.calls.includes("close"), source.calls.join());
     assert.ok(said.includes("close() is not called, because another method has not returned"), said.join());
@@ -175,17 +176,16 @@ describe("the end of a source", () => {
 describe("the end of a sink", () => {
   it("is its close", async () => {
     const calls: string[] = [];
-    const note =
-      (call: string) =>
-      (..._: unknown[]): void => {
-        calls.push(call);
-      };
+    const note = (call: string) => (): void => {
+      calls.push(call);
+    };
     const sink: TwoPhaseSink = {
       name: "noted",
       mode: "two-phase",
       async stage(_: Part, rows: AsyncIterable<Rows>) {
-        for await (const some of rows) void some;
-        calls.push("stage");
+        let count = 0;
+        for await (const some of rows) count += some.length;
+        calls.push(`stage ${count}`);
       },
       drop: note("drop"),
       prepare: note("prepare"),

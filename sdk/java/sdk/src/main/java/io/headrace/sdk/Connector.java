@@ -58,7 +58,8 @@ public final class Connector implements AutoCloseable {
 
   private Connector(Settings settings) {
     this.settings = settings;
-    this.tokenFile = settings.tokenFile().map(path -> new TokenFile(settings.tokenFileName(), path));
+    this.tokenFile =
+        settings.tokenFile().map(path -> new TokenFile(settings.tokenFileName(), path));
     this.signal = new Signal();
     this.reports = new Reports(signal::raise);
   }

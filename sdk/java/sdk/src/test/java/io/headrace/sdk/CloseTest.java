@@ -169,8 +169,7 @@ class CloseTest {
     Noted source = new Noted();
     Settings settings = gateway.settings().toBuilder().tokenFile(Path.of("/no/token")).build();
     InvalidConnectorException error =
-        assertThrows(
-            InvalidConnectorException.class, () -> Connector.start(source, settings));
+        assertThrows(InvalidConnectorException.class, () -> Connector.start(source, settings));
     assertTrue(error.getMessage().startsWith("tokenFile: /no/token"), error::getMessage);
     assertEquals(List.of(), source.calls);
   }

@@ -84,9 +84,9 @@ public sealed interface Source permits ReplayableSource, RedeliveringSource {
   default void reportTo(Reporter reporter) {}
 
   /**
-   * Releases what the source holds, such as connections. Called once, when the connector ends, after
-   * every other method has returned and every reader is closed: also after an error, and also if the gateway was never
-   * reached. If another method does not return within {@link
+   * Releases what the source holds, such as connections. Called once, when the connector ends,
+   * after every other method has returned and every reader is closed: also after an error, and also
+   * if the gateway was never reached. If another method does not return within {@link
    * io.headrace.sdk.Settings#closeTimeout()}, this one is not called; if this one does not, its
    * thread is interrupted, and the connector ends without it.
    *
