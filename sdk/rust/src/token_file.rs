@@ -16,9 +16,11 @@ const MAX_TOKEN_BYTES: u64 = 4096;
 const PIPE_WITHIN: Duration = Duration::from_secs(30);
 const EVERYONE_READS: u32 = 0o004;
 
-/// What pipes contained, by path, device and inode: they can be read once only, and the number of a descriptor may be
-/// used again.
-static READ_ONCE: LazyLock<Mutex<HashMap<(PathBuf, u64, u64), Vec<u8>>>> = LazyLock::new(Mutex::default);
+/// A path, and the device and inode of the pipe there: the number of a descriptor may be used again.
+type Pipe = (PathBuf, u64, u64);
+
+/// What pipes contained: they can be read once only.
+static READ_ONCE: LazyLock<Mutex<HashMap<Pipe, Vec<u8>>>> = LazyLock::new(Mutex::default);
 
 /// A file that contains a token, and is read again before each session.
 #[derive(Debug, Clone)]
