@@ -8,8 +8,8 @@ import threading
 import pytest
 from tests.fake_gateway.server import until
 from tests.fake_gateway.sinks import part
-from tests.sdk.sinks import AsyncPlain, AsyncTwoPhase, Plain, TwoPhase
-from tests.sdk.test_process import start
+from tests.sdk.python.sinks import AsyncPlain, AsyncTwoPhase, Plain, TwoPhase
+from tests.sdk.python.test_process import start
 
 from headrace.contract.token_files import TokenFileError
 from headrace.sdk import AsyncSource, Message, Settings, SinkFailed, Source, SourceFailed, serve
