@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from headrace.log_writer.disk import THREAD
+
 INJECTED = "an injected fault"
 OPERATIONS = (
     "open",
@@ -31,7 +33,10 @@ OPERATIONS = (
 
 
 class Files:
-    """The operations on files below a folder, each of which fails once: the first time that a line of Headrace makes it."""
+    """The operations on files below a folder, each of which fails once: the first time that a line of Headrace makes it.
+
+    Those of the thread that makes this count, and those of the threads that write logs.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, error: int) -> None:
         self._folder, self._error = str(folder), error
@@ -51,7 +56,7 @@ class Files:
         real = getattr(module, name)
 
         def operation(*arguments: Any, **named: Any) -> Any:
-            if self.fails and self._concerns(arguments) and threading.get_ident() == self._thread:
+            if self.fails and self._concerns(arguments) and self._is_ours():
                 place, function = _caller(name)
                 if place not in self.failed and self.left != 0:
                     self.left = None if self.left is None else self.left - 1
@@ -60,6 +65,9 @@ class Files:
             return real(*arguments, **named)
 
         monkeypatch.setattr(module, name, operation)
+
+    def _is_ours(self) -> bool:
+        return threading.get_ident() == self._thread or threading.current_thread().name == THREAD
 
     def _concerns(self, arguments: tuple[Any, ...]) -> bool:
         first = arguments[0] if arguments else None

@@ -187,6 +187,7 @@ LINES = '[connectors.lines]\nconnector = "file"\npath = "x"\nsource = "lines"\n'
         (f'[gateway]\nconfig = "gw.toml"\n{LINES}', "deploy.toml:2: gateway.config: {folder}/gw.toml: cannot be read"),
         (LINES + "path2 = 1", "deploy.toml:5: connectors.lines.path2: unknown key; did you mean path?"),
         (LINES.replace("lines]", "gateway]"), "deploy.toml:1: connectors.gateway: the name gateway is reserved"),
+        (LINES.replace("lines]", "supervisor]"), "deploy.toml:1: connectors.supervisor: the name supervisor is reserved"),
         (
             LINES.replace("lines]", '"a b"]'),
             "deploy.toml:1: connectors.a b: the name of a process (connector) may contain letters",

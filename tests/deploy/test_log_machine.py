@@ -1,6 +1,7 @@
-"""A log whose file is rotated by every scheme of logrotate, removed, truncated and obstructed, on a disk that fills up.
+"""A log whose file is rotated by every scheme of logrotate, removed, truncated and obstructed, on a disk that fills up and hangs.
 
-Every line that was printed ends whole in one file, once, unless the scheme itself loses it, or it had no room and is counted.
+Every line that was printed ends whole in one file, once, unless the scheme itself loses it, or it had no room and is counted: for
+the supervisor, and by a line in the file.
 """
 
 import errno
@@ -25,6 +26,7 @@ LARGEST_BYTES = 400
 WAITING_BYTES = 300
 READ_BYTES = 100
 LINE = re.compile(rb"(\d+):x*:(\d+)")
+MISSING = re.compile(rb"missing (\d+)")
 
 
 class Log(RuleBasedStateMachine):
@@ -36,9 +38,17 @@ class Log(RuleBasedStateMachine):
         self.path = self.folder / "orders.log"
         self.now = 0.0
         self.room: int | None = None
-        self.real = file_module.os, file_module.MOST_WAITING_BYTES
+        self.hangs = False
+        self.during = 0
+        """How many bytes arrive during the next write."""
+        self.told: set[bytes] = set()
+        """Lines that stand for what is missing, as far as there was room for them."""
+        self.has_cut = False
+        """Whether somebody may have cut such a line."""
+        self.real = file_module.os, file_module.MOST_WAITING_BYTES, file_module.told_missing
         file_module.os = SimpleNamespace(**{**vars(os), "write": self._write})  # type: ignore[assignment]
         file_module.MOST_WAITING_BYTES = WAITING_BYTES
+        file_module.told_missing = self._told_missing  # type: ignore[assignment]
         self.files: dict[int, int] = {}
         self.copies: list[bytes] = []
         self.removed: list[bytes] = []
@@ -53,7 +63,16 @@ class Log(RuleBasedStateMachine):
         self.names = 0
         self.log = LogFile(self.path, LARGEST_BYTES, lambda: self.now)
 
-    def _write(self, descriptor: int, data: memoryview) -> int:
+    def _told_missing(self, size: int, *, as_json: bool) -> bytes:
+        assert not as_json
+        self.told.add(b"missing %d" % size)
+        return b"missing %d\n" % size
+
+    def _write(self, descriptor: int, data: bytes) -> int:
+        if self.during:
+            self.output, part = self.output[self.during :], self.output[: self.during]
+            self.during = 0
+            self.log.take(part)
         size = len(data) if self.room is None else min(len(data), self.room)
         if not size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -85,7 +104,8 @@ class Log(RuleBasedStateMachine):
             part = self.output[: min(size, READ_BYTES)]
             size, self.output = size - len(part), self.output[len(part) :]
             begins, lost = self.log._begins_line and not self.log.waits, self.log.lost_bytes
-            self.log.write(part)
+            self.log.take(part)
+            self._flush()
             self._see()
             if begins and not self.log.waits and self.log.lost_bytes == lost:
                 # A file that was renamed or removed is not written any more.
@@ -99,7 +119,30 @@ class Log(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.1, 1.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
-        self.log.flush()
+        self._flush()
+        self._see()
+
+    def _flush(self) -> None:
+        """What the thread of the disk does once output was taken."""
+        if not self.hangs:
+            self.log.flush()
+
+    @rule()
+    def the_disk_hangs(self) -> None:
+        self.hangs = True
+
+    @rule()
+    def the_disk_answers(self) -> None:
+        self.hangs = False
+        self._flush()
+        self._see()
+
+    @rule(size=st.integers(1, 50))
+    def prints_during_a_write(self, size: int) -> None:
+        """What arrives while the disk works on what was there."""
+        self.during = size
+        self._flush()
+        self.during = 0
         self._see()
 
     @rule(creates=st.booleans())
@@ -168,19 +211,20 @@ class Log(RuleBasedStateMachine):
 
     @invariant()
     def nothing_waits_without_bounds(self) -> None:
-        assert len(self.log._waiting) <= WAITING_BYTES + 1
+        # One more for the end of a line that lost its own, and for the line that stands for what is missing.
+        assert len(self.log._waiting) <= WAITING_BYTES + 1 + len(b"missing \n") + 8
 
     def teardown(self) -> None:
         try:
             self._check()
         finally:
-            file_module.os, file_module.MOST_WAITING_BYTES = self.real
+            file_module.os, file_module.MOST_WAITING_BYTES, file_module.told_missing = self.real
             for descriptor in self.files.values():
                 os.close(descriptor)
             shutil.rmtree(self.folder)
 
     def _check(self) -> None:
-        self.room, self.now = None, self.now + 10.0
+        self.room, self.hangs, self.now = None, False, self.now + 10.0
         if self.path.is_dir():
             self.path.rmdir()
         self.log.flush()
@@ -194,8 +238,18 @@ class Log(RuleBasedStateMachine):
         contents = [*(os.pread(descriptor, 1 << 30, 0) for descriptor in self.files.values()), *self.copies]
         found: Counter[int] = Counter()
         torn = [
-            line for content in (*contents, *self.removed) for line in content.split(b"\n") if line and self._whole(line) is None
+            line
+            for content in (*contents, *self.removed)
+            for line in content.split(b"\n")
+            if line and self._whole(line) is None and MISSING.fullmatch(line) is None
         ]
+        told = [
+            int(found[1])
+            for content in (*contents, *self.removed)
+            for line in content.split(b"\n")
+            if (found := MISSING.fullmatch(line)) is not None
+        ]
+        assert sum(told) == self.lost or (self.has_cut and sum(told) <= self.lost)
         for content in contents:
             numbers = [number for line in content.split(b"\n") if (number := self._whole(line)) is not None]
             assert numbers == sorted(numbers)
@@ -206,7 +260,7 @@ class Log(RuleBasedStateMachine):
         assert self.lost <= sum(len(self.printed[number]) + 1 for number in {*missing, *self.excused})
         for line in torn:
             # It has lost its end, or somebody has cut it.
-            excused = (self.printed[number] for number in self.excused)
+            excused = [*(self.printed[number] for number in self.excused), *(self.told if self.has_cut else ())]
             assert any(printed.startswith(line) for printed in self.printed) or any(line in printed for printed in excused)
 
     def _whole(self, line: bytes) -> int | None:
@@ -236,6 +290,7 @@ class Log(RuleBasedStateMachine):
     def _excuse_last(self) -> None:
         """Whoever cuts a file cuts the line that is being written."""
         if self.in_progress:
+            self.has_cut = self.has_cut or b"missing".startswith(self.in_progress[:7])
             self.excused |= {number for number, line in enumerate(self.printed) if line.startswith(self.in_progress)}
 
 
@@ -254,13 +309,22 @@ def _says_it_wrote_all(log: Log, descriptor: int, data: memoryview) -> int:
     return len(data)
 
 
+def _all_at_once(file: LogFile) -> bytes:
+    part = next_part(file)
+    file._waiting.clear()
+    return part
+
+
 write = Log._write
+next_part = LogFile._next_part
 FAULTS = {
     "writes where it was before a truncation": (file_module, "opened", _not_at_the_end),
     "changes the file in the middle of a line": (LogFile, "_must_look", lambda self: True),
     "does not look for another file": (LogFile, "_look", lambda self: self._open() if self._descriptor is None else None),
     "drops what a write has left": (Log, "_write", _says_it_wrote_all),
     "does not count what has no room": (LogFile, "lost_bytes", property(lambda self: 0, lambda self, value: None)),
+    "does not tell in the file what is missing": (LogFile, "_put", lambda self, missing: None),
+    "forgets what arrives during a write": (LogFile, "_next_part", lambda self: _all_at_once(self)),
     "tears a line that has no room": (LogFile, "_skips", property(lambda self: False, lambda self, value: None)),
 }
 

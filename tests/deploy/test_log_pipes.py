@@ -1,6 +1,7 @@
 """What processes print arrives in their logs, whoever is killed and whatever happens to the files."""
 
 import errno
+import gzip
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.absent import absent
 from tests.deploy.supervisors import SLEEPS, Watched, kill, plan, process_of, runs, stop
+from tests.docs.pages import blocks
 
 from headrace.deploy import Kind, Status
 from headrace.deploy.comfort import Comfort
@@ -40,7 +42,7 @@ def test_a_full_disk_is_named_delays_no_process_and_clears(tmp_path: Path) -> No
     log.parent.mkdir()
     log.symlink_to("/dev/full")
     # More than a pipe and the memory of the log writer have room for.
-    prints = "yes 0123456789 | head -c 3000000; touch printed; while :; do echo later; sleep 0.01; done"
+    prints = "yes 0123456789 | head -c 8000000; touch printed; while :; do echo later; sleep 0.01; done"
     watched = Watched(plan(tmp_path, source=(Kind.SOURCE, prints)))
 
     def told(line: str) -> bool:
@@ -207,6 +209,40 @@ def test_logrotate_itself(tmp_path: Path, pipes: LogPipes, mode: str) -> None:
         assert numbers == sorted(set(numbers))
     else:
         assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_logrotate_as_the_page_configures_it(tmp_path: Path) -> None:
+    """With a postrotate that sends SIGHUP to the supervisor, which is this process."""
+    logrotate = shutil.which("logrotate", path=f"{os.environ['PATH']}:/usr/sbin")
+    if logrotate is None:
+        absent("logrotate is not installed")
+    planned = plan(tmp_path, source=(Kind.SOURCE, COUNTS))
+    (configuration,) = (block.text for block in blocks("docs/reference/logs.md", "text"))
+    rules = configuration.replace("/srv/orders/deploy.run", str(planned.folder))
+    rules = rules.replace("su orders orders", f"su {os.getuid()} {os.getgid()}")
+    (tmp_path / "rules").write_text(rules)
+    (tmp_path / "rules").chmod(0o600)
+    watched = Watched(planned, replan=lambda: planned)
+    logs = [planned.folder / f"{name}.log" for name in ("source", "supervisor")]
+
+    def rotate(_: Status) -> None:
+        command = [logrotate, "--force", "--state", str(tmp_path / "state"), str(tmp_path / "rules")]
+        subprocess.run(command, check=True, capture_output=True, text=True)
+
+    for number in range(1, 3):
+        watched.when(lambda status: runs("source")(status) and all(map(text, logs)), rotate)
+        # Both are written anew: the supervisor tells that it has read its file again.
+        is_over = lambda _, number=number: watched.told.count("reloaded: nothing has changed") == number and all(map(text, logs))  # noqa: E731
+        watched.when(is_over, lambda _: None)
+    watched.when(lambda _: True, stop)
+    assert watched.run().exit_code == 0
+    for log in logs:
+        # Compressed by the second rotation.
+        assert sorted(path.name for path in log.parent.glob(f"{log.name}*")) == [log.name, f"{log.name}.1", f"{log.name}.2.gz"]
+    with gzip.open(f"{logs[0]}.2.gz", "rt") as first:
+        lines = [*first, *text(planned.folder / "source.log.1", logs[0]).splitlines(keepends=True)]
+    assert lines == [f"line {number}\n" for number in range(1, len(lines) + 1)]
+    assert process_of(watched.statuses[-1], "source").restarts == 0
 
 
 SUPERVISOR = """

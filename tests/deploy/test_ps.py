@@ -76,13 +76,14 @@ def test_ps_lists_the_processes_of_a_deployment_on_this_machine(tmp_path: Path) 
         ["--deployment", str(file)],
         ["--deployment", str(file), "--log", "sink", "--lines", "1", "--json"],
         ["--deployment", str(file), "--log", "another"],
+        ["--deployment", str(file), "--log", "supervisor", "--json"],
         ["--deployment", str(file), "--token", "t"],
     )
     watched = Watched(plan(tmp_path, source=(Kind.SOURCE, SLEEPS), sink=(Kind.SINK, FAILS)))
     watched.when(lambda status: process_of(status, "sink").restarts >= 3 and runs("source")(status), asking.begin)
     watched.when(asking.done, stop)
     watched.run()
-    listed, table, log, unknown, invalid = asking.results()
+    listed, table, log, unknown, own, invalid = asking.results()
     (deployment,) = result_of(listed.stdout)["deployments"]
     found = {process["name"]: process for process in deployment["processes"]}
     assert (deployment["deployment"], set(found)) == ("deploy.toml", {"gateway", "source", "sink"})
@@ -95,7 +96,11 @@ def test_ps_lists_the_processes_of_a_deployment_on_this_machine(tmp_path: Path) 
     assert re.search(r"sink: .+ ago \(.*\d\d:\d\d:\d\d\): ended with exit code 1: no such table", table.stdout)
     assert found["sink"]["reason_age_ms"] is not None
     assert result_of(log.stdout)["lines"] == ["Error: no such table"]
-    assert [one.returncode for one in (listed, table, log, unknown, invalid)] == [0, 0, 0, 2, 2]
+    assert any("sink fails: ended with exit code 1: no such table" in line for line in result_of(own.stdout)["lines"])
+    assert [one.returncode for one in (listed, table, log, unknown, own, invalid)] == [0, 0, 0, 2, 0, 2]
+    # It can be read once the supervisor has ended.
+    ended = CliRunner().invoke(cli, ["ps", "--deployment", str(file), "--log", "supervisor", "--lines", "1"])
+    assert ended.output.endswith("INFO: deploy.toml stopped\n")
 
 
 def test_ps_by_the_gateway_needs_the_rights_and_shows_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +118,7 @@ def test_ps_by_the_gateway_needs_the_rights_and_shows_the_same(tmp_path: Path, m
             call("reader", "--json"),
             call("reader", "--log", "sink"),
             call("operator", "--log", "sink", "--lines", "1"),
+            call("operator", "--log", "supervisor"),
             ["--context", "prod", "--log", "sink", "--lines", "1"],
             call("deployment"),
             call("reader", "--deployment", "other.toml"),
@@ -125,7 +131,7 @@ def test_ps_by_the_gateway_needs_the_rights_and_shows_the_same(tmp_path: Path, m
         watched = Watched(plan(tmp_path, app=(Kind.PIPELINE, SLEEPS), sink=(Kind.SINK, FAILS)), reach=gateway.reach("deployment"))
         watched.when(lambda status: is_known(status) and runs("app")(status), asking.begin).when(asking.done, stop)
         watched.run()
-    listed, refused, log, by_context, forbidden, other = asking.results()
+    listed, refused, log, own, by_context, forbidden, other = asking.results()
     (deployment,) = result_of(listed.stdout)["deployments"]
     assert {process["name"]: process["kind"] for process in deployment["processes"]} == {
         "gateway": "gateway",
@@ -133,6 +139,7 @@ def test_ps_by_the_gateway_needs_the_rights_and_shows_the_same(tmp_path: Path, m
         "sink": "connector",
     }
     assert log.stdout == by_context.stdout == "Error: no such table\n"
+    assert "app runs" in own.stdout
     assert [one.returncode for one in (listed, refused, log, by_context, forbidden, other)] == [0, 1, 0, 0, 1, 2]
     assert "control" in refused.stderr
 

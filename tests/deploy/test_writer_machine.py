@@ -1,28 +1,73 @@
-"""The log writer stops, continues and is killed while processes print: every line arrives once, and nobody waits for ever."""
+"""The log writer stops, continues and is killed, and its disk hangs, while processes print and the supervisor tells: every line
+arrives once, or is counted, and nobody waits for ever.
+"""
 
+import logging
 import os
+import re
 import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.machines import find_fault, run
 
 from headrace.deploy import log_pipes as log_pipes_module
-from headrace.deploy import writer_process
+from headrace.deploy import supervisor_log, writer_process
 from headrace.deploy.comfort import Comfort
 from headrace.deploy.log_pipes import LogPipes
+from headrace.deploy.supervisor_log import SupervisorLog
 from headrace.deploy.writer_process import WriterProcess
-from headrace.log_writer import Writer
+from headrace.log_writer import Disk, Writer
+from headrace.log_writer import writer as writer_module
 from headrace.log_writer.service import Service
+from headrace.log_writer.writer import NO_ANSWER
 
 PIPE_BYTES = 4096
+WAITING_LINES = 20
+LEFT_OUT = re.compile(r"([\d,]+) lines of the supervisor are missing here")
+
+
+class SteppedDisk(Disk):
+    """Works at once, or, while it hangs, not at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._hangs = False
+
+    @property
+    def hangs(self) -> bool:
+        return self._hangs and bool(self._due)
+
+    @property
+    def is_late(self) -> bool:
+        return self.hangs
+
+    def hang(self, *, hangs: bool) -> None:
+        self._hangs = hangs
+        while self._due and not hangs:
+            action = next(iter(self._due))
+            del self._due[action]
+            action()
+
+    def do(self, action: Callable[[], None]) -> None:
+        self._due[action] = None
+        self.hang(hangs=self._hangs)
+
+    def catch_up(self, late_s: float = 0.0) -> bool:
+        return not self._due
+
+    def close(self, within_s: float | None) -> bool:
+        self.hang(hangs=False)
+        return True
 
 
 class Stepped:
@@ -35,7 +80,8 @@ class Stepped:
         self.silent_s = 0.0
         """For how long the supervisor has looked since it worked last."""
         self._connection = socket.socket(fileno=os.dup(control))
-        self._writer = Writer(1 << 30)
+        self.disk = SteppedDisk()
+        self._writer = Writer(1 << 30, disk=self.disk)
         self.service = Service(self._connection, self._writer)
         self._has_begun = False
 
@@ -82,7 +128,7 @@ class Stepped:
 
 
 class Printing(RuleBasedStateMachine):
-    """One process that prints through a pipe to its log."""
+    """One process that prints through a pipe to its log, and a supervisor that tells lines for its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,12 +157,27 @@ class Printing(RuleBasedStateMachine):
                 assert machine.writer is not None
                 machine.writer.step()
 
+        self.tells = 0
+        self.most_lines = supervisor_log.MOST_WAITING_LINES
+        supervisor_log.MOST_WAITING_LINES = WAITING_LINES
+        self.own = SupervisorLog(logging.Formatter("%(message)s"))
         self.real = log_pipes_module.WriterProcess, log_pipes_module._PIPE_BYTES
         log_pipes_module.WriterProcess, log_pipes_module._PIPE_BYTES = Process, PIPE_BYTES  # type: ignore[misc]
-        self.pipes = LogPipes(Comfort(self.told.append), now=lambda: self.now)
+        self.pipes = LogPipes(Comfort(self._tell), now=lambda: self.now)
         self.pipe = self.pipes.open("source", self.log)
         # Opened anew, since its descriptor shares its flags with that of the supervisor.
         self.descriptor = os.open(f"/proc/self/fd/{self.pipe.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
+
+    def _tell(self, line: str) -> None:
+        """What the log pipes tell goes to a log that they write."""
+        self.told.append(line)
+        self.own.write(line)
+
+    @rule(lines=st.integers(1, 400), length=st.integers(0, 100))
+    def the_supervisor_tells(self, lines: int, length: int) -> None:
+        for _ in range(lines):
+            self.tells += 1
+            self.own.write(f"told {self.tells} {'x' * length}")
 
     @rule(lines=st.integers(1, 400))
     def prints(self, lines: int) -> None:
@@ -139,6 +200,31 @@ class Printing(RuleBasedStateMachine):
         for _ in range(steps):
             self.writer.step()
 
+    @property
+    def disk(self) -> SteppedDisk:
+        assert self.writer is not None
+        return self.writer.disk
+
+    @precondition(lambda self: self.writer.returncode is None and not self.writer.is_stopped)
+    @rule()
+    def the_disk_hangs(self) -> None:
+        self.disk.hang(hangs=True)
+
+    @precondition(lambda self: self.disk.hangs)
+    @rule()
+    def no_process_waits_for_a_disk_that_hangs(self) -> None:
+        for _ in range(1_000):
+            self.writer.step()  # type: ignore[union-attr]
+            self._print()
+            self._look(0.1)
+        assert self.output == b""
+        assert any(NO_ANSWER in line for line in self.told)
+
+    @rule()
+    def the_disk_answers(self) -> None:
+        self.disk.hang(hangs=False)
+
+    @precondition(lambda self: not self.disk._hangs)
     @rule()
     def the_writer_stops(self) -> None:
         assert self.writer is not None
@@ -149,6 +235,7 @@ class Printing(RuleBasedStateMachine):
         assert self.writer is not None
         self.writer.is_stopped = False
 
+    @precondition(lambda self: not self.disk._hangs)
     @rule()
     def the_writer_is_killed(self) -> None:
         assert self.writer is not None
@@ -172,13 +259,15 @@ class Printing(RuleBasedStateMachine):
         if self.writer is not None:
             self.writer.silent_s += min(passed_s, 1.0)
         self.pipes.look()
+        self.own.flush(partial(self.pipes.open_own, "supervisor", self.folder / "supervisor.log"))
 
     @invariant()
     def nothing_fails(self) -> None:
-        assert not any("cannot" in line for line in self.told)
+        assert not any("cannot" in line and NO_ANSWER not in line for line in self.told)
 
     def teardown(self) -> None:
         try:
+            self.disk.hang(hangs=False)
             # One that stays stopped is killed, and the next one works.
             for _ in range(100):
                 self._look(0.9)
@@ -188,13 +277,25 @@ class Printing(RuleBasedStateMachine):
             assert self.output == b""
             self.pipes.close()
             assert self.log.read_bytes() == self.printed
+            self._check_own()
         finally:
             log_pipes_module.WriterProcess, log_pipes_module._PIPE_BYTES = self.real  # type: ignore[misc]
+            supervisor_log.MOST_WAITING_LINES = self.most_lines
+            self.own.close()
             os.close(self.descriptor)
             self.pipe.close()
             if self.writer is not None:
                 self.writer.end()
             shutil.rmtree(self.folder)
+
+    def _check_own(self) -> None:
+        """The supervisor's log has what it has told, in order, and how many lines are missing."""
+        lines = (self.folder / "supervisor.log").read_text().splitlines()
+        told = [line for line in lines if LEFT_OUT.match(line) is None]
+        numbers = [int(line.split()[1]) for line in told if line.startswith("told ")]
+        assert numbers == sorted(set(numbers))
+        missing = sum(int(found[1].replace(",", "")) for line in lines if (found := LEFT_OUT.match(line)) is not None)
+        assert len(told) + missing == self.tells + len(self.told)
 
 
 def test_every_line_arrives_whatever_happens_to_the_log_writer(request: pytest.FixtureRequest) -> None:
@@ -210,6 +311,9 @@ FAULTS = {
     "blames a log writer for its own suspension": (writer_process, "_LONGEST_LOOK_S", float("inf")),
     "kills a log writer that answers": (WriterProcess, "_hear", lambda self: setattr(self, "is_ready", True)),
     "forgets the pipes of a log writer that has ended": (LogPipes, "_read_all_ourselves", _forgets_the_pipes),
+    "does not name a disk that hangs": (writer_module, "NO_ANSWER", "cannot"),
+    "waits for a disk that hangs": (Writer, "_read", lambda self, key: 0 if self._disk.is_late else read(self, key)),
+    "does not tell that it has left lines out": (SupervisorLog, "_tell_left_out", lambda self: setattr(self, "_left_out", 0)),
     "reads pipes that the log writer reads": (LogPipes, "_hand_over", lambda self: hand_over_twice(self)),
 }
 
@@ -223,6 +327,7 @@ def hand_over_twice(pipes: LogPipes) -> None:
 
 
 real_hand_over = LogPipes._hand_over
+read = Writer._read
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,7 +13,7 @@ from click.core import ParameterSource
 
 from headrace.connectors_cli.loading import quiet_grpc
 from headrace.contract.errors import HeadraceError
-from headrace.logs.output import FORMAT_VARIABLE, configure_logging
+from headrace.logs.output import configure_logging
 from headrace.terminal import EXIT_INVALID, Connection, Failure, console, print_line, print_result
 
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.deploy")
 
+_TOLD_WITHIN_S = 5.0
+"""How long the last lines may take whose reader pauses."""
 _PLACES = {"gateway": "in the table [gateway] of", "log_format": "at the top of"}
 """Where the file has options that are not in its table [pipeline]."""
 _OWN = ("app", "dry_run", "as_json", "token", "token_file", "tls", "tls_ca", "tls_cert", "tls_key")
@@ -73,14 +74,10 @@ def _with_token(connection: Connection, deployment: "Deployment") -> Connection:
 
 def _log_or_print(deployment: "Deployment") -> Callable[[str], None]:
     """Returns what writes a line to standard error, in the format of the deployment's logs."""
-    if not _logs_json(deployment):
+    if not deployment.logs_json:
         return lambda line: print_line(line, err=True)
     configure_logging("json", logging.INFO)
     return lambda line: log.info("%s", line)
-
-
-def _logs_json(deployment: "Deployment") -> bool:
-    return (deployment.log_format or os.environ.get(FORMAT_VARIABLE)) == "json"
 
 
 def _supervise(
@@ -92,6 +89,7 @@ def _supervise(
     signals: "Signals",
 ) -> "Ending":
     from headrace.deploy import (
+        Aside,
         JsonView,
         LinesView,
         LiveView,
@@ -123,13 +121,17 @@ def _supervise(
 
     with contextlib.ExitStack() as stack:
         show: Callable[[Status], None]
+        tell = Aside(say)
+        stack.callback(tell.close, _TOLD_WITHIN_S)
         if as_json:
-            show = JsonView(print_line)
+            document = Aside(print_line)
+            stack.callback(document.close, _TOLD_WITHIN_S)
+            show = JsonView(document)
         elif sys.stdout.isatty():
             show = stack.enter_context(LiveView(console()))
         else:
-            show = LinesView(say, stamps=not _logs_json(deployment))
-        return Supervisor(planned, connect, show, replan, reach, signals).run(say)
+            show = LinesView(tell, stamps=not planned.logs_json)
+        return Supervisor(planned, connect, show, replan, reach, signals).run(tell)
 
 
 def _refuse_options(path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from headrace.contract.names import SUPERVISOR
 from headrace.terminal import (
     CALL_TIMEOUT_S,
     EXIT_INVALID,
@@ -36,7 +37,9 @@ _MOST_LINES = 1_000
     show_default=True,
     help="The file of the deployment; with --gateway or --context, only its name counts, and without it all are shown.",
 )
-@click.option("--log", "process", metavar="NAME", help="Print the last lines of the log of this process instead.")
+@click.option(
+    "--log", "process", metavar="NAME", help="Print the last lines of the log of this process instead; supervisor is one, too."
+)
 @click.option(
     "--lines", type=click.IntRange(1, _MOST_LINES), default=100, show_default=True, help="How many lines of the log at most."
 )
@@ -53,6 +56,7 @@ def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connect
     Examples:
       headrace ps
       headrace ps --deployment /srv/orders/deploy.toml --log orders --lines 20
+      headrace ps --log supervisor
       headrace ps --gateway gateway:7433 --token "$HEADRACE_TOKEN" --json
 
     Exit codes: 0 shown, 1 the deployment does not run, or the gateway refuses or is away, 2 there is no such process or file.
@@ -115,7 +119,8 @@ def _log_here(deployment: Path, process: str, lines: int) -> dict[str, Any]:
     from headrace.deploy import ask_processes, last_lines, run_folder
 
     folder = run_folder(deployment)
-    names = [one["name"] for one in ask_processes(folder, CALL_TIMEOUT_S)]
+    # That of a supervisor which has ended tells why.
+    names = [SUPERVISOR] if process == SUPERVISOR else [one["name"] for one in ask_processes(folder, CALL_TIMEOUT_S)]
     if process not in names:
         raise Failure(f"the deployment has no process {process}; it has {', '.join(names)}", EXIT_INVALID)
     path = folder / f"{process}.log"

@@ -1,5 +1,6 @@
 """Deployments: a gateway, connectors, applications and Spark programs on one machine, started together and kept running."""
 
+from headrace.deploy.aside import Aside
 from headrace.deploy.asking import ask_deployment, ask_processes, ask_restart
 from headrace.deploy.configuration import (
     Deployment,
@@ -35,6 +36,7 @@ from headrace.deploy.view import JsonView, LinesView, LiveView
 __all__ = [
     "AlreadyRuns",
     "ApplicationGraph",
+    "Aside",
     "CannotAsk",
     "CannotChange",
     "CannotRestart",

@@ -11,7 +11,8 @@ from pydantic import Field, field_validator, model_validator
 from headrace.configuration import ConfigurationError, ConfigurationFile, Flag
 from headrace.connectors import Parameters
 from headrace.connectors.configuration import ENV_FILE, Configured, GatewayTable, check_token_file, take_connector
-from headrace.contract.names import is_name, is_stream_pattern
+from headrace.contract.names import SUPERVISOR, is_name, is_stream_pattern
+from headrace.logs.output import FORMAT_VARIABLE
 
 if TYPE_CHECKING:
     from headrace.gateway import Config
@@ -157,6 +158,11 @@ class Deployment:
     read_by: Mapping[str, frozenset[str]] = field(default_factory=dict)
     logs: Literal["files", "stderr"] = "files"
 
+    @property
+    def logs_json(self) -> bool:
+        """Whether the supervisor logs in JSON."""
+        return (self.log_format or os.environ.get(FORMAT_VARIABLE)) == "json"
+
 
 def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Deployment:
     """Reads a deployment file.
@@ -238,7 +244,7 @@ def _check_names(reading: ConfigurationFile) -> None:
         for name in reading.names((table,)):
             if not is_name(name):
                 reading.report((table, name), f"the name of a process ({what}) may contain letters, digits and ._- only")
-            elif name in (GATEWAY, PIPELINE):
+            elif name in (GATEWAY, PIPELINE, SUPERVISOR):
                 reading.report((table, name), f"the name {name} is reserved; rename the {what}")
             elif name in found:
                 reading.report((table, name), f"the {found[name]} {name} has the same name; rename one of them")

@@ -9,11 +9,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import grpc
 
 from headrace.contract.backoff import Backoff
+from headrace.contract.names import SUPERVISOR
 from headrace.deploy.comfort import Comfort
 from headrace.deploy.control import refusal
 from headrace.deploy.gateway import REFUSED_FOR_S, Metadata
@@ -43,7 +45,9 @@ _AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode
 class GatewayLink:
     """Registers a deployment at its gateway for as long as it runs. No method waits for the gateway."""
 
-    def __init__(self, deployment: str, run: str, reach: Reach | None, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, deployment: str, run: str, reach: Reach | None, tell: Callable[[str], None], *, log: Path | None = None
+    ) -> None:
         """Calls nobody yet.
 
         Args:
@@ -51,11 +55,13 @@ class GatewayLink:
             run: The run of the supervisor.
             reach: Returns how to call the gateway at an address; None for a deployment that does not register.
             tell: Called with lines for people, on the thread that calls `requests`.
+            log: The log of the supervisor itself; None if it has none.
         """
         self._deployment = deployment
         self._run = run
         self._reach = reach
         self._tell = tell
+        self._log = log
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -230,6 +236,8 @@ class GatewayLink:
         """Answers with the end of a log. This thread reads it, so that the supervisor does not wait for a slow disk."""
         with self._lock:
             path = next((one.log for one in self._reports if one.role.name == order.process), None)
+        if order.process == SUPERVISOR:
+            path = self._log
         if path is None:
             kind, error = pb.ORDER_FAILURE_KIND_UNKNOWN_CONNECTOR, f"the deployment has no process {order.process}"
             call.send(pb.SuperviseRequest(outcome=pb.OrderOutcome(id=order.id, failure=pb.OrderFailure(kind=kind, error=error))))

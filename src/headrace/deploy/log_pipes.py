@@ -22,6 +22,7 @@ LARGEST_BYTES = 32 << 20
 LARGEST_BYTES_BESIDE_STDERR = 1 << 20
 """The same where lines go to standard error: the files are for `headrace ps --log`."""
 START_AGAIN_AFTER_S = 1.0
+_ENDS_WITHIN_S = 5.0
 _PIPE_BYTES = 1 << 20
 
 
@@ -29,6 +30,8 @@ _PIPE_BYTES = 1 << 20
 class _Pipe:
     path: Path
     descriptor: int
+    shows: bool
+    """Whether its lines go to standard error too, where lines do."""
     is_read: bool = False
     """Whether the log writer reads it."""
 
@@ -79,15 +82,19 @@ class LogPipes:
 
     def open(self, name: str, path: Path) -> BinaryIO:
         """Returns what a process is to print to. If there can be no pipe, that is its log itself, or nothing."""
-        if name not in self._pipes or self._pipes[name].path != path:
-            self.leave(name)
-            pipe = self._comfort.do("make a pipe for a log", lambda: _Pipe(path, _new_pipe()), None)
-            if pipe is None:
-                return self._comfort.do(f"open {path}", lambda: _unpiped(path), None) or open(os.devnull, "ab")
-            self._pipes[name] = pipe
-            self._comfort.do("read the pipe of a log", lambda: self._add_own(name, pipe), None)
-            self._hand_over()
-        return open(os.dup(self._pipes[name].descriptor), "wb", buffering=0)
+        pipe = self._comfort.do("make a pipe for a log", lambda: self._pipe(name, path, shows=True), None)
+        if pipe is None:
+            return self._comfort.do(f"open {path}", lambda: _unpiped(path), None) or open(os.devnull, "ab")
+        return open(os.dup(pipe.descriptor), "wb", buffering=0)
+
+    def open_own(self, name: str, path: Path) -> int:
+        """Returns a descriptor for a log of this process, which does not block; standard error has its lines already.
+
+        Raises:
+            OSError: There can be no pipe at the moment.
+        """
+        pipe = self._pipe(name, path, shows=False)
+        return os.open(f"/proc/self/fd/{pipe.descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def leave(self, name: str) -> None:
         """Forgets a process that is not started again."""
@@ -115,12 +122,27 @@ class LogPipes:
         has_written = self._process is not None and self._process.end()
         if not has_written and (self._process is None or self._process.exit_code() is not None):
             self._read_all_ourselves()
-        self._own.close()
+        has_written = self._own.close(_ENDS_WITHIN_S) and (has_written or self._process is None)
+        if not has_written:
+            self._comfort.tell("the last lines of logs may be missing: the log writer did not write them in time")
         if self._process is not None:
             self._process.close()
         for pipe in self._pipes.values():
             os.close(pipe.descriptor)
         self._pipes.clear()
+
+    def _pipe(self, name: str, path: Path, *, shows: bool) -> _Pipe:
+        """Returns the pipe of a log, a new one if there is none.
+
+        Raises:
+            OSError: There can be none.
+        """
+        if name not in self._pipes or self._pipes[name].path != path:
+            self.leave(name)
+            self._pipes[name] = pipe = _Pipe(path, _new_pipe(), shows)
+            self._comfort.do("read the pipe of a log", lambda: self._add_own(name, pipe), None)
+            self._hand_over()
+        return self._pipes[name]
 
     def _look(self) -> None:
         if self._process is not None and (code := self._process.exit_code()) is not None:
@@ -159,11 +181,11 @@ class LogPipes:
         for name, pipe in self._pipes.items():
             # One whose log has a fault stays here, with what waits for room.
             if not pipe.is_read and not self._own.waits_for(name):
-                self._own.leave(name)
+                self._own.let_go(name)
                 self._lost.pop(name, None)
                 descriptor = _reading(pipe.descriptor)
                 try:
-                    self._process.give(name, str(pipe.path), descriptor)
+                    self._process.give(name, str(pipe.path), descriptor, shows=pipe.shows)
                 except OSError:
                     self._add_own(name, pipe)
                     return
@@ -186,6 +208,9 @@ class LogPipes:
             before = None if known is None else known.cause
             since = lost.get(name, 0) - self._lost.get(name, 0)
             what = f"the log of {name}, {self._pipes[name].path}" if name in self._pipes else "a log"
+            if not name:
+                self._note_output(before, now)
+                continue
             if now is not None and now != before:
                 self._comfort.tell(f"{what}: {now}; its process runs on, and this is tried again")
             elif now is None and (before is not None or since > 0):
@@ -195,8 +220,12 @@ class LogPipes:
         since_now = {name: known.since for name, known in self.faults.items()}
         self.faults = {name: LogFault(cause, since_now.get(name, self._now())) for name, cause in faults.items()}
 
+    def _note_output(self, before: str | None, now: str | None) -> None:
+        if now != before:
+            self._comfort.tell("lines go to standard error again" if now is None else f"{now}; this is tried again")
+
     def _add_own(self, name: str, pipe: _Pipe) -> None:
-        self._own.add(name, pipe.path, _reading(pipe.descriptor))
+        self._own.add(name, pipe.path, _reading(pipe.descriptor), shows=pipe.shows)
 
     def _new_writer(self) -> Writer:
         return Writer(self._largest_bytes, Lines(2) if self._to_stderr else None)

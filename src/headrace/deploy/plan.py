@@ -6,6 +6,7 @@ from pathlib import Path
 
 from headrace.connectors.configuration import Configured
 from headrace.connectors.file import FileSinkParameters, SinkFormat
+from headrace.contract.names import SUPERVISOR
 from headrace.deploy.commands import (
     connector_command,
     gateway_command,
@@ -112,6 +113,7 @@ class Plan:
         gateway: The gateway; the others start once it listens.
         others: The others.
         logs_to_stderr: Whether what the processes print goes to standard error, too.
+        logs_json: Whether the supervisor logs in JSON.
     """
 
     name: str
@@ -120,6 +122,12 @@ class Plan:
     gateway: Role
     others: tuple[Role, ...]
     logs_to_stderr: bool = False
+    logs_json: bool = False
+
+    @property
+    def log(self) -> Path:
+        """The log of the supervisor itself."""
+        return self.folder / f"{SUPERVISOR}.log"
 
 
 def plan(deployment: Deployment, graphs: Mapping[str, ApplicationGraph]) -> Plan:
@@ -141,8 +149,15 @@ def plan(deployment: Deployment, graphs: Mapping[str, ApplicationGraph]) -> Plan
     others = [_connector(deployment, name, configured) for name, configured in deployment.connectors.items()]
     others += [_application(deployment, name, graphs[name]) for name in deployment.applications]
     others += [_query(deployment, name) for name in deployment.queries]
-    to_stderr = deployment.logs == "stderr"
-    return Plan(deployment.path.name, deployment.folder, deployment.path.parent, gateway, tuple(others), to_stderr)
+    return Plan(
+        deployment.path.name,
+        deployment.folder,
+        deployment.path.parent,
+        gateway,
+        tuple(others),
+        logs_to_stderr=deployment.logs == "stderr",
+        logs_json=deployment.logs_json,
+    )
 
 
 def _connector(deployment: Deployment, name: str, configured: Configured) -> Role:

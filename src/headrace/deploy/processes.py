@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from headrace.contract.names import SUPERVISOR
 from headrace.deploy.comfort import Comfort
 from headrace.deploy.commands import reachable
 from headrace.deploy.errors import CannotChange, CannotRestart
@@ -14,6 +15,7 @@ from headrace.deploy.plan import Listed, Plan, Role
 from headrace.deploy.ready_file import ReadyFile
 from headrace.deploy.status import Kind, ProcessStatus, State, Status, condition
 from headrace.deploy.supervised import Supervised
+from headrace.deploy.supervisor_log import SupervisorLog
 from headrace.processes import OwnedProcess
 
 _ASK_EVERY_S = 1.0
@@ -25,7 +27,7 @@ Connect = Callable[[str], GatewayProbe]
 class SupervisedProcesses:
     """All processes of a deployment. The gateway starts first, the others once it listens."""
 
-    def __init__(self, plan: Plan, connect: Connect, inherits: tuple[int, ...], comfort: Comfort) -> None:
+    def __init__(self, plan: Plan, connect: Connect, inherits: tuple[int, ...], comfort: Comfort, log: SupervisorLog) -> None:
         """Starts nothing yet.
 
         Args:
@@ -33,6 +35,7 @@ class SupervisedProcesses:
             connect: Returns a probe of the gateway at an address.
             inherits: File descriptors that every process inherits.
             comfort: Does what the processes do not depend on.
+            log: The log of the supervisor itself, which is written beside theirs.
 
         Raises:
             CannotStart: The system lacks what the gateway needs to tell its address.
@@ -43,6 +46,7 @@ class SupervisedProcesses:
         self._connect = connect
         self._ready_file = ReadyFile()
         self._pipes = LogPipes(comfort, to_stderr=plan.logs_to_stderr)
+        self._log = log
         self.gateway = self._supervised(plan.gateway, [*plan.gateway.command(None), *self._ready_file.options])
         self.gateway.process.inherits += (self._ready_file.descriptor,)
         self._others = [self._supervised(role, []) for role in plan.others]
@@ -93,6 +97,7 @@ class SupervisedProcesses:
         """Updates the state of every process, and asks the gateway once a second."""
         now = time.monotonic()
         self._pipes.look()
+        self._pass_on_log()
         self._comfort.do("find the gateway", self._find_gateway, None)
         if now - self._asked_at >= _ASK_EVERY_S:
             self._ask(now)
@@ -206,7 +211,9 @@ class SupervisedProcesses:
             self._comfort.do(f"kill {one.role.name}", one.process.kill, None)
         if self._probe is not None:
             self._probe.close()
+        self._pass_on_log()
         self._comfort.do("end the log writer", self._pipes.close, None)
+        self._log.close()
         self._ready_file.close()
 
     def _supervised(self, role: Role, command: list[str]) -> Supervised:
@@ -223,6 +230,11 @@ class SupervisedProcesses:
             inherits=(*self._inherits, *inherits),
             output=self._pipes,
         )
+
+    def _pass_on_log(self) -> None:
+        """Passes on the lines of the supervisor to its log."""
+        flush = partial(self._log.flush, partial(self._pipes.open_own, SUPERVISOR, self._plan.log))
+        self._comfort.do("write the log of the supervisor", flush, None)
 
     def _find_gateway(self) -> None:
         """Reads the gateway's address once it listens. Later starts of the gateway reuse it."""

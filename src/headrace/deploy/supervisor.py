@@ -22,6 +22,9 @@ from headrace.deploy.restarts import Restarts
 from headrace.deploy.signals import Signals
 from headrace.deploy.status import Kind, State, Status
 from headrace.deploy.supervised import Supervised
+from headrace.deploy.supervisor_log import SupervisorLog
+from headrace.deploy.view import LinesView
+from headrace.logs.output import ConsoleFormatter, JsonFormatter
 
 _LOOK_EVERY_S = 0.1
 _STOP_ORDER = (
@@ -79,6 +82,7 @@ class Supervisor:
         self._report: Callable[[], None] = lambda: None
         self._comfort = Comfort(lambda _: None)
         self._signals = signals or Signals()
+        self._logged: Show = lambda _: None
 
     def run(self, tell: Callable[[str], None]) -> Ending:
         """Runs the deployment until it ends or is stopped. All of its processes have ended when this returns.
@@ -100,15 +104,17 @@ class Supervisor:
             # It has waited for processes of an earlier run.
             return Ending(0, "stopped")
 
-    def _run(self, tell: Callable[[str], None]) -> Ending:
+    def _run(self, told: Callable[[str], None]) -> Ending:
+        log = SupervisorLog(JsonFormatter() if self._plan.logs_json else ConsoleFormatter())
+        self._logged, tell = LinesView(log.write, stamps=False), _both(log.write, told)
         self._comfort = Comfort(tell)
-        link = GatewayLink(self._plan.name, uuid.uuid4().hex, self._reach, tell)
+        link = GatewayLink(self._plan.name, uuid.uuid4().hex, self._reach, tell, log=self._plan.log)
         with (
             exclusive_run(self._plan.cwd / self._plan.name, self._plan.folder, tell, self._signals.is_stopped) as lock,
             ControlSocket(self._plan.folder, tell) as control,
             link,
         ):
-            processes = SupervisedProcesses(self._plan, self._connect, lock.inherits, self._comfort)
+            processes = SupervisedProcesses(self._plan, self._connect, lock.inherits, self._comfort, log)
             reports = Reports()
 
             def report() -> None:
@@ -127,15 +133,20 @@ class Supervisor:
                     tell("reload refused: the deployment is stopping")
                 self._drain(processes, restarts, replays)
                 self._show(processes.status(stopping=True))
+                if cannot_run is not None:
+                    said = f"{cannot_run.role.name} {cannot_run.reason} (log: {cannot_run.process.log})"
+                    raise CannotRun(said, cannot_run.exit_code or 1)
+                ending = self._ending(processes)
+                log.write(f"{self._plan.name} {ending.summary}")
+            except Exception as error:
+                log.write(f"{self._plan.name} has failed: {str(error) or type(error).__name__}")
+                raise
             finally:
                 self._comfort.do("end replays", replays.close, None)
                 processes.close()
                 if self._reload is not None:
                     self._reload.close()
-        if cannot_run is not None:
-            said = f"{cannot_run.role.name} {cannot_run.reason} (log: {cannot_run.process.log})"
-            raise CannotRun(said, cannot_run.exit_code or 1)
-        return self._ending(processes)
+        return ending
 
     def _look_at_file(self, processes: SupervisedProcesses, tell: Callable[[str], None]) -> None:
         """Has the file read again if that is requested, and applies what was read."""
@@ -208,6 +219,7 @@ class Supervisor:
                 self._comfort.do("end replays", replays.close, None)
 
     def _show(self, status: Status) -> None:
+        self._comfort.do("log the status", lambda: self._logged(status), None)
         self._comfort.do("show the status", lambda: self._shown(status), None)
 
     def _ending(self, processes: SupervisedProcesses) -> Ending:
@@ -217,6 +229,16 @@ class Supervisor:
         if killed:
             return Ending(1, f"ended; killed, since they did not stop in time: {', '.join(killed)}")
         return Ending(0, "stopped" if self._signals.stops else "ended")
+
+
+def _both(first: Callable[[str], None], second: Callable[[str], None]) -> Callable[[str], None]:
+    """Returns what tells each line to both."""
+
+    def tell(line: str) -> None:
+        first(line)
+        second(line)
+
+    return tell
 
 
 def _run(kinds: tuple[Kind, ...], group: list[Supervised], replays: Replays) -> bool:

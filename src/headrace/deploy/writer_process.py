@@ -94,13 +94,13 @@ class WriterProcess:
             self._judge()
         return self._fault
 
-    def give(self, name: str, path: str, pipe: int) -> None:
-        """Lets it read a pipe, too.
+    def give(self, name: str, path: str, pipe: int, *, shows: bool) -> None:
+        """Lets it read a pipe, too, whose lines go to standard error if it `shows` them.
 
         Raises:
             OSError: It takes nothing at the moment.
         """
-        socket.send_fds(self._control, [json.dumps({"add": name, "path": path}).encode()], [pipe])
+        socket.send_fds(self._control, [json.dumps({"add": name, "path": path, "shows": shows}).encode()], [pipe])
 
     def leave(self, name: str) -> None:
         """Lets it forget a process, after its last words."""

@@ -1,23 +1,30 @@
 """A log file that is found again after somebody has renamed, removed or truncated it, and that keeps itself small."""
 
 import errno
+import json
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
-MOST_WAITING_BYTES = 256 << 10
+MOST_WAITING_BYTES = 4 << 20
 """How much waits in memory while the file cannot be written; what comes after that is lost, and counted."""
 RETRY_EVERY_S = 0.5
+_MOST_WRITTEN_BYTES = 256 << 10
 
 
 class LogFile:
     """Appends lines to a file, each whole in one file. No method raises an error of the file, or waits for room.
 
+    One thread may take output while another one writes: only `open`, `flush` and `close` wait for the disk.
+
     Attributes:
         path: The file.
-        lost_bytes: How many bytes of output had no room, neither in the file nor in memory.
+        lost_bytes: How many bytes of output had no room, neither in the file nor in memory. A line in the file tells how many are
+            missing, in their place.
     """
 
     def __init__(self, path: Path, largest_bytes: int, now: Callable[[], float] = time.monotonic) -> None:
@@ -33,7 +40,15 @@ class LogFile:
         self._largest_bytes = largest_bytes
         self._now = now
         self._descriptor: int | None = None
+        self._is_new = True
+        """Whether nobody has tried to open it yet."""
+        self._lock = threading.Lock()
+        """Guards what `take` and the thread of the disk have in common; nobody holds it while the disk works."""
         self._waiting = bytearray()
+        self._missing_bytes = 0
+        """How many bytes were lost after what waits, and are not told in the file yet."""
+        self._is_json = False
+        """Whether the last line that was taken may be a JSON object."""
         self._faults: dict[str, str] = {}
         self._retry_at: dict[str, float] = {}
         self._since_look = 0
@@ -48,21 +63,25 @@ class LogFile:
     @property
     def fault(self) -> str | None:
         """Why lines do not reach the file, or why it is not renamed; None if all is well."""
-        return "; ".join(f"cannot {what}: {why}" for what, why in self._faults.items()) or None
+        with self._lock:
+            return "; ".join(f"cannot {what}: {why}" for what, why in self._faults.items()) or None
 
     @property
     def waits(self) -> bool:
         """Whether something is to be tried again."""
-        return bool(self._waiting or self._faults)
+        return bool(self._waiting or self._missing_bytes or self._faults or self._is_new)
 
     def open(self) -> None:
         """Opens the file, so that it is there, and a fault of it known, before anything is written."""
         self._open()
 
-    def write(self, output: bytes) -> None:
-        """Appends output, which may end in the middle of a line. Every line ends in the file in which it begins."""
-        self._take(output)
-        self.flush()
+    def take(self, output: bytes) -> None:
+        """Keeps output until it is written, as far as there is room: a line that begins without room is dropped whole.
+
+        Output may end in the middle of a line. Every line ends in the file in which it begins.
+        """
+        with self._lock:
+            self._take(output)
 
     def flush(self) -> None:
         """Writes what waits, unless that has failed a moment ago."""
@@ -72,53 +91,79 @@ class LogFile:
     def close(self) -> None:
         """Tries once more to write what waits, and closes the file."""
         self._write_waiting()
-        self.lost_bytes += len(self._waiting)
-        self._waiting.clear()
+        with self._lock:
+            self.lost_bytes += len(self._waiting)
+            self._waiting.clear()
+            self._missing_bytes = 0
         self._leave()
 
     def _take(self, output: bytes) -> None:
-        """Keeps output until it is written, as far as there is room: a line that begins without room is dropped whole."""
         if self._skips:
             end = output.find(b"\n") + 1
-            self.lost_bytes += end or len(output)
+            self._lose(end or len(output))
             self._skips, output = not end, output[end:] if end else b""
-            if not output:
-                return
-        room = MOST_WAITING_BYTES - len(self._waiting)
+        if not output:
+            return
+        if not self._took_part:
+            self._is_json = output.startswith(b"{")
+        # What was lost has ended with a line.
+        missing = self._told_missing()
+        room = MOST_WAITING_BYTES - len(self._waiting) - len(missing)
         if len(output) <= room:
-            self._waiting += output
+            kept = output
         else:
             kept = output[: output.rfind(b"\n", 0, max(0, room)) + 1]
-            self.lost_bytes += len(output) - len(kept)
             self._skips = not output.endswith(b"\n")
-            if not kept and self._took_part:
-                # The line that lost its end ends here, so that the next one begins a line.
-                kept = b"\n"
-                self.lost_bytes -= output.startswith(kept)
-            self._waiting += kept
-            output = kept
-        if output:
-            self._took_part = not output.endswith(b"\n")
+        if kept:
+            self._put(missing)
+            self._took_part = not kept.endswith(b"\n")
+        lost = len(output) - len(kept)
+        if lost and not kept and self._took_part:
+            # The line that lost its end ends here, so that the next one begins a line.
+            kept = b"\n"
+            lost -= output.startswith(kept)
+            self._took_part = False
+        self._waiting += kept
+        self._lose(lost)
+
+    def _lose(self, size: int) -> None:
+        self.lost_bytes += size
+        self._missing_bytes += size
+
+    def _told_missing(self) -> bytes:
+        """The line that tells how much is missing in this place; empty if nothing is."""
+        return told_missing(self._missing_bytes, as_json=self._is_json) if self._missing_bytes else b""
+
+    def _put(self, missing: bytes) -> None:
+        if missing:
+            self._waiting += missing
+            self._missing_bytes = 0
+
+    def _next_part(self) -> bytes:
+        """Returns what to write next; empty if nothing waits."""
+        with self._lock:
+            if not self._waiting:
+                self._put(self._told_missing())
+            end = len(self._waiting) if self._begins_line else self._waiting.find(b"\n") + 1 or len(self._waiting)
+            return bytes(self._waiting[: min(end, _MOST_WRITTEN_BYTES)])
 
     def _write_waiting(self) -> None:
-        if not self._waiting and not self._faults:
+        if not self.waits:
             return
         try:
             while True:
                 if self._begins_line or self._must_look():
                     self._look()
-                if not self._waiting:
-                    break
-                if self._descriptor is None:
+                part = self._next_part()
+                if not part or self._descriptor is None:
                     return
-                end = len(self._waiting) if self._begins_line else self._waiting.find(b"\n") + 1 or len(self._waiting)
-                with memoryview(self._waiting) as waiting:
-                    written = os.write(self._descriptor, waiting[:end])
-                self._begins_line = self._waiting[written - 1] == ord("\n")
+                written = os.write(self._descriptor, part)
+                self._begins_line = part[written - 1] == ord("\n")
                 # Only a line that is itself too long may be cut.
-                last = self._waiting.rfind(b"\n", 0, written)
+                last = part.rfind(b"\n", 0, written)
                 self._since_look = written - last - 1 if last >= 0 else self._since_look + written
-                del self._waiting[:written]
+                with self._lock:
+                    del self._waiting[:written]
                 self._succeeded("write it")
         except OSError as error:
             self._is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -160,6 +205,8 @@ class LogFile:
         except OSError as error:
             self._failed("open it", error)
             return
+        finally:
+            self._is_new = False
         self._leave()
         self._descriptor = descriptor
         self._succeeded("open it")
@@ -170,16 +217,33 @@ class LogFile:
             self._descriptor = None
 
     def _failed(self, what: str, error: OSError) -> None:
-        self._faults[what] = error.strerror or str(error)
         self._retry_at[what] = self._now() + RETRY_EVERY_S
+        with self._lock:
+            self._faults[what] = error.strerror or str(error)
 
     def _succeeded(self, what: str) -> None:
-        self._faults.pop(what, None)
         self._retry_at.pop(what, None)
+        with self._lock:
+            self._faults.pop(what, None)
 
     def _may(self, what: str) -> bool:
         """Whether something has not failed a moment ago."""
         return self._now() >= self._retry_at.get(what, float("-inf"))
+
+
+def told_missing(size: int, *, as_json: bool) -> bytes:
+    """Returns the line of a log that stands for output that is missing.
+
+    Args:
+        size: How many bytes are missing.
+        as_json: Whether the lines beside it are JSON objects.
+    """
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    event = f"{size:,} bytes of output are missing here, for which there was no room"
+    if as_json:
+        document = {"timestamp": now, "level": "warning", "logger": "headrace.log_writer", "event": event}
+        return json.dumps(document).encode() + b"\n"
+    return f"{now} WARNING: {event}\n".encode()
 
 
 def opened(path: Path) -> int:

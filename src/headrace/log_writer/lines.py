@@ -3,17 +3,19 @@
 import json
 import os
 import select
+import threading
 
 _LONGEST_LINE = 64 << 10
 """What is longer is cut into several lines."""
-_WAITS_MS = 5_000
 
 
 class Lines:
     """Writes whole lines to a descriptor: `orders: text`, or with the field `process` if the line is a JSON object.
 
+    One thread may take output while another one writes: only `flush` waits for a reader.
+
     Attributes:
-        fault: Why the last line was not written; None if it was.
+        fault: Why the last lines were not written; None if they were.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -21,38 +23,46 @@ class Lines:
         self.fault: str | None = None
         self._descriptor = descriptor
         self._parts: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+        self._waiting = bytearray()
 
-    def write(self, name: str, output: bytes) -> None:
-        """Takes the output of a process, and writes the lines that are complete."""
+    def take(self, name: str, output: bytes) -> None:
+        """Keeps the output of a process until it is written. Who calls this does not read on while `flush` waits."""
         *lines, part = (self._parts.pop(name, b"") + output).split(b"\n")
         while len(part) > _LONGEST_LINE:
             lines.append(part[:_LONGEST_LINE])
             part = part[_LONGEST_LINE:]
         if part:
             self._parts[name] = part
-        if lines:
-            self._put(b"".join(_named(name, line) for line in lines))
+        self._put(b"".join(_named(name, line) for line in lines))
 
     def end(self, name: str) -> None:
-        """Writes the line that a process has not completed."""
+        """Keeps the line that a process has not completed."""
         part = self._parts.pop(name, b"")
         if part:
             self._put(_named(name, part))
 
-    def _put(self, output: bytes) -> None:
+    def flush(self) -> None:
+        """Writes the lines that are complete."""
+        with self._lock:
+            output = bytes(self._waiting)
+            self._waiting.clear()
         try:
             while output:
                 try:
                     output = output[os.write(self._descriptor, output) :]
                 except BlockingIOError:
                     # Another process has set that on the same output.
-                    if not _writable(self._descriptor):
-                        raise
+                    _wait_until_writable(self._descriptor)
         except OSError as error:
             # Nobody reads it any more, or its disk is full: the lines are in the file.
             self.fault = f"cannot write to standard error: {error.strerror or error}"
             return
         self.fault = None
+
+    def _put(self, lines: bytes) -> None:
+        with self._lock:
+            self._waiting += lines
 
 
 def _named(name: str, line: bytes) -> bytes:
@@ -64,7 +74,7 @@ def _named(name: str, line: bytes) -> bytes:
     return name.encode() + b": " + line + b"\n"
 
 
-def _writable(descriptor: int) -> bool:
+def _wait_until_writable(descriptor: int) -> None:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
-    return bool(poll.poll(_WAITS_MS))
+    poll.poll()

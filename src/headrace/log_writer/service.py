@@ -16,8 +16,9 @@ _LOOK_EVERY_S = 0.5
 class Service:
     """Does what a supervisor asks for; once that has ended, it reads until all processes have.
 
-    Each message is a JSON document: `{"add": NAME, "path": PATH}` with the descriptor of a pipe, `{"leave": NAME}`,
-    `{"ask": NUMBER, "catches_up": BOOLEAN}`, which is answered, once all is written if it catches up, and `{"end": true}`.
+    Each message is a JSON document: `{"add": NAME, "path": PATH, "shows": BOOLEAN}` with the descriptor of a pipe,
+    `{"leave": NAME}`, `{"ask": NUMBER, "catches_up": BOOLEAN}`, and `{"end": true}`. A question is answered; if it catches up,
+    once all is written, or a disk or a reader hangs.
     What is wrong is sent when it changes.
     """
 
@@ -69,7 +70,7 @@ class Service:
         return self._has_supervisor or self._writer.has_pipes
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Writes what is left, however long that takes: a supervisor ends what takes too long."""
         self._writer.close()
         self._selector.close()
 
@@ -98,7 +99,7 @@ class Service:
         if "add" in message:
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, False)
-                self._writer.add(message["add"], Path(message["path"]), descriptor)
+                self._writer.add(message["add"], Path(message["path"]), descriptor, shows=message["shows"])
         elif "leave" in message:
             self._writer.leave(message["leave"])
         elif "ask" in message:

@@ -12,6 +12,9 @@ from headrace.contract.limits import MAX_NAME_BYTES
 NAME = r"[A-Za-z0-9._-]+"
 """The regular expression for a name, or for one part of a stream's name."""
 
+SUPERVISOR = "supervisor"
+"""The name of the log of a deployment's supervisor, which none of its processes has."""
+
 _NAME = re.compile(NAME)
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 _STREAM = re.compile(f"{NAME}/{NAME}")

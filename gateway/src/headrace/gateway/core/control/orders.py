@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from headrace.contract import clock
 from headrace.contract.limits import MAX_NAME_BYTES
-from headrace.contract.names import covers, is_name
+from headrace.contract.names import SUPERVISOR, covers, is_name
 from headrace.gateway.core.base.errors import ChangeRefused, LimitExceeded, MalformedMessage, OrderPending
 from headrace.gateway.core.control.control import Caller, audited, checked, unknown
 from headrace.gateway.core.state import LOG_LINES, MAX_LOG_LINES, Deployment, Gateway, Order, Replay, Supervised
@@ -118,7 +118,7 @@ async def read_log(
     Args:
         gateway: The gateway.
         caller: Who requests it.
-        process: The name of the process in its deployment.
+        process: The name of the process in its deployment; `supervisor` for its supervisor.
         deployment: The deployment; empty if only one has such a process.
         lines: How many lines; 0 for 100.
         timeout_ms: How long to wait, in milliseconds; None for 60,000.
@@ -138,7 +138,7 @@ async def read_log(
             raise MalformedMessage(f"lines is {lines}; read 1 to {MAX_LOG_LINES} lines")
         among = _registered(gateway, caller, deployment)
         checked(process)
-        having = [one for one in among if process in (one.processes or {})]
+        having = [one for one in among if process == SUPERVISOR or process in (one.processes or {})]
         if not having:
             every = {name for one in among for name in one.processes or {}}
             raise unknown(f"process of {_of(deployment)}", process, caller.named(sorted(every)))
