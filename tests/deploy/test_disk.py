@@ -66,6 +66,7 @@ def test_a_process_does_not_wait_and_no_line_is_lost(tmp_path: Path, hanging: Ha
     log, writer = tmp_path / "source.log", Writer(1 << 30)
     pipe = printing(writer, log)
     put(writer, pipe, b"begins\n")
+    eventually(lambda: writer.step() or log.read_bytes() == b"begins\n")
     hanging.answers.clear()
     # More than a pipe has room for.
     lines = b"".join(b"line %d\n" % number for number in range(100_000))

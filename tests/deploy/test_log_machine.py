@@ -244,10 +244,10 @@ class Log(RuleBasedStateMachine):
             if line and self._whole(line) is None and MISSING.fullmatch(line) is None
         ]
         told = [
-            int(found[1])
+            int(match[1])
             for content in (*contents, *self.removed)
             for line in content.split(b"\n")
-            if (found := MISSING.fullmatch(line)) is not None
+            if (match := MISSING.fullmatch(line)) is not None
         ]
         assert sum(told) == self.lost or (self.has_cut and sum(told) <= self.lost)
         for content in contents:

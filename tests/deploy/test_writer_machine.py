@@ -161,8 +161,9 @@ class Printing(RuleBasedStateMachine):
         self.most_lines = supervisor_log.MOST_WAITING_LINES
         supervisor_log.MOST_WAITING_LINES = WAITING_LINES
         self.own = SupervisorLog(logging.Formatter("%(message)s"))
-        self.real = log_pipes_module.WriterProcess, log_pipes_module._PIPE_BYTES
+        self.real = log_pipes_module.WriterProcess, log_pipes_module._PIPE_BYTES, log_pipes_module.Writer
         log_pipes_module.WriterProcess, log_pipes_module._PIPE_BYTES = Process, PIPE_BYTES  # type: ignore[misc]
+        log_pipes_module.Writer = partial(Writer, disk=SteppedDisk())  # type: ignore[assignment,misc]
         self.pipes = LogPipes(Comfort(self._tell), now=lambda: self.now)
         self.pipe = self.pipes.open("source", self.log)
         # Opened anew, since its descriptor shares its flags with that of the supervisor.
@@ -179,7 +180,7 @@ class Printing(RuleBasedStateMachine):
             self.tells += 1
             self.own.write(f"told {self.tells} {'x' * length}")
 
-    @rule(lines=st.integers(1, 400))
+    @rule(lines=st.integers(1, 1_000))
     def prints(self, lines: int) -> None:
         for _ in range(lines):
             self.numbers += 1
@@ -213,7 +214,7 @@ class Printing(RuleBasedStateMachine):
     @precondition(lambda self: self.disk.hangs)
     @rule()
     def no_process_waits_for_a_disk_that_hangs(self) -> None:
-        for _ in range(1_000):
+        for _ in range(200):
             self.writer.step()  # type: ignore[union-attr]
             self._print()
             self._look(0.1)
@@ -279,7 +280,7 @@ class Printing(RuleBasedStateMachine):
             assert self.log.read_bytes() == self.printed
             self._check_own()
         finally:
-            log_pipes_module.WriterProcess, log_pipes_module._PIPE_BYTES = self.real  # type: ignore[misc]
+            log_pipes_module.WriterProcess, log_pipes_module._PIPE_BYTES, log_pipes_module.Writer = self.real  # type: ignore[misc]
             supervisor_log.MOST_WAITING_LINES = self.most_lines
             self.own.close()
             os.close(self.descriptor)
