@@ -295,7 +295,7 @@ class Log(RuleBasedStateMachine):
 
 
 def test_no_line_is_lost_that_the_scheme_permits(request: pytest.FixtureRequest) -> None:
-    run(Log, request.config, 0.05)
+    run(Log, request.config, 0.1)
 
 
 def _not_at_the_end(path: Path) -> int:
