@@ -30,6 +30,7 @@ class Aside:
             if len(self._waiting) >= MOST_WAITING_LINES:
                 self._left_out += 1
             else:
+                self._tell_left_out()
                 self._waiting.append(line)
         self._thread.do(self._write_waiting)
 
@@ -43,7 +44,11 @@ class Aside:
 
     def _next(self) -> str | None:
         with self._lock:
-            if self._waiting:
-                return self._waiting.popleft()
-            left_out, self._left_out = self._left_out, 0
-        return f"{left_out:,} lines are missing here, since nobody has read them" if left_out else None
+            if not self._waiting:
+                self._tell_left_out()
+            return self._waiting.popleft() if self._waiting else None
+
+    def _tell_left_out(self) -> None:
+        if self._left_out:
+            self._waiting.append(f"{self._left_out:,} lines are missing here, since nobody has read them")
+            self._left_out = 0
