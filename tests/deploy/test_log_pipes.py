@@ -222,20 +222,23 @@ def test_logrotate_as_the_page_configures_it(tmp_path: Path) -> None:
     rules = rules.replace("su orders orders", f"su {os.getuid()} {os.getgid()}")
     (tmp_path / "rules").write_text(rules)
     (tmp_path / "rules").chmod(0o600)
-    watched = Watched(planned, replan=lambda: planned)
+    watched = Watched(planned, replan=lambda _: planned)
     logs = [planned.folder / f"{name}.log" for name in ("source", "supervisor")]
 
     def rotate(_: Status) -> None:
         command = [logrotate, "--force", "--state", str(tmp_path / "state"), str(tmp_path / "rules")]
         subprocess.run(command, check=True, capture_output=True, text=True)
 
+    def has_read_again(number: int) -> bool:
+        return sum(line.startswith(("reloaded", "reload refused")) for line in watched.told) == number
+
     for number in range(1, 3):
         watched.when(lambda status: runs("source")(status) and all(map(text, logs)), rotate)
         # Both are written anew: the supervisor tells that it has read its file again.
-        is_over = lambda _, number=number: watched.told.count("reloaded: nothing has changed") == number and all(map(text, logs))  # noqa: E731
-        watched.when(is_over, lambda _: None)
+        watched.when(lambda _, number=number: has_read_again(number) and all(map(text, logs)), lambda _: None)
     watched.when(lambda _: True, stop)
     assert watched.run().exit_code == 0
+    assert "reloaded: nothing has changed" in watched.told
     for log in logs:
         # Compressed by the second rotation.
         assert sorted(path.name for path in log.parent.glob(f"{log.name}*")) == [log.name, f"{log.name}.1", f"{log.name}.2.gz"]
