@@ -67,7 +67,7 @@ def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json
 
 
 def _with_token(connection: Connection, deployment: "Deployment") -> Connection:
-    """The connection of the supervisor: the file of variables may have its token, as it has those of other processes."""
+    """The connection of the supervisor: the file of variables may contain its token, as it contains other processes' tokens."""
     given = connection.token is not None or connection.token_file is not None
     return connection if given else replace(connection, token=deployment.variables.get("HEADRACE_TOKEN"))
 

@@ -46,7 +46,7 @@ _language = click.option("--lang", "language", type=click.Choice(tuple(LANGUAGES
 def new() -> None:
     """Create a project: a source, a sink or an application.
 
-    It builds, passes its tests, and runs. What is to be replaced in it is marked.
+    It builds, passes its tests, and runs. Marks show the places to replace.
 
     \b
     Examples:

@@ -73,7 +73,7 @@ def _calls(body: list[ast.stmt], functions: Functions, entered: set[str]) -> Ite
 
 
 def _own_calls(node: ast.AST) -> Iterator[ast.Call]:
-    """Yields the calls in a statement, except those in function bodies and under `if __name__ == "__main__"`."""
+    """Yields the calls in a statement, except calls in function bodies and under `if __name__ == "__main__"`."""
     if isinstance(node, ast.If) and _asks_whether_it_is_run(node.test):
         for other in node.orelse:
             yield from _own_calls(other)
@@ -99,7 +99,7 @@ def _name(call: ast.Call) -> str:
 
 
 def _is_start_of_query(call: ast.Call, tree: ast.Module) -> bool:
-    """Whether a call to `start` is the engine's, or that of a Spark stream writer."""
+    """Whether a call to `start` is the engine's, or a Spark stream writer's."""
     if isinstance(call.func, ast.Name):
         return "headrace.engine.start" in _imported(tree)
     return any(isinstance(node, ast.Attribute) and node.attr == "writeStream" for node in ast.walk(call.func)) or (

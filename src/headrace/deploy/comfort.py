@@ -1,4 +1,4 @@
-"""What a deployment can do without, such as logs and figures: an error of it is told, and ends nothing."""
+"""Comforts of a deployment, such as logs and figures: it reports an error of one, and continues."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -30,7 +30,7 @@ class Comfort:
             otherwise: What to return if it fails.
 
         Raises:
-            DeploymentError: The deployment itself cannot continue; everything else is told.
+            DeploymentError: The deployment itself cannot continue; it reports everything else.
         """
         try:
             done = action()

@@ -43,7 +43,7 @@ def replay_command(options: GatewayTable, folder: Path, address: str, source: st
 
 
 def pipeline_command(options: PipelineOptions, address: str, *, figures: bool) -> list[str]:
-    """Returns the command that runs the application; `figures` says whether it may ask the gateway for those of its streams."""
+    """Returns the command that runs the application; with `figures`, it may ask the gateway for the figures of its streams."""
     words = supervised("run", options.app, "--gateway", options.gateway.address or address)
     for name in ("checkpoint", "master", "parallelism", "trigger_interval", "worker_memory"):
         value = getattr(options, name)

@@ -133,7 +133,7 @@ class Deployment:
         folder: Where its processes write their logs.
         gateway: The gateway.
         connectors: The connectors by name.
-        applications: The applications by name; that of the table `[pipeline]` is `pipeline`.
+        applications: The applications by name; the table `[pipeline]` has the name `pipeline`.
         queries: The Spark programs by name.
         speaks_tls: Whether the gateway speaks TLS.
         log_format: The format in which the supervisor and its processes log; None for what each does by default.

@@ -76,7 +76,7 @@ class ControlSocket:
     """The socket of a running deployment. Only the supervisor's user and root may use it. No call of it blocks."""
 
     def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
-        """Listens in a folder; one that cannot have a socket is told to `tell`, and the deployment runs without."""
+        """Listens in a folder; if the folder cannot contain a socket, it calls `tell`, and the deployment runs without."""
         self.processes: list[dict[str, Any]] = []
         """The processes of the deployment, as commands are told of them."""
         self.gateway_fault: str | None = None
@@ -182,7 +182,7 @@ def refusal(error: str, *, invalid: bool = False, made: bool = False) -> dict[st
     Args:
         error: Why.
         invalid: Whether the caller must write it differently.
-        made: Whether the connector was told to restart.
+        made: Whether the connector got the request to restart.
     """
     return {"ok": False, "invalid": invalid, "made": made, "error": error}
 

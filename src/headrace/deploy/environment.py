@@ -1,4 +1,4 @@
-"""The environment of each process of a deployment: it contains the secrets of this process, and those of no other one."""
+"""The environment of each process of a deployment: it contains the secrets of this process, and of no other one."""
 
 import os
 import re
@@ -74,7 +74,7 @@ class Given:
 
 
 def token_of(deployment: Deployment, gateway: GatewayTable, environ: Mapping[str, str] = os.environ) -> Given:
-    """Returns the token of a process: its own, or else that of the whole deployment.
+    """Returns the token of a process: its own, or else the token of the whole deployment.
 
     Args:
         deployment: The deployment.

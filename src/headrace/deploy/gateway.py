@@ -37,7 +37,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a gateway reports about its clients.
+    """A gateway's report about its clients.
 
     Attributes:
         permitted: Whether the caller may read the status.
@@ -70,7 +70,7 @@ class GatewayProbe(Protocol):
     """Asks a gateway for its status."""
 
     def ask(self) -> Known | None:
-        """What it says; None while it is away."""
+        """Its report; None while it is away."""
 
     def close(self) -> None:
         """Closes the probe."""
@@ -96,7 +96,7 @@ class StatusProbe:
         self._refused: tuple[float, Metadata] | None = None
 
     def ask(self) -> Known | None:
-        """What it says; None while it is away."""
+        """Its report; None while it is away."""
         metadata, now = self._metadata(), time.monotonic()
         # Another token may be permitted at once.
         if self._refused is not None and now < self._refused[0] and metadata == self._refused[1]:

@@ -1,4 +1,4 @@
-"""The streams and sinks of a deployment's applications, and those that no connector provides."""
+"""The streams and sinks of a deployment's applications, and the ones that no connector provides."""
 
 import contextlib
 import json

@@ -29,7 +29,7 @@ def take_name(deployment: Path, what: str) -> socket.socket:
 
     Args:
         deployment: The file of the deployment.
-        what: What is named.
+        what: The thing named.
 
     Returns:
         What holds the name. Nobody connects to it but for asking who holds it.

@@ -28,7 +28,7 @@ _MOST_NAMES = 100
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a deployment tells its gateway of a connector. What does not apply is empty.
+    """A connector, as a deployment describes it to its gateway. A field that does not apply is empty.
 
     Attributes:
         instance: Its instance.
@@ -68,7 +68,7 @@ class Role:
 
     Attributes:
         name: Its name, unique in the deployment.
-        kind: What it is.
+        kind: Its kind.
         what: Which connector, or which application.
         command: Returns its command line, given the gateway's address. The gateway itself is given the address of its
             previous start, None at the first, for which the supervisor adds options that tell where it listens.
@@ -200,7 +200,7 @@ def _connector(deployment: Deployment, name: str, configured: Configured) -> Rol
 
 
 def _replaying(deployment: Deployment, name: str, configured: Configured) -> Replaying | None:
-    """Returns how the dead letters of a connector are replayed: those of the bundled file sink, in its format json."""
+    """Returns how the dead letters of a connector are replayed: for the bundled file sink, in its format json."""
     parameters = configured.parameters
     if not isinstance(parameters, FileSinkParameters) or parameters.format is not SinkFormat.JSON:
         return None

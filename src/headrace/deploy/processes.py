@@ -118,7 +118,7 @@ class SupervisedProcesses:
 
     @property
     def connectors(self) -> dict[str, Listed]:
-        """What the gateway is told of each connector, by its name."""
+        """The description of each connector for the gateway, by its name."""
         return {one.role.name: _listed(one) for kind in (Kind.SOURCE, Kind.SINK) for one in self.of(kind) if not one.leaves}
 
     def replay(self, name: str, source: str, refused_by: str | None) -> OwnedProcess | None:
@@ -290,7 +290,7 @@ class SupervisedProcesses:
 
 
 def _listed(one: Supervised) -> Listed:
-    """Returns what the gateway is told of a connector."""
+    """Returns the description of a connector for the gateway."""
     role = one.role
     return Listed(
         instance=role.instance or role.name,

@@ -9,7 +9,7 @@ class ReadyFile:
     """A file in memory, which the gateway inherits.
 
     Attributes:
-        descriptor: What the gateway inherits.
+        descriptor: The descriptor that the gateway inherits.
     """
 
     def __init__(self) -> None:

@@ -113,7 +113,7 @@ class Replays:
         return any(running.process.exit_code() is None for running in self._running.values() if running.process.runs)
 
     def close(self) -> None:
-        """Kills the processes that are left. What they have sent and is not committed is sent again by the next replay."""
+        """Kills the processes that are left. The next replay sends again all that they have sent without a commit."""
         for running in self._running.values():
             running.process.kill()
 

@@ -33,10 +33,10 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class ProcessReport:
-    """A process, as others are told of it.
+    """A process, as it is described to others.
 
     Attributes:
-        role: What it is.
+        role: Its role.
         state: starts, runs, waits, ended or stopped.
         since: When that began, on the clock of `Reports.look`.
         restarts: How often it was started again.
@@ -85,7 +85,7 @@ class ProcessReport:
         }
 
     def message(self, now: float) -> pb.ProcessState:
-        """Returns it as the gateway is told."""
+        """Returns its description for the gateway."""
         return pb.ProcessState(
             name=self.role.name,
             kind=_KINDS[self.role.kind][1],

@@ -49,7 +49,7 @@ class _Pending:
     """A restart that is not known to have ended.
 
     Attributes:
-        request: What was requested.
+        request: The request.
         one: The process.
         since: When it was requested.
         pid: Its process id then; None if it was not running.

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """What a process is, in display order."""
+    """The kinds of processes, in display order."""
 
     GATEWAY = "gateway"
     SOURCE = "source"

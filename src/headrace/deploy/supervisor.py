@@ -197,7 +197,7 @@ class Supervisor:
     def _drain(self, processes: SupervisedProcesses, restarts: Restarts, replays: Replays) -> None:
         """Stops the processes in order. Replays stop with the sources.
 
-        What ends before its turn is started again, since those that stop need it: without the gateway, none of them can finish.
+        A process that ends before its turn is started again, since others need it to stop: without the gateway, none can finish.
         """
         self._comfort.do("stop replays", replays.ask_to_stop, None)
         for kinds, within_s in _STOP_ORDER:

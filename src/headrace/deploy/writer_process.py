@@ -33,7 +33,7 @@ class WriterProcess:
 
     Attributes:
         is_ready: Whether it has begun to work.
-        state: What it has said of its logs.
+        state: Its report about its logs.
     """
 
     def __init__(self, largest_bytes: int, *, to_stderr: bool, now: Callable[[], float] = time.monotonic) -> None:

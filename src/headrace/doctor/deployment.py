@@ -51,7 +51,7 @@ class _Process:
 
     @property
     def address(self) -> str | None:
-        """The gateway that it names; None for that of the deployment."""
+        """The gateway that it names; None for the gateway of the deployment."""
         return self.gateway.address
 
     @property

@@ -24,7 +24,7 @@ class Finding:
 
     Attributes:
         level: How much it matters.
-        found: What is there, or what is wrong.
+        found: The thing found, or the error.
         fix: What to do; empty if there is nothing to do.
         exit_code: The exit code of the command if the check failed.
     """

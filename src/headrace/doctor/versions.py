@@ -64,7 +64,7 @@ def check_versions(site: Site) -> Finding:
 
 
 def requirements(distribution: str, extra: str | None = None) -> Iterator[Requirement]:
-    """Yields the requirements of a distribution, or only those that `extra` adds."""
+    """Yields the requirements of a distribution, or only the requirements that `extra` adds."""
     for text in metadata.requires(distribution) or ():
         match = _REQUIREMENT.fullmatch(text)
         if match is None:

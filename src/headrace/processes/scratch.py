@@ -1,4 +1,4 @@
-"""Temporary folders of runs. A run removes its own, and those of earlier runs that were killed."""
+"""Temporary folders of runs. A run removes its own, and the folders of earlier runs that were killed."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ class Scratch:
     """
 
     def __init__(self, purpose: str = "") -> None:
-        """Creates the folder, and sweeps those whose owners have ended.
+        """Creates the folder, and sweeps the folders whose owners have ended.
 
         Args:
             purpose: Part of the folder's name, for people.

@@ -21,7 +21,7 @@ def last_words(lines: Sequence[str]) -> str:
 
 
 def first_traceback(trace: str) -> str:
-    """Returns the first Python traceback in a trace, that of the innermost error; the whole trace if it has none."""
+    """Returns the first Python traceback in a trace, which shows the innermost error; the whole trace if it has none."""
     found = _TRACEBACK.search(trace)
     return found[0] if found else trace.rstrip()
 

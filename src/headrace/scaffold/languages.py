@@ -35,12 +35,12 @@ class Scaffold:
 
     Attributes:
         language: The language.
-        reserved: What the last part of a package must not be named, in the form that `package` returns.
-        package: Derives the name of the package from that of the project.
+        reserved: Names that the last part of a package must not bear, in the form that `package` returns.
+        package: Derives the name of the package from the name of the project.
         marker: A file of the SDK, and a text in it, by which the SDK is recognised.
         build: The commands that build a new project, in its folder.
         command: The command of its manifest, as TOML without the brackets; empty if it needs no manifest. `{folder}` is for the
-            manifest; `{name}` and `{package}` are those of the project.
+            manifest; `{name}` and `{package}` are the project's.
     """
 
     language: Language

@@ -50,7 +50,7 @@ def checked_connector_name(name: str) -> str:
     """Returns a name that a connector can have.
 
     Raises:
-        InvalidName: It breaks a rule, or is that of a bundled connector.
+        InvalidName: It breaks a rule, or a bundled connector bears it.
     """
     if any(known.name == checked_name(name) for known in CONNECTORS):
         raise InvalidName(f"{name} is a bundled connector, and a plugin of its name could not be used; choose another name")

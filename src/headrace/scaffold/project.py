@@ -35,11 +35,11 @@ class _Placeholders(Template):
 
 
 def rendered(layers: Sequence[str], values: Mapping[str, str]) -> dict[str, str]:
-    """Returns the files of a project by path, sorted. A file of a later layer replaces that of an earlier one.
+    """Returns the files of a project by path, sorted. A file of a later layer replaces the file of an earlier one.
 
     Args:
         layers: Folders of `templates/`.
-        values: What the placeholders stand for.
+        values: The values of the placeholders.
 
     Raises:
         KeyError: A placeholder has no value, which is a mistake in a template.
@@ -87,7 +87,7 @@ def new_connector(kind: Kind, scaffold: Scaffold, name: str, into: Path, sdk: Pa
     """Creates the project of a source or sink, in the folder `name` of `into`.
 
     Args:
-        kind: What it is.
+        kind: Its kind.
         scaffold: How projects in its language are created.
         name: Its name, also as a connector.
         into: The folder that its folder is created in; created itself if it is missing.
@@ -163,7 +163,7 @@ def _dependency(scaffold: Scaffold, version: str, sdk: Path | None) -> Mapping[s
 
 
 def _quoted(text: str) -> str:
-    """Returns a string in quotes, as JSON, TOML and go.mod have it alike."""
+    """Returns a string in quotes, in the notation that JSON, TOML and go.mod share."""
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -26,7 +26,7 @@ NewTrial = Callable[[str, Path, Trace, Changes, str], AnyTrial]
 
 
 class Outcome(Enum):
-    """What a check has found."""
+    """The result of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -48,9 +48,9 @@ class Result:
 
     Attributes:
         check: The check.
-        outcome: What it has found.
+        outcome: The result.
         seconds: How long it took.
-        detail: What was wrong, or why it was skipped; empty where it passed.
+        detail: The error, or the reason for skipping it; empty where it passed.
         trace: The wire trace, where it failed.
         log: The last lines that the connector wrote to standard error, where it failed.
     """

@@ -13,13 +13,13 @@ from headrace.contract.names import is_name
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """What is on this machine.
+    """The connectors on this machine.
 
     Attributes:
         connectors: The connectors that can be declared: the bundled ones, then plugins by name. The client library of one of
             them may be missing.
         unavailable: The plugins that cannot be used, each with the reason.
-        notes: What is wrong with the search path of manifests, and with the entry points of distributions, a line for each
+        notes: Errors in the search path of manifests, and in the entry points of distributions, a line for each
             problem.
     """
 
@@ -84,11 +84,11 @@ def find_connector(name: str) -> Connector | None:
 
 
 def connector_names() -> list[str]:
-    """Returns the names of all connectors, including those that cannot be used, without importing anything."""
+    """Returns the names of all connectors, also of unusable ones, without importing anything."""
     names = [*(known.name for known in CONNECTORS), *(plugin.name for plugin in _plugins(SearchPath.read()))]
     return [name for name in dict.fromkeys(names) if is_name(name)]
 
 
 def _plugins(path: SearchPath) -> list[Plugin]:
-    """Returns all plugins; the first of a name has it."""
+    """Returns all plugins; the first of a name counts."""
     return [*python_plugins(), *path.plugins]

@@ -67,7 +67,7 @@ class Connector:
         kind: `source` or `sink`.
         replayable: Whether the same position always yields the same messages; None for a sink.
         mode: The guarantee of a sink: two-phase, batch-idempotent or at-least-once; None for a source.
-        summary: What it reads or writes, in a line.
+        summary: Its system, and whether it reads or writes, in a line.
         module: Where its `Implementation` is, as `package.module:NAME`; imported only when it is needed.
         extra: The extra of its distribution that installs its client library; None if it needs none.
         loses: Whether messages may be lost, because the system that it reads does not store them.
@@ -106,7 +106,7 @@ class Connector:
 
     @property
     def program(self) -> dict[str, str | list[str]] | None:
-        """What the manifest of a connector says about its program; None for a connector in Python."""
+        """The program of a connector, as its manifest describes it; None for a connector in Python."""
         return None
 
     @property

@@ -38,7 +38,7 @@ class Parameter:
         required: Whether it is required.
         secret: Whether it is never shown.
         default: The default, as in configuration files; None if there is none, and for a secret.
-        description: What it means.
+        description: Its meaning.
         examples: Values for examples.
     """
 

@@ -223,7 +223,7 @@ class TlsTransport(asyncio.Transport):
         self._connection.resume()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Sets how much may wait to be sent before the protocol is told to pause, in bytes."""
+        """Sets how many bytes may wait to be sent before the protocol must pause."""
         self._below.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:

@@ -24,7 +24,7 @@ class _Reasons:
 
     @property
     def state(self) -> tuple[ConnectorState, str]:
-        """What the connector reports."""
+        """The connector's report."""
         if self.waits:
             return ConnectorState.WAITING, next(iter(self.waits.values()))
         if self.warnings:

@@ -41,7 +41,7 @@ connector.add_command(run)
 @connector.command("list")
 @_json_option
 def list_connectors(as_json: bool) -> None:
-    """List the connectors of this machine: the bundled ones, and plugins, also those that cannot be used.
+    """List the connectors of this machine: the bundled ones, and plugins, also unusable ones.
 
     \b
     Example:

@@ -18,7 +18,7 @@ BEFORE: list[Callable[[], None]] = []
 
 
 def execute(program: "Program", connection: Connection, instance: str | None, verbose: bool, log_format: str) -> NoReturn:
-    """Replaces this process by a program: the program gets the signals, and its exit code is that of the command.
+    """Replaces this process by a program: the program gets the signals, and the command exits with its exit code.
 
     Raises:
         Failure: It cannot be executed.

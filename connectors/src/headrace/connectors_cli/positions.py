@@ -75,6 +75,6 @@ def _print(name: str, implementation: "Implementation[Any]", parameters: "Parame
 
 
 def _document(position: "Position") -> dict[str, Any]:
-    """Returns a position as the checkpoint has it."""
+    """Returns a position in the form of the checkpoint."""
     cursor = {} if position.cursor is None else {"cursor": base64.b64encode(position.cursor).decode("ascii")}
     return {"epoch": 0, "sequence": position.sequence, **cursor}

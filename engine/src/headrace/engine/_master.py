@@ -6,7 +6,7 @@ _STANDALONE = "spark://"
 
 
 def is_one_jvm(master: str) -> bool:
-    """Whether driver and executors share one JVM; those of a `local-cluster` do not."""
+    """Whether driver and executors share one JVM; in a `local-cluster` they do not."""
     return master == "local" or master.startswith("local[")
 
 

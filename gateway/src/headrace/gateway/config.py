@@ -124,7 +124,7 @@ class StreamRule(_Model):
 
 
 class Paused(_Model):
-    """What is paused whenever the gateway runs. Names, or patterns such as `orders/*`."""
+    """The parts that are paused whenever the gateway runs. Names, or patterns such as `orders/*`."""
 
     streams: tuple[StreamPattern, ...] = ()
     connectors: tuple[NamePattern, ...] = ()
@@ -134,7 +134,7 @@ class Paused(_Model):
 
 
 class Peek(_Model):
-    """What is shown of messages to people whose token has the right `peek`."""
+    """The part of messages that people whose token has the right `peek` may see."""
 
     enabled: bool = False
     """Whether anything is shown."""

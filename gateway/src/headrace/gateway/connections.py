@@ -1,7 +1,7 @@
 """Bounds the connections to a port of this process, by address and in all.
 
 gRPC accepts connections by itself and does not tell of them, so the process looks among its own descriptors. A connection is
-known once a caller with a token and its right has called on it. All others are strangers': those that say nothing, whose headers
+known once a caller with a token and its right has called on it. All others are strangers': silent ones, ones whose headers
 do not end, or that only ask for the health. They leave half of all connections to callers that are known.
 """
 
@@ -102,7 +102,7 @@ class Connections:
         """Creates them.
 
         Args:
-            protocol: What they speak, for the log.
+            protocol: Their protocol, for the log.
             port: The port.
             calls: The calls in progress.
             most: How many connections there may be.
@@ -231,7 +231,7 @@ def _borrowed(descriptor: int, inode: int) -> Iterator[socket.socket]:
     """Provides another socket for a connection.
 
     Raises:
-        OSError: the descriptor is closed, or it is already that of something else.
+        OSError: the descriptor is closed, or already belongs to something else.
     """
     with socket.socket(fileno=os.dup(descriptor)) as borrowed:
         if os.fstat(borrowed.fileno()).st_ino != inode:

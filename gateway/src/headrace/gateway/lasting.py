@@ -20,7 +20,7 @@ async def lasting(name: str, work: Callable[[], Awaitable[None]], faults: OwnFau
     """Does background work until it ends or is cancelled. After an error it is begun again, after a pause that grows.
 
     Args:
-        name: What it does, for people.
+        name: Its purpose, for people.
         work: Does it.
         faults: Where an error is noted, until the work has run for longer than the longest pause.
     """
@@ -50,7 +50,7 @@ def lasting_step(name: str, faults: OwnFaults) -> Iterator[None]:
     """Takes one step of work that is repeated: an error of the step is noted, and does not end what follows.
 
     Args:
-        name: What the step does, for people.
+        name: The purpose of the step, for people.
         faults: Where an error is noted, until the step succeeds.
     """
     try:

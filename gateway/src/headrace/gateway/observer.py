@@ -1,6 +1,6 @@
 """Observations of a gateway: a snapshot and what is wrong in it, shared by everybody who asks at about the same time.
 
-A snapshot of few parts is that of one moment. That of many is taken in slices, and what follows from it is computed in a thread,
+A snapshot of few parts shows one moment. A snapshot of many is taken in slices, and a thread computes its consequences,
 so that sessions do not wait.
 """
 
@@ -140,7 +140,7 @@ class Degraded:
         """Takes what is wrong now.
 
         Args:
-            problems: What is wrong.
+            problems: The errors.
             now: When that was found, on the monotonic clock.
 
         Returns:

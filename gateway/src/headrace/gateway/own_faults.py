@@ -25,7 +25,7 @@ class OwnFault:
     """One fault.
 
     Attributes:
-        part: What is wrong, such as `file /etc/headrace/gateway.toml`.
+        part: The part concerned, such as `file /etc/headrace/gateway.toml`.
         kind: Its kind.
         cause: The cause, for people.
         remedy: What to do.

@@ -1,4 +1,4 @@
-"""The log's lines about calls of those who are not known, or may not do what they ask for. They never have the token."""
+"""The log's lines about calls of unknown callers, and of callers without the right for their call. They never show the token."""
 
 import structlog
 
@@ -13,9 +13,9 @@ def log_refusal(call: str, peer: str, error: str, caller: str | None = None) -> 
     which must therefore be one that the gateway has, and not whatever a stranger names.
 
     Args:
-        call: The method, or the path as the gateway's rules have it, which is without names and without a query.
+        call: The method, or the path as in the gateway's rules, which has no names and no query.
         peer: The address of the caller.
-        error: What it lacks.
+        error: Its error.
         caller: The name of its token; None if it has none that is known.
     """
     known = {} if caller is None else {"caller": caller}
@@ -26,7 +26,7 @@ def log_dropped(protocol: str, peer: str) -> None:
     """Logs that a connection was dropped, to make room for others.
 
     Args:
-        protocol: What it speaks.
+        protocol: Its protocol.
         peer: The address of the client.
     """
     text = f"there are too many {protocol} connections of this address, or in all, and it has no call of a known caller"
@@ -37,7 +37,7 @@ def log_full(protocol: str, most: int) -> None:
     """Logs that nearly all connections have calls in progress, so that further ones are refused.
 
     Args:
-        protocol: What they speak.
+        protocol: Their protocol.
         most: How many there may be.
     """
     log.warning("connections refused", error=f"{full(protocol, most)}; allow more descriptors (ulimit -n), and restart")

@@ -80,7 +80,7 @@ class Reloading:
         self._seen = source.stamps()
 
     async def follow(self) -> None:
-        """Checks the file for changes once a second, and applies those of its tokens. Runs until cancelled."""
+        """Checks the file for changes once a second, and applies the changes of its tokens. Runs until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL_S)
             stamps = self._source.stamps()

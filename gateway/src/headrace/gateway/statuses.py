@@ -49,7 +49,7 @@ async def abort(
     Args:
         context: The call.
         code: Its status.
-        text: What was wrong, where, and what to do. It is cut if it is too long for a status.
+        text: The error, its place, and the remedy. It is cut if it is too long for a status.
         reason: The reason for programs; None if the status is enough.
         metadata: What programs may need to know besides the reason, as its comment in the protocol says.
         trailing: Trailing metadata besides the details of the status.

@@ -1,4 +1,4 @@
-"""`headrace dead-letters`: those that the gateway has passed on to sinks, and their replay."""
+"""`headrace dead-letters`: dead letters that the gateway has passed on to sinks, and their replay."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ def list_(sink: str, limit: int, form: str, as_json: bool, connection: Connectio
     """Show the last dead letters that queries have delivered to SINK since the gateway started, or to all sinks.
 
     This needs the right `peek` for the sink, and a gateway whose configuration enables it; without, dead letters are only
-    counted. The sink has all of them: headrace dead-letters list-files shows those of the bundled file sink.
+    counted. The sink has all of them: headrace dead-letters list-files shows the ones in the bundled file sink.
 
     \b
     Examples:

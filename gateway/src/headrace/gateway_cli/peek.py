@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @json_option("samples before it, one per line")
 @connection_options
 def peek(stream: str, limit: int, form: str, as_json: bool, connection: Connection) -> None:
-    """Show messages of a stream, those that the gateway holds and then those that arrive.
+    """Show messages of a stream: messages that the gateway holds, then messages that arrive.
 
     Peeking needs the right `peek` for the stream, and a gateway whose configuration enables it. What is shown is a sample:
     the gateway limits how many messages it shows in a second, and how much of each. Nothing is acknowledged or removed.

@@ -1,4 +1,4 @@
-"""Previews of messages as lines for a terminal. What a terminal would obey is escaped."""
+"""Previews of messages as lines for a terminal. Characters that a terminal would obey are escaped."""
 
 import base64
 import json

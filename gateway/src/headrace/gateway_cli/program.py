@@ -1,4 +1,4 @@
-"""`headrace-gateway`: the options and commands of `headrace gateway`, plus those that call a gateway."""
+"""`headrace-gateway`: the options and commands of `headrace gateway`, plus commands that call a gateway."""
 
 from typing import NoReturn
 

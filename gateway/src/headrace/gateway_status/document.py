@@ -111,7 +111,7 @@ class ErrorDocument(TypedDict):
 
 
 class ReportedDocument(TypedDict):
-    """What a connector reports about itself."""
+    """The report of a connector about itself."""
 
     sdk: SdkDocument | None
     state: ConnectorState | None
@@ -155,7 +155,7 @@ class SinkSessionDocument(ReportedDocument):
 
 
 class StepDocument(TypedDict):
-    """What a step of an application has done since its run started."""
+    """The totals of a step of an application since its run started."""
 
     step: str
     received: int

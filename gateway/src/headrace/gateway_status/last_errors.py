@@ -46,7 +46,7 @@ class LastErrors:
         """Returns the last error of a connector: the reason of its state, or else the last error of its session.
 
         Args:
-            reported: What it has reported.
+            reported: Its report.
             parts: It, and its sink if it serves one.
         """
         if reported.reason:

@@ -61,7 +61,7 @@ class DurationDocument(TypedDict):
 
 
 class SummaryDocument(TypedDict, total=False):
-    """The durations of each stage that micro-batches have reached, without those that were rebuilt."""
+    """The durations of each stage that micro-batches have reached, without micro-batches that were rebuilt."""
 
     read: DurationDocument
     processed: DurationDocument

@@ -1,4 +1,4 @@
-"""What the words of the documents mean, as the commands and the console say it."""
+"""The meaning of the documents' words, as the commands and the console phrase it."""
 
 from collections.abc import Mapping
 

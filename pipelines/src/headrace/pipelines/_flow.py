@@ -75,7 +75,7 @@ class Flow(Generic[T_co]):
     ) -> "Flow[T_co]":
         """Sets the headers of each value: the function receives the value and its headers, and returns the new headers.
 
-        A header is a name and a value, which is bytes or None. The headers of a `Message` remain those of the source.
+        A header is a name and a value, which is bytes or None. The headers of a `Message` remain the source's.
         """
         return Flow(self._builder, self._then(methods.SET_HEADERS, function, name, on_error))
 
@@ -89,7 +89,7 @@ class Flow(Generic[T_co]):
     ) -> "Flow[T_co]":
         """Assigns event times: the function returns a datetime with a time zone, a number since 1970 UTC, or None for no time.
 
-        By default, event times are those of the messages. This step must precede the first `key_by` or `deduplicate`.
+        By default, the event times of the messages hold. This step must precede the first `key_by` or `deduplicate`.
 
         Args:
             function: Returns the event time of a value.
@@ -138,7 +138,7 @@ class Flow(Generic[T_co]):
     def key_by(
         self, function: Callable[[T_co], Key] | None = None, *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[T_co]":
-        """Partitions the values by key. The values of each key stay in order. By default, the key is that of the message."""
+        """Partitions the values by key. The values of each key stay in order. By default, the message's key counts."""
         return KeyedFlow(self._builder, self._then(methods.KEY_BY, function, name, on_error))
 
     def deduplicate(

@@ -49,7 +49,7 @@ class Trial:
 
     Each call of `send` is a micro-batch. The division into micro-batches only affects the order of results of different keys.
     Messages without a sequence are numbered. Windows and timers wait for the streams of all messages that were sent, and for
-    those that were opened.
+    streams that were opened.
     """
 
     pipeline: Pipeline
@@ -107,7 +107,7 @@ class Trial:
     def open(self, *streams: str) -> None:
         """Opens streams that have no messages yet, as when the gateway knows them: windows and timers wait for them.
 
-        On Spark, a pipeline waits for every stream that the gateway knows when the pipeline starts. In a `Trial`, open those
+        On Spark, a pipeline waits for every stream that the gateway knows when it starts. In a `Trial`, open each stream
         whose first message is sent later than the first messages of others.
 
         Raises:
@@ -193,7 +193,7 @@ class Trial:
         raise no_states(self.pipeline.graph, step)
 
     def _note_names(self) -> None:
-        """Notes the names of sinks and counts of the pipeline, beside those of the pipelines before."""
+        """Notes the names of sinks and counts of the pipeline, beside the names of the pipelines before."""
         self._written.names.update(dict.fromkeys(self.pipeline.graph.sinks))
         self._counts.names.update(counted_by(self.pipeline.graph))
 

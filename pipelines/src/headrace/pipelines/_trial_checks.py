@@ -39,7 +39,7 @@ class Known(defaultdict[str, list[V]]):
         """Creates the list of a name.
 
         Raises:
-            TrialError: The pipeline does not have it.
+            TrialError: The pipeline lacks it.
         """
         self.check(name)
         return super().__missing__(name)
@@ -48,7 +48,7 @@ class Known(defaultdict[str, list[V]]):
         """Checks a name.
 
         Raises:
-            TrialError: The pipeline does not have it.
+            TrialError: The pipeline lacks it.
         """
         if not isinstance(name, str) or name not in self.names:
             raise TrialError(f"{self.where} has no sink {shown(name)}; {_those(name, self.names)}")

@@ -33,7 +33,7 @@ class Windowed(Generic[T_co, W_co]):
     """Values by key and window, from `KeyedFlow.window`. Its methods aggregate them.
 
     Functions receive the window as a `Window`, or None for windows that count values. The event time of a window's result is the
-    window's last microsecond; its key is that of the values.
+    window's last microsecond; its key is the values' key.
     """
 
     _builder: GraphBuilder
@@ -44,7 +44,7 @@ class Windowed(Generic[T_co, W_co]):
     _then: "Callable[[Step], KeyedFlow[Any]]"
 
     def late_values(self, *, name: str | None = None) -> "KeyedFlow[T_co]":
-        """Returns the flow of late values, unchanged: those that arrive after all their windows were closed.
+        """Returns the flow of late values, unchanged: values that arrive after all their windows were closed.
 
         This flow is independent of the results of the windows, and of `late`.
 

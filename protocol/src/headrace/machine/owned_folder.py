@@ -1,4 +1,4 @@
-"""Folders that belong to a process until it ends, so that others can remove those of processes that were killed."""
+"""Folders that belong to a process until it ends, so that others can remove the folders of processes that were killed."""
 
 import fcntl
 import os

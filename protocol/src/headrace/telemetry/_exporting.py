@@ -30,7 +30,7 @@ class ExportRepeats(logging.Filter):
 def export_endpoint(
     signal: Literal["metrics", "traces"], configured: str = "", environ: Mapping[str, str] = os.environ
 ) -> str | None:
-    """Returns where a signal is exported to: the configured endpoint, or that of the standard variables; None if nowhere."""
+    """Returns where a signal is exported to: the configured endpoint, or else the endpoint of the standard variables; or None."""
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get(f"OTEL_{signal.upper()}_EXPORTER", "otlp") != "otlp":
         return None
     names = (f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def document_of(stored: "StoredPositions", changes: "Sequence[Change]", wanted: Wanted) -> dict[str, Any]:
-    """What a command changes, as a document."""
+    """The changes of a command, as a document."""
     return {
         "batch": stored.committed.batch,
         "abandoned_batch": stored.abandoned,
@@ -61,7 +61,7 @@ def _notes(stored: "StoredPositions", changes: "Sequence[Change]", wanted: Wante
 
 
 def print_changes(summary: str, document: dict[str, Any], as_json: bool) -> None:
-    """What a command has changed or would change."""
+    """The changes that a command has made or would make."""
     from headrace.terminal.tables import plain_table
 
     if as_json:

@@ -15,7 +15,7 @@ _QUOTED = re.compile(r"'([^']*)'|\"([^\"\\$`]*)\"")
 def read_env_file(path: Path) -> Mapping[str, str]:
     """Returns the variables of a file.
 
-    Blank lines and those that begin with `#` are skipped. A value reaches to the end of its line, without the white space around
+    Blank lines and lines that begin with `#` are skipped. A value reaches to the end of its line, without the white space around
     it; quotes around all of it are not part of it. Nothing is expanded.
 
     Raises:

@@ -17,7 +17,7 @@ class Problem:
         place: The file, or the command-line option that set the value.
         line: The line in the file, counted from 1; None for the whole file, or for an option.
         key: The dotted key, such as `gateway.address`; empty if the problem has no key.
-        message: What is wrong, and what to write instead.
+        message: The error, and what to write instead.
     """
 
     place: str

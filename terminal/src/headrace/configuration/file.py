@@ -47,7 +47,7 @@ class ConfigurationFile:
         Args:
             path: The file; None if there is none.
             environ: The environment in which variables are looked up; None if the file has no variables.
-            flags: Values that override those of the file, by key: `("limits", "buffer_bytes")`.
+            flags: Values that override the file's, by key: `("limits", "buffer_bytes")`.
 
         Raises:
             ConfigurationError: The file cannot be read, or is not TOML.
@@ -96,7 +96,7 @@ class ConfigurationFile:
         return frozenset(_names_in(self._at(key)))
 
     def take_env_file(self, key: Key) -> tuple[Path | None, Mapping[str, str]]:
-        """Reads the file of variables that a key names; from then on, its variables precede those of the environment.
+        """Reads the file of variables that a key names; from then on, its variables precede the variables of the environment.
 
         Returns:
             The file, None if the key does not exist; and its variables, none, after recording the problem, if it is invalid.
@@ -141,7 +141,7 @@ class ConfigurationFile:
             model: The model.
             values: The values, from `table`.
             key: The table that contains them.
-            known: Dotted keys that are allowed besides those of the model.
+            known: Dotted keys that are allowed besides the model's.
         """
         result = validated(model, values, known, folder=self.folder)
         if not isinstance(result, list):
@@ -233,7 +233,7 @@ def _names_in(value: Any) -> Iterator[str]:
 
 
 def _set(table: dict[str, Any], at: tuple[str, ...], value: Any) -> None:
-    """Sets a value in nested tables, creating those that are missing."""
+    """Sets a value in nested tables, creating missing ones."""
     for name in at[:-1]:
         inner = table.setdefault(name, {})
         if not isinstance(inner, dict):

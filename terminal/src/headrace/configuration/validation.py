@@ -43,7 +43,7 @@ def validated(model: type[M], values: Mapping[str, Any], known: Sequence[str] = 
     Args:
         model: The model.
         values: The values, by key.
-        known: Dotted keys that are allowed besides those of the model, and may be suggested.
+        known: Dotted keys that are allowed besides the model's, and may be suggested.
         context: The context for the model's validators.
     """
     try:

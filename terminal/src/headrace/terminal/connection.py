@@ -29,7 +29,7 @@ _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 class Connection:
     """How to connect to a gateway. Uses TLS if `tls` is set, or if any certificate file is given.
 
-    `context` is the name of the context that it is of; None if the command was told what to call, or by default.
+    `context` is the name of its context; None if an option or a variable names the gateway, or by default.
     """
 
     gateway: str
@@ -43,7 +43,7 @@ class Connection:
 
     @property
     def secret(self) -> str | None:
-        """The token to send: that of the file, as it is now, if there is one.
+        """The token to send: from the file, as it is now, if there is one.
 
         Raises:
             TokenFileError: The file contains no token, and never did.
@@ -146,7 +146,7 @@ def connection_options(command: _Command) -> _Command:
     """As `own_connection_options`, with --context: a command of an operator calls the gateway of a context if none is named.
 
     Nothing of a context goes to any other gateway than its own. What variables of the environment say for another gateway does
-    not go to that of a context, either: either the context counts, or the variables.
+    not go to the context's gateway, either: either the context counts, or the variables.
     """
 
     @own_connection_options

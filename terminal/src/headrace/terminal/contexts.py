@@ -29,7 +29,7 @@ class Context:
         gateway: Its address, HOST:PORT.
         token_file: A file that contains the token; None to call without.
         tls: Whether to use TLS; a certificate file implies it.
-        tls_ca: PEM: the authority to trust; None for those of this machine.
+        tls_ca: PEM: the authority to trust; None for the authorities of this machine.
         tls_cert: PEM: the client certificate.
         tls_key: PEM: its key.
     """

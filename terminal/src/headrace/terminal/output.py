@@ -26,7 +26,7 @@ class Failure(click.ClickException):
     """Ends a command with one clear line on standard error, or with one object if it has --json, and an exit code.
 
     Attributes:
-        summary: What the object has as `summary`, such as what is as before; None for the first line of the message.
+        summary: The field `summary` of the object, such as unchanged parts; None for the first line of the message.
         result: What the object has as `result`: what was found or done before the failure.
     """
 

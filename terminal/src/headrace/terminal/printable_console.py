@@ -11,7 +11,7 @@ from headrace.contract.printable import printable
 
 
 class PrintableConsole(Console):
-    """Writes what is not printable as an escape. Its own controls, such as those of a live view, remain.
+    """Writes unprintable characters as escapes. Its own controls, such as the controls of a live view, remain.
 
     Text is never markup: a name in brackets would be taken for a style, or be an error.
     """

@@ -27,7 +27,7 @@ def json_option(lines: str = "", *, hidden: bool = False) -> Callable[[_Command]
     """Adds `--json`, as the parameter `as_json`.
 
     Args:
-        lines: What the command prints before its result, one object per line, such as "with --watch, each status as a line".
+        lines: The lines that the command prints before its result, one object each, as in "with --watch, each status as a line".
         hidden: Whether the help leaves it out.
     """
     text = f"Print one object {{command, ok, summary, result, error}}{f'; {lines}' if lines else ''}."
@@ -42,7 +42,7 @@ def print_result(summary: str, result: Mapping[str, Any] | None, error: str | No
 
     Args:
         summary: One line for people.
-        result: What the command has found or done; its fields are those that the page of the command documents.
+        result: The result of the command; its page documents the fields.
         error: What went wrong, if the command fails although it has a result.
         compact: Whether it is printed on one line also on a terminal.
     """
@@ -50,7 +50,7 @@ def print_result(summary: str, result: Mapping[str, Any] | None, error: str | No
 
 
 def note_words(ctx: click.Context, words: Sequence[str]) -> None:
-    """Notes the words of a call, before they are parsed; only those of the whole call count."""
+    """Notes the words of a call, before they are parsed; only the words of the whole call count."""
     ctx.meta.setdefault(_WORDS, tuple(words))
 
 

@@ -19,11 +19,11 @@ _NOTHING = ("", "-")
 class FittingTable(Table):
     """A table whose cells are texts. Names in it are never broken to make columns fit: a name can then be copied.
 
-    A row that becomes a paragraph begins with its first cell. The others follow, each after the name of its column; those with
-    nothing in them are left out. Sentences follow on lines of their own.
+    A row that becomes a paragraph begins with its first cell. The others follow, each after the name of its column; empty ones
+    are left out. Sentences follow on lines of their own.
 
     Args:
-        columns: The names of the columns; those that begin with # have numbers.
+        columns: The names of the columns; columns whose name begins with # have numbers.
         prose: Whether the last column has sentences, which are broken between words.
         named: Whether the first column names the rows; otherwise a paragraph has the name of this column, too.
         options: More options of the table.

@@ -1,4 +1,4 @@
-"""What a check is, and the list of them."""
+"""Checks, and the list of them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Check(Generic[T]):
         name: Its name, as `--only` takes it.
         fault: One sentence that says what is wrong with a connector that fails it.
         rules: The rules of the protocol that it judges, such as `SRC-12`.
-        needs: What the specification must declare for it to be run.
+        needs: The declarations in the specification without which it cannot run.
         standing: True if the rule holds in every session, so that a breach in the run of any other check fails this one, too.
         run: Judges one connector.
     """

@@ -1,4 +1,4 @@
-"""What a Report must contain."""
+"""The rules for a Report."""
 
 import time
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What was said on the wire, as lines for people."""
+"""A record of the wire, as lines for people."""
 
 import time
 from collections import deque

@@ -28,7 +28,7 @@ S = TypeVar("S", bound=Spec)
 
 
 class AnyGateway(Protocol):
-    """What the gateways for sources and sinks have in common."""
+    """The parts that the gateways for sources and sinks share."""
 
     sessions: Any
     port: int
@@ -48,7 +48,7 @@ G = TypeVar("G", bound=AnyGateway)
 
 
 class Trial(Generic[S, G]):
-    """What a check acts on. The connector is started by `start`, and killed when the trial is over."""
+    """The connector that a check acts on. `start` starts it, and the end of the trial kills it."""
 
     _launch = staticmethod(ConnectorProcess.start)
 

@@ -24,7 +24,7 @@ def key(transaction: pb.Transaction) -> Key:
 
 @dataclass(eq=False)
 class PartState:
-    """What was said of one part in one session."""
+    """The messages about one part in one session."""
 
     part: pb.Part
     rows: int = 0

@@ -30,12 +30,12 @@ def part(of: pb.Transaction, partition: int = 0, attempt: str = "run-1/0") -> pb
 
 
 def rows(name: str, count: int = 3) -> list[Message]:
-    """Rows whose values are told apart by everybody: `name-0`, `name-1` and so on."""
+    """Rows whose values everybody can tell apart: `name-0`, `name-1` and so on."""
     return [Message(f"{name}-{index}".encode(), key=b"k%d" % index) for index in range(count)]
 
 
 class SinkTrial(Trial[SinkSpec, SinkGateway]):
-    """What a check of a sink acts on."""
+    """The sink that a check acts on."""
 
     async def session(self) -> SinkSession:
         """As `Trial.session`."""

@@ -232,7 +232,7 @@ def _after(messages: list[Message], position: object) -> list[Message]:
 
 
 def _identity(message: Message) -> Identity:
-    """What a message is recognised by when it comes again."""
+    """The identity of a message, by which it is recognised when it comes again."""
     return message.message_id, message.key, message.value
 
 

@@ -1,4 +1,4 @@
-"""What a session of a source needs of the gateway that serves it."""
+"""The interface that a session of a source needs of the gateway that serves it."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the gateway knows of one stream of one session."""
+"""The gateway's knowledge of one stream of one session."""
 
 import time
 from dataclasses import dataclass, field

@@ -18,7 +18,7 @@ FEW = 3
 
 
 class SourceTrial(Trial[SourceSpec, SourceGateway]):
-    """What a check of a source acts on."""
+    """The source that a check acts on."""
 
     async def session(self) -> SourceSession:
         """As `Trial.session`."""

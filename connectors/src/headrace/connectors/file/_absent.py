@@ -48,7 +48,7 @@ class AbsentLogs:
         return list(self._logs)
 
     def log(self, partition: str) -> AbsentLog | None:
-        """Returns the absent log of a partition; None if it is that of a file."""
+        """Returns the absent log of a partition; None if the partition is a file."""
         return self._logs.get(partition)
 
     def answer(self, partition: str, *, was_read: bool) -> None:

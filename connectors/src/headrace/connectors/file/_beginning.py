@@ -63,7 +63,7 @@ class Beginning:
     def _unmarked(text: bytes, before: Encoding, *, is_enough: bool) -> Encoding | None:
         """Returns the encoding of text without a mark, whose stream had large code units before.
 
-        A log that is truncated while its writer has it open begins without a mark. A line in UTF-16 has a zero byte, if only
+        A log that is truncated while its writer keeps it open begins without a mark. A line in UTF-16 has a zero byte, if only
         in its line feed; text in UTF-8 has none.
         """
         end = text.find(b"\n")

@@ -10,7 +10,7 @@ UNFINISHED = ".tmp"
 
 
 class Disk:
-    """The steps. A crash may interrupt each one that is not atomic; none is durable unless its description says so."""
+    """The steps. A crash may interrupt each one that is not atomic; a step is durable only if its description promises it."""
 
     def create(self, path: Path) -> BinaryIO:
         """Opens a new, empty file; truncates an existing one."""

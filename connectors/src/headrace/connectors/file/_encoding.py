@@ -88,7 +88,7 @@ def last_end(data: bytes, encoding: Encoding, start: int = 0, end: int | None = 
 
 
 def split_text(data: bytes, offset: int, encoding: Encoding) -> Iterator[Records | Undecodable]:
-    """Yields the complete lines at the start of `data`, in UTF-8, and those that are no text.
+    """Yields the complete lines at the start of `data`, in UTF-8, and lines that are no text.
 
     Args:
         data: The data; its first line begins at byte `offset` of the file.

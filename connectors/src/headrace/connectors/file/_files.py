@@ -45,7 +45,7 @@ class Files:
         Args:
             source: The source part of stream names.
             paths: Paths or patterns.
-            names: What the name of a file's partition is derived from.
+            names: The part of a file's path from which the name of its partition is derived.
             root: The folder that paths in names are relative to.
             rotation: Whether rotated files belong to the stream of the file that they were.
         """

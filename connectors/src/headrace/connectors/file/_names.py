@@ -20,7 +20,7 @@ _MAX_NAME = 120
 
 
 class Names(Enum):
-    """What the name of a file's partition is derived from."""
+    """The part of a file's path from which the name of its partition is derived."""
 
     RELATIVE = "relative"
     """Its path below the folder before the first wildcard of its pattern."""
@@ -102,7 +102,7 @@ class Scheme(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What the name of a rotated file says of its place among the others.
+    """The place of a rotated file among the others, by its name.
 
     Attributes:
         scheme: How it is stamped.

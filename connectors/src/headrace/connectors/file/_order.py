@@ -18,7 +18,7 @@ _TELLING_BYTES, _TELLING_LINES = 256, 4
 
 
 class _Is(Enum):
-    """What is known of a file next to the present one."""
+    """A file next to the present one, as far as it is known."""
 
     SEEN = "seen"
     PERHAPS_SEEN = "perhaps seen"
@@ -85,7 +85,7 @@ def _are_copies(parts: Sequence[Part], seen: Sequence[Seen]) -> bool:
 
 
 def ordered(parts: Sequence[Part], *, flipped: bool = False) -> list[Part]:
-    """Returns rotated files, oldest first, by their stamps; those with stamps of another kind by their times of modification."""
+    """Returns rotated files, oldest first: by their stamps, files with other stamps by their times of modification."""
     newest = {part.stamp.scheme: 0 for part in parts}
     for part in parts:
         newest[part.stamp.scheme] = max(newest[part.stamp.scheme], part.mtime_ns)
@@ -131,7 +131,7 @@ def is_telling(head: bytes) -> bool:
 
 
 def unseen(among: Sequence[Part], parts: Sequence[Part], seen: Sequence[Seen]) -> list[Part]:
-    """Returns those of some rotated files that were not seen, oldest first.
+    """Returns the rotated files that were not seen, oldest first.
 
     Args:
         among: These files.

@@ -55,7 +55,7 @@ class _Stream(Unpacked):
             raise self._damage(error) from error
 
     def _damage(self, error: Exception) -> Damaged:
-        """Returns the error of damaged data. What is cut short is read again from the beginning, since it may have grown."""
+        """Returns the error of damaged data. A record that is cut short is read again from its beginning: it may have grown."""
         cut_short = isinstance(error, EOFError) or "Truncated" in str(error)
         if cut_short:
             self._again()

@@ -228,7 +228,7 @@ class Place:
         """Returns whether the open file is finished; finds out whether it was renamed.
 
         Raises:
-            PositionLost: What was read, or what follows it, is no longer there.
+            PositionLost: The data that was read, or the data after it, is no longer there.
         """
         assert self._file is not None
         assert self.part is not None

@@ -13,7 +13,7 @@ from headrace.sdk import PositionLost
 
 
 def part_of(mark: Mark, parts: Sequence[Part], moved: Callable[[], Path | None]) -> Part | None:
-    """Returns the file of a mark: that with its inode, otherwise the oldest that has what was read and was not seen before.
+    """Returns the file of a mark: the one with its inode, otherwise the oldest unseen one that contains all that was read.
 
     What is newer than the right one was not read yet, and may begin alike.
 

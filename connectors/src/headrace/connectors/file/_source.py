@@ -77,7 +77,7 @@ class FileSource(PolicySource):
             format: The format of records.
             encoding: The encoding of files of lines without a byte order mark. Lines are sent in UTF-8.
             follow: True to wait for more data at the end of a file, and for new files; False to end there.
-            names: What the name of a file's partition is derived from.
+            names: The part of a file's path from which the name of its partition is derived.
             root: The folder that paths in names are relative to; default: the folder before the first wildcard of a pattern.
             rotation: Whether files such as `app.log.1` are earlier parts of `app.log`.
             rotated_seconds: How long a rotated file must be unchanged before the next one is read, in seconds.
@@ -218,7 +218,7 @@ class FileSource(PolicySource):
         return partition in self._files.streams
 
     async def _list(self) -> Sequence[str]:
-        """Looks for files, if that is due, and returns those whose turn it is."""
+        """Looks for files, if that is due, and returns the files whose turn it is."""
         if time.monotonic() < self._next_look:
             return await self._watch.run(self._turns.listed, self._files.listed, self.streams_allowed)
         self._free_names()

@@ -1,4 +1,4 @@
-"""Splits the data of a stream's files into records, and applies the policy to those that cannot be sent."""
+"""Splits the data of a stream's files into records, and applies the policy to records that cannot be sent."""
 
 import logging
 import os
@@ -37,7 +37,7 @@ class Splitter:
         """Creates it.
 
         Args:
-            place: What is read.
+            place: The file or member that is read.
             options: How to read.
         """
         self._place = place

@@ -25,7 +25,7 @@ class Request:
 
     Attributes:
         body: Its body.
-        headers: Its headers, in addition to those of every request.
+        headers: Its headers, in addition to the headers of every request.
     """
 
     body: bytes

@@ -134,7 +134,7 @@ class Server:
                 inbox.abandon(ticket)
 
     async def _read(self, request: web.Request) -> bytes:
-        """Returns the body of a request. What has arrived of it has its place in the room."""
+        """Returns the body of a request. The bytes that have arrived count in the room."""
         if request.content.is_eof() and request.content.exception() is None:
             # It came with the head, as small ones do.
             return self._bounded(request.content.read_nowait())

@@ -43,7 +43,7 @@ class HttpSink(AsyncSink):
         self._session: aiohttp.ClientSession | None = None
 
     async def write(self, rows: Rows) -> Outcomes:
-        """Sends messages: those of a key sequentially, and with a concurrency of 1 all of them.
+        """Sends messages: the messages of a key sequentially, and with a concurrency of 1 all of them.
 
         Raises:
             Unavailable: A request did not succeed within `retry_seconds`.

@@ -30,7 +30,7 @@ class Topic:
 
     Attributes:
         name: Its name.
-        id: Its id, which differs from that of an older topic of the same name; None if the brokers are older than 2.8.
+        id: Its id, which differs from the id of an older topic of the same name; None if the brokers are older than 2.8.
         partitions: The numbers of its partitions.
     """
 
@@ -44,7 +44,7 @@ class Bounds:
     """The bounds of a partition.
 
     Attributes:
-        first: The offset of its first record, or that of the next one if it is empty.
+        first: The offset of its first record, or of the next one if it is empty.
         end: The offset after its last record.
     """
 
@@ -134,7 +134,7 @@ class Cluster:
         return OpenTransaction(first.current_transaction_start_offset, first.producer_id, writer)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commits the offsets of a group: those of the records that it reads next."""
+        """Commits the offsets of a group: each is the offset of the record that it reads next."""
         committed = {partition: OffsetAndMetadata(offset, "", -1) for partition, offset in offsets.items()}
         errors = self._ask(lambda client: client.alter_group_offsets(group, committed))
         for error in errors.values():

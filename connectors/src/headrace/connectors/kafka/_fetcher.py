@@ -92,7 +92,7 @@ class Fetcher(Protocol):
         """Fetches the partitions that are wanted, and no others; waits for a short time if there is nothing.
 
         Args:
-            wanted: The partitions; those that were wanted before and are missing are no longer fetched.
+            wanted: The partitions; partitions that were wanted before and are missing are no longer fetched.
             hurry: Whether others may be wanted soon, so that it should wait even less.
 
         Raises:

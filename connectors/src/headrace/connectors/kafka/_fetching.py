@@ -63,7 +63,7 @@ class Fetching:
 
     @asynccontextmanager
     async def read(self, partition: TopicPartition, start: int | None, cursor: bytes | None) -> AsyncIterator[Reading]:
-        """Starts reading a partition that is not being read; the arguments are those of `Reading`."""
+        """Starts reading a partition that is not being read; takes the arguments of `Reading`."""
         reading = Reading(partition, start, cursor, has_room=self.look)
         self._readings[partition] = reading
         if self._task is None:

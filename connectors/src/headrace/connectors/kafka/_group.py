@@ -33,7 +33,7 @@ class GroupOffsets:
         self._hurry = asyncio.Event()
 
     def note(self, partition: TopicPartition, offset: int) -> None:
-        """Schedules an offset to be committed: that of the next record."""
+        """Schedules an offset to be committed: the offset of the next record."""
         self._offsets[partition] = offset
         if self._task is None:
             self._hurry = asyncio.Event()

@@ -1,6 +1,6 @@
 """All uses of private parts of kafka-python. No other module uses them.
 
-`tests/connectors/kafka/test_internals.py` names each of them, and fails if a release no longer has it in the expected form.
+`tests/connectors/kafka/test_internals.py` names each of them, and fails if a release lacks one or changes its form.
 """
 
 from importlib.util import find_spec

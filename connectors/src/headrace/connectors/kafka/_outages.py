@@ -22,7 +22,7 @@ _LOOK_SECONDS = 1.0
 
 
 class Outages:
-    """What the sink does while no broker can be reached. Only one thread calls it, but for `close`."""
+    """The rules of the sink for the time in which no broker can be reached. Only one thread calls it, but for `close`."""
 
     def __init__(self, connector: Reporting, parameters: KafkaSinkParameters) -> None:
         """Creates the object; `connector` reports that it waits."""

@@ -84,7 +84,7 @@ class Reading:
 
     @property
     def backlog(self) -> Backlog | None:
-        """What was not taken, up to the end of the log."""
+        """The records that were not taken, up to the end of the log."""
         if self.ends is None or self.next_offset is None:
             return None
         return Backlog(messages=max(0, self.ends.log - self.next_offset))

@@ -1,6 +1,6 @@
 """Turns record batches of Kafka's log into columns, without an object for each record.
 
-kafka-python creates four objects for each record, which costs ten times as much as the rest of a fetch. The layout is that of
+kafka-python creates four objects for each record, which costs ten times as much as the rest of a fetch. The layout is
 message format 2: https://kafka.apache.org/documentation/#recordbatch
 """
 

@@ -198,7 +198,7 @@ class KafkaSource(PolicySource):
 
 
 def topics_to_read(parameters: KafkaParameters, cluster: Cluster) -> list[Topic]:
-    """Returns the topics to read, of those that exist now.
+    """Returns the topics to read, of the topics that exist now.
 
     Raises:
         KafkaAway: The brokers cannot be reached.

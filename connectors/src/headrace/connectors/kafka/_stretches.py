@@ -28,7 +28,7 @@ class Damage:
     Attributes:
         first: Its first requested offset.
         next_offset: The offset to continue with.
-        reason: What is damaged, and where.
+        reason: The damage, and its place.
         data: The raw bytes of the batch.
     """
 
@@ -251,7 +251,7 @@ def _end(batch: Any) -> int | None:
 class StretchConsumer(KafkaConsumer):  # type: ignore[misc]
     """A `KafkaConsumer` whose `poll` returns `Stretch`es instead of records; everything else is unchanged.
 
-    `tests/connectors/kafka/test_records.py` compares the results with those of the unchanged consumer.
+    `tests/connectors/kafka/test_records.py` compares the results with the unchanged consumer's.
     """
 
     def __init__(self, **configs: Any) -> None:

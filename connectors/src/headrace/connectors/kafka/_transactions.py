@@ -42,7 +42,7 @@ class Transactions(Protocol):
 
         Raises:
             Forgotten: The brokers no longer know the transactional id.
-            Fenced: Another producer has it.
+            Fenced: Another producer uses it.
             KafkaUntrusted: TLS fails, and another producer may succeed once the TLS files are replaced.
             KafkaAway: The brokers cannot be reached.
             KafkaFailed: They refuse the record.

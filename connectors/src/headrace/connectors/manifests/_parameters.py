@@ -1,4 +1,4 @@
-"""The parameters of a manifest, as a class like those of the bundled connectors."""
+"""The parameters of a manifest, as a class like the parameters of bundled connectors."""
 
 import re
 from collections.abc import Iterator
@@ -125,7 +125,7 @@ def _field(table: ParameterTable, alias: str | None) -> Any:
 
 
 def _default(kind: Any, table: ParameterTable) -> Any:
-    """Returns the default as the type has it; as it is given if it is invalid."""
+    """Returns the default in the parameter's type; as it is given if it is invalid."""
     given = [table.default] if table.several and not isinstance(table.default, list) else table.default
     try:
         return TypeAdapter(kind).validate_python(given)

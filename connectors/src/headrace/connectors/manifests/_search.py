@@ -71,8 +71,8 @@ class SearchPath:
     """The search path.
 
     Attributes:
-        plugins: Every folder in it that has a manifest. The first of a name has it.
-        notes: What is wrong with the path itself, a line for each problem.
+        plugins: Every folder in it that has a manifest. The first of a name counts.
+        notes: Errors in the path itself, a line for each.
     """
 
     plugins: tuple[ManifestPlugin, ...]
@@ -80,7 +80,7 @@ class SearchPath:
 
     @staticmethod
     def read(environ: Mapping[str, str] = os.environ) -> "SearchPath":
-        """Reads the folders, but no manifest: those of HEADRACE_CONNECTORS, the user's, and the one of this Python."""
+        """Reads the folders, but no manifest: the folders of HEADRACE_CONNECTORS, of the user, and of this Python."""
         plugins: list[ManifestPlugin] = []
         notes = []
         given = [Path(text) for text in environ.get(VARIABLE, "").split(":") if text]

@@ -15,7 +15,7 @@ def untrusted(path: Path, own: int) -> str | None:
     Args:
         path: A file or folder.
         own: The number of folders above that must be writable by nobody else even if they are sticky. In a sticky folder
-            such as /tmp, others can add things, but not replace those of the user.
+            such as /tmp, others can add things, but not replace the user's.
     """
     try:
         whole = path.resolve(strict=True)

@@ -1,6 +1,6 @@
 """All uses and replacements of private parts of nats-py. No other module uses them.
 
-`tests/connectors/nats/test_internals.py` names each of them, and fails if a release no longer has it in the expected form.
+`tests/connectors/nats/test_internals.py` names each of them, and fails if a release lacks one or changes its form.
 """
 
 import nats.aio.client

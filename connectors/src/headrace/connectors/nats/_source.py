@@ -51,7 +51,7 @@ class _Reading:
 class NatsSource(JetStreamSource[NatsParameters, _Reading]):
     """Reads a stream with ephemeral consumers that begin after the last message, and acknowledge nothing.
 
-    The sequence of a message is that of the stream. The cursor is the creation time of the stream: if that changes, its sequences
+    The sequence of a message is the stream's. The cursor is the creation time of the stream: if that changes, its sequences
     have started over. After a space follows the time at which the message was stored.
     """
 
@@ -146,7 +146,7 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
             await discard(client, self._parameters, consumer.name)
 
     async def _check(self, client: Client, info: StreamInfo, reading: _Reading) -> None:
-        """Checks that a stream still has the messages after those that were read.
+        """Checks that a stream still has the messages after the last one that was read.
 
         Raises:
             PositionLost: Some of them were removed.
@@ -259,7 +259,7 @@ def _lost(config: StreamConfig, reading: _Reading, first: int, last: int, earlie
 def _begins_again(what: str, reading: _Reading) -> NoReturn:
     """Raises the error for a stream that is not the one that was read, despite its name.
 
-    Skipping does not help: all new messages up to the old position would be mistaken for those that were read.
+    Skipping does not help: all new messages up to the old position would be mistaken for messages that were read.
     """
     text = f"{what}, though message {reading.after} was read: its sequences have started over"
     if reading.skips:

@@ -21,8 +21,8 @@ async def check_known(watch: Watch, opened: Opened, known: Fingerprint, after: i
 
     Args:
         watch: The table, and the changes that the user accepts.
-        opened: What is known now.
-        known: What was known.
+        opened: The present shape.
+        known: The former shape.
         after: The sequence of the last row that was read.
 
     Raises:
@@ -61,9 +61,9 @@ async def check_last_read(opened: Opened, known: Fingerprint, snapshot: Snapshot
     so this finds nothing in a table in which rows were updated meanwhile.
 
     Args:
-        opened: What is known now, after `check_known`.
-        known: What was known before.
-        snapshot: What was read.
+        opened: The present shape, after `check_known`.
+        known: The former shape.
+        snapshot: The shape at the time of reading.
         after: The sequence of the last row that was read.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a cursor keeps of a table, so that changes between two runs of a connector are noticed. Pure functions."""
+"""The part of a table's shape that a cursor keeps, to notice changes between two runs of a connector. Pure functions."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -22,7 +22,7 @@ _LONGEST_BACKOFF_SECONDS = 2.0
 
 
 class Outdated(Exception):
-    """What was prepared on a connection no longer fits the table, so it has to be prepared again."""
+    """A statement that was prepared on a connection no longer fits the table, so it has to be prepared again."""
 
 
 class Link(Generic[S]):
@@ -107,7 +107,7 @@ class Pool(Generic[S]):
     """A pool of connections for concurrent work."""
 
     def __init__(self, database: Database, prepare: Callable[[Session], Awaitable[S]], size: int) -> None:
-        """Creates the pool, without connecting; the arguments are those of `Link`, and the number of concurrent users."""
+        """Creates the pool, without connecting; takes the arguments of `Link`, and the number of concurrent users."""
         self._links = [Link(database, prepare) for _ in range(size)]
         self._free: asyncio.LifoQueue[Link[S]] = asyncio.LifoQueue()
         for link in self._links:

@@ -1,7 +1,7 @@
 """How names, values and conditions get into statements: the only place that quotes. Pure functions.
 
 Every statement is executed with parameters, so psycopg reads each `%` of its text as the beginning of a placeholder: what is not
-ours must have it twice. Names of columns are always qualified by the alias of their table, because an unqualified one may mean an
+ours must be doubled. Names of columns are always qualified by the alias of their table, because an unqualified one may mean an
 output column, a parameter or a whole row with the same name.
 """
 

@@ -205,7 +205,7 @@ class Opened:
         self.looked_at = began
 
     async def page(self, which: Sequence[object]) -> tuple[object, ...]:
-        """Returns the rows after a number, and the shape of the columns; the parameters are those of `Layout.page`.
+        """Returns the rows after a number, and the shape of the columns; takes the parameters of `Layout.page`.
 
         Raises:
             Outdated: Partitions have come or gone since the last check.

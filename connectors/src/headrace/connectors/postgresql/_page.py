@@ -27,7 +27,7 @@ class BadRow:
 
     Attributes:
         message: What can be read of it.
-        error: What is wrong with it.
+        error: Its error.
     """
 
     message: Message

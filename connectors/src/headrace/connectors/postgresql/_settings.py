@@ -1,4 +1,4 @@
-"""The settings of a session, which decide how values are written and read: those of a role or a database change no byte."""
+"""The settings of a session, which decide how values are written and read: no setting of a role or a database changes a byte."""
 
 from psycopg import sql
 

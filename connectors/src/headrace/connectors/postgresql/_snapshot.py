@@ -83,7 +83,7 @@ async def later_row(session: Session, layout: Layout, snapshot: Snapshot, up_to:
     Args:
         session: Where to look.
         layout: The table.
-        snapshot: What was read.
+        snapshot: The shape at the time of reading.
         up_to: The largest number to look for.
         tables: The tables in which such a row counts.
 

@@ -78,7 +78,7 @@ class Column:
         modifier: The modifier of its type, such as a length; -1 if there is none.
         length: The bytes of a value; negative if that varies.
         exact: Whether texts that are equal are the same.
-        collation: The schema and the name of its collation, if it is not that of its type.
+        collation: The schema and the name of its collation, if it differs from the collation of its type.
         required: Whether it rejects nulls.
         has_default: Whether it has a default.
         closed: Whether an INSERT cannot fill it.
@@ -169,7 +169,7 @@ class Table:
 
 
 def changes(earlier: Iterable[Described], now: Table, *, complete: bool) -> list[str]:
-    """Describes how columns differ from those of a table now; with `complete`, also which columns were added."""
+    """Describes how columns differ from a table's present ones; with `complete`, also which columns were added."""
     before = list(earlier)
     later = {column.number: column for column in now.columns.values()}
     found = []

@@ -185,8 +185,8 @@ class Watch:
         """Returns the error about a change; None if the user accepts it.
 
         Args:
-            found: What has changed, by which the change is recognized again.
-            what: What has changed, and what to do.
+            found: The change, by which it is recognized again.
+            what: The change, and what to do.
             purpose: What accepting it is for.
         """
         code = digest(found)

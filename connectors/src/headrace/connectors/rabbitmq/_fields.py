@@ -123,7 +123,7 @@ def as_bytes(value: Any) -> bytes | None:
 
 
 def _read_texts(data: bytes, at: int, flags: int, names: tuple[tuple[int, str], ...], texts: dict[str, bytes]) -> int:
-    """Reads those of the text properties that are present; returns where they end."""
+    """Reads the text properties that are present; returns where they end."""
     for flag, name in names:
         if flags & flag:
             texts[name], at = short_text(data, at)

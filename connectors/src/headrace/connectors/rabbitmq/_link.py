@@ -65,7 +65,7 @@ class Link:
             arrived: Called when deliveries have arrived.
 
         Raises:
-            RabbitMQError: No node accepts it. The error is that of a node that rejects it, or else that of the last node.
+            RabbitMQError: No node accepts it. The error comes from a node that rejects it, or else from the last node.
         """
         try:
             link = await cls._open_first(parameters, name, deliveries, arrived)

@@ -75,7 +75,7 @@ class Publisher:
     async def publish(self, messages: Sequence[Outgoing]) -> None:
         """Publishes messages, and waits for the broker's answers.
 
-        Messages that the broker confirmed or returned have an outcome afterwards; those that it rejected temporarily have none.
+        Messages that the broker confirmed or returned have an outcome afterwards; temporarily rejected ones have none.
 
         Raises:
             RabbitMQError: The connection is lost. Messages without an outcome may or may not be published.

@@ -174,7 +174,7 @@ class RabbitMQQueueSource(PolicySource):
             self._no_streams.add(partition)
 
     def _batch(self, partition: str, arrived: Arrived, consumer: Consumer) -> Batch:
-        """Converts deliveries to a batch, except those that are too large."""
+        """Converts deliveries to a batch, except deliveries that are too large."""
         limit = self._parameters.reject_above_bytes
         if limit is not None and max(map(len, arrived.values)) > limit:
             fitting = [len(value) <= limit for value in arrived.values]

@@ -97,7 +97,7 @@ class RabbitMQSink(AsyncSink):
             return error
 
     async def _one_by_one(self, messages: Sequence[Outgoing], retry: Retry) -> None:
-        """Publishes each message by itself, to find those that the broker does not allow, while the broker is available.
+        """Publishes each message by itself while the broker is available, to find messages that are not allowed.
 
         Raises:
             RabbitMQError: The broker rejects the request permanently.

@@ -187,8 +187,8 @@ class _Unreadable:
     """A message whose offset cannot be parsed.
 
     Attributes:
-        place: The number of parsable messages before it, among those that arrived with it.
-        error: What is wrong with its headers.
+        place: The number of parsable messages before it, among the messages that arrived with it.
+        error: The error in its headers.
         properties: Its properties, as encoded in the frame.
         route: Its exchange and routing key, as encoded in the frame.
         value: Its body.

@@ -62,7 +62,7 @@ class Verification:
     Attributes:
         batch: Its last committed micro-batch; None if that is unknown.
         files: The number of files that were examined.
-        wrong: What is wrong, in sentences; empty if it is whole.
+        wrong: The errors, in sentences; empty if it is whole.
         backup: The backup; None for a checkpoint.
     """
 
@@ -199,7 +199,7 @@ def _copied(source: Tree, target: Tree, found: Contents, digests: dict[str, Dige
 
 
 def _examined(tree: Tree) -> tuple[Contents, list[str]]:
-    """What a checkpoint needs as of its last committed micro-batch, and what is wrong with it."""
+    """The files that a checkpoint needs as of its last committed micro-batch, and the errors in them."""
     for _ in range(_ROUNDS):
         batch = last_committed(tree)
         try:

@@ -27,7 +27,7 @@ _VERSIONED = re.compile(r"([0-9]+)(?:_[^/]*)?\.(?:delta|snapshot|zip|changelog)"
 
 @dataclass(frozen=True)
 class Contents:
-    """What a copy of a checkpoint consists of.
+    """The contents of a copy of a checkpoint.
 
     Attributes:
         batch: The last committed micro-batch.
@@ -61,7 +61,7 @@ def last_committed(tree: Tree) -> int:
 
 
 def contents(tree: Tree) -> Contents:
-    """What a copy of a checkpoint consists of.
+    """The contents of a copy of a checkpoint.
 
     Raises:
         CheckpointError: It is no checkpoint, is incomplete, or a file of it is damaged.
@@ -103,7 +103,7 @@ def contents(tree: Tree) -> Contents:
 
 
 def check_states(tree: Tree, states: Manifest, below: str = "") -> list[str]:
-    """What is wrong with the files of states that a manifest names, in sentences; nothing if they are whole.
+    """The errors in the files of states that a manifest names, in sentences; nothing if they are whole.
 
     Args:
         tree: The checkpoint, or what contains it.

@@ -37,7 +37,7 @@ class Fence:
         self._run, self._number = Run(number, run_id), number
 
     def set_number(self, number: int | None) -> None:
-        """Sets the number of a run that may not be recorded; None for one more than that of any manifest."""
+        """Sets the number of a run that may not be recorded; None for one more than the largest number in any manifest."""
         self._number = self._manifests.newest_run() + 1 if number is None else number
 
     @contextmanager

@@ -103,7 +103,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _put(file: Path, name: Path) -> None:
-    """Gives a complete file its name, unless another file has it.
+    """Gives a complete file its name, unless another file bears it.
 
     Raises:
         FileExistsError: One has.

@@ -166,7 +166,7 @@ class CheckpointLog:
             self._write(DROPPED, [asdict(each) for each in noted])
 
     def _noted_drops(self) -> tuple[Dropped, ...]:
-        """All steps that are recorded, also those of starts that have committed nothing."""
+        """All steps that are recorded, also by starts that have committed nothing."""
         path = self._path(DROPPED)
         return tuple(Dropped(**each) for each in json.loads(self._text(path))) if self._files.exists(path) else ()
 

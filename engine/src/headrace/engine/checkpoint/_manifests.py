@@ -1,6 +1,6 @@
 """Which files of a checkpoint are the states of its buckets: one manifest for each micro-batch.
 
-The tasks of a micro-batch write files, each attempt its own, and report them to the driver. The driver names those that count in
+The tasks of a micro-batch write files, each attempt its own, and report them to the driver. The driver names the valid ones in
 a manifest, which it writes before Spark writes `commits/N`: the states after micro-batch N are valid if and only if `commits/N`
 exists. A manifest is named `N.R`, after its micro-batch and the number of the run that wrote it. A micro-batch that was not
 committed is repeated by a later run, whose number is higher, so that no manifest is ever replaced.
@@ -91,7 +91,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What has written a file of states.
+    """The writer of a file of states.
 
     Attributes:
         batch: The micro-batch.
@@ -109,7 +109,7 @@ def new_file(bucket: Bucket, batch: int, run: int | None) -> str:
 
 
 def origin_of(file: str) -> Origin | None:
-    """What has written a file; None if it is not a file of states."""
+    """The writer of a file; None if it is not a file of states."""
     *numbers, _ = file.split("-")
     if len(numbers) not in (3, 4) or not all(number.isdecimal() for number in numbers):
         return None

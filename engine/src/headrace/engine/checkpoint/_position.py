@@ -112,7 +112,7 @@ class Offset:
 
 
 def moved(positions: Mapping[str, Position], known: Mapping[str, Position]) -> dict[str, Position]:
-    """The positions that differ from the known ones, including those that differ only in `ended`."""
+    """The positions that differ from the known ones, including positions that differ only in `ended`."""
     return {name: position for name, position in positions.items() if not _is_same(position, known.get(name))}
 
 

@@ -74,7 +74,7 @@ class Run:
         """The runs that committed the batches up to and including `last_batch`.
 
         The batches from this run's own first one on are its own, except the last ones, if their entries name a run that started
-        later. Who committed batches after its start is unknown if it has committed none itself, and their entries do not say so.
+        later. Who committed batches after its start is unknown if it has committed none itself, and their entries do not tell.
         """
         known = _cut(self.earlier, last_batch)
         first = known[-1].last_batch + 1 if known else 0
@@ -155,7 +155,7 @@ class RunLog:
         return tuple(sorted(run.name for run in self._runs()))
 
     def follow(self, old: "RunLog", run_id: str, committed: int) -> str:
-        """Begins the log of a checkpoint that continues that of another one, as one more run; returns its id.
+        """Begins the log of a checkpoint that continues another one's, as one more run; returns its id.
 
         The runs of the new checkpoint then have higher numbers than any that may still start on the old one.
 

@@ -45,7 +45,7 @@ class Votes:
     def __init__(
         self, read: Callable[[], str | None], write: Callable[[str], None], fields: Mapping[str, object] | None = None
     ) -> None:
-        """Starts without votes; `load` reads those of the checkpoint.
+        """Starts without votes; `load` reads the votes of the checkpoint.
 
         Args:
             read: Returns the content of the file in the checkpoint; None if it does not exist.

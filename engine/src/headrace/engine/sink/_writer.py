@@ -56,7 +56,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task has delivered, if it had rows. Spark sends it from the executor to the driver."""
+    """The delivery of a task that had rows. Spark sends it from the executor to the driver."""
 
     task: Task | None = None
     attempt: Attempt | None = None

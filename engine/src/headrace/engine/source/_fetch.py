@@ -24,7 +24,7 @@ class PipelineRun:
 
     Attributes:
         name: The pipeline's name.
-        number: The number of the run: one more than that of the run before it.
+        number: The number of the run: one more than the number of the run before it.
         run_id: The run's unique id.
         checkpoint: The checkpoint's id.
         attachment: How many times the run has attached to a gateway.

@@ -1,4 +1,4 @@
-"""Waits for connectors: those of a query's sinks, and those of the streams that a bounded run must read."""
+"""Waits for connectors: of a query's sinks, and of the streams that a bounded run must read."""
 
 from collections.abc import Iterable, Mapping
 

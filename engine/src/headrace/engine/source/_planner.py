@@ -297,7 +297,7 @@ class Planner:
         return split(ranges, [max(1, r.end.sequence - r.low) for r in ranges], self._options.read_tasks)
 
     def ends(self, start: dict[str, Any], end: dict[str, Any]) -> Ends:
-        """What is opened and what ends with a batch; the same if the batch is read again."""
+        """The streams that open and end with a batch; the same if the batch is read again."""
         finish, begin = self._offset(end), self._offset(start)
         known = set(ended(begin.streams))
         names = tuple(name for name in ended(finish.streams) if name not in known)
@@ -339,7 +339,7 @@ class Planner:
             return None
 
     def stop(self) -> None:
-        """Detaches this run from the gateway. What was committed and acknowledged remains so."""
+        """Detaches this run from the gateway. Commits and acknowledgements remain."""
         self._lease.stop()
         if not self._attached:
             return

@@ -27,7 +27,7 @@ class Handler(Protocol):
         """What hinders the run; None if nothing does."""
 
     def metrics(self) -> RunMetrics:
-        """What the run has done since it started."""
+        """The totals of the run since it started."""
 
     def abort(self, batch: int) -> None:
         """A micro-batch has failed."""
@@ -60,7 +60,7 @@ def tell_run(run: str, query_id: str, run_id: str, number: int) -> None:
 
 
 def metrics_of(run: str) -> RunMetrics | None:
-    """What the run of a query's handler has done since it started; None if it has no handler."""
+    """The totals of the run of a query's handler since it started; None if it has no handler."""
     handler = _handlers.get(run)
     return None if handler is None else handler.metrics()
 
@@ -82,7 +82,7 @@ def remove_handler(spark: SparkSession, run: str) -> None:
 
 
 def _skip_shuffles(spark: SparkSession) -> None:
-    """Adds the rule for micro-batches that one task reads to those of the session's optimizer, once."""
+    """Adds the rule for micro-batches that one task reads to the rules of the session's optimizer, once."""
     jvm: Any = spark._jvm
     methods = spark._jsparkSession.experimental()
     rules = list(jvm.scala.jdk.javaapi.CollectionConverters.asJava(methods.extraOptimizations()))

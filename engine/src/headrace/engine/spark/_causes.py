@@ -47,7 +47,7 @@ class Cause:
     Attributes:
         text: The line that says why, and where in the user's code it was raised, if it was.
         origin: Where it began.
-        about: What it concerns, by its origin; empty if that is not known.
+        about: Its subject, by its origin; empty if that is not known.
     """
 
     text: str
@@ -56,7 +56,7 @@ class Cause:
 
 
 def cause_of(error: str) -> Cause:
-    """Returns the first cause of an error of Spark: that of the innermost traceback, or else of the last `Caused by`."""
+    """Returns the first cause of an error of Spark: of the innermost traceback, or else of the last `Caused by`."""
     traceback = next((found for found in _TRACEBACK.finditer(error) if not found[2].startswith(_OF_THE_JVM)), None)
     where = ""
     if traceback is not None:

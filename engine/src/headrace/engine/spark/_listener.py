@@ -257,7 +257,7 @@ def _begun(execution: Execution, query_id: str, run_id: str, options: SinkOption
 
 
 def _of_predecessor(query: Predecessor, reported: ReportedRun) -> ReportedRun:
-    """What a query has committed that another one has replaced."""
+    """The commits of a query that another one has replaced."""
     run = replace(reported.run, earlier=query.segments)
     return ReportedRun(query.query, run, reported.options, committed=query.committed)
 

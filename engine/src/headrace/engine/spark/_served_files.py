@@ -10,7 +10,7 @@ from headrace.engine.spark._jvm_classes import install
 
 
 def driver_files(spark: SparkSession, url: str, *, sync: bool = False) -> StateFiles:
-    """The files below a folder, for the driver; with `sync`, those on a local disk survive a power loss once they are written."""
+    """The files below a folder, for the driver; with `sync`, files on a local disk survive a power loss once they are written."""
     if is_local(url):
         return state_files(url, sync=sync)
     install(spark)

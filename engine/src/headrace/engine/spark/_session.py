@@ -121,7 +121,7 @@ def build_session(
         conf: Further Spark settings, which take precedence over all others: `{"spark.ui.enabled": True}`.
         quick_start: Whether a local JVM uses only its fast compiler. The start then takes half the processor time, and nothing
             is lost if the work is done in Python, as in applications. Spark's own operators take a third longer.
-        quiet: Whether a JVM that is started here logs only errors, except those that a query raises, which the program should
+        quiet: Whether a JVM that is started here logs only errors, except errors that a query raises, which the program should
             show. Your own log4j configuration takes precedence. Everything is logged if HEADRACE_VERBOSE is set to `1`.
 
     Raises:

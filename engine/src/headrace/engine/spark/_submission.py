@@ -36,7 +36,7 @@ def jvm_settings() -> dict[str, str]:
 
 
 def settings_before_jvm() -> dict[str, str]:
-    """The settings that a JVM started here will have, apart from those of the program.
+    """The settings that a JVM started here will have, apart from the program's.
 
     PYSPARK_SUBMIT_ARGS takes precedence over spark-defaults.conf, as in spark-submit.
     """

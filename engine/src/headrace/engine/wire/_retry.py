@@ -19,8 +19,8 @@ class Retry:
     Args:
         timeout_s: How long to wait in total, in seconds.
         max_pause_s: The longest pause between two attempts, in seconds.
-        awaited: What is unavailable, for the log.
-        advice: What the user can do, for the error.
+        awaited: The connectors that are unavailable, for the log.
+        advice: The remedy, for the error.
         option: The option that sets the timeout, for the error.
         fields: The fields of its log lines.
     """

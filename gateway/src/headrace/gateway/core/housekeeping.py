@@ -49,7 +49,7 @@ async def run_housekeeping(gateway: Gateway) -> None:
 
 
 def forget_silent(gateway: Gateway) -> None:
-    """Forgets the queries that never had a batch, and those that have been away for longer than the configuration allows."""
+    """Forgets queries that never had a batch, and queries that have been away for longer than the configuration allows."""
     for pipeline in forgettable(gateway):
         log.warning("pipeline forgotten", pipeline=pipeline.name, silent_s=int(clock.monotonic() - pipeline.called_at))
         forget(gateway, pipeline)

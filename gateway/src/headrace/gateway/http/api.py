@@ -1,4 +1,4 @@
-"""The API: the status of the gateway and its parts, as the result of `headrace status --json` has it."""
+"""The API: the status of the gateway and its parts, as `headrace status --json` prints it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

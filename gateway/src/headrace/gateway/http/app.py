@@ -44,7 +44,7 @@ def new_app(
     Args:
         gateway: The gateway.
         registry: The tokens that callers need.
-        config: What the configuration says about HTTP.
+        config: The configuration of HTTP.
         address: The address of the gateway itself.
         loopback: Whether it listens where only this machine reaches it, and so is known by no other name.
         observer: Takes the snapshots; None for one of its own.

@@ -48,7 +48,7 @@ class ForgetPipelineRequest(Request):
 
 
 class ForgottenDocument(TypedDict):
-    """What was forgotten. Not yet, if pipelines have yet to read the rest of it or to drop it from their checkpoints."""
+    """The result of forgetting a stream. Not yet, if pipelines have yet to read the rest or to drop it from their checkpoints."""
 
     name: str
     forgotten: bool
@@ -67,7 +67,7 @@ class DrainRequest(Request):
 
 
 class DrainDocument(TypedDict):
-    """What is left of a drain. Request it again to learn of its progress."""
+    """The rest of a drain. Request it again to learn of its progress."""
 
     sessions: int
     sink_sessions: int
@@ -84,7 +84,7 @@ class RestartRequest(Request):
 
 
 class RestartDocument(TypedDict):
-    """A connector that was restarted. What it says of the process before is null if that was not running."""
+    """A connector that was restarted. The fields about the process before are null if that was not running."""
 
     name: str
     deployment: str
@@ -142,7 +142,7 @@ class ReloadRequest(Request):
 
 
 class ReloadDocument(TypedDict):
-    """What has changed, a line each."""
+    """The changes, a line each."""
 
     changes: list[str]
 
@@ -162,10 +162,10 @@ class ResumedDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a path changes.
+    """The change that a path makes.
 
     Attributes:
-        summary: What it does.
+        summary: Its effect.
         request: The model of the body.
         answer: The type of the answer.
         make: Makes the change, and returns the answer.

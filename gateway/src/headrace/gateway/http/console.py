@@ -1,4 +1,4 @@
-"""The console: static files of the package, which a browser may load without a token. What it shows needs one."""
+"""The console: static files of the package, which a browser may load without a token. Its contents need one."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Ends requests whose token is revoked while they are answered: those that wait, and streams of events."""
+"""Ends requests whose token is revoked while they are answered: requests that wait, and streams of events."""
 
 import asyncio
 

@@ -1,6 +1,6 @@
 """The status as server-sent events: whole at first, and then what has changed.
 
-One task observes for all that listen, and only while somebody does. What is sent is encoded once. Whoever has missed changes gets
+One task observes for all that listen, and only while somebody does. Each change is encoded once. Whoever has missed changes gets
 the whole status instead, so that nothing is kept for a slow client.
 """
 

@@ -148,7 +148,7 @@ def refuse_cross_site(request: Request, path: str, *, needs_proof: bool = False)
 
     Args:
         request: The request.
-        path: Its path, as the gateway's rules have it.
+        path: Its path, as in the gateway's rules.
         needs_proof: Whether a request that does not state where it comes from is refused, because only a browser makes such.
     """
     if request.headers.get("authorization", "").lower().startswith("bearer "):

@@ -53,10 +53,10 @@ _PROBLEM = "application/problem+json"
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """What a path answers.
+    """The answer of a path.
 
     Attributes:
-        summary: What it is.
+        summary: Its meaning.
         schema: The name of the document that it answers with; for a list, of each element. None for text.
         list_name: The field that has the list; empty if the document itself is the answer.
     """

@@ -1,4 +1,4 @@
-"""The paths of the API that show messages: those of a stream, as server-sent events, and dead letters."""
+"""The paths of the API that show messages: messages of a stream, as server-sent events, and dead letters."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -20,7 +20,7 @@ from headrace.gateway_status import dead_letters_document, peek_document
 
 
 def peek_endpoints(gateway: Gateway, callers: Callers) -> Mapping[str, Endpoint]:
-    """Returns the endpoints by path; they must come before those of single parts.
+    """Returns the endpoints by path; they must come before the paths of single parts.
 
     Args:
         gateway: The gateway.

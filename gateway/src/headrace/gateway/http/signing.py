@@ -33,7 +33,7 @@ class LinksDocument(TypedDict):
 
 
 class MeDocument(TypedDict):
-    """Who calls: the name of the token, null if nobody is signed in, and which rights it has of those for people.
+    """Who calls: the name of the token, null if nobody is signed in, and which of the rights for people it has.
 
     The links are there for callers that may read the status.
     """

@@ -24,7 +24,7 @@ class HealthDocument(TypedDict):
 
 
 def is_degraded(observed: Observation) -> bool:
-    """Returns whether something is wrong. What is paused is listed, but nothing is wrong with it."""
+    """Returns whether there is a problem. Pauses are listed, but are no problem."""
     return any(problem.is_fault for problem in observed.problems)
 
 

@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, Endpoint]:
-    """Returns the endpoints by path; they must come before those of single parts.
+    """Returns the endpoints by path; they must come before the paths of single parts.
 
     Args:
         gateway: The gateway.

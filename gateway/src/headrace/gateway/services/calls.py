@@ -83,7 +83,7 @@ async def write_in_time(
         response: The message.
         timeout_ms: How long the client may read nothing, in milliseconds.
         reader: The client, for the error.
-        advice: What it should do, for the error.
+        advice: The remedy, for the error.
 
     Raises:
         ReadTimeout: the client has read nothing in time.

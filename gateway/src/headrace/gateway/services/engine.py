@@ -154,7 +154,7 @@ class EngineService(EngineServiceServicer):
     async def AwaitSinks(
         self, request: pb.AwaitSinksRequest, context: grpc.aio.ServicerContext[pb.AwaitSinksRequest, pb.AwaitSinksResponse]
     ) -> pb.AwaitSinksResponse:
-        """Waits until the sinks of a query are attached; returns those that are still missing."""
+        """Waits until the sinks of a query are attached; returns the sinks that are still missing."""
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
             return pb.AwaitSinksResponse(away=await await_sinks(self._gateway, pipeline.name, request.wait_ms / 1000))

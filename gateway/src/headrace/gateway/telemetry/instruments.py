@@ -41,7 +41,7 @@ class Instrument:
         name: Its name without the prefix, and without `_total`.
         type: Its type.
         unit: Its unit, in the notation of UCUM.
-        description: What it measures.
+        description: Its meaning.
         labels: The labels of its series.
         read: Returns its values in an observation; None if it is not read but recorded.
     """

@@ -38,7 +38,7 @@ class Measuring(Generic[_Reader]):
     Args:
         gateway: The gateway.
         new_reader: Creates a reader.
-        prefix: What the names of the instruments begin with, if the reader does not add it.
+        prefix: The beginning of the instruments' names, if the reader does not add it.
         of_streams: Whether there are series for each stream.
     """
 

@@ -100,12 +100,12 @@ def _runs(observed: Observation) -> Iterable[tuple[str, RunMetrics]]:
 
 
 def of_sessions(read: Callable[[pb.SessionStatus], float]) -> Read:
-    """Sums a value of all sessions of sources: their names, like those of connectors, would be labels without bound."""
+    """Sums a value of all sessions of sources: their names, like names of connectors, would be labels without bound."""
     return lambda observed: [(sum(read(session) for session in observed.status.sessions), {})]
 
 
 def counted(label: str, words: Iterable[str], found: Iterable[str]) -> list[Value]:
-    """Counts words, those that are not found too: a series that comes and goes is hard to query."""
+    """Counts words, also words that are not found: a series that comes and goes is hard to query."""
     counts = Counter(found)
     return [(counts[word], {label: word}) for word in words]
 

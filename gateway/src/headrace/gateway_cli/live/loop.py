@@ -19,7 +19,7 @@ _KEEPS_RATES_S = 3.0
 
 
 class _Source:
-    """What the gateway has last said, and whether it still answers."""
+    """The last answer of the gateway, and whether it still answers."""
 
     def __init__(self, fetch: Fetch, interval_s: float, changed: Callable[[], None]) -> None:
         self._fetch = fetch

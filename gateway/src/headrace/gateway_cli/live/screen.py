@@ -37,8 +37,8 @@ def screen(shown: Shown | None, state: State, width: int, height: int, stale: st
     """Returns the screen of a terminal.
 
     Args:
-        shown: What is shown; None before the gateway has answered for the first time.
-        state: What the user has chosen.
+        shown: The status that is shown; None before the gateway has answered for the first time.
+        state: The user's choices.
         width: The columns of the terminal.
         height: Its lines.
         stale: Why what is shown is stale; empty if it is not.

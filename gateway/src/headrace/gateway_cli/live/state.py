@@ -21,7 +21,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the user has chosen."""
+    """The user's choices."""
 
     view: str = _NAMES[0]
     orders: dict[str, Order] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A terminal that is drawn on: single keys, its size, and lines of which only those that have changed are sent."""
+"""A terminal that is drawn on: single keys, its size, and lines of which only changed ones are sent."""
 
 import io
 import os
@@ -61,7 +61,7 @@ class Terminal:
 
     @contextmanager
     def open(self) -> Iterator[Self]:
-        """Takes the terminal over, and leaves it as it was, also if this process is told to end."""
+        """Takes the terminal over, and leaves it as it was, also if a signal ends this process."""
         before = termios.tcgetattr(self._in)
         handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH)}
         try:
@@ -122,7 +122,7 @@ class Terminal:
         return list(_parsed(data))
 
     def draw(self, lines: Sequence[Text]) -> None:
-        """Draws a screen. Sends only the lines that differ from those that are there."""
+        """Draws a screen. Sends only the lines that differ from the present ones."""
         size = self.size()
         if size != self._size:
             self._size, self._drawn = size, []

@@ -28,7 +28,7 @@ class Elements:
         decoded_by: The source whose decoder returned these values, so that they can be decoded again from `origin.raw`; None
             once a step has changed them.
         mixed: Whether it is unknown which message each comes from, so that none has a message's key and headers.
-        headers: The headers of each; None if they are those of the messages.
+        headers: The headers of each; None if the headers of the messages hold.
     """
 
     values: Sequence[Any]
@@ -66,7 +66,7 @@ class Elements:
         return range(len(self.values)) if self.at is None else self.at
 
     def sink_keys(self) -> Sequence[Key] | None:
-        """The keys for a sink: those of the elements, or else those of their messages; None if there are none."""
+        """The keys for a sink: the keys of the elements, or else of their messages; None if there are none."""
         own = None if self.mixed else self.origin.keys
         if self.keys is not None:
             return self.keys
@@ -75,7 +75,7 @@ class Elements:
         return own.take(np.asarray(self.at, np.int64)) if isinstance(own, Column) else [own[place] for place in self.at]
 
     def own_headers(self) -> Sequence[Headers] | None:
-        """The headers of each element: its own, or else those of its message; None if none has any."""
+        """The headers of each element: its own, or else the headers of its message; None if none has any."""
         if self.headers is not None:
             return self.headers
         own = None if self.mixed else self.origin.headers
@@ -93,7 +93,7 @@ class Elements:
         return self.keys, self.times.tolist(), self.marks.tolist()
 
     def _beside(self, indices: Sequence[int]) -> dict[str, Any]:
-        """The other columns for elements that come from those at these indices."""
+        """The other columns for elements that come from the elements at these indices."""
         at, keys, times, marks, headers = self.at, self.keys, self.times, self.marks, self.headers
         return {
             "at": list(indices) if at is None else [at[i] for i in indices],

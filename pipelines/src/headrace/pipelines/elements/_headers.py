@@ -45,7 +45,7 @@ class Headers(tuple[Header, ...]):
         return checked((*self.without(name), (name, value)))
 
     def without(self, *names: str) -> "Headers":
-        """Returns these headers except those with one of the names.
+        """Returns these headers except headers with one of the names.
 
         Raises:
             TypeError: A name is not text.

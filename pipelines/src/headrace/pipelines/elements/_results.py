@@ -71,7 +71,7 @@ class Results:
                 self._indices.append(_FIRED)
 
     def collected(self) -> Elements:
-        """All results. Those of elements have the headers of these, and those that fired have none."""
+        """All results. Results of elements have the headers of these, and results that fired have none."""
         origin = _with_earlier(self.elements.origin, self._earlier)
         times, marks = _times(self._times), _times(self._marks)
         return Elements(self.values, origin, self._at, self._keys, times, marks, headers=self._collected_headers())
@@ -93,7 +93,7 @@ class Results:
 
 
 def fired_elements(fired: Iterable[Fired]) -> list[Elements]:
-    """The results that fired at the end of a micro-batch: those of each stream in the order in which they were due."""
+    """The results that fired at the end of a micro-batch: the results of each stream in the order in which they were due."""
     ordered = sorted(fired, key=attrgetter("stream", "mark", "sequence"))
     return [_of_a_stream(stream, list(some)) for stream, some in groupby(ordered, key=attrgetter("stream"))]
 

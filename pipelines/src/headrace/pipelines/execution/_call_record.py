@@ -34,7 +34,7 @@ _BLANKS = np.array([int.from_bytes(bytes(size) + b" " * (_DIGITS - size), "littl
 
 @dataclass(frozen=True)
 class _Notes:
-    """What is written for the messages of elements.
+    """The row for the messages of elements.
 
     Attributes:
         leading: The digits that all sequences begin with.

@@ -19,7 +19,7 @@ _BEHIND = "behind"
 
 
 def kept_times(graph: Graph, marks: Mapping[int, Marks], progress: Iterable[Progress], begun: Collection[str]) -> dict[str, Any]:
-    """What is stored across micro-batches."""
+    """The values that are stored across micro-batches."""
     names = {key_by: graph.steps[key_by].name for key_by in marks}
     heard: dict[str, dict[str, int]] = {}
     reached: dict[str, int] = {}
@@ -52,12 +52,12 @@ def merged(kept: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class TakenOver:
-    """What was stored, for a pipeline that may have changed.
+    """The stored values, for a pipeline that may have changed.
 
     A stored `key_by` is identified by the steps with states after it, since their names are stable.
 
     Attributes:
-        marks: The marks of the streams that reach each `key_by`, and of those that have ended.
+        marks: The marks of the streams that reach each `key_by`, and of streams that have ended.
         begun: The sources that await no streams any more.
     """
 

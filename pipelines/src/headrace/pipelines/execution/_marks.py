@@ -52,7 +52,7 @@ class Marks:
             raise_to(self.ended, {EVERY_STREAM: self.ended.pop(stream)})
 
     def furthest(self) -> int:
-        """The largest mark of all streams, also of those that have ended."""
+        """The largest mark of all streams, also of streams that have ended."""
         return max(max(self.maxima.values(), default=NO_TIME), max(self.ended.values(), default=NO_TIME))
 
 

@@ -88,7 +88,7 @@ def _origin(found: Sequence[Origin]) -> Origin:
 
 
 def _headers(parts: Sequence[Elements]) -> list[Headers] | None:
-    """The headers of all elements; None if all have those of their messages."""
+    """The headers of all elements; None if all have the headers of their messages."""
     if all(part.headers is None and not (part.mixed and part.origin.headers) for part in parts):
         return None
     return _filled_headers([(part.own_headers(), len(part)) for part in parts])

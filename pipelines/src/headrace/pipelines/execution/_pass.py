@@ -52,7 +52,7 @@ class Pass:
         changed: The keys whose states may have changed or been removed, by step, in the order of their first change.
         counts: The number of elements by event and step.
         measures: What each step has done.
-        others: A lower bound of the watermark of the streams other than that of the elements.
+        others: A lower bound of the watermark of the streams other than the elements'.
         record: Where the calls of functions are recorded.
         checked: The steps whose states are checked after each element: one that leaves a state that cannot be stored fails.
     """
@@ -239,7 +239,7 @@ class Pass:
         return f"pipeline {self.graph.name}, step {step.name}{key}, stream {origin.stream}, sequence {sequence}"
 
     def _with_sound_times(self, step: Step, elements: Elements) -> Elements:
-        """The elements except those whose event time is out of range, which have failed."""
+        """The elements except elements whose event time is out of range, which have failed."""
         times = elements.times
         if times is None or elements.marks is not None or not self.graph.uses_time:
             return elements
@@ -259,7 +259,7 @@ class Pass:
             self._consume(consumer, elements)
 
     def _within(self, limit: int, step: KeyedStep, elements: Elements) -> Elements:
-        """The elements except those of new keys for which a step has no room, which have failed."""
+        """The elements except elements of new keys for which a step has no room, which have failed."""
         states, keys = self.states(step.name), elements.keys or ()
         room = limit - len(states)
         if room >= len(keys):

@@ -72,12 +72,12 @@ class Progress:
         self.heard.pop(place, None)
 
     def lowest(self, lifetime: int | None = None) -> int:
-        """The watermark of all streams: the smallest mark of those that are not idle.
+        """The watermark of all streams: the smallest mark of streams that are not idle.
 
         If all have ended, it is the largest mark.
 
         Args:
-            lifetime: The event time without an element after which any stream counts as idle; None for those with `idle_after`.
+            lifetime: The event time without an element after which any stream counts as idle; None for streams with `idle_after`.
         """
         if self.is_held:
             return NO_TIME
@@ -85,18 +85,18 @@ class Progress:
         return min((time for place, time in self._active() if place not in idle), default=self.furthest())
 
     def others(self, place: Place) -> int:
-        """The watermark of the other streams, without those that were idle before the micro-batch; END if there is no other."""
+        """The watermark of the other streams, without streams that were idle before the micro-batch; END if there is no other."""
         if self.is_held:
             return NO_TIME
         silent = self._silent
         return min((time for other, time in self._active() if other != place and other not in silent), default=END)
 
     def is_alone(self) -> bool:
-        """Whether event time is that of a single stream, at a single `key_by`."""
+        """Whether a single stream, at a single `key_by`, decides event time."""
         return not self.is_held and sum(1 for _ in self._active()) < 2
 
     def furthest(self) -> int:
-        """The largest mark of all streams, also of those that have ended."""
+        """The largest mark of all streams, also of streams that have ended."""
         return max((marks.furthest() for root in self.roots if (marks := self.marks.get(root)) is not None), default=NO_TIME)
 
     def idle(self) -> frozenset[Place]:

@@ -130,7 +130,7 @@ class EventTime(dict[int, Marks]):
         return END if self._progress[roots].is_alone() else known.get(roots, NO_TIME)
 
     def to_keep(self) -> dict[str, Any]:
-        """What is stored across micro-batches."""
+        """The values that are stored across micro-batches."""
         return kept_times(self._graph, self, self._progress.values(), self._begun)
 
     def _take_over(self, taken: TakenOver) -> None:
@@ -164,7 +164,7 @@ class EventTime(dict[int, Marks]):
             progress.is_held = any(self._graph.passes(awaiting[name], progress.roots) for name in awaiting.keys() - self._begun)
 
     def _known(self, patterns: Iterable[str]) -> int:
-        """The number of streams that match patterns, also of those that have ended."""
+        """The number of streams that match patterns, also of streams that have ended."""
         known = {stream for marks in self.values() for stream in (*marks.maxima, *marks.ended) if stream != EVERY_STREAM}
         return sum(any(matches(pattern, stream) for pattern in patterns) for stream in known)
 

@@ -61,7 +61,7 @@ class GraphBuilder:
         return f"pipeline {self.name}, step {name or made}" if name or made else f"pipeline {self.name}, {method}(...)"
 
     def policy(self, where: str, on_error: Any) -> OnError:
-        """The policy of a step, which by default is that of the pipeline.
+        """The policy of a step, by default the pipeline's.
 
         Raises:
             GraphError: It is not an `OnError`; `where` names the step.

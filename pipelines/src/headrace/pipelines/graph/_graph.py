@@ -22,7 +22,7 @@ _PASSING = (Deduplicate, EventTime, Filter, KeyBy, LateValues, Merge, SetHeaders
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """The steps in topological order: a step's number is higher than those of its inputs.
+    """The steps in topological order: a step's number is higher than the numbers of its inputs.
 
     Attributes:
         name: The application's name, in errors and in `headrace status`.
@@ -147,7 +147,7 @@ class Graph:
         return frozenset[int]().union(*self.roots)
 
     def behind(self, key_by: int) -> frozenset[str]:
-        """The names of the steps with states whose marks this `key_by` computes; only those for which no other does, if any."""
+        """The names of the steps with states whose marks this `key_by` computes; only steps for which no other does, if any."""
         steps = [(step.name, self.roots[number]) for number, step in enumerate(self.steps) if isinstance(step, KeyedStep)]
         alone = frozenset(name for name, roots in steps if roots == {key_by})
         return alone or frozenset(name for name, roots in steps if key_by in roots)

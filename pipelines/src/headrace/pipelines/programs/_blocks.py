@@ -63,7 +63,7 @@ class Block:
         first: The index of the first message.
         count: The number of messages.
         keys: Their different keys.
-        request: What the program receives.
+        request: The request to the program.
     """
 
     first: int
@@ -74,7 +74,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a program made of a block.
+    """The result of a program for a block.
 
     Attributes:
         values: The results.
@@ -147,7 +147,7 @@ def _size(*columns: Sequence[bytes | None]) -> int:
 
 
 def outcome_of(block: Block, results: ProgramResults, fields: Sequence[str]) -> Outcome:
-    """What a program made of a block.
+    """The result of a program for a block.
 
     Raises:
         ColumnError: The answer is inconsistent, or names what is not in the block.

@@ -29,7 +29,7 @@ class Pipes:
 
     Args:
         process: The process, with three pipes.
-        name: What precedes its lines of standard error, which go to that of this process.
+        name: The prefix of its lines of standard error, which this process passes on to its own.
     """
 
     def __init__(self, process: Popen[bytes], name: str) -> None:

@@ -58,7 +58,7 @@ def upgrade_of(where: str, kind: type, version: int) -> Upgrade | None:
 
 
 def check_fields(where: str, kind: type, fields: Iterable[str]) -> None:
-    """Checks stored fields against those that the class declares, if it does.
+    """Checks stored fields against the fields that the class declares, if it does.
 
     Raises:
         StateError: The class no longer has a field, or has a new one without a default.

@@ -1,6 +1,6 @@
 """What a class declares about the fields of its instances: names, types, and how defaults are made.
 
-Dataclasses and named tuples declare fields with annotations. Other classes declare those that their `__init__` sets, which a
+Dataclasses and named tuples declare fields with annotations. Other classes declare the fields that their `__init__` sets, which a
 new instance has. The declared types are stored with states, as texts, to recognise fields whose type has changed since.
 """
 
@@ -44,12 +44,12 @@ def types_of(kind: type, make: Callable[[], Any]) -> Types | None:
 
 @lru_cache(maxsize=1024)
 def declared_inside(kind: type) -> Declared:
-    """What is stored with the instances of a class that are inside states."""
+    """The form in which instances of a class inside states are stored."""
     return declared(types_inside(kind))
 
 
 def declared(types: Types | None) -> Declared:
-    """What is stored about declared fields."""
+    """The form in which declared fields are stored."""
     return tuple((name, text_of(hint)) for name, hint in (types or {}).items())
 
 

@@ -31,7 +31,7 @@ Fields = Columns | list[dict[str, Any]]
 
 
 def fields_of(kind: type, states: Sequence[Any], first: Sequence[str] = ()) -> Fields:
-    """The fields of instances of a class: those in `first`, then the others sorted by name."""
+    """The fields of instances of a class: the fields in `first`, then the others sorted by name."""
     slots = slots_of(kind)
     try:
         if not _has_dict(kind):

@@ -14,7 +14,7 @@ _ITERABLE_AGAIN = (list, tuple, set, frozenset, deque)
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type. What cannot be decided fits.
+    """Whether a value is of a type. An undecidable value fits.
 
     Args:
         value: The value.

@@ -34,7 +34,7 @@ def dumps(value: Any, kinds: Kinds, count: int, states: Sequence[Any] = ()) -> t
         states: The states, if the value is their fields.
 
     Raises:
-        ContainsItself: A state occurs in its own fields, or in those of another.
+        ContainsItself: A state occurs in its own fields, or in the fields of another.
         PicklingError: A value cannot be stored. A class may raise other errors.
     """
     if is_tree(value):

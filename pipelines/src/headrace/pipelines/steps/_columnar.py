@@ -110,7 +110,7 @@ class MapColumns(Step):
     headers: bool = False
 
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
-        """What the function returns."""
+        """The results of the function."""
         return _handed(self, lambda: self.function(self._batch_of(elements)), elements, step_pass)
 
     @property
@@ -160,7 +160,7 @@ class StatefulColumns(KeyedStep):
         return StateClass(self.make, self.name)
 
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
-        """What the function returns."""
+        """The results of the function."""
         assert elements.keys is not None, "the graph puts such a step behind a key_by"
         keys = elements.keys
         states = KeyStates[Any](step_pass.states(self.name), self.make, keys)
@@ -204,7 +204,7 @@ def batch_of(elements: Elements) -> "pa.RecordBatch":
 
 
 def with_keys(batch: "pa.RecordBatch", keys: Sequence[Key]) -> "pa.RecordBatch":
-    """The batch with the keys of its rows, which replace those of messages.
+    """The batch with the keys of its rows, which replace the keys of messages.
 
     Raises:
         TypeError: The keys are not of one type.
@@ -262,7 +262,7 @@ def _own(made: "pa.RecordBatch | None") -> "pa.RecordBatch | None":
 
 
 def _batch(made: Any) -> "pa.RecordBatch | None":
-    """What a function returned.
+    """The results of a function.
 
     Raises:
         TypeError: It is neither a record batch nor None.

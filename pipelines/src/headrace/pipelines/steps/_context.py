@@ -18,7 +18,7 @@ class Context:
     Attributes:
         key: The key.
         event_time: The event time of the value, or the time of the timer; None if it is unknown.
-        stream: The stream that the value comes from; for a timer, that of the last value of its key.
+        stream: The stream that the value comes from; for a timer, the stream of the last value of its key.
         sequence: The sequence of the message that it comes from.
         message_id: The id of the message; None if it has none, and for a timer.
         watermark: The watermark of the value's stream, or the time of the timer; None if no event time is known yet.

@@ -50,7 +50,7 @@ class Deduplicate(KeyedStep):
 
     @property
     def uses_ids(self) -> bool:
-        """Whether the ids are those of the messages."""
+        """Whether the ids of the messages count."""
         return self.id is None
 
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
@@ -169,7 +169,7 @@ class KeyById(KeyBy):
 
     @property
     def uses_ids(self) -> bool:
-        """Whether the ids are those of the messages."""
+        """Whether the ids of the messages count."""
         return self.id is None
 
     @property

@@ -10,7 +10,7 @@ from headrace.pipelines._errors import StateError
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What the states of a step depend on.
+    """The properties of a step on which its states depend.
 
     Attributes:
         kind: The kind of states.
@@ -39,7 +39,7 @@ class Fingerprint:
 
 
 def check_fingerprints(there: Mapping[str, Fingerprint], now: Mapping[str, Fingerprint], migrated: Collection[str] = ()) -> None:
-    """Compares the steps of a checkpoint with those of a pipeline.
+    """Compares the steps of a checkpoint with the steps of a pipeline.
 
     Args:
         there: The fingerprints in the checkpoint.

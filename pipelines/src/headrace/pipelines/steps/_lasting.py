@@ -18,7 +18,7 @@ from headrace.pipelines.steps._step import OnError, StepPass
 
 @dataclass(frozen=True, eq=False)
 class LastingRunning(Running):
-    """A running aggregate with a time to live. Its states are those of a `stateful` with one, so `ttl` may be added or removed.
+    """A running aggregate with a time to live. It has the states of a `stateful` with one, so `ttl` may be added or removed.
 
     Attributes:
         ttl: The event time without a value after which a key's aggregate is removed, in microseconds.
@@ -113,7 +113,7 @@ class LastingRunning(Running):
         return state
 
     def _repeated(self, before: Any, *, key: Key, kept: ValuesAsTheyWere, index: int, mark: int) -> TimedState:
-        """Repeats a call with a copy of its value, and that of the result, which may change the state."""
+        """Repeats a call with a copy of its value, and of the result, which may change the state."""
         state = self._after(before, value=kept[index], mark=mark)
         self.aggregation.result(key, state.state)
         return state

@@ -36,7 +36,7 @@ class StatefulProgram(KeyedStep):
 
     @property
     def kind(self) -> str:
-        """Not that of functions: their states are not bytes."""
+        """Not for functions: their states are not bytes."""
         return "program"
 
     @property
@@ -95,7 +95,7 @@ class StatefulProgram(KeyedStep):
 
 
 def payload(value: Any) -> bytes | None:
-    """The default payload of a value: bytes as they are, text in UTF-8, and that of a message.
+    """The default payload of a value: bytes as they are, text in UTF-8, and the payload of a message.
 
     Raises:
         TypeError: The value is of another type.

@@ -97,7 +97,7 @@ def accumulating(update: Callable[[Any, Any], Any], what: str, empty: Any) -> Ca
 
     Args:
         update: The function.
-        what: What it is called.
+        what: Its name.
         empty: A new accumulator. If it is None, others may be None, too.
     """
 

@@ -63,7 +63,7 @@ class Running(KeyedStep):
         return self.aggregation.result(key, state)
 
     def _again(self, state: Any, *, key: Key, kept: ValuesAsTheyWere, index: int) -> Any:
-        """Repeats a call with a copy of its value, which may have changed, and that of the result, which may change the state."""
+        """Repeats a call with a copy of its value, which may have changed, and of the result, which may change the state."""
         state = self._updated(state, value=kept[index])
         if state is not GONE:
             self.aggregation.result(key, state)

@@ -259,7 +259,7 @@ def to_bytes(value: Any) -> bytes:
 
 
 def without_none(values: list[Any], elements: Elements) -> Elements:
-    """The elements with these values, without those whose value is None."""
+    """The elements with these values, without elements whose value is None."""
     there = [index for index, value in enumerate(values) if value is not None]
     if len(there) == len(values):
         return replace(elements, values=values)

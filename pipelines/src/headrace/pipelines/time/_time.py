@@ -148,7 +148,7 @@ def span(given: timedelta | str, of: str, least: int = 1) -> int:
 
     Args:
         given: The duration.
-        of: What it is for, in the error.
+        of: Its purpose, in the error.
         least: The smallest valid one, in microseconds.
 
     Raises:

@@ -72,7 +72,7 @@ class SessionEnded(HeadraceError):
     Attributes:
         status: The name of the gRPC status, such as `UNAVAILABLE`.
         reason: The gateway's reason for programs, such as `CREDIT_OVERRUN`; None if it gave none.
-        metadata: What the gateway adds to the reason, such as the name of a limit.
+        metadata: The gateway's additions to the reason, such as the name of a limit.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ async def serve(
         token: The connector's authentication token. Default: HEADRACE_TOKEN, else none.
         token_file: A file that contains the token, which is read again before each session. Default: HEADRACE_TOKEN_FILE, which
             precedes HEADRACE_TOKEN.
-        tls: TLS settings. Default: those of HEADRACE_TLS (1 for TLS), HEADRACE_TLS_CA, HEADRACE_TLS_CERT and HEADRACE_TLS_KEY
+        tls: TLS settings. Default: from HEADRACE_TLS (1 for TLS), HEADRACE_TLS_CA, HEADRACE_TLS_CERT and HEADRACE_TLS_KEY
             (PEM files, each of which also enables TLS), else none: it connects without encryption.
         settings: Settings that rarely need to be changed.
         stop: Set this event to stop the connector. A source then sends what it has read, and waits up to

@@ -76,7 +76,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class TlsNames:
-    """What the user calls the files of `Tls`, for errors."""
+    """The user's names for the files of `Tls`, for errors."""
 
     ca: str = "Tls.ca"
     certificate: str = "Tls.certificate"
@@ -106,7 +106,7 @@ class Endpoint:
 
 
 def endpoint(gateway: str | None, token: str | None, token_file: Path | None, tls: Tls | None) -> Endpoint:
-    """Returns the endpoint, with HEADRACE_GATEWAY, HEADRACE_TOKEN_FILE, HEADRACE_TOKEN and those of TLS as defaults.
+    """Returns the endpoint, with HEADRACE_GATEWAY, HEADRACE_TOKEN_FILE, HEADRACE_TOKEN and the variables of TLS as defaults.
 
     Raises:
         InvalidSource: HEADRACE_TLS is neither 1 nor 0, or both a token and its file are given.

@@ -106,7 +106,7 @@ class Commits:
         return _reported(lambda: self._commit(batch, bytes(reports))) or None
 
     def metrics(self) -> RunMetrics:
-        """What the run has done since it started."""
+        """The totals of the run since it started."""
         return self._totals.to_proto()
 
     def hindered(self) -> RunFault | None:

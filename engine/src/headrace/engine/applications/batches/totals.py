@@ -1,4 +1,4 @@
-"""What a run of an application has done since it started, for the metrics of the gateway."""
+"""The totals of a run of an application since it started, for the metrics of the gateway."""
 
 from collections.abc import Iterable
 from threading import Lock

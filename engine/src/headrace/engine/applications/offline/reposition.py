@@ -107,7 +107,7 @@ class StoredPositions:
         *,
         pipeline: str | None = None,
     ) -> list[Change]:
-        """What moving streams would change; without those that are there already.
+        """The change that moving streams would make; without streams that are there already.
 
         Args:
             target: Where to.

@@ -54,7 +54,7 @@ def rescale(
         checkpoint: The old checkpoint.
         into: The folder of the new one, which must not exist.
         parallelism: The number of buckets.
-        folder: The folder whose modules and packages the workers need; by default, that of the module that made the pipeline.
+        folder: The folder whose modules and packages the workers need; by default, the folder of the pipeline's module.
         shared_checkpoint: Whether both checkpoints are on mounts that all machines of a cluster have at the same path.
 
     Raises:

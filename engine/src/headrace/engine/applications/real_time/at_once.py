@@ -130,7 +130,7 @@ class AtOnce:
             return delivered
 
     def rejected(self, batch: int) -> list[Written]:
-        """What the sink has rejected of a micro-batch that is delivered."""
+        """The messages of a micro-batch that the sink has rejected during the delivery."""
         with self._changed:
             return self._rejected.pop(batch, [])
 

@@ -120,7 +120,7 @@ def _followed(offset: Offset, response: pb.PlanResponse) -> dict[str, Position |
 
 
 def _ended_where_reached(response: pb.PlanResponse, reached: dict[str, Reached]) -> pb.PlanResponse:
-    """The response, with the ranges that the worker has processed instead of those that the gateway has planned."""
+    """The response, with the ranges that the worker has processed instead of the ranges that the gateway has planned."""
     ends = {each.stream: each.end.sequence for each in response.ranges if each.ended}
     ranges = [each for each in response.ranges if each.start]
     ranges += (each for each in response.ranges if each.ended and not each.messages and each.stream not in reached)

@@ -18,7 +18,7 @@ class SocketFolder:
     """
 
     def __init__(self) -> None:
-        """Creates it, and removes those of drivers that were killed."""
+        """Creates it, and removes the folders of drivers that were killed."""
         for folder in abandoned(PARENT, PREFIX):
             shutil.rmtree(folder, ignore_errors=True)
         self._owned = OwnedFolder(PARENT, PREFIX)

@@ -85,9 +85,9 @@ class Block:
         values: The values, if they are not decoded again.
         at: The index in `messages` of each; None if each message has one element.
         keys: The key of each; None if it is the message's key.
-        times: The event time of each; None if no step needs times, or they are those of the messages.
+        times: The event time of each; None if no step needs times, or if the times of the messages hold.
         marks: The watermark of each.
-        headers: The headers of each; None if they are those of the messages.
+        headers: The headers of each; None if the headers of the messages hold.
     """
 
     messages: Messages

@@ -79,7 +79,7 @@ def _show_spark(own: Path, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Call:
-    """What a process was doing.
+    """The activity of a process.
 
     Attributes:
         pid: The process.

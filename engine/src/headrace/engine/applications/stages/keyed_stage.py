@@ -55,7 +55,7 @@ def keyed_stage_rows(
 
 
 def divided(plan: Plan, level: int, arriving: Iterable[BlockRow]) -> tuple[list[BlockRow], list[BlockRow]]:
-    """The rows of one bucket that a level processes, in order, and those that pass through it to other stages and sinks."""
+    """The rows of one bucket that a level processes, in order, and the rows that pass through it to other stages and sinks."""
     graph = plan.graph
     # In the order of the streams, regardless of which task read which part, including rows that only pass through to a sink.
     rows = sorted(arriving, key=attrgetter("target", "stream", "sequence", "branch"))
@@ -104,8 +104,8 @@ class Processed:
     Attributes:
         departing: The rows for the next stage and for sinks.
         changed: The keys whose states may have changed, by step.
-        beside: What is stored beside the states.
-        report: What the steps have done.
+        beside: The values that are stored beside the states.
+        report: The report of the steps.
     """
 
     departing: list[BlockRow]
@@ -131,7 +131,7 @@ def process(
         bucket: The bucket.
         here: The rows that the level processes, from `divided`.
         kept: The states of each step.
-        beside: What is stored beside the states.
+        beside: The values that are stored beside the states.
         checked: The steps whose states are checked after each element.
 
     Raises:

@@ -68,7 +68,7 @@ class KeyedTask:
         return state_files(self.root, sync=self.options is not None and self.options.sync_to_disk)
 
     def _delivered(self, leaving: Iterable[list[BlockRow]], stage: "_Stage", options: SinkOptions) -> list[BlockRow]:
-        """Delivers the rows for sinks; returns those for the driver."""
+        """Delivers the rows for sinks; returns the rows for the driver."""
         kept: list[BlockRow] = []
         with Results(options, self.plan.graph.sinks, this_task()) as results:
             for rows in leaving:
@@ -105,7 +105,7 @@ class _Stage:
         self.sizes: dict[Bucket, int] = {}
 
     def rows(self, bucket: int, arriving: list[BlockRow]) -> list[BlockRow]:
-        """The rows that leave the stage for those that arrive in a bucket, whose states are then stored."""
+        """The rows that leave the stage for the rows that arrive in a bucket, whose states are then stored."""
         if not self._level:
             return arriving
         here, passing = divided(self._plan, self._level, arriving)

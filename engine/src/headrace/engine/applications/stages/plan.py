@@ -68,7 +68,7 @@ class BlockRow:
             the stream has ended, FORGOTTEN if the checkpoint omits it from now on, OPENED if it is waited for from now on,
             BEGUN if it is a source that waits for no further streams.
         branch: The bucket and the branch of the pipeline that it comes from. It orders rows that begin with the same message.
-        first: The first event time of the piece that the row comes from, whose marks do not yet include those of earlier pieces;
+        first: The first event time of the piece that the row comes from, whose marks do not yet include earlier pieces' marks;
             NO_TIME if there is none, and END if the marks of the row are final.
     """
 

@@ -19,9 +19,9 @@ class Report:
 
     Attributes:
         states: The buckets that it has changed.
-        written: What it has delivered, by sink.
+        written: The parts that it has delivered, by sink.
         batch: The micro-batch, if it was processed before it was planned; else None, since its tasks know it.
-        measures: What the steps have done.
+        measures: The measures of the steps.
         keys: The number of keys with a state, by step, of buckets that it has processed.
         sizes: The size of the states of buckets that it has changed, in bytes, as they are stored.
     """

@@ -174,7 +174,7 @@ class StageOutput:
         return BlockRow(self._aside(stream), self._sinks[graph.dead_letters], stream, _first(first), len(failed), row)
 
     def _aside(self, stream: str) -> int:
-        """The bucket through which rows for sinks pass, so that those of one stream stay in order."""
+        """The bucket through which rows for sinks pass, so that the rows of one stream stay in order."""
         return self._plan.bucket_ids[zlib.crc32(stream.encode()) % self._plan.buckets]
 
 

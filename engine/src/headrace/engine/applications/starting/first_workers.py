@@ -17,7 +17,7 @@ log = logging.getLogger("headrace.engine")
 def start_workers(spark: SparkSession) -> None:
     """Starts a Python worker for each core of the session. Does not wait for them.
 
-    They are those that an application's tasks use: Spark starts others for other environment variables and other settings.
+    An application's tasks use these: Spark starts others for other environment variables and other settings.
     """
     context = spark.sparkContext
     cores = context.defaultParallelism

@@ -89,7 +89,7 @@ def start(
         migrate_states: Steps that keep their states although their windows, key or sources have changed.
         finish: Whether event time ends once all streams have ended, so that all windows close and all timers fire; None for only
             with `available_now`. A stream ends only if its source ends it, not when it has no more messages for now.
-        folder: The folder whose modules, packages and programs the workers need; by default, that of the module that made the
+        folder: The folder whose modules, packages and programs the workers need; by default, the folder of the module of the
             pipeline.
         real_time: Process messages as they arrive, in the driver, and deliver results to at-least-once sinks at once.
             Micro-batches then only commit, by default every second.

@@ -111,7 +111,7 @@ def _checked(files: StateFiles, place: _Place) -> bytes:
     """The bytes at a place.
 
     Raises:
-        CheckpointError: They are not those that were written, or are missing.
+        CheckpointError: They differ from the pieces that were written, or are missing.
     """
     file, offset, size, checksum = place
     try:

@@ -50,7 +50,7 @@ def load(
     dropped: Collection[str] = (),
     dirty: DirtyKeys | None = None,
 ) -> dict[str, States]:
-    """All states of a bucket, except those of `dropped` steps.
+    """All states of a bucket, except states of `dropped` steps.
 
     Raises:
         StateError: Stored states do not match the classes or the steps of the pipeline.
@@ -71,7 +71,7 @@ def catch_up(
     dropped: Collection[str] = (),
     dirty: DirtyKeys | None = None,
 ) -> None:
-    """Applies the changes after `number` to states, except those of `dropped` steps.
+    """Applies the changes after `number` to states, except states of `dropped` steps.
 
     Raises:
         StateError: Stored states do not match the classes or the steps of the pipeline.

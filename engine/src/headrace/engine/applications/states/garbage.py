@@ -50,7 +50,7 @@ class Garbage:
         """Deletes what cannot be restored any more once `batch` is committed: now, or with the next one if it is busy.
 
         Args:
-            replaced: The files that the manifest of the micro-batch before names, and that of `batch` does not.
+            replaced: The files that the manifest of the micro-batch before names, and the manifest of `batch` does not.
             batch: The micro-batch, whose manifest is written.
         """
         self._news.append((batch - 1, replaced))

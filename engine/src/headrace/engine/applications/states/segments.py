@@ -116,7 +116,7 @@ class Snapshot:
         return written
 
     def _keys_of(self, segment: int) -> dict[str, list[Key]]:
-        """The keys of a segment that have a state, by step: those that it contained, and those added since."""
+        """The keys of a segment that have a state, by step: the keys that it contained, and the keys added since."""
         document: dict[str, PackedStates] = pickle.loads(self._store.segments.read(segment))
         dirty = self._dirty.take(segment)
         found = {}

@@ -92,7 +92,7 @@ class Head:
         floor: Changes after this number are kept, so that caches that are slightly out of date do not need the snapshot.
         segments: The segments of the snapshot.
         owed: The number of bytes of the snapshot that are still to be rewritten because of changes.
-        beside: What a stage stores beside the states, such as watermarks.
+        beside: The values that a stage stores beside the states, such as watermarks.
     """
 
     number: int = 0
@@ -176,7 +176,7 @@ def due(sizes: Sequence[int], final_bytes: int) -> int:
     """How many pieces to merge, counted from the newest one, which is new; 1 for none.
 
     A file named in the manifest is a cost of every micro-batch, and so is a piece in the description of its bucket. So pieces
-    are merged like those of a log-structured merge tree: at each tier of sizes there are fewer than MERGED, and each byte is
+    are merged as in a log-structured merge tree: at each tier of sizes there are fewer than MERGED, and each byte is
     written at most once more for each tier. Pieces of a certain size are final, so that no micro-batch merges very large ones.
 
     Args:
@@ -198,7 +198,7 @@ def due(sizes: Sequence[int], final_bytes: int) -> int:
 
 
 def _tier(size: int) -> int:
-    """The tier of a piece: each one has pieces that are MERGED times as large as those of the one before."""
+    """The tier of a piece: the pieces of each tier are MERGED times as large as the pieces of the tier before."""
     tier = 0
     while size >= TIER_BYTES * MERGED ** (tier + 1):
         tier += 1

@@ -1,4 +1,4 @@
-"""Errors that end calls, each with its gRPC status code; those that end sessions of connectors have a reason for programs.
+"""Errors that end calls, each with its gRPC status code; errors that end sessions of connectors have a reason for programs.
 
 ProtocolError
 ├── MalformedMessage      INVALID_ARGUMENT     an invalid frame, name or request

@@ -17,7 +17,7 @@ class LastError:
     """What went wrong last.
 
     Attributes:
-        message: What it was.
+        message: The error.
         occurred_at: When, on the monotonic clock.
         at: When, in seconds since 1970-01-01 UTC. It is kept, so that a status repeats it to the millisecond.
     """

@@ -17,12 +17,12 @@ Arrived = list[tuple[int, HeldFrame]]
 
 
 async def follow(gateway: Gateway, pipeline: Pipeline, positions: Mapping[str, Position]) -> AsyncIterator[Arrived]:
-    """Yields the frames after each position, in groups as available, then those that arrive. Ends only with an error.
+    """Yields the frames after each position, in groups as available, then frames that arrive. Ends only with an error.
 
     Args:
         gateway: The gateway.
         pipeline: The pipeline that follows.
-        positions: What the pipeline has of each stream.
+        positions: The pipeline's position in each stream.
 
     Raises:
         NotReplayable: a stream is redelivering.

@@ -69,7 +69,7 @@ def end_leases(gateway: Gateway) -> None:
 
 
 def forgettable(gateway: Gateway) -> list[Pipeline]:
-    """Returns the queries to forget: those that never had a batch and, if configured, those that have been away for too long."""
+    """Returns the queries to forget: queries that never had a batch and, if configured, queries that were away for too long."""
     now = clock.monotonic()
     forget_after_s = gateway.limits.forget_after_ms / 1000
     found = []

@@ -1,4 +1,4 @@
-"""What the gateway knows of whoever is connected, and of its calls."""
+"""The gateway's knowledge of whoever is connected, and of its calls."""
 
 from headrace.gateway.core.connections.connectors import ConnectorCounts, Connectors
 from headrace.gateway.core.connections.heartbeat import SILENT_AFTER_S, Heartbeat

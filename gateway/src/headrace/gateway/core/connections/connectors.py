@@ -11,7 +11,7 @@ OTHERS = "(others)"
 
 @dataclass(slots=True)
 class ConnectorCounts:
-    """What the sessions of one connector have done.
+    """The activity of the sessions of one connector.
 
     Attributes:
         role: `source` or `sink`.

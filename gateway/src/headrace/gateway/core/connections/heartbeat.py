@@ -10,7 +10,7 @@ SILENT_AFTER_S = 6.0
 
 
 class Heartbeat:
-    """What the gateway hears of the connector of one session.
+    """The reports of the connector of one session.
 
     The gateway's own rounds decide whether it is silent, not a clock: a gateway that was held up itself blames no connector.
     """
@@ -19,7 +19,7 @@ class Heartbeat:
         """Begins a session.
 
         Args:
-            capabilities: What the connector can do, of its Hello.
+            capabilities: The capabilities of the connector, from its Hello.
         """
         self._promised = CAPABILITY_HEARTBEAT in capabilities
         self._heard_at = clock.monotonic()

@@ -36,7 +36,7 @@ class _Error:
 
 
 class Reported:
-    """What the connector of one session has said of itself. Bounded, however often it reports."""
+    """The reports of the connector of one session. Bounded, however often it reports."""
 
     def __init__(self, sdk: connector_pb2.Sdk | None) -> None:
         self._sdk = sdk

@@ -110,7 +110,7 @@ def forget_stream(gateway: Gateway, caller: Caller, name: str) -> bool:
 
     Raises:
         UnknownPart: there is none of that name.
-        ChangeRefused: a connector has it, or a pipeline needs messages that the gateway no longer has.
+        ChangeRefused: a connector serves it, or a pipeline needs messages that the gateway no longer has.
     """
     with audited(caller, "forget", f"stream {name}"):
         stream = gateway.streams.get(checked(name))
@@ -162,7 +162,7 @@ def forget_pipeline(gateway: Gateway, caller: Caller, name: str, *, force: bool 
 
 @dataclass(frozen=True, slots=True)
 class DrainProgress:
-    """What is left of a drain."""
+    """The rest of a drain."""
 
     sessions: int
     sink_sessions: int

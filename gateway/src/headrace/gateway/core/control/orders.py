@@ -37,7 +37,7 @@ async def restart_connector(
     Raises:
         MalformedMessage: a name or the time is not valid.
         UnknownPart: no registered deployment has the connector.
-        ChangeRefused: several have it, the deployment refuses, or the gateway drains.
+        ChangeRefused: several deployments have a connector of this name, the deployment refuses, or the gateway drains.
         LimitExceeded: too many restarts are in progress.
         OrderFailed: the connector was restarted, and has failed.
         SupervisorAway: the deployment has left before it answered.

@@ -1,6 +1,6 @@
 """Forgets streams that have ended permanently.
 
-A stream is forgotten once all of its readers have committed all of it. After the first reader was told to drop it from its
+A stream is forgotten once all of its readers have committed all of it. Once the first reader has the order to drop it from its
 checkpoint, no stream of that name is opened until all readers have done so; otherwise they would disagree on where it begins.
 """
 
@@ -45,7 +45,7 @@ def begin_to_forget(gateway: Gateway, names: Iterable[str]) -> None:
 
 
 def leave_out(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position]) -> None:
-    """Drops positions that a checkpoint no longer contains; ignores those that it was not known to contain."""
+    """Drops positions that a checkpoint no longer contains; ignores positions that it was not known to contain."""
     for name, position in positions.items():
         if pipeline.committed.get(name) == position and pipeline.planned.get(name, position) <= position:
             pipeline.leave_out(name)

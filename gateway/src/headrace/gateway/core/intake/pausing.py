@@ -1,4 +1,4 @@
-"""Applies pauses to streams: those that are paused are closed at their connectors, and opened again when they are resumed."""
+"""Applies pauses to streams: paused streams are closed at their connectors, and opened again when they are resumed."""
 
 from collections.abc import Iterator
 
@@ -27,8 +27,8 @@ def apply_pauses(gateway: Gateway) -> None:
 def close_paused(gateway: Gateway) -> None:
     """Closes the paused streams of which nothing is in flight.
 
-    The connector opens such a stream again, which then waits. An acknowledgement cannot be sent to a stream that waits, so those
-    of the batches in flight are sent first. A redelivering stream stays open: closing it would void what it has sent.
+    The connector opens such a stream again, which then waits. A stream that waits can get no acknowledgement, so the batches
+    in flight are acknowledged first. A redelivering stream stays open: closing it would void its messages.
     """
     for stream in gateway.streams.values():
         attachment = stream.attachment

@@ -32,7 +32,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BatchStream:
-    """What a micro-batch reads of one stream."""
+    """The part of one stream that a micro-batch reads."""
 
     stream: str
     after: Position

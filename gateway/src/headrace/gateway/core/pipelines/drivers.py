@@ -18,7 +18,7 @@ MOST_RIVALS = 1_000
 
 
 class Driver:
-    """What the gateway hears of the driver of one query.
+    """The reports of the driver of one query.
 
     The gateway's own rounds decide whether it is silent, not a clock: a gateway that was held up itself blames no driver.
     """

@@ -199,7 +199,7 @@ class Pipeline:
         return max(self.position(stream), self.begins.get(stream, BEGINNING))
 
     def take_checkpoint(self, committed: dict[str, Position], planned: dict[str, Position]) -> None:
-        """Replaces its positions by those in its checkpoint. Keeps the known starts of streams without a position.
+        """Replaces its positions by the positions in its checkpoint. Keeps the known starts of streams without a position.
 
         A stream whose position in the checkpoint is the beginning begins with its first message.
         """
@@ -232,7 +232,7 @@ class Pipeline:
         return moved
 
     def not_outdated(self, positions: dict[str, Position]) -> dict[str, Position]:
-        """Returns the positions except those of streams that the checkpoint has since dropped."""
+        """Returns the positions except in streams that the checkpoint has since dropped."""
         if self.left_out:
             positions = {name: at for name, at in positions.items() if name not in self.left_out or name in self.planned}
             for name in positions:

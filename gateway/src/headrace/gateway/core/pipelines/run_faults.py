@@ -1,4 +1,4 @@
-"""What the driver of a run reports as the reason why the run makes no progress."""
+"""The reason why a run makes no progress, as its driver reports it."""
 
 from dataclasses import dataclass
 

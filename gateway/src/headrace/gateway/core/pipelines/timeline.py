@@ -21,7 +21,7 @@ _RECENT = 3
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """What a checkpoint says about a micro-batch. Times are in seconds since 1970."""
+    """A micro-batch in a checkpoint. Times are in seconds since 1970."""
 
     number: int
     streams: tuple[BatchStream, ...] = ()
@@ -221,7 +221,7 @@ class Timeline:
     # What the sources are told
 
     def acknowledge(self, stream: str, told: Position) -> None:
-        """Notes up to where a source was told that a stream is committed."""
+        """Notes up to where a source knows that a stream is committed."""
         joined = False
         for group in self._awaited:
             end = group.ends.get(stream)

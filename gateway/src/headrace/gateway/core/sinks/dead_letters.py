@@ -67,7 +67,7 @@ class SinkLetters:
     size: int = 0
 
     def add(self, letters: PartLetters) -> None:
-        """Adds those of a part."""
+        """Adds the dead letters of a part."""
         self.count += letters.count
         now_ms = int(clock.now() * 1000)
         for letter in letters.last:
@@ -94,7 +94,7 @@ class DeadLetters:
         """By sink; the one with the newest is the last one."""
 
     def add(self, sink: str, part: Part, letters: PartLetters) -> None:
-        """Adds the dead letters of a part that the sink has staged, in place of those of an earlier delivery of the part.
+        """Adds the dead letters of a part that the sink has staged, in place of the dead letters of its earlier delivery.
 
         What does not fit is only counted: of this part, or, if other queries hold more, of the oldest parts of the one with most.
         """
@@ -175,7 +175,7 @@ class DeadLetters:
 
 
 def _letter(part: Part, preview: MessagePreview) -> DeadLetter:
-    """Returns a dead letter: its own headers, and what those that the engine has added say."""
+    """Returns a dead letter: its own headers, and the content of the headers that the engine has added."""
     said = {h.name.removeprefix(_PREFIX): h.value.first.decode(errors="replace") for h in preview.headers if _is_added(h.name)}
     own = [header for header in preview.headers if not _is_added(header.name)]
     sequence = said.get("sequence", "")

@@ -1,4 +1,4 @@
-"""The parts of transactions: those in transit to a sink, and those that its instance holds."""
+"""The parts of transactions: parts in transit to a sink, and parts that its instance holds."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ class Holdings:
         return {held.run for held in self.prepared if held.of_run("") == wanted}
 
     def keep_only(self, transaction: Transaction, parts: list[Part]) -> None:
-        """Replaces the parts of a transaction with those that were chosen."""
+        """Replaces the parts of a transaction with the chosen parts."""
         self.drop(transaction)
         self.staged.update(parts)
 

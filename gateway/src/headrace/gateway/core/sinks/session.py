@@ -172,7 +172,7 @@ class SinkSession:
     # Names
 
     def transaction_of(self, part: Part) -> Transaction:
-        """Returns the transaction that it knows as that of a part from an engine."""
+        """Returns its own transaction for a part from an engine."""
         return self.own(part).transaction
 
     def own(self, part: Part) -> Part:

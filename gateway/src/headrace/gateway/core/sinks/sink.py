@@ -17,7 +17,7 @@ from headrace.protocol.v1 import sink_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What an instance said when it failed a part or a transaction."""
+    """The error with which an instance failed a part or a transaction."""
 
     reason: str
     occurred_at: float

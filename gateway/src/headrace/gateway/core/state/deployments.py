@@ -33,7 +33,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Supervised:
-    """A connector of a deployment. What is not known, or does not apply, is empty.
+    """A connector of a deployment. A field that is not known, or does not apply, is empty.
 
     Attributes:
         instance: The instance in its sessions.
@@ -55,7 +55,7 @@ class Supervised:
 
     @property
     def session(self) -> tuple[str, str]:
-        """What its session serves, and the instance: the key of it among those that are connected."""
+        """The sink or source of its session, and the instance: the key of it among the connected ones."""
         return self.sink, self.instance
 
 
@@ -76,7 +76,7 @@ class Order:
 
     @property
     def action(self) -> str:
-        """What it is, for people."""
+        """Its kind and name, for people."""
         if self.lines is not None:
             return "log"
         return "restart" if self.replay is None else "replay"
@@ -100,7 +100,7 @@ class Deployment:
         processes: Its processes, by name; None if its supervisor does not report them.
         since: When it was registered, on the monotonic clock.
         orders: The restarts, replays and logs in progress, by id.
-        outgoing: What was not sent to the supervisor yet. Bounded, since orders are.
+        outgoing: The messages that the supervisor has yet to get. Bounded, since orders are.
         news: Notified when there is something to send, or a failure.
         failure: Why the call must end; None while it may continue.
     """

@@ -37,7 +37,7 @@ class Event:
         number: Its number since the gateway started, from 1.
         occurred_at: When, on the monotonic clock, in seconds.
         kind: Its kind.
-        part: What it happened to, such as `pipeline totals`.
+        part: The part concerned, such as `pipeline totals`.
         text: What happened, for people; empty if the kind says it all.
     """
 
@@ -72,7 +72,7 @@ class EventLog:
 
         Args:
             limit: How many at most; the latest ones count.
-            after: Only those with a larger number.
+            after: Only events with a larger number.
         """
         ordered: Iterable[Event] = merge(*self._kept.values(), key=lambda event: event.number)
         return list(deque((event for event in ordered if event.number > after), maxlen=limit))

@@ -184,7 +184,7 @@ class Gateway:
         self.sessions_changed.notify()
 
     def end_revoked(self, registry: TokenRegistry) -> int:
-        """Ends the calls, those of sessions among them, whose tokens are no longer valid or whose rights have changed.
+        """Ends the calls, also of sessions, whose tokens are no longer valid or whose rights have changed.
 
         The call that has requested this may still answer. Returns how many calls it has ended.
         """

@@ -1,4 +1,4 @@
-"""What the gateway tells whoever follows single messages through it."""
+"""The interface by which the gateway tells of single messages that pass through it."""
 
 from typing import Protocol
 

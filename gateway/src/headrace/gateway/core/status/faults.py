@@ -22,7 +22,7 @@ class FaultWatch:
         """When each fault was first seen, on the monotonic clock."""
 
     def look(self, problems: Iterable[Problem]) -> None:
-        """Compares the faults that there are now with those of the last look."""
+        """Compares the present faults with the faults of the last look."""
         now = clock.monotonic()
         found: dict[tuple[str, Kind], Problem] = {}
         for problem in problems:

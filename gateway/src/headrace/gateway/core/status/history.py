@@ -64,7 +64,7 @@ _MOST_BATCHES = 100
 
 
 class History:
-    """What the parts of a gateway were like at the last moments."""
+    """The values of the parts of a gateway at the last moments."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -80,7 +80,7 @@ class History:
         return self._rings.size_bytes
 
     async def take(self, faults: int = 0) -> None:
-        """Takes the values of this moment, those of many parts in slices.
+        """Takes the values of this moment, of many parts in slices.
 
         Args:
             faults: How many faults there are.
@@ -95,7 +95,7 @@ class History:
         """Returns the values of a part in the last seconds; None if there are none.
 
         Args:
-            kind: One of those in `FIELDS`.
+            kind: A kind in `FIELDS`.
             name: Its name; empty for the gateway.
             seconds: How far back, in seconds.
         """
@@ -193,7 +193,7 @@ class History:
     def _batches(self, pipeline: Pipeline) -> tuple[float, float]:
         """Returns the longest durations since the last moment, in milliseconds; NaN if there were none.
 
-        They are those of micro-batches until their commit, and of commits until their acknowledgement.
+        The first is the time of micro-batches until their commit, the second the time of commits until their acknowledgement.
         """
         since = clock.now() - (self._taken_at - self._before)
         duration = acknowledged = ABSENT

@@ -73,7 +73,7 @@ def list_events(log: EventLog, limit: int, after: int) -> pb.ListEventsResponse:
     """Returns the last events, oldest first.
 
     Args:
-        log: What the gateway remembers.
+        log: The gateway's memory of events.
         limit: How many at most.
         after: Only events with a larger number.
     """
@@ -94,7 +94,7 @@ async def list_batches(
     Args:
         pipeline: The pipeline.
         limit: How many of the last ones are considered.
-        number: The only one that is returned, if the pipeline has it; None for all.
+        number: The only one that is returned, if the pipeline has planned it; None for all.
         streams: How many streams of each are named.
     """
     batches = [batch for batch in pipeline.timeline.batches(limit) if number in (None, batch.number)]

@@ -29,7 +29,7 @@ def locate(
         stream: The stream of the message.
         sequence: Its sequence.
         epoch: The epoch of its sequence; None means the latest.
-        problems: What is wrong in the gateway, at most one problem for each part.
+        problems: The problems of the gateway, at most one for each part.
     """
     at = Position(stream.received.epoch if epoch is None else epoch, sequence)
     found = {problem.part: problem for problem in problems}

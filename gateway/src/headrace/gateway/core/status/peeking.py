@@ -37,7 +37,7 @@ log = structlog.get_logger("headrace.gateway.control")
 
 @dataclass(slots=True)
 class _Allowance:
-    """What a listener may still be shown."""
+    """The number of messages that a listener may still see."""
 
     messages: int
     bytes: int

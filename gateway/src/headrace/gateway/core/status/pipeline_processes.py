@@ -32,7 +32,7 @@ class PipelineProcesses:
 
     @property
     def down(self) -> list[Problem]:
-        """The problems of processes that start, or fail; not of those that have ended as expected."""
+        """The problems of processes that start, or fail; not of processes that have ended as expected."""
         return [problem for _, problem in self.readers if problem.kind is not Kind.PIPELINE_ENDED]
 
 

@@ -72,7 +72,7 @@ class Rings:
         """Writes the values of a part at the moment that is not complete yet; returns whether there was room.
 
         Args:
-            kind: What it is.
+            kind: Its kind.
             name: Its name.
             values: By field; always the same fields for a kind, in the same order.
         """

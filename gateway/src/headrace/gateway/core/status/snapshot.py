@@ -23,8 +23,8 @@ VERSION = version("headrace-gateway")
 async def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
     """Returns the status of the gateway, its streams, sessions, pipelines and sinks.
 
-    Of few parts it is that of one moment. Of many parts it is taken in slices, so that sessions do not wait: what it says of one
-    part is that of one moment.
+    Of few parts it shows one moment. Of many parts it is taken in slices, so that sessions do not wait: all it tells of one
+    part is of one moment.
     """
     status = pb.GetStatusResponse()
     await in_slices(_fill(status, gateway))
@@ -66,7 +66,7 @@ def _fill(status: pb.GetStatusResponse, gateway: Gateway) -> Iterator[int]:
 
 @dataclass(slots=True)
 class _Lag:
-    """What a pipeline has yet to commit."""
+    """The micro-batches that a pipeline has yet to commit."""
 
     messages: int = 0
     bytes: int = 0
@@ -76,7 +76,7 @@ class _Lag:
 
 @dataclass(slots=True)
 class _Reading:
-    """What is summed up of the streams while they are looked at."""
+    """The sums over the streams while they are looked at."""
 
     totals: Totals = field(default_factory=Totals)
     buffered_bytes: int = 0

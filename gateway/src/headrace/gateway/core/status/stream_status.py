@@ -1,4 +1,4 @@
-"""What a status tells of a stream, and of pipelines that hold its acknowledgements."""
+"""The part of a status about a stream, and about pipelines that hold its acknowledgements."""
 
 from headrace.contract import clock
 from headrace.gateway.core.base.position import BEGINNING, fill
@@ -111,7 +111,7 @@ def _absent_holders(stream: Stream) -> str:
 
 
 def _holders(stream: Stream, missing: list[Pipeline], now: float) -> list[pb.AcknowledgementHolder]:
-    """Returns the readers that hold back acknowledgements: those furthest behind, and those with unknown positions."""
+    """Returns the readers that hold back acknowledgements: readers furthest behind, and readers with unknown positions."""
     name = stream.name
     known = [p.position(name) for p in stream.readers if p not in missing]
     last = min(known, default=BEGINNING)

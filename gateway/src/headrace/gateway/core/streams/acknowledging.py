@@ -27,7 +27,7 @@ def acknowledge(stream: Stream) -> None:
 
 
 def committed_by_all(stream: Stream) -> Position | None:
-    """Returns the position that every reader has committed, including those that are away; None if it is not known."""
+    """Returns the position that every reader, also an absent one, has committed; None if it is not known."""
     if not stream.readers or not all(p.knows(stream.name) for p in stream.readers):
         return None
     return min(p.position(stream.name) for p in stream.readers)

@@ -152,7 +152,7 @@ class CreditPool:
             self.unbalanced[account] = None
 
     def rebalance(self) -> None:
-        """Grants the credit of released frames: to their own sessions, then to those with a waiting frame, then to others.
+        """Grants the credit of released frames: to their own sessions, then to sessions with a waiting frame, then to others.
 
         Visits the last two groups only while credit is free for them: of a thousand sessions, most lack credit.
         """

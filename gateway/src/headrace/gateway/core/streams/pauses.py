@@ -1,10 +1,10 @@
-"""What is paused, by whom, and what that does.
+"""Pauses: which parts, by whom, and their effect.
 
 A paused stream is not read further: pipelines plan nothing new of it, and a replayable source is told to stop sending it.
 A paused pipeline plans nothing new. A paused sink keeps the pipelines that write to it from planning. What was planned before
 ends as usual: no transaction is aborted because of a pause, and what is committed is acknowledged.
 
-A pause lasts until it is ended, or until the gateway ends, since a gateway keeps nothing. What the configuration pauses is paused
+A pause lasts until somebody ends it, or until the gateway ends, since a gateway keeps nothing. The configuration's pauses hold
 whenever the gateway runs.
 """
 
@@ -42,7 +42,7 @@ class Pause:
 
 
 class Pauses:
-    """What is paused, whether or not the gateway knows the part at the moment."""
+    """The paused parts, whether or not the gateway knows the part at the moment."""
 
     def __init__(self, configured: Paused) -> None:
         self._requested: dict[tuple[PartKind, str], Pause] = {}

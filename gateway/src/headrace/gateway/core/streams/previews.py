@@ -105,12 +105,12 @@ def _headers(names: _Bytes, values: _Bytes, shown: Sequence[int]) -> Iterator[He
 
 
 def is_secret(name: bytes) -> bool:
-    """Returns whether a name is one of those that secrets have."""
+    """Returns whether secrets bear a name like this one."""
     return _SECRET.search(name) is not None
 
 
 def without_secrets(text: bytes) -> bytes:
-    """Replaces the values of JSON members whose names are those of secrets. What follows an object or a list is left out."""
+    """Replaces the values of JSON members with names of secrets. An object or a list that follows is left out."""
     if not is_secret(text):
         return text
     shown, at = b"", 0

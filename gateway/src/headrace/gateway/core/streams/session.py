@@ -75,7 +75,7 @@ class Session:
         return (a for a in self.attachments.values() if a.opened and not a.closed)
 
     def note_errors(self, report: connector_pb2.Report) -> None:
-        """Notes errors that the connector has reported of streams that it sends; it may not blame those of others."""
+        """Notes errors that the connector has reported of streams that it sends; it may not blame others' streams."""
         errors = by_stream(report.errors)
         if not errors:
             return

@@ -10,7 +10,7 @@ STALLED_AFTER_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a round sees of a stream that should send.
+    """The state of a stream that should send, as a round sees it.
 
     Attributes:
         last_sequence: The last sequence that its connector has sent.
@@ -43,7 +43,7 @@ class Stall:
 
         Args:
             seconds: The time that the round took.
-            seen: What the round has seen; None if the stream need not send.
+            seen: The state that the round has seen; None if the stream need not send.
             has_credit: Whether the stream may send. A round without credit does not count, and does not begin anew either: other
                 streams of the session may use up the credit again and again.
         """

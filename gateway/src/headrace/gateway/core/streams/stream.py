@@ -326,7 +326,7 @@ class Stream:
             pipeline.notice(self.name)
 
     def is_awaited(self, but_by: Pipeline | None = None) -> bool:
-        """Returns whether a running batch, other than that of `but_by`, cannot end before the source sends more."""
+        """Returns whether a running batch of another pipeline than `but_by` cannot end before the source sends more."""
         running = (p for p in self.readers if p is not but_by and p.in_flight(self.name) and not self.is_lost_for(p))
         return any(p.planned[self.name] > self.received for p in running)
 

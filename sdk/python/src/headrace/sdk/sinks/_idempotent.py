@@ -1,4 +1,4 @@
-"""Batch-idempotent sinks: parts are buffered until Spark has chosen those that count, and then written atomically."""
+"""Batch-idempotent sinks: parts are buffered until Spark has chosen the parts that count, and then written atomically."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -82,7 +82,7 @@ class Rows:
         return _numbers("q", self._frame.event_times) if self._frame.event_times else None
 
     def without(self, places: Collection[int]) -> "Rows | None":
-        """Returns the rows except those at these places in the part; None if none is left."""
+        """Returns the rows except the rows at these places in the part; None if none is left."""
         sequences = _sequences(self._frame)
         kept = [sequence not in places for sequence in sequences]
         left = list(compress(sequences, kept))

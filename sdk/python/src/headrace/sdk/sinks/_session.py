@@ -71,7 +71,7 @@ class SinkSession:
             await self._close()
 
     async def _receive(self) -> None:
-        """Receives messages until the call ends. Ignores those that arrive while the session is ending."""
+        """Receives messages until the call ends. Ignores messages that arrive while the session is ending."""
         while True:
             message = await self._read()
             if message.HasField("drain"):

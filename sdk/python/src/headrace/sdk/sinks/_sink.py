@@ -54,7 +54,7 @@ class Sink(_BlockingSink, ABC):
 class IdempotentSink(_BlockingSink, ABC):
     """A sink that writes each transaction only once, atomically with its id.
 
-    The SDK buffers the parts of a transaction, in memory and in a temporary file, until Spark has chosen those that count. All
+    The SDK buffers the parts of a transaction, in memory and in a temporary file, until Spark has chosen among them. All
     methods are called on one thread, in order, and may block. If a method raises, the SDK reports a failure to the gateway.
     """
 
@@ -73,7 +73,7 @@ class IdempotentSink(_BlockingSink, ABC):
         """
 
     def check(self, rows: Rows) -> Outcomes:
-        """Checks rows when they arrive, and refuses those that must not be written. The default accepts all.
+        """Checks rows when they arrive, and refuses rows that must not be written. The default accepts all.
 
         Returns:
             None if all can be written; otherwise one outcome for each message, as for `Sink.write`.

@@ -39,7 +39,7 @@ class Recovered:
     """The stored transactions of a two-phase sink.
 
     Attributes:
-        staged: Every staged part, including those of prepared transactions.
+        staged: Every staged part, including parts of prepared transactions.
         prepared: Every transaction that is prepared and neither committed nor aborted.
         committed: The last committed transaction of each pipeline; its run does not matter. Transactions of a pipeline that is
             missing here count as lost.

@@ -36,7 +36,7 @@ class KnownStarts:
             self._starts.pop(partition, None)
 
     async def of(self, partitions: Sequence[str]) -> Starts:
-        """Returns the starts of partitions, and asks the source for those that are not known.
+        """Returns the starts of partitions, and asks the source for unknown ones.
 
         Raises:
             HeadraceError: The source failed, or its answer is invalid.

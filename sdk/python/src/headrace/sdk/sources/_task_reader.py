@@ -139,7 +139,7 @@ class TaskReader:
             self._task.ended_badly(source_failed(self._task, error))
 
     async def _pass_idle_time(self) -> None:
-        """Waits `idle_seconds` after the source yielded None, or until it was told of an acknowledgement."""
+        """Waits `idle_seconds` after the source yielded None, or until an acknowledgement arrives."""
         # Cleared here: if it stayed set, a source that never waits itself would keep the event loop from everything else.
         self._told.clear()
         await self._report_backlog(caught_up=True)

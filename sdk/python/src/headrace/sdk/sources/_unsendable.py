@@ -1,4 +1,4 @@
-"""Separates messages that cannot be sent from those that can. Pure functions."""
+"""Separates messages that cannot be sent from messages that can. Pure functions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

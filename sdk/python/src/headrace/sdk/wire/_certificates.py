@@ -18,7 +18,7 @@ def credentials(tls: Tls, names: TlsNames) -> grpc.ChannelCredentials:
 
     Args:
         tls: The files.
-        names: What the user calls them.
+        names: The user's names for them.
 
     Raises:
         InvalidCertificates: A file cannot be read, is not what it should be, or one of a pair is missing.

@@ -66,7 +66,7 @@ class Message:
         key: The key, or None.
         event_time: When it happened, as microseconds since 1970-01-01 UTC or as an aware datetime, in the years 1 to 9999. None
             if unknown.
-        sequence: Its sequence in the source, greater than that of the message before, at most 2**63 - 1. If it is None, the SDK
+        sequence: Its sequence in the source, greater than the sequence before, at most 2**63 - 1. If it is None, the SDK
             continues counting from the position passed to `read`. Redelivering sources leave it None.
         message_id: Its id in the source, or None.
         headers: Pairs of name and value, in order; or None.
@@ -126,7 +126,7 @@ class Batch:
         headers: The headers of each message; None for a message without any.
         sequences: The sequences, strictly increasing: a `range`, a sequence of int, or `Steps`. If it is None, the SDK counts.
         cursor: Where the source can seek to resume after the batch; at most 4 KiB. Optional.
-        tokens: What the source needs to acknowledge each message; see `Message.token`.
+        tokens: The tokens by which the source acknowledges each message; see `Message.token`.
     """
 
     values: Sequence[bytes | None] | Packed

@@ -31,7 +31,7 @@ Say = Callable[[pb.Report], Awaitable[None]]
 
 
 class ConnectorState(Enum):
-    """What a connector is doing, as `headrace status` shows it."""
+    """The activity of a connector, as `headrace status` shows it."""
 
     CONNECTING = "connecting"
     """It starts: it connects to its system. The SDK reports this by itself."""
@@ -162,7 +162,7 @@ class Reporting:
         you like: it never waits, and the SDK sends at most one report a second, the last.
 
         Args:
-            state: What it is doing.
+            state: Its activity.
             reason: Why, in plain text; at most 4,096 bytes are sent.
         """
         reports_of(self).set_state(state, reason)

@@ -1,7 +1,7 @@
 """What should be true now, and what is wrong where it is not: the degraded parts of a status, each with its first cause.
 
 - Every file of the gateway is valid, its own work succeeds, and something is connected to it: `of_gateway`.
-- Every connector is connected and works, those of deployments too: `of_connectors`.
+- Every connector is connected and works, also in deployments: `of_connectors`.
 - Every stream that has messages left and credit sends, and somebody reads it: `of_streams`.
 - Every sink that a query writes to is served, and answers: `of_sinks`.
 - Every log of a deployment can be written: `of_logs`.

@@ -52,7 +52,7 @@ def _reports(part: str, reported: pb.ReportedStatus, errors: list[ConnectorError
 
     Args:
         part: The connector.
-        reported: What it reports.
+        reported: Its report.
         errors: The errors that count if it says that it runs.
     """
     remedy = "restore the connector's system, or correct its configuration; its log has more"
@@ -69,7 +69,7 @@ def _reports(part: str, reported: pb.ReportedStatus, errors: list[ConnectorError
 def errors_of_source(session: pb.SessionStatus, live_ms: Mapping[str, int]) -> list[ConnectorError]:
     """Returns the errors of a source's connector that count, the first one first.
 
-    Those from before its session or its state are over, and those of a stream from before the stream was opened again.
+    Errors from before its session or its state are over, and a stream's errors from before the stream was opened again.
 
     Args:
         session: Its session.

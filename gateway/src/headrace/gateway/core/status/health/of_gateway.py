@@ -23,7 +23,7 @@ def of_gateway(gateway: pb.GatewayStatus) -> Iterator[Problem]:
 
 
 def of_nothing_connected(status: pb.GetStatusResponse) -> Iterator[Problem]:
-    """Yields that nothing at all is connected. What is known to be away has been named before."""
+    """Yields that nothing at all is connected. Parts that are known to be away have been named before."""
     if status.sessions or status.sink_sessions or status.deployments or any(one.attached for one in status.pipelines):
         return
     if status.gateway.unconnected_ms >= CONNECTS_WITHIN_MS and not status.gateway.draining:
