@@ -8,7 +8,7 @@ from messages import NBBO, Nbbo, Order, Result, decode_nbbo, decode_order, encod
 
 from headrace.pipelines import Flow, Pipeline
 
-MOST = 0.05
+MAX_SPREAD = 0.05
 """Orders are accepted while bid and offer are less than 5 cents, and less than 5 %, apart."""
 
 
@@ -24,7 +24,7 @@ class Market:
 def too_far_apart(bid: Any, offer: Any) -> Any:
     """Whether orders are rejected at these prices, which may also be arrays."""
     spread = offer - bid
-    return (spread >= MOST) | (spread / ((bid + offer) / 2) >= MOST)
+    return (spread >= MAX_SPREAD) | (spread / ((bid + offer) / 2) >= MAX_SPREAD)
 
 
 def decide(message: Nbbo | Order, market: Market) -> Result | None:

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 from scripts.brokers._ports import LOOPBACK, choose, is_free
 from scripts.brokers._processes import Command, Process, start
 
-_DEADLINE_SECONDS = 240.0
-_PORT_SECONDS = 2.0
+_DEADLINE_S = 240.0
+_PORT_S = 2.0
 _STATE = "state.json"
 PROXY = "proxy"
 """The purpose of a port on which not the broker listens, but a proxy in front of it."""
@@ -171,7 +171,7 @@ class Broker(ABC):
 
     def _wait_for_ports(self, ports: Mapping[str, int]) -> None:
         """Waits until its ports are free: those of a killed process close a moment after it has ended."""
-        deadline = time.monotonic() + _PORT_SECONDS
+        deadline = time.monotonic() + _PORT_S
         for purpose, port in ports.items():
             # A proxy that reaches it may be there before it.
             while purpose != PROXY and not is_free(port):
@@ -181,7 +181,7 @@ class Broker(ABC):
 
     def _wait(self) -> None:
         """Waits until it is ready."""
-        deadline = time.monotonic() + _DEADLINE_SECONDS
+        deadline = time.monotonic() + _DEADLINE_S
         while not self._answers():
             if not self.running or time.monotonic() > deadline:
                 self._end(signal.SIGKILL)

@@ -13,7 +13,7 @@ _JARS = Path(__file__).parents[2] / ".build" / "brokers" / "hdfs-jars"
 _IVY_FILE = Path(__file__).with_name("hdfs.ivy.xml")
 _SMALL_JVM = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 _STATE = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
-_ANSWER_SECONDS = 2.0
+_ANSWER_S = 2.0
 
 
 class Hdfs(Broker):
@@ -52,7 +52,7 @@ class Hdfs(Broker):
     def _answers(self) -> bool:
         # Its ports answer before its data node is ready.
         try:
-            with urllib.request.urlopen(f"http://{self.host}:{self.ports['http']}{_STATE}", timeout=_ANSWER_SECONDS) as answer:
+            with urllib.request.urlopen(f"http://{self.host}:{self.ports['http']}{_STATE}", timeout=_ANSWER_S) as answer:
                 state = json.load(answer)["beans"][0]
         except (OSError, ValueError, LookupError):
             return False

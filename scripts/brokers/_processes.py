@@ -11,7 +11,7 @@ from subprocess import DEVNULL, STDOUT, Popen
 
 import psutil
 
-_DEADLINE_SECONDS = 30.0
+_DEADLINE_S = 30.0
 _children: list[Popen[bytes]] = []
 """The processes that this one has started: a Popen object warns if it is dropped while its process runs."""
 
@@ -107,7 +107,7 @@ def _kill(family: list[psutil.Process]) -> None:
 
 def _wait(processes: list[psutil.Process]) -> None:
     """Waits until processes have ended."""
-    deadline = time.monotonic() + _DEADLINE_SECONDS
+    deadline = time.monotonic() + _DEADLINE_S
     while not all(map(_ended, processes)) and time.monotonic() < deadline:
         time.sleep(0.005)
     _children[:] = [child for child in _children if child.poll() is None]

@@ -11,7 +11,7 @@ from scripts.brokers._debian import install_package
 from scripts.brokers._ports import exchange
 from scripts.brokers._processes import Command
 
-_CTL_SECONDS = 60.0
+_CTL_S = 60.0
 
 
 class RabbitMQ(Broker):
@@ -45,7 +45,7 @@ class RabbitMQ(Broker):
         """
         command: list[str | Path] = [self._program("rabbitmqctl"), "--quiet", *arguments]
         environ = {**os.environ, **self._environ()}
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=_CTL_SECONDS, check=False)
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=_CTL_S, check=False)
         if done.returncode:
             raise BrokerFailed(f"rabbitmqctl {' '.join(arguments)}: {done.stderr or done.stdout}")
         return done.stdout

@@ -31,7 +31,7 @@ _LEFT_OUT = [
     "org.wildfly.openssl:wildfly-openssl",
     *("commons-codec:commons-codec", "commons-logging:commons-logging", "io.netty:*", "org.slf4j:*"),
 ]
-_ANSWER_SECONDS = 2.0
+_ANSWER_S = 2.0
 
 
 class S3(Broker):
@@ -82,7 +82,7 @@ class S3(Broker):
         # It starts without a bucket; creating an existing one is not an error.
         request = urllib.request.Request(f"{self.url}/{self.bucket}", method="PUT")
         try:
-            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
+            with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False

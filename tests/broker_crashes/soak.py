@@ -27,7 +27,7 @@ from tests.brokers.network import FaultyNetwork
 from headrace.machine.ports import free_address
 
 RESTART, CUT, RESET, REFUSE = "restart", "cut", "reset", "refuse"
-_LONGEST_S = 15.0
+_MAX_S = 15.0
 """For how long a network is away at most."""
 _AT_ONCE = 3
 """How many things happen at the same time, each to another system."""
@@ -182,7 +182,7 @@ class Soak:
             else:
                 getattr(self._networks[system], fault)()
         self._publish(world, but=restarted)
-        time.sleep(self._chance.uniform(0.5, _LONGEST_S))
+        time.sleep(self._chance.uniform(0.5, _MAX_S))
         for system, fault in faults.items():
             if fault in (CUT, REFUSE):
                 self._networks[system].restore()

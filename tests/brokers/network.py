@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _CHUNK = 64 * 1024
-_DEADLINE_SECONDS = 90.0
+_DEADLINE_S = 90.0
 # SO_LINGER with no time left: closing sends a reset, as a host does that knows nothing of the connection.
 _RESET = struct.pack("ii", 1, 0)
 
@@ -48,7 +48,7 @@ class FaultyNetwork:
     def __exit__(self, *_: object) -> None:
         self._do(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_DEADLINE_SECONDS)
+        self._thread.join(_DEADLINE_S)
         self._loop.close()
 
     @property
@@ -73,7 +73,7 @@ class FaultyNetwork:
         self._do(self._restore())
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_DEADLINE_SECONDS)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_DEADLINE_S)
 
     async def _cut(self) -> None:
         self._passes.clear()

@@ -22,7 +22,7 @@ from tests.brokers.network import FaultyNetwork
 
 B = TypeVar("B", bound=Broker)
 N = TypeVar("N", NatsNode, KafkaNode)
-_GUARD_SECONDS = 30.0
+_GUARD_S = 30.0
 _started = pytest.StashKey[list[Broker]]()
 
 
@@ -47,7 +47,7 @@ def brokers_folder() -> Iterator[Path]:
     yield folder
     assert guard.stdin is not None
     guard.stdin.close()
-    guard.wait(_GUARD_SECONDS)
+    guard.wait(_GUARD_S)
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from scripts.brokers._processes import Command
 from tests.brokers import plugin
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_SECONDS = 60.0
+DEADLINE_S = 60.0
 
 
 def publish(broker: RabbitMQ, queue: str, body: bytes) -> None:
@@ -56,14 +56,14 @@ def test_rabbitmq_is_killed_and_comes_back_with_its_messages(rabbitmq: RabbitMQ)
 
 async def test_nats_is_killed_and_comes_back_with_its_messages(nats: Nats) -> None:
     client = await connect(nats.url)
-    jetstream = client.jetstream(timeout=DEADLINE_SECONDS)
+    jetstream = client.jetstream(timeout=DEADLINE_S)
     await jetstream.add_stream(name="test-brokers", subjects=["test.brokers"])
     await jetstream.publish("test.brokers", b"before")
     await client.close()
     await asyncio.to_thread(nats.kill)
     await asyncio.to_thread(nats.start)
     client = await connect(nats.url)
-    assert (await client.jetstream(timeout=DEADLINE_SECONDS).get_last_msg("test-brokers", "test.brokers")).data == b"before"
+    assert (await client.jetstream(timeout=DEADLINE_S).get_last_msg("test-brokers", "test.brokers")).data == b"before"
     await client.close()
 
 
@@ -72,11 +72,11 @@ def test_kafka_is_killed_and_comes_back_with_its_messages(kafka: Kafka) -> None:
     admin.create_topics([NewTopic("test-brokers", num_partitions=1, replication_factor=1)])
     admin.close()
     producer = KafkaProducer(bootstrap_servers=kafka.url, acks="all")
-    producer.send("test-brokers", b"before").get(DEADLINE_SECONDS)
+    producer.send("test-brokers", b"before").get(DEADLINE_S)
     producer.close()
     kafka.kill()
     kafka.start()
-    options = {"auto_offset_reset": "earliest", "consumer_timeout_ms": DEADLINE_SECONDS * 1000}
+    options = {"auto_offset_reset": "earliest", "consumer_timeout_ms": DEADLINE_S * 1000}
     consumer = KafkaConsumer("test-brokers", bootstrap_servers=kafka.url, **options)
     assert next(consumer).value == b"before"
     consumer.close()
@@ -181,7 +181,7 @@ from pathlib import Path
 def test_hangs(nats, postgresql):
     Path({str(folder_file) + ".new"!r}).write_text(str(nats.folder.parent))
     Path({str(folder_file) + ".new"!r}).rename({str(folder_file)!r})
-    time.sleep({DEADLINE_SECONDS})
+    time.sleep({DEADLINE_S})
 """
     )
     command = [sys.executable, "-m", "pytest", "-p", "tests.brokers.plugin", f"--rootdir={tmp_path}", str(test)]
@@ -212,7 +212,7 @@ def alive(process: psutil.Process) -> bool:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + DEADLINE_S
     while not holds():
         assert time.monotonic() < deadline, "it never came to hold"
         time.sleep(0.02)

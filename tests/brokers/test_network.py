@@ -10,7 +10,7 @@ from kafka.admin import KafkaAdminClient
 from scripts.brokers import Kafka
 from tests.brokers.network import FaultyNetwork
 
-DEADLINE_SECONDS = 90.0
+DEADLINE_S = 90.0
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def echo() -> AsyncIterator[int]:
 
 
 async def said(reader: asyncio.StreamReader, count: int) -> bytes:
-    async with asyncio.timeout(DEADLINE_SECONDS):
+    async with asyncio.timeout(DEADLINE_S):
         return await reader.readexactly(count)
 
 

@@ -15,7 +15,7 @@ from scripts.brokers._s3 import JARS
 from tests.docs.pages import blocks
 
 PAGE = "docs/run/cluster.md"
-_ANSWER_SECONDS = 30.0
+_ANSWER_S = 30.0
 _S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
 
@@ -86,7 +86,7 @@ class HdfsStore(Store):
         # The name node sends the reader on to a data node.
         path = urllib.parse.quote(f"/webhdfs/v1/{self.folder}/{name}")
         url = f"http://{self._hdfs.host}:{self._hdfs.ports['http']}{path}?op={operation}"
-        with urllib.request.urlopen(url, timeout=_ANSWER_SECONDS) as answer:
+        with urllib.request.urlopen(url, timeout=_ANSWER_S) as answer:
             return bytes(answer.read())
 
 
@@ -134,7 +134,7 @@ class S3Store(Store):
         scope = f"{self._s3.user}/20260101/us-east-1/s3/aws4_request"
         signed = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=none"
         request = urllib.request.Request(f"{self._s3.url}/{self._s3.bucket}{what}", headers={"Authorization": signed})
-        with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
+        with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:
             return bytes(answer.read())
 
 

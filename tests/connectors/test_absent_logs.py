@@ -112,7 +112,7 @@ async def test_files_that_only_look_rotated_are_streams_of_their_own(tmp_path):
 
 
 async def test_a_query_may_read_such_a_file_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(_source, "_ABSENT_SECONDS", 0.1)
+    monkeypatch.setattr(_source, "_ABSENT_S", 0.1)
     (tmp_path / "data-1.csv").write_bytes(b"one\n")
     files = source(tmp_path / "*")
     assert sorted(await files.partitions()) == ["data-1.csv", "data.csv"]
@@ -136,7 +136,7 @@ async def test_a_log_that_comes_while_it_is_asked_for_is_read(tmp_path):
 
 
 async def test_no_stream_is_left_of_a_log_that_never_was(tmp_path, monkeypatch):
-    monkeypatch.setattr(_source, "_FREE_SECONDS", 0.1)
+    monkeypatch.setattr(_source, "_FREE_S", 0.1)
     (tmp_path / "data-1.csv").write_bytes(b"one\n")
     async with gateway_serving() as (_, address):
         reader = Query(address)

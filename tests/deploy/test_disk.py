@@ -85,7 +85,7 @@ def test_a_process_does_not_wait_and_no_line_is_lost(tmp_path: Path, hanging: Ha
 def test_what_has_no_room_is_told_in_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: Hanging, as_json: bool
 ) -> None:
-    monkeypatch.setattr(file_module, "MOST_WAITING_BYTES", 1_000)
+    monkeypatch.setattr(file_module, "MAX_WAITING_BYTES", 1_000)
     log, writer = tmp_path / "source.log", Writer(1 << 30)
     pipe = printing(writer, log)
     hanging.answers.clear()

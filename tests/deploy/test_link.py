@@ -46,7 +46,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
     monkeypatch.setattr(link_module, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(link_module, "REFUSED_FOR_S", 0.0)
-    monkeypatch.setattr(link_module, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr(link_module, "MAX_WAIT_S", 0.05)
 
 
 class Served:
@@ -314,7 +314,7 @@ class Flooding(AdminServiceServicer):
             self.go_on.wait(WITHIN_S)
             return
         threading.Thread(target=self._take, args=(requests,), daemon=True).start()
-        for number in range(call_module.MOST_REQUESTS + 3):
+        for number in range(call_module.MAX_REQUESTS + 3):
             yield pb.SuperviseResponse(restart=pb.RestartOrder(id=number, connector="sink", by="flood"))
         self.go_on.wait(WITHIN_S)
 
@@ -346,7 +346,7 @@ def flooded() -> Iterator[tuple[Flooding, GatewayLink]]:
 def test_requests_of_a_gateway_that_are_not_answered_are_bounded(flooded: tuple[Flooding, GatewayLink]) -> None:
     service, link = flooded
     taken = link.requests()
-    assert len(taken) == call_module.MOST_REQUESTS
+    assert len(taken) == call_module.MAX_REQUESTS
     taken[0].answer({"ok": True, "result": RESULT})
     assert service.outcomes.get(timeout=WITHIN_S).restarted.pid == 2
     assert link.requests() == []

@@ -40,7 +40,7 @@ EXPECTED |= {"processes_message", "_register_once", "_register", "_take", "_send
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits for long."""
     monkeypatch.setattr(link_module, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(link_module, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr(link_module, "MAX_WAIT_S", 0.05)
 
 
 class Faults:

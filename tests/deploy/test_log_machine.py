@@ -45,9 +45,9 @@ class Log(RuleBasedStateMachine):
         """Lines that stand for what is missing, as far as there was room for them."""
         self.has_cut = False
         """Whether somebody may have cut such a line."""
-        self.real = file_module.os, file_module.MOST_WAITING_BYTES, file_module.told_missing
+        self.real = file_module.os, file_module.MAX_WAITING_BYTES, file_module.told_missing
         file_module.os = SimpleNamespace(**{**vars(os), "write": self._write})  # type: ignore[assignment]
-        file_module.MOST_WAITING_BYTES = WAITING_BYTES
+        file_module.MAX_WAITING_BYTES = WAITING_BYTES
         file_module.told_missing = self._told_missing  # type: ignore[assignment]
         self.files: dict[int, int] = {}
         self.copies: list[bytes] = []
@@ -218,7 +218,7 @@ class Log(RuleBasedStateMachine):
         try:
             self._check()
         finally:
-            file_module.os, file_module.MOST_WAITING_BYTES, file_module.told_missing = self.real
+            file_module.os, file_module.MAX_WAITING_BYTES, file_module.told_missing = self.real
             for descriptor in self.files.values():
                 os.close(descriptor)
             shutil.rmtree(self.folder)

@@ -148,7 +148,7 @@ def test_a_connector_that_waits_after_a_failure_starts_at_once(
 ) -> None:
     # Longer than the test: only the command starts it again.
     monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 10_000.0)
-    monkeypatch.setattr(supervised_module, "LONGEST_WAIT_S", 10_000.0)
+    monkeypatch.setattr(supervised_module, "MAX_WAIT_S", 10_000.0)
     watched = Watched(plan(tmp_path, sink=(Kind.SINK, f"if [ ! -e failed ]; then touch failed; exit 1; fi\n{SLEEPS}")))
     watched.when(lambda status: process_of(status, "sink").reason is not None, callers.restart("sink"))
     watched.when(callers.answered(1), stop)
@@ -255,15 +255,15 @@ def test_who_says_nothing_is_cut_off_and_keeps_nobody_from_being_heard(tmp_path:
 def test_requests_that_are_not_answered_are_bounded(tmp_path: Path) -> None:
     line = b'{"command": "restart", "name": "sink"}\n'
     with listening(tmp_path) as control, contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(caller(tmp_path, line)) for _ in range(control_module.MOST_REQUESTS + 3)]
+        connections = [stack.enter_context(caller(tmp_path, line)) for _ in range(control_module.MAX_REQUESTS + 3)]
         first = control.requests()
-        assert len(first) == control_module.MOST_REQUESTS
+        assert len(first) == control_module.MAX_REQUESTS
         assert control.requests() == []
         for request in first:
             request.answer({"ok": True})
         second = control.requests()
         assert len(second) == 3
-        assert [answer_to(connection) for connection in connections[:-3]] == [{"ok": True}] * control_module.MOST_REQUESTS
+        assert [answer_to(connection) for connection in connections[:-3]] == [{"ok": True}] * control_module.MAX_REQUESTS
     # Whoever is not answered when the supervisor ends is told.
     assert not any(request.is_open for request in second)
 

@@ -59,7 +59,7 @@ def test_it_tells_why_a_deployment_ended_and_is_json_where_the_logs_are(tmp_path
 
 
 def test_lines_without_room_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_log_module, "MOST_WAITING_LINES", 3)
+    monkeypatch.setattr(supervisor_log_module, "MAX_WAITING_LINES", 3)
     log = SupervisorLog(logging.Formatter("%(message)s"))
     for number in range(5):
         log.write(f"line {number}")
@@ -96,7 +96,7 @@ def test_a_pipe_that_cannot_be_opened_is_tried_again() -> None:
 
 def test_nobody_waits_for_a_reader_who_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipe that is full stands in for a terminal that is held."""
-    monkeypatch.setattr("headrace.deploy.aside.MOST_WAITING_LINES", 10)
+    monkeypatch.setattr("headrace.deploy.aside.MAX_WAITING_LINES", 10)
     reads, writes = os.pipe()
     os.set_blocking(writes, False)
     filled = 0

@@ -158,8 +158,8 @@ class Printing(RuleBasedStateMachine):
                 machine.writer.step()
 
         self.tells = 0
-        self.most_lines = supervisor_log.MOST_WAITING_LINES
-        supervisor_log.MOST_WAITING_LINES = WAITING_LINES
+        self.most_lines = supervisor_log.MAX_WAITING_LINES
+        supervisor_log.MAX_WAITING_LINES = WAITING_LINES
         self.own = SupervisorLog(logging.Formatter("%(message)s"))
         self.real = log_pipes_module.WriterProcess, log_pipes_module._PIPE_BYTES, log_pipes_module.Writer
         log_pipes_module.WriterProcess, log_pipes_module._PIPE_BYTES = Process, PIPE_BYTES  # type: ignore[misc]
@@ -281,7 +281,7 @@ class Printing(RuleBasedStateMachine):
             self._check_own()
         finally:
             log_pipes_module.WriterProcess, log_pipes_module._PIPE_BYTES, log_pipes_module.Writer = self.real  # type: ignore[misc]
-            supervisor_log.MOST_WAITING_LINES = self.most_lines
+            supervisor_log.MAX_WAITING_LINES = self.most_lines
             self.own.close()
             os.close(self.descriptor)
             self.pipe.close()
@@ -309,7 +309,7 @@ def _forgets_the_pipes(pipes: LogPipes) -> None:
 
 FAULTS = {
     "waits for a log writer that has stopped": (WriterProcess, "_judge", lambda _: None),
-    "blames a log writer for its own suspension": (writer_process, "_LONGEST_LOOK_S", float("inf")),
+    "blames a log writer for its own suspension": (writer_process, "_MAX_LOOK_S", float("inf")),
     "kills a log writer that answers": (WriterProcess, "_hear", lambda self: setattr(self, "is_ready", True)),
     "forgets the pipes of a log writer that has ended": (LogPipes, "_read_all_ourselves", _forgets_the_pipes),
     "does not name a disk that hangs": (writer_module, "NO_ANSWER", "cannot"),

@@ -8,11 +8,11 @@ from tests.docs.pages import blocks, codes, prose, section, table, text
 from headrace.cli import cli
 
 PERFORMANCE = "docs/internals/performance.md"
-MOST_LINES = 90
+MAX_LINES = 90
 
 
 def test_the_readme_has_at_most_90_lines() -> None:
-    assert len(text("README.md").splitlines()) <= MOST_LINES
+    assert len(text("README.md").splitlines()) <= MAX_LINES
 
 
 def test_the_programs_of_the_readme_are_short() -> None:

@@ -16,7 +16,7 @@ from tests.gateway.processes import DEADLINE_S, gateway_process
 from headrace.cli import cli
 from headrace.conformance.core import certificates
 from headrace.doctor import Finding, Level
-from headrace.doctor.health import MOST
+from headrace.doctor.health import MAX_COUNT
 from headrace.gateway.core import Kind, Problem
 from headrace.gateway_status.words import NO_FAULTS
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -121,11 +121,11 @@ def test_the_kinds_that_are_no_faults_are_those_of_the_gateway() -> None:
 
 
 def test_many_parts_are_counted() -> None:
-    parts = [f"stream orders/{n}" for n in range(MOST + 3)]
+    parts = [f"stream orders/{n}" for n in range(MAX_COUNT + 3)]
     problems = [pb.Problem(part=part, root=part, kind="not-read", remedy="start the query") for part in parts]
     with gateway_that_says(pb.GetStatusResponse(gateway=WELL, problems=problems, problems_in_all=len(parts))) as address:
         *listed, last = findings("health", Connection(address))
-    assert len(listed) == MOST
+    assert len(listed) == MAX_COUNT
     assert (last.found, last.fix) == ("3 more parts are degraded", "list all: headrace status")
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 from tests.engine.frames import Message, frame
 
-from headrace.engine.applications.real_time.arrivals import MOST_MESSAGES, SLICE_BYTES, SLICE_S, Arrivals
+from headrace.engine.applications.real_time.arrivals import MAX_MESSAGES, SLICE_BYTES, SLICE_S, Arrivals
 from headrace.engine.applications.real_time.following import Arrived
 from headrace.engine.checkpoint._position import Position
 from headrace.engine.codec import columns, record_batch, sequences_of
@@ -77,7 +77,7 @@ def test_slices_take_about_the_same_time_however_slow_a_function_is(seconds_each
     arrivals.put([many(1 + 1000 * n, 1000) for n in range(50 if seconds_each < 0.001 else 1)])
     sizes = process(arrivals, seconds_each)
     assert max(sizes[1:]) <= max(1, SLICE_S / seconds_each)
-    assert max(sizes) >= min(max(1, SLICE_S / seconds_each), MOST_MESSAGES, 16_384) * 0.9
+    assert max(sizes) >= min(max(1, SLICE_S / seconds_each), MAX_MESSAGES, 16_384) * 0.9
 
 
 def test_a_function_that_becomes_slow_shortens_the_next_slice() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.engine._errors import NotAtOnce
 from headrace.engine.applications.real_time import at_once
-from headrace.engine.applications.real_time.at_once import MOST_KEPT_BYTES, MOST_WAITING_BYTES, AtOnce
+from headrace.engine.applications.real_time.at_once import MAX_KEPT_BYTES, MAX_WAITING_BYTES, AtOnce
 from headrace.engine.applications.real_time.parts import Run
 from headrace.engine.applications.stages.plan import BlockRow
 from headrace.engine.sink._options import parse_sink
@@ -68,8 +68,8 @@ def test_results_for_a_sink_that_does_not_answer_are_bounded(sink: AtOnce, calls
     while sink.has_room:
         sink.put(1, row(2**20))
         put += 1
-        assert put <= MOST_WAITING_BYTES / 2**20 + at_once.MOST_UNANSWERED + 1
-    assert put >= MOST_WAITING_BYTES / 2**20
+        assert put <= MAX_WAITING_BYTES / 2**20 + at_once.MAX_UNANSWERED + 1
+    assert put >= MAX_WAITING_BYTES / 2**20
 
 
 def test_results_that_are_kept_are_bounded_until_their_micro_batch_takes_them(
@@ -83,7 +83,7 @@ def test_results_that_are_kept_are_bounded_until_their_micro_batch_takes_them(
     while sink.has_room:
         sink.put(1, row(2**20))
         kept += 1
-        assert kept <= MOST_KEPT_BYTES / 2**20
+        assert kept <= MAX_KEPT_BYTES / 2**20
     freed.clear()
     assert len(sink.kept(1)) == kept + 1
     assert freed.is_set()

@@ -14,7 +14,7 @@ from typing import IO
 
 import pytest
 
-from headrace.engine.spark._daemon import IDLE_SECONDS
+from headrace.engine.spark._daemon import IDLE_S
 
 SECRET = "secret"
 DEADLINE_S = 150.0
@@ -115,7 +115,7 @@ def test_workers_that_wait_end_with_the_daemon(daemon: Daemon) -> None:
 
 def test_a_worker_does_not_wait_for_longer_than_it_is_told(tmp_path: Path) -> None:
     for seconds in ("0", "0.1"):
-        daemon = Daemon(tmp_path, True, **{IDLE_SECONDS: seconds})
+        daemon = Daemon(tmp_path, True, **{IDLE_S: seconds})
         connection, pid = daemon.connect()
         connection.close()
         ends(pid)

@@ -119,7 +119,7 @@ def test_files_and_bytes_of_a_micro_batch_do_not_grow_with_the_bucket(tmp_path: 
             named.append(len(bucket.entry.needs))
         bucket.check()
         files[keys], written[keys] = max(named), sum(sizes) / len(sizes)
-    assert files[20_000] <= segments.MOST_SEGMENTS + 60
+    assert files[20_000] <= segments.MAX_SEGMENTS + 60
     assert written[20_000] <= 2 * written[2_000]
 
 
@@ -130,4 +130,4 @@ def test_a_large_snapshot_has_a_bounded_number_of_segments(tmp_path: Path, monke
         bucket.save(batch, {f"k{number}": draw.randbytes(9) for number in range(100 * batch, 100 * (batch + 1))})
         bucket.check()
     store = BucketFiles(bucket.files, (1, 0), bucket.entry)
-    assert len(read_head(store).segments) <= segments.MOST_SEGMENTS
+    assert len(read_head(store).segments) <= segments.MAX_SEGMENTS

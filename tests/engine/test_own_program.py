@@ -15,7 +15,7 @@ from tests.faults.rig import Rig
 from tests.faults.sources import Numbers, number_value
 
 from headrace.engine import StoredStates
-from headrace.engine.applications.starting.start_retries import MOST_ATTEMPTS, start_with_retries
+from headrace.engine.applications.starting.start_retries import MAX_ATTEMPTS, start_with_retries
 from headrace.pipelines import Pipeline
 
 pytestmark = pytest.mark.timeout(900)
@@ -85,7 +85,7 @@ def test_a_program_of_ones_own_starts_the_query_of_headrace_run_also_where_pytho
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "mark").exists()
     assert (
-        f"query own could not start: a Python process of Spark did not start within 10 s; attempt 2 of {MOST_ATTEMPTS}"
+        f"query own could not start: a Python process of Spark did not start within 10 s; attempt 2 of {MAX_ATTEMPTS}"
         in ended.stderr
     )
 
@@ -119,7 +119,7 @@ def test_the_modules_of_an_application_are_those_beside_the_module_that_makes_it
 
 
 @pytest.mark.parametrize(
-    ("text", "attempts"), [("Python worker failed to connect back.", MOST_ATTEMPTS), ("there is no such stream", 1)]
+    ("text", "attempts"), [("Python worker failed to connect back.", MAX_ATTEMPTS), ("there is no such stream", 1)]
 )
 def test_only_a_start_that_python_was_too_slow_for_is_tried_again_and_not_for_ever(text: str, attempts: int) -> None:
     tried = 0

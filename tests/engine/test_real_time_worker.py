@@ -17,7 +17,7 @@ from headrace.engine.applications.real_time import worker as worker_module
 from headrace.engine.applications.real_time.crossing import crossing
 from headrace.engine.applications.real_time.following import Arrived
 from headrace.engine.applications.real_time.parts import Run
-from headrace.engine.applications.real_time.worker import MOST_MISSED, RealTimeWorker
+from headrace.engine.applications.real_time.worker import MAX_MISSED, RealTimeWorker
 from headrace.engine.checkpoint._manifests import Manifest
 from headrace.engine.checkpoint._position import Position
 from headrace.engine.codec import Columns, columns
@@ -156,23 +156,23 @@ def test_a_pause_that_comes_too_late_leaves_the_worker_at_work_and_the_third_one
         assert may.acquire(timeout=DEADLINE_S)
 
     world.function = function
-    for n in range(1, MOST_MISSED):
+    for n in range(1, MAX_MISSED):
         # It goes on after the message that took too long.
         world.arrive(n)
         assert begun.acquire(timeout=DEADLINE_S)
         assert reached(worker) is None
         may.release()
         world.wait_for(lambda n=n: world.processed == list(range(1, n + 1)))
-    world.arrive(MOST_MISSED)
+    world.arrive(MAX_MISSED)
     assert begun.acquire(timeout=DEADLINE_S)
     assert reached(worker) is None
-    world.arrive(MOST_MISSED + 1)
+    world.arrive(MAX_MISSED + 1)
     may.release()
     monkeypatch.setattr(worker_module, "PAUSE_S", DEADLINE_S)
-    assert reached(worker) == {"n/0": MOST_MISSED}
+    assert reached(worker) == {"n/0": MAX_MISSED}
     worker.close(NO_ENDS)
     may.release()
-    world.wait_for(lambda: len(world.processed) == MOST_MISSED + 1)
+    world.wait_for(lambda: len(world.processed) == MAX_MISSED + 1)
 
 
 def test_it_waits_for_room_between_two_messages_and_can_be_paused_meanwhile(world: World, worker: RealTimeWorker) -> None:

@@ -16,7 +16,7 @@ from tests.fake_gateway.engine_sinks import FakeSinkGateway
 
 from headrace.engine import Replaced, TakenOver
 from headrace.engine.checkpoint._position import Offset, Position
-from headrace.engine.checkpoint._runs import MOST_SEGMENTS, Run, RunLog, Segment
+from headrace.engine.checkpoint._runs import MAX_SEGMENTS, Run, RunLog, Segment
 from headrace.engine.checkpoint._votes import Votes
 from headrace.engine.sink._options import parse_sink
 from headrace.engine.source._options import parse
@@ -206,13 +206,13 @@ def test_a_checkpoint_without_runs_or_with_half_a_file_continues() -> None:
 
 
 def test_what_is_kept_of_runs_is_bounded() -> None:
-    log, entries = RunLog(store := Store()), [f"r{n}" for n in range(MOST_SEGMENTS + 20)]
+    log, entries = RunLog(store := Store()), [f"r{n}" for n in range(MAX_SEGMENTS + 20)]
     for n, name in enumerate(entries):
         run = log.begin(name, n - 1 if n else None, entries.__getitem__)
-    assert len(run.earlier) == MOST_SEGMENTS
+    assert len(run.earlier) == MAX_SEGMENTS
     assert run.earlier[0] == Segment("", 0, run.earlier[1].first_batch - 1)
     assert run.earlier[-1] == Segment(f"r{n - 1}", n - 1, n - 1)
-    assert len(json.loads(store.files[run.name])["earlier"]) == MOST_SEGMENTS
+    assert len(json.loads(store.files[run.name])["earlier"]) == MAX_SEGMENTS
 
 
 @dataclass

@@ -3,7 +3,8 @@
 import pytest
 from tests.engine.stages import Stages
 
-from headrace.engine.applications.batches.totals import MOST_STEPS, Totals
+from headrace.engine.applications.batches import totals as totals_module
+from headrace.engine.applications.batches.totals import Totals
 from headrace.engine.applications.stages.reports import Report
 from headrace.gateway.core.base.bounds import MAX_STEPS
 from headrace.pipelines import Message, OnError, Pipeline, total, tumbling
@@ -83,6 +84,6 @@ def test_a_run_reports_sums_and_the_last_number_of_keys_of_each_bucket() -> None
 
 def test_a_run_reports_no_more_steps_than_the_gateway_accepts() -> None:
     totals = Totals()
-    totals.add([Report(measures={f"step {n}": StepMeasures(received=1) for n in range(MOST_STEPS + 5)})])
-    assert len(totals.to_proto().steps) == MOST_STEPS
-    assert MOST_STEPS == MAX_STEPS
+    totals.add([Report(measures={f"step {n}": StepMeasures(received=1) for n in range(totals_module.MAX_STEPS + 5)})])
+    assert len(totals.to_proto().steps) == totals_module.MAX_STEPS
+    assert totals_module.MAX_STEPS == MAX_STEPS

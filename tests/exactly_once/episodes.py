@@ -17,7 +17,7 @@ from headrace.processes import lives
 HOOKS = Path(__file__).parent / "hooks"
 OFFERED = 30
 """Messages that each of the eleven senders sends for a fault: a batch has at most 400, so that several are on their way."""
-MOST_OFFERED = 2500
+MAX_OFFERED = 2500
 """So many each, and a new world is made: the validator compares everything that was ever sent."""
 
 
@@ -158,7 +158,7 @@ class Stages:
     @contextmanager
     def current(self) -> Iterator[Stage]:
         """A stage on which all is well."""
-        if self._stage is not None and self._stage.world.offered >= MOST_OFFERED:
+        if self._stage is not None and self._stage.world.offered >= MAX_OFFERED:
             self.dispose()
         if self._stage is None:
             self._stage = Stage(self._new_folder())

@@ -14,7 +14,7 @@ from tests.gateway.wire import DEADLINE_S, frame, serve
 from headrace.gateway.config import Limits, Token
 from headrace.gateway.core import Gateway
 from headrace.gateway.identity import EVERYTHING, TokenRegistry
-from headrace.gateway.services.at_once import MOST_OPEN, deliver_at_once
+from headrace.gateway.services.at_once import MAX_OPEN, deliver_at_once
 from headrace.gateway.services.received import Delivered
 from headrace.protocol.v1 import engine_pb2 as pb
 
@@ -236,7 +236,7 @@ async def test_a_call_that_is_cancelled_leaves_no_task_behind(parts: int) -> Non
         call = asyncio.ensure_future(anext(answers))
         reading = asyncio.ensure_future(_read_all(sink))
         async with asyncio.timeout(DEADLINE_S):
-            while sum(opened.complete for opened in session.open.values()) < min(parts, MOST_OPEN):  # noqa: ASYNC110
+            while sum(opened.complete for opened in session.open.values()) < min(parts, MAX_OPEN):  # noqa: ASYNC110
                 await asyncio.sleep(0)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)

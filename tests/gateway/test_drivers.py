@@ -17,7 +17,7 @@ from tests.virtual_clock import VirtualClock
 
 from headrace.contract import clock
 from headrace.gateway.core.pipelines import drivers
-from headrace.gateway.core.pipelines.drivers import MOST_RIVALS, RIVAL_S, SILENT_AFTER_S, Driver, Drivers
+from headrace.gateway.core.pipelines.drivers import MAX_RIVALS, RIVAL_S, SILENT_AFTER_S, Driver, Drivers
 from headrace.gateway.core.pipelines.run_faults import Fault, after_report
 from headrace.protocol.v1 import admin_pb2
 from headrace.protocol.v1 import metrics_pb2 as pb
@@ -249,9 +249,9 @@ def test_a_rival_is_known_from_its_first_call_on_as_long_as_it_calls_again() -> 
         assert told.age_ms == 5 * RIVAL_S / 2 * 1_000
         now.advance(RIVAL_S)
         assert known.rival("p") is None
-        known.note_rival((f"p{number}" for number in range(MOST_RIVALS + 5)), "run 1", "a", "")
+        known.note_rival((f"p{number}" for number in range(MAX_RIVALS + 5)), "run 1", "a", "")
         assert known.rival("p0") is None
-        assert known.rival(f"p{MOST_RIVALS + 4}") is not None
+        assert known.rival(f"p{MAX_RIVALS + 4}") is not None
 
 
 FAULTS = st.builds(

@@ -18,7 +18,7 @@ from tests.gateway.wire import DEADLINE_S, serve
 from headrace.gateway.core.base.errors import ListTooLong, MalformedMessage, ProtocolError
 from headrace.gateway.health import Health
 from headrace.gateway.services import entries
-from headrace.gateway.services.entries import MOST_ENTRIES, MOST_FIELDS, SMALL_BYTES, check_entries
+from headrace.gateway.services.entries import MAX_ENTRIES, MAX_FIELDS, SMALL_BYTES, check_entries
 
 KINDS = {method.input_type.full_name: method.input_type for method in METHODS.values()}
 Path = tuple[FieldDescriptor, ...]
@@ -81,12 +81,12 @@ class Looked(bytes):
 
 
 def limit(path: Path) -> int:
-    return MOST_ENTRIES[f"{path[-1].containing_type.name}.{path[-1].name}"]
+    return MAX_ENTRIES[f"{path[-1].containing_type.name}.{path[-1].name}"]
 
 
 def test_every_list_of_every_request_has_a_limit() -> None:
     named = {f"{path[-1].containing_type.name}.{path[-1].name}" for _, path in LISTS.values()}
-    assert named == set(MOST_ENTRIES)
+    assert named == set(MAX_ENTRIES)
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -117,7 +117,7 @@ def test_the_entries_of_lists_that_are_merged_are_counted_together(name: str) ->
 
 @pytest.mark.parametrize("kind", [*KINDS.values(), health_pb2.HealthCheckRequest.DESCRIPTOR], ids=lambda kind: kind.name)
 def test_a_field_that_is_sent_again_and_again_is_refused(kind: Descriptor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries, "MOST_FIELDS", 1_000)
+    monkeypatch.setattr(entries, "MAX_FIELDS", 1_000)
     for again in (b"\x98\x3f\x00", b"\x9b\x3f\x9c\x3f", b"\x9a\x3f\x00"):
         data = Looked(again * (2**20 // len(again)))
         with pytest.raises(MalformedMessage):
@@ -183,13 +183,13 @@ def test_whatever_is_within_the_limits_passes_and_garbage_is_left_to_the_parser(
 async def test_every_method_refuses_such_a_request(path: str) -> None:
     kind = METHODS[path].input_type
     found = next((way for of_kind, way in LISTS.values() if of_kind is kind), None)
-    data = filled(found, MANY) if found is not None else b"\x98\x3f\x00" * (2 * MOST_FIELDS)
+    data = filled(found, MANY) if found is not None else b"\x98\x3f\x00" * (2 * MAX_FIELDS)
     wanted = grpc.StatusCode.RESOURCE_EXHAUSTED if found is not None else grpc.StatusCode.INVALID_ARGUMENT
     assert await answered(path, data) is wanted
 
 
 async def test_reflection_and_health_refuse_such_a_request() -> None:
-    data = b"\x0a\x00" * (2 * MOST_FIELDS)
+    data = b"\x0a\x00" * (2 * MAX_FIELDS)
     assert await answered("/grpc.health.v1.Health/Check", data) is grpc.StatusCode.INVALID_ARGUMENT
     check = reflection_pb2.ServerReflectionRequest.DESCRIPTOR
     with pytest.raises(MalformedMessage):

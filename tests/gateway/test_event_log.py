@@ -16,8 +16,8 @@ from tests.virtual_clock import VirtualClock
 from headrace.contract import clock
 from headrace.contract.limits import MAX_EVENTS, MAX_NAME_BYTES
 from headrace.gateway import Http
-from headrace.gateway.core.state.event_log import LONGEST_TEXT, MOST_OF_KIND, EventKind, EventLog
-from headrace.gateway.core.status.faults import MOST_AT_ONCE, FaultWatch
+from headrace.gateway.core.state.event_log import MAX_OF_KIND, MAX_TEXT, EventKind, EventLog
+from headrace.gateway.core.status.faults import MAX_AT_ONCE, FaultWatch
 from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.gateway.observer import Observer, Recording
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -141,7 +141,7 @@ async def test_many_faults_at_once_are_counted() -> None:
     log = EventLog()
     FaultWatch(log).look([problem(f"stream orders/{number}", Kind.NOT_READ) for number in range(500)])
     events = log.events()
-    assert len(events) == MOST_AT_ONCE + 1
+    assert len(events) == MAX_AT_ONCE + 1
     assert (events[-1].part, events[-1].text) == ("gateway", "not-read: 480 more parts at the same time")
 
 
@@ -176,12 +176,12 @@ def test_a_kind_does_not_push_out_another() -> None:
     log = EventLog()
     log.add(EventKind.FAULT_BEGAN, "sink out")
     for _ in range(10 * MAX_EVENTS):
-        log.add(EventKind.DETACHED, "connector flaps", "x" * 10 * LONGEST_TEXT)
+        log.add(EventKind.DETACHED, "connector flaps", "x" * 10 * MAX_TEXT)
     events = log.events()
-    assert len(events) == MOST_OF_KIND + 1 <= MAX_EVENTS
+    assert len(events) == MAX_OF_KIND + 1 <= MAX_EVENTS
     assert events[0].part == "sink out"
-    assert len(events[-1].text) == LONGEST_TEXT
-    assert MAX_NAME_BYTES + len("connector ") < LONGEST_TEXT
+    assert len(events[-1].text) == MAX_TEXT
+    assert MAX_NAME_BYTES + len("connector ") < MAX_TEXT
 
 
 def test_a_clock_that_is_set_moves_all_events(time: VirtualClock) -> None:

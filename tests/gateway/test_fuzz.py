@@ -21,8 +21,8 @@ from tests.gateway.wire import Connector, Engine, numbered, values_of
 from headrace.protocol.v1 import engine_pb2, sink_pb2
 
 WORKERS = 12
-CALL_SECONDS = 1.0
-GOOD_SECONDS = 30.0
+CALL_S = 1.0
+GOOD_S = 30.0
 """How long one round of those who behave may take on a busy machine."""
 MEMORY_BYTES = 400 * 2**20
 LIMITS = """
@@ -76,7 +76,7 @@ class Fuzz:
         kinds = (channel.unary_unary, channel.unary_stream, channel.stream_unary, channel.stream_stream)
         make = kinds[2 * method.client_streaming + method.server_streaming](call.method)
         request = _each(call.requests) if method.client_streaming else call.requests[0]
-        made = make(request, timeout=CALL_SECONDS)
+        made = make(request, timeout=CALL_S)
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             if method.server_streaming:
                 for _ in range(100):
@@ -91,7 +91,7 @@ class Fuzz:
         """Makes a sink's call, which answers what it is told."""
         rng = random.Random(f"{self._seed}/{call}")
         made = channel.stream_stream(call.method, response_deserializer=sink_pb2.SinkServiceAttachResponse.FromString)(
-            timeout=3 * CALL_SECONDS
+            timeout=3 * CALL_S
         )
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             for request in call.requests:
@@ -122,9 +122,9 @@ async def _each(requests: tuple[bytes, ...]) -> AsyncIterator[bytes]:
         yield request
         if n < 3:
             # So that what comes next meets a session that stands, and streams that are open.
-            await asyncio.sleep(CALL_SECONDS / 50)
+            await asyncio.sleep(CALL_S / 50)
     # The call stays open for a moment, for what the gateway says to it.
-    await asyncio.sleep(CALL_SECONDS / 10)
+    await asyncio.sleep(CALL_S / 10)
 
 
 class Behaving:
@@ -146,7 +146,7 @@ class Behaving:
 
     async def run(self) -> None:
         while True:
-            async with asyncio.timeout(GOOD_SECONDS):
+            async with asyncio.timeout(GOOD_S):
                 await self._read(self.rounds * 10 + 1)
                 await self._write(self.rounds)
             self.rounds += 1
@@ -166,18 +166,18 @@ class Behaving:
         """A batch is delivered, staged and voted for."""
         mine = part(batch, pipeline="good-writer")
         log = engine_pb2.ReportCommitsRequest(pipeline="good-writer", run="r1", run_number=1, sinks=["good-sink"])
-        await self._writer.stub.ReportCommits(log, timeout=GOOD_SECONDS)
+        await self._writer.stub.ReportCommits(log, timeout=GOOD_S)
         requests = [
             engine_pb2.DeliverRequest(start=engine_pb2.DeliveryStart(sink="good-sink", part=mine, run_number=1)),
             engine_pb2.DeliverRequest(frame=numbered(0, 0, 3)),
             engine_pb2.DeliverRequest(end=engine_pb2.DeliveryEnd(messages=3)),
         ]
-        delivery = asyncio.ensure_future(self._writer.stub.Deliver(iter(requests), timeout=GOOD_SECONDS))
+        delivery = asyncio.ensure_future(self._writer.stub.Deliver(iter(requests), timeout=GOOD_S))
         await self._sink.take_part()
         await delivery
         written = transaction(batch, "good-writer")
         vote = engine_pb2.VoteRequest(sink="good-sink", transaction=written, parts=[mine], run_number=1)
-        voting = asyncio.ensure_future(self._writer.stub.Vote(vote, timeout=GOOD_SECONDS))
+        voting = asyncio.ensure_future(self._writer.stub.Vote(vote, timeout=GOOD_S))
         await self._sink.vote()
         await voting
 

@@ -13,7 +13,7 @@ from tests.virtual_clock import VirtualClock
 from headrace.contract import clock
 from headrace.gateway import Http, Limits
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.base.last_error import LONGEST, LastError, later
+from headrace.gateway.core.base.last_error import MAX_LENGTH, LastError, later
 from headrace.gateway.observer import Observer
 from headrace.gateway_status import status_document
 from headrace.protocol.v1 import connector_pb2
@@ -102,7 +102,7 @@ class _Session:
     succeeded_at = 0.0
 
 
-@given(st.lists(st.tuples(st.text(max_size=2 * LONGEST), st.integers(0, 2**64 - 1)), max_size=8))
+@given(st.lists(st.tuples(st.text(max_size=2 * MAX_LENGTH), st.integers(0, 2**64 - 1)), max_size=8))
 def test_the_latest_error_counts_in_whatever_order_they_are_told(told: list[tuple[str, int]]) -> None:
     with clock.use(VirtualClock()):
         known: LastError | None = None
@@ -112,6 +112,6 @@ def test_the_latest_error_counts_in_whatever_order_they_are_told(told: list[tupl
         assert (known is None) == (not said)
         if known is not None:
             status = known.status()
-            assert len(status.message) <= LONGEST
+            assert len(status.message) <= MAX_LENGTH
             # The same error may be told twice, with ages that differ by two seconds.
             assert status.age_ms <= min(min(age_ms for _, age_ms in said), 2**53) + 2_000

@@ -10,7 +10,7 @@ from headrace.contract import clock
 from headrace.gateway import Limits, lasting
 from headrace.gateway.core import Gateway, housekeeping, run_housekeeping
 from headrace.gateway.core.pipelines.pipeline import Pipeline
-from headrace.gateway.own_faults import MOST, OwnFaultKind, OwnFaults
+from headrace.gateway.own_faults import MAX_COUNT, OwnFaultKind, OwnFaults
 
 DEADLINE_S = 60.0
 
@@ -104,12 +104,12 @@ async def test_leases_end_although_another_step_fails(monkeypatch: pytest.Monkey
 
 def test_faults_are_bounded_and_one_that_changes_keeps_its_age() -> None:
     faults = OwnFaults()
-    for number in range(MOST + 10):
+    for number in range(MAX_COUNT + 10):
         faults.note(f"file {number}", OwnFaultKind.CONFIGURATION_INVALID, "bad", "correct it")
-    assert len(list(faults)) == MOST
+    assert len(list(faults)) == MAX_COUNT
     (first,) = [fault for fault in faults if fault.part == "file 0"]
     faults.note("file 0", OwnFaultKind.CONFIGURATION_INVALID, "worse", "correct it")
     (again,) = [fault for fault in faults if fault.part == "file 0"]
     assert (again.cause, again.since) == ("worse", first.since)
     faults.end("file 0", OwnFaultKind.CONFIGURATION_INVALID)
-    assert len(list(faults)) == MOST - 1
+    assert len(list(faults)) == MAX_COUNT - 1

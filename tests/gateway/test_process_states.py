@@ -217,7 +217,7 @@ async def test_what_cannot_be_read_is_refused(rig: Rig, monkeypatch: pytest.Monk
     assert (code, "app" in text) == (Code.NOT_FOUND, True)
     assert (await rig.refused(read(rig, "app", lines=1_001)))[0] is Code.INVALID_ARGUMENT
     assert (await rig.refused(read(rig, "app", timeout_ms=300_001)))[0] is Code.INVALID_ARGUMENT
-    monkeypatch.setattr(deployments, "MOST_LOGS", 1)
+    monkeypatch.setattr(deployments, "MAX_LOGS", 1)
     call = read(rig, "app")
     order = (await supervisor.read()).log
     assert (await rig.refused(read(rig, "app", lines=7)))[0] is Code.RESOURCE_EXHAUSTED

@@ -150,7 +150,7 @@ async def test_dead_letters_in_several_places_are_replayed_only_where_the_reques
 
 
 async def test_replays_are_bounded_and_leave_room_for_restarts(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deployments, "MOST_REPLAYS", 1)
+    monkeypatch.setattr(deployments, "MAX_REPLAYS", 1)
     supervisor = rig.supervisor()
     connectors = [pb.SupervisedConnector(name=name, instance=name, replays=name) for name in ("a", "b")]
     listed = pb.SupervisedConnectors(connectors=connectors)

@@ -127,7 +127,7 @@ async def test_a_session_that_says_hello_after_the_revocation_is_refused() -> No
 
 
 async def test_calls_without_a_token_that_send_no_request_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending, "MOST_WAITING", 3)
+    monkeypatch.setattr(ending, "MAX_WAITING", 3)
     add_health = health_pb2_grpc.add_HealthServicer_to_server
     async with (
         serve(tokens=(KEPT,), more=lambda server: add_health(Health(), server)) as (gateway, address),

@@ -24,7 +24,7 @@ from headrace.gateway.core.status.snapshot import snapshot
 from headrace.gateway.observer import Observer
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 
-MOST_AT_ONCE = ENTRIES_OF_SLICE + 2 * MAX_BATCH_STREAMS
+MAX_AT_ONCE = ENTRIES_OF_SLICE + 2 * MAX_BATCH_STREAMS
 """A slice ends with the first step that fills it."""
 
 
@@ -61,7 +61,7 @@ class Turns:
     def check(self, entries: int) -> None:
         """Checks that so many entries were taken, and few at a time."""
         assert self.entries.total() >= entries
-        assert max(self.entries.values()) <= MOST_AT_ONCE, self.entries.most_common(3)
+        assert max(self.entries.values()) <= MAX_AT_ONCE, self.entries.most_common(3)
 
 
 def with_batches(gateway: Gateway) -> Pipeline:

@@ -385,8 +385,8 @@ async def test_a_supervisor_that_says_nothing_is_sent_away() -> None:
 
 async def test_deployments_orders_and_callers_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervising, "MAX_DEPLOYMENTS", 2)
-    monkeypatch.setattr(deployments, "MOST_RESTARTS", 2)
-    monkeypatch.setattr(orders, "MOST_WAITING", 3)
+    monkeypatch.setattr(deployments, "MAX_RESTARTS", 2)
+    monkeypatch.setattr(orders, "MAX_WAITING", 3)
     supervisor = await rig.supervisor().register("a", "b", "c")
     await rig.supervisor().register(deployment="other.toml")
     third = rig.supervisor()

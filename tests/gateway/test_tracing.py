@@ -100,7 +100,7 @@ async def test_frames_and_parts_have_spans_if_a_message_is_sampled(monkeypatch: 
 
 
 async def test_frames_that_wait_are_bounded_and_forgotten_with_their_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "MOST_UNSETTLED", 2)
+    monkeypatch.setattr(tracing, "MAX_UNSETTLED", 2)
     async with serve() as (gateway, address):
         with tracing_of(gateway, monkeypatch) as created:
             async with sink_and_source(address) as (_, _, source, reader):

@@ -6,7 +6,7 @@ import random
 from headrace.contract import clock
 from headrace.simulation.loop import START_S, Loop, Process, VirtualClock
 
-MOST = 10_000
+MAX_COUNT = 10_000
 
 
 def loop_of(seed: int = 1) -> Loop:
@@ -16,7 +16,7 @@ def loop_of(seed: int = 1) -> Loop:
 def test_waiting_takes_no_time() -> None:
     loop = loop_of()
     main = loop.create_task(asyncio.sleep(3_600))
-    assert loop.run(main, MOST)
+    assert loop.run(main, MAX_COUNT)
     assert START_S + 3_600 <= loop.now < START_S + 3_601
 
 
@@ -32,7 +32,7 @@ def test_a_killed_process_runs_nothing_more_not_even_a_finally() -> None:
 
     process.spawn(work())
     loop.call_later(5, process.end)
-    assert loop.run(loop.create_task(asyncio.sleep(20)), MOST)
+    assert loop.run(loop.create_task(asyncio.sleep(20)), MAX_COUNT)
     assert done == []
 
 
@@ -47,7 +47,7 @@ def test_a_frozen_process_continues_where_it_was() -> None:
     process.spawn(work())
     loop.call_later(5, process.freeze)
     loop.call_later(30, process.thaw)
-    assert loop.run(loop.create_task(asyncio.sleep(40)), MOST)
+    assert loop.run(loop.create_task(asyncio.sleep(40)), MAX_COUNT)
     assert 30 <= done[0] < 31
 
 
@@ -62,7 +62,7 @@ def test_the_seed_decides_which_process_runs_next() -> None:
 
         for name in ("a", "b", "c"):
             Process(loop, name).spawn(work(name))
-        assert loop.run(loop.create_task(asyncio.sleep(1)), MOST)
+        assert loop.run(loop.create_task(asyncio.sleep(1)), MAX_COUNT)
         return ran
 
     assert order(1) == order(1)
@@ -72,7 +72,7 @@ def test_the_seed_decides_which_process_runs_next() -> None:
 def test_what_waits_for_nothing_is_a_deadlock() -> None:
     loop = loop_of()
     main = loop.create_task(asyncio.wait([loop.create_future()]))
-    assert not loop.run(main, MOST)
+    assert not loop.run(main, MAX_COUNT)
 
 
 def test_each_process_may_have_a_wrong_time_of_day() -> None:
@@ -86,5 +86,5 @@ def test_each_process_may_have_a_wrong_time_of_day() -> None:
     with clock.use(VirtualClock(loop)):
         process.spawn(look("ahead"))
         loop.create_task(look("world"))
-        assert loop.run(loop.create_task(asyncio.sleep(1)), MOST)
+        assert loop.run(loop.create_task(asyncio.sleep(1)), MAX_COUNT)
     assert 59 < seen["ahead"] - seen["world"] < 61

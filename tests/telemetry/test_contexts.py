@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.semconv.schemas import Schemas
 
-from headrace.telemetry import MOST_LINKS, sampled
+from headrace.telemetry import MAX_LINKS, sampled
 from headrace.telemetry.spans import SCHEMA_URL, Operation
 
 Header = tuple[bytes, bytes | None]
@@ -44,7 +44,7 @@ def test_few_and_many_headers_give_the_same(headers: list[Header]) -> None:
 @given(st.lists(st.builds(context, st.integers(0, 100), FLAGS), min_size=65, max_size=200))
 def test_headers_that_are_all_alike_give_the_same_as_among_others(values: list[bytes]) -> None:
     headers = [(b"traceparent", value) for value in values]
-    expected = list(dict.fromkeys(value for value in values if value[53:] in (b"01", b"03", b"ff", b"0b")))[:MOST_LINKS]
+    expected = list(dict.fromkeys(value for value in values if value[53:] in (b"01", b"03", b"ff", b"0b")))[:MAX_LINKS]
     assert found(headers) == expected
     assert found([*headers, (b"other", b"")]) == expected
 
@@ -68,9 +68,9 @@ def test_what_is_not_sampled_or_not_valid_has_no_context(value: bytes | None, ti
     assert found([(b"traceparent", value)] * times) == []
 
 
-@pytest.mark.parametrize("count", [MOST_LINKS + 1, 1000])
+@pytest.mark.parametrize("count", [MAX_LINKS + 1, 1000])
 def test_their_number_is_limited(count: int) -> None:
-    assert found([(b"traceparent", context(n)) for n in range(count)]) == [context(n) for n in range(MOST_LINKS)]
+    assert found([(b"traceparent", context(n)) for n in range(count)]) == [context(n) for n in range(MAX_LINKS)]
 
 
 def test_the_conventions_have_the_attributes_and_operations() -> None:

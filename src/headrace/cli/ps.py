@@ -25,7 +25,7 @@ from headrace.terminal import (
 )
 
 _OF_A_CALL = ("token", "tls", "tls_ca", "tls_cert", "tls_key")
-_MOST_LINES = 1_000
+_MAX_LINES = 1_000
 
 
 @click.command(cls=ProgramCommand)
@@ -41,7 +41,7 @@ _MOST_LINES = 1_000
     "--log", "process", metavar="NAME", help="Print the last lines of the log of this process instead; supervisor is one, too."
 )
 @click.option(
-    "--lines", type=click.IntRange(1, _MOST_LINES), default=100, show_default=True, help="How many lines of the log at most."
+    "--lines", type=click.IntRange(1, _MAX_LINES), default=100, show_default=True, help="How many lines of the log at most."
 )
 @json_option()
 @connection_options

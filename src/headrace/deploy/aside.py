@@ -7,7 +7,7 @@ from collections.abc import Callable
 from headrace.deploy.comfort import regardless
 from headrace.log_writer import Disk
 
-MOST_WAITING_LINES = 1_000
+MAX_WAITING_LINES = 1_000
 
 
 class Aside:
@@ -27,7 +27,7 @@ class Aside:
     def __call__(self, line: str) -> None:
         """Takes a line."""
         with self._lock:
-            if len(self._waiting) >= MOST_WAITING_LINES:
+            if len(self._waiting) >= MAX_WAITING_LINES:
                 self._left_out += 1
             else:
                 self._tell_left_out()

@@ -16,12 +16,12 @@ from headrace.deploy.supervised import Supervised
 
 SOCKET_FILE = "supervisor.socket"
 LARGEST_REQUEST_BYTES = 4096
-MOST_REQUESTS = 16
+MAX_REQUESTS = 16
 """How many callers are heard before others are answered; the others wait in the kernel's queue."""
 SPEAK_WITHIN_S = 5.0
 PROCESSES_IN_ANSWER = 40
 """How many processes an answer lists: it must fit into the buffer of a socket."""
-LONGEST_FAULT = 300
+MAX_FAULT = 300
 LOOK_EVERY_S = 1.0
 """How often it is looked whether the socket is still there."""
 _QUEUE = 64
@@ -112,7 +112,7 @@ class ControlSocket:
     def requests(self) -> list[Request]:
         """Returns the requests that have arrived since the last call."""
         self._requests = [request for request in self._requests if request.is_open]
-        while self._listener is not None and len(self._callers) + len(self._requests) < MOST_REQUESTS:
+        while self._listener is not None and len(self._callers) + len(self._requests) < MAX_REQUESTS:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
@@ -125,7 +125,7 @@ class ControlSocket:
         for request in arrived:
             if isinstance(request, _Question):
                 listed = self.processes[request.first : request.first + PROCESSES_IN_ANSWER]
-                fault = self.gateway_fault and self.gateway_fault[:LONGEST_FAULT]
+                fault = self.gateway_fault and self.gateway_fault[:MAX_FAULT]
                 result = {"processes": listed, "processes_in_all": len(self.processes), "gateway_fault": fault}
                 _answer(request.connection, {"ok": True, "result": result})
         self._requests += made

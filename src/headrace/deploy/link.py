@@ -19,7 +19,7 @@ from headrace.contract.names import SUPERVISOR
 from headrace.deploy.comfort import Comfort
 from headrace.deploy.control import refusal
 from headrace.deploy.gateway import REFUSED_FOR_S, Metadata
-from headrace.deploy.link_call import MOST_REQUESTS, Call, LinkRequest, Reach, Reached
+from headrace.deploy.link_call import MAX_REQUESTS, Call, LinkRequest, Reach, Reached
 from headrace.deploy.link_messages import connectors_message, outcome_message, processes_message
 from headrace.deploy.logs import last_lines
 from headrace.deploy.plan import Listed
@@ -31,9 +31,9 @@ from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 REPORT_EVERY_S = 5.0
 """How often processes are reported that have not changed, for the sake of their memory."""
 LEAST_BETWEEN_REPORTS_S = 0.5
-MOST_LINES = 1_000
+MAX_LINES = 1_000
 FIRST_WAIT_S = 0.5
-LONGEST_WAIT_S = 30.0
+MAX_WAIT_S = 30.0
 LOOK_FOR_TOKEN_S = 0.5
 _CLOSES_WITHIN_S = 5.0
 _REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
@@ -71,9 +71,9 @@ class GatewayLink:
         self._reported: Sequence[ProcessReport] = ()
         self._reported_at = float("-inf")
         self._call: Call | None = None
-        self._restarts: queue.Queue[LinkRequest] = queue.Queue(MOST_REQUESTS)
-        self._replays: queue.Queue[LinkRequest] = queue.Queue(MOST_REQUESTS)
-        self._news: queue.Queue[str] = queue.Queue(MOST_REQUESTS)
+        self._restarts: queue.Queue[LinkRequest] = queue.Queue(MAX_REQUESTS)
+        self._replays: queue.Queue[LinkRequest] = queue.Queue(MAX_REQUESTS)
+        self._news: queue.Queue[str] = queue.Queue(MAX_REQUESTS)
         self._told: str | None = None
         self._comfort = Comfort(tell)
 
@@ -155,7 +155,7 @@ class GatewayLink:
 
     def _keep_registered(self) -> None:
         """Registers again and again, also after a fault that nobody has foreseen: it would end the thread silently."""
-        backoff, faults = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S), Backoff(FIRST_WAIT_S, LONGEST_WAIT_S)
+        backoff, faults = Backoff(FIRST_WAIT_S, MAX_WAIT_S), Backoff(FIRST_WAIT_S, MAX_WAIT_S)
         while self._reached is not None and not self._closed.is_set():
             try:
                 if not self._register_once(self._reached, backoff):
@@ -229,7 +229,7 @@ class GatewayLink:
                 arrived.put_nowait(LinkRequest(order.connector, order.by, replay, order.id, call))
                 return
             call.room.release()
-        refused = refusal(f"the deployment has {MOST_REQUESTS} requests to answer already; try again later")
+        refused = refusal(f"the deployment has {MAX_REQUESTS} requests to answer already; try again later")
         call.send(pb.SuperviseRequest(outcome=outcome_message(order.id, refused, is_restart=replay is None)))
 
     def _send_log(self, call: Call, order: pb.LogOrder) -> None:
@@ -243,7 +243,7 @@ class GatewayLink:
             call.send(pb.SuperviseRequest(outcome=pb.OrderOutcome(id=order.id, failure=pb.OrderFailure(kind=kind, error=error))))
             return
         try:
-            log = pb.ProcessLog(lines=last_lines(path, min(order.lines, MOST_LINES)), path=str(path))
+            log = pb.ProcessLog(lines=last_lines(path, min(order.lines, MAX_LINES)), path=str(path))
             outcome = pb.OrderOutcome(id=order.id, log=log)
         except OSError as error:
             failure = pb.OrderFailure(

@@ -16,7 +16,7 @@ from headrace.deploy.replays import Replay
 from headrace.deploy.supervised import Supervised
 from headrace.protocol.v1 import admin_pb2 as pb
 
-MOST_REQUESTS = 16
+MAX_REQUESTS = 16
 """How many requests of the gateway are taken that are not answered."""
 
 
@@ -81,9 +81,9 @@ class Call:
         self.connectors = connectors
         """What the gateway was told of the connectors last."""
         self.is_over = False
-        self.room = threading.Semaphore(MOST_REQUESTS)
+        self.room = threading.Semaphore(MAX_REQUESTS)
         """How many more requests may wait for their answers."""
-        self._outgoing: queue.Queue[pb.SuperviseRequest | None] = queue.Queue(2 * MOST_REQUESTS)
+        self._outgoing: queue.Queue[pb.SuperviseRequest | None] = queue.Queue(2 * MAX_REQUESTS)
         self._outgoing.put(pb.SuperviseRequest(hello=hello))
         self.call: Any = None
 

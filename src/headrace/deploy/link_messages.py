@@ -8,7 +8,7 @@ from headrace.deploy.plan import Listed
 from headrace.deploy.reports import ProcessReport
 from headrace.protocol.v1 import admin_pb2 as pb
 
-LONGEST_FAILURE = 300
+MAX_FAILURE = 300
 """How much of a connector's failure is sent: the gateway shows no more."""
 
 
@@ -28,7 +28,7 @@ def connectors_message(connectors: Mapping[str, Listed]) -> pb.SupervisedConnect
                 replays=one.replays,
                 source=one.source,
                 sink=one.sink,
-                failure=one.failure[:LONGEST_FAILURE],
+                failure=one.failure[:MAX_FAILURE],
             )
             for name, one in connectors.items()
         ]

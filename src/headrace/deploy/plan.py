@@ -22,7 +22,7 @@ from headrace.deploy.graph import ApplicationGraph
 from headrace.deploy.rights import may_read_status, secret_of
 from headrace.deploy.status import Kind
 
-_MOST_NAMES = 100
+_MAX_NAMES = 100
 """Pipelines, and patterns of streams, that the gateway takes of a process."""
 
 
@@ -226,7 +226,7 @@ def _application(deployment: Deployment, name: str, graph: ApplicationGraph) -> 
         may_end=options.available_now,
         settings=(options, pipeline, deployment.log_format, _looked_up(deployment, name, environ)),
         pipelines=() if elsewhere else (pipeline,),
-        reads=() if elsewhere else tuple(graph.streams[:_MOST_NAMES]),
+        reads=() if elsewhere else tuple(graph.streams[:_MAX_NAMES]),
     )
 
 
@@ -248,8 +248,8 @@ def _query(deployment: Deployment, name: str) -> Role:
         is_connected=is_connected,
         may_end=options.available_now,
         settings=(options, deployment.log_format, _looked_up(deployment, name, environ)),
-        pipelines=() if elsewhere else pipelines[:_MOST_NAMES],
-        reads=() if elsewhere else tuple(options.reads[:_MOST_NAMES]),
+        pipelines=() if elsewhere else pipelines[:_MAX_NAMES],
+        reads=() if elsewhere else tuple(options.reads[:_MAX_NAMES]),
     )
 
 

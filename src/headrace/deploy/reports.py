@@ -14,7 +14,7 @@ from headrace.protocol.v1 import admin_pb2 as pb
 
 MEASURE_EVERY_S = 5.0
 """How often the memory of processes is measured."""
-LONGEST_REASON = 300
+MAX_REASON = 300
 _KINDS = {
     Kind.GATEWAY: ("gateway", pb.PROCESS_KIND_GATEWAY),
     Kind.SOURCE: ("connector", pb.PROCESS_KIND_CONNECTOR),
@@ -148,14 +148,14 @@ class Reports:
             state=state,
             since=since if before == state else now,
             restarts=one.restarts,
-            reason=(one.reason or "")[:LONGEST_REASON],
+            reason=(one.reason or "")[:MAX_REASON],
             reason_since=reason_since if one.reason else None,
             next_start=one.due_at if state == "waits" and one.reason is not None and not one.cannot_run else None,
             version=one.version,
             memory_bytes=self._memory.get(one.process.pid) if runs else None,
             pid=one.process.pid if runs else None,
             log=one.process.log,
-            log_fault="" if log_fault is None else f"{one.process.log}: {log_fault.cause}"[:LONGEST_REASON],
+            log_fault="" if log_fault is None else f"{one.process.log}: {log_fault.cause}"[:MAX_REASON],
             log_fault_since=None if log_fault is None else log_fault.since,
         )
 

@@ -11,7 +11,7 @@ from headrace.deploy.status import Kind, State
 from headrace.processes import OwnedProcess
 
 FIRST_WAIT_S = 0.5
-LONGEST_WAIT_S = 30.0
+MAX_WAIT_S = 30.0
 STABLE_S = 10.0
 """A process that ran for this long is considered stable: a later failure does not count as one in a row."""
 STOPS_WITHIN_S = 20.0
@@ -179,7 +179,7 @@ def _installed_version() -> str:
 
 def wait(failures: int) -> float:
     """Returns the delay before the next start, in seconds; it doubles with each consecutive failure, with jitter."""
-    return Backoff(FIRST_WAIT_S, LONGEST_WAIT_S, jitter=0.25, attempts=failures - 1).next()
+    return Backoff(FIRST_WAIT_S, MAX_WAIT_S, jitter=0.25, attempts=failures - 1).next()
 
 
 def end_of(process: OwnedProcess, offset: int, code: int) -> str:

@@ -6,9 +6,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-MOST_WAITING_LINES = 500
+MAX_WAITING_LINES = 500
 """How many lines wait for room in the pipe."""
-_LONGEST_LINE = 16 << 10
+_MAX_LINE = 16 << 10
 """How many characters of a line are kept."""
 
 
@@ -53,7 +53,7 @@ class SupervisorLog:
                 self._pipe = None
 
     def _take(self, line: str) -> None:
-        if len(self._waiting) >= MOST_WAITING_LINES:
+        if len(self._waiting) >= MAX_WAITING_LINES:
             self._left_out += 1
             return
         self._tell_left_out()
@@ -79,6 +79,6 @@ class SupervisorLog:
                 self._tell_left_out()
 
     def _formatted(self, line: str) -> bytes:
-        kept = line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
+        kept = line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}..."
         record = logging.LogRecord("headrace.deploy", logging.INFO, __file__, 0, "%s", (kept,), None)
         return self._formatter.format(record).encode(errors="backslashreplace") + b"\n"

@@ -19,7 +19,7 @@ STOPPED_FOR_S = 10.0
 """For how long it may be stopped, such as by SIGSTOP, before it is killed: processes wait once their pipes are full."""
 SILENT_FOR_S = 60.0
 """For how long it may not answer otherwise, or not be ready: the machine may be busy."""
-_LONGEST_LOOK_S = 1.0
+_MAX_LOOK_S = 1.0
 """How much of the time between two looks counts: a supervisor that was suspended itself must not blame the log writer."""
 _CATCHES_UP_WITHIN_S = 5.0
 _ENDS_WITHIN_S = 5.0
@@ -83,7 +83,7 @@ class WriterProcess:
         """
         self._hear()
         now = self._now()
-        passed_s, self._looked_at = min(now - self._looked_at, _LONGEST_LOOK_S), now
+        passed_s, self._looked_at = min(now - self._looked_at, _MAX_LOOK_S), now
         if not self.is_ready or self._answered < self._asked:
             self._silent_s += passed_s
         elif now - self._asked_at < ASK_EVERY_S or self._ask(catches_up=False):

@@ -9,7 +9,7 @@ from headrace.gateway_status.words import NO_FAULTS
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 from headrace.terminal import EXIT_FAILED, duration_text
 
-MOST = 20
+MAX_COUNT = 20
 """How many parts are listed."""
 _TIMEOUT_S = 2.0
 
@@ -32,11 +32,11 @@ def _findings(status: admin_pb2.GetStatusResponse) -> Iterator[Finding]:
     """Yields a finding for each part where something began. What only follows from another part is counted there."""
     roots = {problem.part for problem in status.problems if problem.root == problem.part}
     listed = [problem for problem in status.problems if problem.part == problem.root or problem.root not in roots]
-    for problem in listed[:MOST]:
+    for problem in listed[:MAX_COUNT]:
         followers = sum(other.root == problem.part != other.part for other in status.problems)
         yield _finding(problem, followers)
-    if len(listed) > MOST:
-        yield failed(f"{len(listed) - MOST:,} more parts are degraded", "list all: headrace status", EXIT_FAILED)
+    if len(listed) > MAX_COUNT:
+        yield failed(f"{len(listed) - MAX_COUNT:,} more parts are degraded", "list all: headrace status", EXIT_FAILED)
 
 
 def _finding(problem: admin_pb2.Problem, followers: int) -> Finding:

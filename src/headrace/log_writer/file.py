@@ -10,10 +10,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-MOST_WAITING_BYTES = 4 << 20
+MAX_WAITING_BYTES = 4 << 20
 """How much waits in memory while the file cannot be written; what comes after that is lost, and counted."""
 RETRY_EVERY_S = 0.5
-_MOST_WRITTEN_BYTES = 256 << 10
+_MAX_WRITTEN_BYTES = 256 << 10
 
 
 class LogFile:
@@ -108,7 +108,7 @@ class LogFile:
             self._is_json = output.startswith(b"{")
         # What was lost has ended with a line.
         missing = self._told_missing()
-        room = MOST_WAITING_BYTES - len(self._waiting) - len(missing)
+        room = MAX_WAITING_BYTES - len(self._waiting) - len(missing)
         if len(output) <= room:
             kept = output
         else:
@@ -145,7 +145,7 @@ class LogFile:
             if not self._waiting:
                 self._put(self._told_missing())
             end = len(self._waiting) if self._begins_line else self._waiting.find(b"\n") + 1 or len(self._waiting)
-            return bytes(self._waiting[: min(end, _MOST_WRITTEN_BYTES)])
+            return bytes(self._waiting[: min(end, _MAX_WRITTEN_BYTES)])
 
     def _write_waiting(self) -> None:
         if not self.waits:

@@ -5,7 +5,7 @@ import os
 import select
 import threading
 
-_LONGEST_LINE = 64 << 10
+_MAX_LINE = 64 << 10
 """What is longer is cut into several lines."""
 
 
@@ -29,9 +29,9 @@ class Lines:
     def take(self, name: str, output: bytes) -> None:
         """Keeps the output of a process until it is written. Who calls this does not read on while `flush` waits."""
         *lines, part = (self._parts.pop(name, b"") + output).split(b"\n")
-        while len(part) > _LONGEST_LINE:
-            lines.append(part[:_LONGEST_LINE])
-            part = part[_LONGEST_LINE:]
+        while len(part) > _MAX_LINE:
+            lines.append(part[:_MAX_LINE])
+            part = part[_MAX_LINE:]
         if part:
             self._parts[name] = part
         self._put(b"".join(_named(name, line) for line in lines))

@@ -11,12 +11,12 @@ from headrace.log_writer.file import LogFile
 from headrace.log_writer.lines import Lines
 
 _READ_BYTES = 64 << 10
-_MOST_READ_BYTES = 4 << 20
+_MAX_READ_BYTES = 4 << 20
 """How much is read of one pipe before a question is answered: a process that prints without end must not delay it for ever."""
 _LOOK_EVERY_S = 0.5
 _BLOCKED_FOR_S = 0.1
 """How long it waits for the reader of standard error before it answers questions."""
-_MOST_FAULTS = 200
+_MAX_FAULTS = 200
 NO_ANSWER = "cannot write it: its disk does not answer"
 NO_READER = "cannot write to standard error: nobody reads it, and processes that print more than their pipes hold wait"
 
@@ -116,7 +116,7 @@ class Writer:
     def catch_up(self) -> None:
         """Writes all that processes have printed until now, unless the disk or a reader keeps it waiting."""
         for key in list(self._pipes.get_map().values()):
-            most = _MOST_READ_BYTES
+            most = _MAX_READ_BYTES
             while most > 0 and not self._reader.is_late and (read := self._read(key)):
                 most -= read
 
@@ -128,7 +128,7 @@ class Writer:
         lost = {name: file.lost_bytes for name, file in self._files.items() if file.lost_bytes}
         shown = NO_READER if self._reader.hangs else self._lines.fault if self._lines is not None else None
         output = {} if shown is None else {"": shown}
-        return {"faults": dict([*output.items(), *faults.items()][:_MOST_FAULTS]), "lost": dict([*lost.items()][:_MOST_FAULTS])}
+        return {"faults": dict([*output.items(), *faults.items()][:_MAX_FAULTS]), "lost": dict([*lost.items()][:_MAX_FAULTS])}
 
     def close(self, within_s: float | None = None) -> bool:
         """Writes what is left, and closes all.
@@ -153,7 +153,7 @@ class Writer:
 
     def _read_all(self, key: selectors.SelectorKey) -> None:
         """Reads what is in a pipe of a process that prints no more."""
-        most = _MOST_READ_BYTES
+        most = _MAX_READ_BYTES
         while most > 0 and (read := self._read(key)):
             most -= read
 

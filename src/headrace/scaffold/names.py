@@ -12,7 +12,7 @@ import re
 from headrace.connectors import CONNECTORS
 from headrace.contract.errors import HeadraceError
 
-LONGEST = 40
+MAX_LENGTH = 40
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
@@ -38,9 +38,9 @@ def checked_name(name: str) -> str:
     Raises:
         InvalidName: It is not.
     """
-    if not _NAME.fullmatch(name) or len(name) > LONGEST:
+    if not _NAME.fullmatch(name) or len(name) > MAX_LENGTH:
         raise InvalidName(
-            f"the name {name!r} is not valid: it needs up to {LONGEST} small letters, digits and single hyphens, and begins "
+            f"the name {name!r} is not valid: it needs up to {MAX_LENGTH} small letters, digits and single hyphens, and begins "
             "with a letter, such as order-events"
         )
     return name

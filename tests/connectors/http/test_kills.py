@@ -15,7 +15,7 @@ from tests.gateway.sink_wire import Writer
 from tests.gateway.wire import serve as gateway
 
 SENDERS, MESSAGES, KILLS = 20, 15, 3
-DEADLINE_SECONDS = 60.0
+DEADLINE_S = 60.0
 
 
 async def test_what_is_answered_is_in_the_checkpoint_and_nothing_is_lost() -> None:
@@ -68,7 +68,7 @@ async def test_what_is_answered_is_in_the_checkpoint_and_nothing_is_lost() -> No
 
         senders = [asyncio.create_task(send(sender)) for sender in range(SENDERS)]
         reading = asyncio.create_task(read())
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with asyncio.timeout(DEADLINE_S):
             await kill()
         reading.cancel()
         with suppress(asyncio.CancelledError):

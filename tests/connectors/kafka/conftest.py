@@ -38,7 +38,7 @@ def each_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers that are away are looked for again and again, rather than every five seconds."""
-    monkeypatch.setattr(_connection, "MAX_BACKOFF_SECONDS", 0.5)
+    monkeypatch.setattr(_connection, "MAX_BACKOFF_S", 0.5)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.gateway.wire import serve as gateway_serving
 
 from headrace.connectors.kafka import _fetching, _stretches
 
-MOST_PARTITIONS = 10
+MAX_PARTITIONS = 10
 SECONDS_PER_EXAMPLE = 12.0
 _names = itertools.count()
 
@@ -152,7 +152,7 @@ class KafkaMachine(RuleBasedStateMachine):
             record.committed = commit
         writer.records, writer.is_open = [], False
 
-    @precondition(lambda self: len(self.logs) < MOST_PARTITIONS)
+    @precondition(lambda self: len(self.logs) < MAX_PARTITIONS)
     @rule()
     def add_a_partition(self) -> None:
         self.log.ask(lambda admin: admin.create_partitions({self.topic: len(self.logs) + 1}))

@@ -19,21 +19,21 @@ from headrace.connectors.kafka._fetcher import Wanted
 from headrace.connectors.kafka._librdkafka_fetcher import LibrdkafkaFetcher
 from headrace.sdk import serve
 
-CUT_SECONDS = 3.0
+CUT_S = 3.0
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch, eager: None) -> None:
     """A minute without a network, in a few seconds."""
-    monkeypatch.setattr(_connection, "REQUEST_TIMEOUT_SECONDS", 2.0)
-    monkeypatch.setattr(_connection, "BOOTSTRAP_SECONDS", 2.0)
+    monkeypatch.setattr(_connection, "REQUEST_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(_connection, "BOOTSTRAP_S", 2.0)
 
 
 async def outage() -> None:
     """Waits for a while, in which nobody tries again without a pause."""
     used = time.process_time()
-    await asyncio.sleep(CUT_SECONDS)
-    assert time.process_time() - used < CUT_SECONDS / 3
+    await asyncio.sleep(CUT_S)
+    assert time.process_time() - used < CUT_S / 3
 
 
 async def test_source_and_sink_go_on_when_the_network_is_back(kafka, log, topic, address, query, network, impatient, each_client):
@@ -99,7 +99,7 @@ async def test_brokers_are_reached_by_tls(kafka, log, topic, address, query, mon
             return await asyncio.to_thread(KAFKA.check, KafkaParameters(source="s", **parameters, **more))
 
         assert await check(tls_ca=authority.cert, **shown) == "1 topic with 1 partition"
-        monkeypatch.setattr(_connection, "BOOTSTRAP_SECONDS", 2.0)
+        monkeypatch.setattr(_connection, "BOOTSTRAP_S", 2.0)
         with pytest.raises(
             KafkaFailed, match=r"certificate of .* is not trusted: .*; set tls_ca to the authority that signed it"
         ):

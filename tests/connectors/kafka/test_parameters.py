@@ -125,7 +125,7 @@ def test_properties_of_librdkafka_are_set_or_refused_never_ignored():
 
 
 def test_a_client_that_cannot_be_made_leaves_no_thread_behind(monkeypatch):
-    monkeypatch.setattr(_connection, "BOOTSTRAP_SECONDS", 0.1)
+    monkeypatch.setattr(_connection, "BOOTSTRAP_S", 0.1)
     parameters = KafkaParameters(bootstrap_servers="127.0.0.1:1", source="s", topics="t", client_id="failing")
     for client in (KafkaAdminClient, StretchConsumer, Producer):
         with pytest.raises(KafkaTimeoutError):
@@ -153,7 +153,7 @@ def test_check_tells_what_there_is(log, topic, kafka, monkeypatch, caplog):
     with pytest.raises(KafkaFailed, match=f"no topic nowhere at {log.servers}: create it, or correct topics"):
         check(topics=["nowhere", topic])
     with monkeypatch.context() as patch:
-        patch.setattr(_connection, "BOOTSTRAP_SECONDS", 0.5)
+        patch.setattr(_connection, "BOOTSTRAP_S", 0.5)
         with pytest.raises(KafkaAway, match=r"no broker can be reached: 127.0.0.1:1: Connection refused"):
             check(topics=topic, bootstrap_servers="127.0.0.1:1")
     login = f"{kafka.host}:{kafka.sasl_port}"

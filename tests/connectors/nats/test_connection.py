@@ -140,7 +140,7 @@ async def test_files_of_tls_that_cannot_be_used_are_named(tmp_path):
 
 
 async def test_a_permission_that_is_missing_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("headrace.connectors.nats._connection.REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr("headrace.connectors.nats._connection.REQUEST_S", 1.0)
     config = """
         authorization { users: [
             { user: all, password: p }

@@ -186,7 +186,7 @@ async def test_another_table_with_the_same_name_is_noticed(url, database, t):
     ],
 )
 async def test_a_table_that_was_emptied_meanwhile_is_noticed(url, database, t, change, message, monkeypatch):
-    monkeypatch.setattr("headrace.connectors.postgresql._continuity._REPORTED_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.connectors.postgresql._continuity._REPORTED_S", 0.0)
     await database.execute(f"CREATE TABLE {t} ({NUMBERED})")
     await database.execute(f"INSERT INTO {t} SELECT FROM generate_series(1, 5)")
     _, cursor = await read(source(url, t))

@@ -22,7 +22,7 @@ from headrace.connectors.postgresql import (
 from headrace.connectors.postgresql._database import Session
 from headrace.sdk import WRITTEN, Message, Part, Rows, Transaction
 
-LONGEST = 100
+MAX_LENGTH = 100
 LEAVES_NOTHING = ("SELECT", "SET", "BEGIN", "CREATE", "VACUUM")
 
 
@@ -230,7 +230,7 @@ async def begin(database: AsyncConnection, schema: str, kind: type[Inserting] | 
 
 @pytest.mark.parametrize("kind", [Inserting, Upserting])
 async def test_a_sink_may_die_at_any_statement(url, schema, database, kind):
-    for at in range(1, LONGEST):
+    for at in range(1, MAX_LENGTH):
         await begin(database, schema, kind)
         world = kind(url, schema)
         with dying_before(at) as faults, suppress(Crashed):
@@ -241,12 +241,12 @@ async def test_a_sink_may_die_at_any_statement(url, schema, database, kind):
             break
         await world.run()
         await world.finished(database, schema)
-    assert 10 < at < LONGEST - 1
+    assert 10 < at < MAX_LENGTH - 1
 
 
 @pytest.mark.parametrize("kind", [Inserting, Upserting])
 async def test_a_connection_may_be_lost_at_any_statement_and_nobody_notices(url, schema, database, kind):
-    for at in range(1, LONGEST):
+    for at in range(1, MAX_LENGTH):
         await begin(database, schema, kind)
         world = kind(url, schema)
         with losing(at) as faults:
@@ -254,4 +254,4 @@ async def test_a_connection_may_be_lost_at_any_statement_and_nobody_notices(url,
         await world.finished(database, schema)
         if faults.count < at:
             break
-    assert 10 < at < LONGEST - 1
+    assert 10 < at < MAX_LENGTH - 1

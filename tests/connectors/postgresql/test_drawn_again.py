@@ -20,7 +20,7 @@ def t(schema: str) -> str:
 @pytest.fixture(autouse=True)
 def reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests wait until updates are reported, where there are some."""
-    monkeypatch.setattr("headrace.connectors.postgresql._continuity._REPORTED_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.connectors.postgresql._continuity._REPORTED_S", 0.0)
 
 
 @pytest.mark.parametrize("before", [1, 2, 40])

@@ -233,7 +233,7 @@ async def test_who_only_changes_other_rows_holds_back_nothing(url, table, number
 )
 @pytest.mark.parametrize("ending", ["COMMIT", "PREPARE TRANSACTION 'left'"])
 async def test_who_holds_rows_back_for_long_is_named(url, table, numbered, gateway, stack, monkeypatch, caplog, ending):
-    monkeypatch.setattr(_reading, "_HELD_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(_reading, "_HELD_REPORT_S", 0.0)
     caplog.set_level(logging.WARNING)
     late = await begun(url, stack, numbered, "late")
     whose = "a prepared transaction" if "PREPARE" in ending else f"process {late.info.backend_pid}"

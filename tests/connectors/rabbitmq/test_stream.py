@@ -169,7 +169,7 @@ async def test_what_retention_has_removed_is_skipped_where_that_is_accepted(rabb
 
 async def test_what_retention_removes_before_it_is_read_is_noticed(rabbit, source, monkeypatch):
     # One time in thirty, the broker says no more once what it reads is gone.
-    monkeypatch.setattr(_stream, "_STALE_SECONDS", 1.0)
+    monkeypatch.setattr(_stream, "_STALE_S", 1.0)
     queue = short(rabbit)
     rabbit.publish(queue, [b"first", *[b"x" * 500] * 9])
     items = source(queue, prefetch=1).read(queue, None)
@@ -181,8 +181,8 @@ async def test_what_retention_removes_before_it_is_read_is_noticed(rabbit, sourc
 
 
 async def test_a_stream_that_is_silent_is_asked_anew(rabbit, source, monkeypatch):
-    monkeypatch.setattr(_stream, "_STALE_SECONDS", 0.01)
-    monkeypatch.setattr(_stream, "_IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(_stream, "_STALE_S", 0.01)
+    monkeypatch.setattr(_stream, "_IDLE_S", 0.01)
     queue = rabbit.declare("stream")
     found = []
     items = source(queue).read(queue, None)
@@ -212,7 +212,7 @@ async def test_gaps_between_offsets_are_no_losses(rabbit, source):
 
 
 async def test_a_stream_that_is_another_one_is_noticed(rabbit, source, monkeypatch):
-    monkeypatch.setattr(_stream, "_SILENT_SECONDS", 0.3)
+    monkeypatch.setattr(_stream, "_SILENT_S", 0.3)
     queue = rabbit.declare("stream")
     rabbit.publish(queue, numbered(5))
     with pytest.raises(PositionLost, match=f"stream queue {queue} is a different one: it has no offset 99") as lost:
@@ -222,7 +222,7 @@ async def test_a_stream_that_is_another_one_is_noticed(rabbit, source, monkeypat
 
 @pytest.mark.parametrize("silent", [0.0005, 0.001, 0.002, 0.004])
 async def test_a_broker_that_takes_its_time_loses_nothing(rabbit, source, monkeypatch, silent):
-    monkeypatch.setattr(_stream, "_SILENT_SECONDS", silent)
+    monkeypatch.setattr(_stream, "_SILENT_S", silent)
     queue = rabbit.declare("stream")
     rabbit.publish(queue, numbered(50))
     # Where it was not given that time, the source says so.

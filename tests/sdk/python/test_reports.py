@@ -27,7 +27,7 @@ OTHERS = ("backlog", "credit_request", "open_stream", "frame")
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports follow one another at once."""
-    monkeypatch.setattr(_reports, "INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(_reports, "INTERVAL_S", 0.0)
 
 
 async def reported(
@@ -212,8 +212,8 @@ async def test_a_second_passes_before_the_next_report(sent: tuple[Reports, Sent]
 
 
 async def test_a_gateway_that_counts_on_heartbeats_gets_reports_although_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_reports, "INTERVAL_SECONDS", 0.01)
-    monkeypatch.setattr(_reports, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(_reports, "INTERVAL_S", 0.01)
+    monkeypatch.setattr(_reports, "HEARTBEAT_S", 0.05)
     reports, received = Reports(), Sent()
     received.may.set()
     task = asyncio.create_task(reports.send((*CAPABLE, source_pb2.CAPABILITY_HEARTBEAT), received.say))

@@ -17,7 +17,7 @@ from headrace.conformance.core.spec import Spec
 from headrace.conformance.core.trace import Trace
 from headrace.conformance.core.trial import Trial, new_token
 
-_LONGEST_CHECK_S = 300.0
+_MAX_CHECK_S = 300.0
 
 AnyCheck = Check[Any]
 AnyTrial = Trial[Any, Any]
@@ -130,14 +130,14 @@ class Runner:
         if self._spec.setup is not None:
             await trial.run("setup", self._spec.setup)
         try:
-            async with asyncio.timeout(_LONGEST_CHECK_S):
+            async with asyncio.timeout(_MAX_CHECK_S):
                 await check.run(trial)
         except CheckFailed as error:
             return Outcome.FAILED, str(error)
         except NotJudged as error:
             return Outcome.SKIPPED, str(error)
         except TimeoutError:
-            return Outcome.FAILED, f"the check did not end within {_LONGEST_CHECK_S:g} s"
+            return Outcome.FAILED, f"the check did not end within {_MAX_CHECK_S:g} s"
         own = next((what for name, what in trial.breaches if name == check.name), None)
         return (Outcome.PASSED, "") if own is None else (Outcome.FAILED, own)
 

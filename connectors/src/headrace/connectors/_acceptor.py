@@ -20,9 +20,9 @@ _RESERVED = 64
 """How many descriptors are left to everything else: the gateway, files, and connections that close at this moment."""
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CLOSED = (errno.EBADF, errno.EINVAL)
-_PAUSE_SECONDS = 0.1
-_LOOK_SECONDS = 1.0
-_HANDSHAKE_SECONDS = 10.0
+_PAUSE_S = 0.1
+_LOOK_S = 1.0
+_HANDSHAKE_S = 10.0
 
 
 class Peer(asyncio.Protocol, ABC):
@@ -73,8 +73,8 @@ class _Connection:
 
     def overdue(self, now: float) -> str | None:
         if self._shakes_hands:
-            late = now - self._accepted_at > _HANDSHAKE_SECONDS
-            return f"the TLS handshake took longer than {_HANDSHAKE_SECONDS:g} s" if late else None
+            late = now - self._accepted_at > _HANDSHAKE_S
+            return f"the TLS handshake took longer than {_HANDSHAKE_S:g} s" if late else None
         return self.peer.overdue(now)
 
     def end(self, why: str) -> None:
@@ -152,7 +152,7 @@ class Acceptor:
                 if error.errno in _EXHAUSTED:
                     self._report("no connection can be accepted: %s", error.strerror)
                     self._make_room("the process has no descriptors left")
-                    await asyncio.sleep(_PAUSE_SECONDS)
+                    await asyncio.sleep(_PAUSE_S)
                 continue
             self._admit(accepted, f"{address[0]}:{address[1]}")
             # A connection that is to be accepted is accepted at once: others get their turn.
@@ -199,7 +199,7 @@ class Acceptor:
     async def _look(self) -> None:
         """Ends connections that are overdue."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_LOOK_S)
             now = time.monotonic()
             for connection in list(self._there.values()):
                 if (why := connection.overdue(now)) is not None:

@@ -19,7 +19,7 @@ from headrace.sdk import AsyncSource, InvalidMessage, Message
 log = logging.getLogger("headrace.connectors")
 
 _TELL_EACH = 5
-_TELL_SECONDS = 10.0
+_TELL_S = 10.0
 
 
 class BadRecords(Enum):
@@ -136,4 +136,4 @@ class BadRecordPolicy:
             "stream %s: skipped a record (%d since the last such line, %d in total%s): %s",
             stream, self.total - self._told, self.total, kept, error,
         )  # fmt: skip
-        self._told, self._tell_at = self.total, now + _TELL_SECONDS
+        self._told, self._tell_at = self.total, now + _TELL_S

@@ -11,9 +11,9 @@ from headrace.connectors._waiting import Reporting, goes_on, waits
 from headrace.contract.backoff import Backoff
 from headrace.logs.repeats import Repeats
 
-FIRST_SECONDS = 0.1
-LONGEST_SECONDS = 5.0
-_STOOD_SECONDS = 2.0
+FIRST_S = 0.1
+MAX_BACKOFF_S = 5.0
+_STOOD_S = 2.0
 """A connection that breaks within this time, in seconds, counts as another failure."""
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Retry:
         """Creates the backoff of a connection; `what` names it in the log, and `connector` reports that it waits."""
         self._what = what
         self._connector = connector
-        self._backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
+        self._backoff = Backoff(FIRST_S, MAX_BACKOFF_S)
         self._log = ThrottledLog(log, connector, what)
         self._connected_at = math.inf
 
@@ -91,7 +91,7 @@ class Retry:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
-        if time.monotonic() - self._connected_at >= _STOOD_SECONDS:
+        if time.monotonic() - self._connected_at >= _STOOD_S:
             self._backoff.reset()
         self._connected_at = math.inf
         self._log.report(f"{self._what}: {error}; retrying")

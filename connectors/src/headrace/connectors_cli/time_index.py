@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _START = "start"
 """The parameter of a source that finds a time itself."""
-_ANSWER_SECONDS = 60.0
+_ANSWER_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def positions_at(
             raise cannot
         found = asyncio.run(_ask(source))
     except TimeoutError:
-        raise Failure(f"{name} did not answer within {_ANSWER_SECONDS:g} s: can it reach its system?") from None
+        raise Failure(f"{name} did not answer within {_ANSWER_S:g} s: can it reach its system?") from None
     finally:
         if close := getattr(source, "close", None):
             close()
@@ -90,7 +90,7 @@ async def _ask(source: "Source | AsyncSource") -> "dict[str, Position | None]":
         return await (call(*arguments) if isinstance(source, AsyncSource) else asyncio.to_thread(call, *arguments))
 
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
+        async with asyncio.timeout(_ANSWER_S):
             partitions = await answer(source.partitions)
             starts = await answer(source.starts, partitions)
     except HeadraceError as error:

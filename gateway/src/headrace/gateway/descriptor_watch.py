@@ -7,7 +7,7 @@ from headrace.gateway.own_faults import OwnFaultKind, OwnFaults
 from headrace.machine.descriptors import REMEDY, in_use, limit
 
 INTERVAL_S = 1.0
-MOST_FEW = 128
+MAX_FEW = 128
 """As many are enough for the moment, whatever the limit is."""
 _PART = "descriptors"
 _REMEDY = f"{REMEDY} and restart the gateway, or end what connects again and again; what is connected continues"
@@ -33,7 +33,7 @@ class DescriptorWatch:
         if most is None:
             self._faults.end(_PART, OwnFaultKind.DESCRIPTORS_EXHAUSTED)
             return
-        used, few = self._in_use(), min(max(1, most // 10), MOST_FEW)
+        used, few = self._in_use(), min(max(1, most // 10), MAX_FEW)
         if most - used < few:
             cause = f"{used} of {most} descriptors of the gateway are in use: it cannot take further connections or open files"
             self._faults.note(_PART, OwnFaultKind.DESCRIPTORS_EXHAUSTED, cause, _REMEDY)

@@ -10,7 +10,7 @@ from headrace.contract.backoff import Backoff
 from headrace.gateway.own_faults import OwnFaultKind, OwnFaults
 
 FIRST_WAIT_S = 0.5
-LONGEST_WAIT_S = 10.0
+MAX_WAIT_S = 10.0
 _REMEDY = "the gateway does it again by itself; if it does not succeed, restart the gateway, and report this with its log"
 
 log = structlog.get_logger("headrace.gateway")
@@ -24,7 +24,7 @@ async def lasting(name: str, work: Callable[[], Awaitable[None]], faults: OwnFau
         work: Does it.
         faults: Where an error is noted, until the work has run for longer than the longest pause.
     """
-    backoff = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S)
+    backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
     settling: asyncio.TimerHandle | None = None
 
     def settle() -> None:
@@ -42,7 +42,7 @@ async def lasting(name: str, work: Callable[[], Awaitable[None]], faults: OwnFau
             if settling is not None:
                 settling.cancel()
         await asyncio.sleep(backoff.next())
-        settling = asyncio.get_running_loop().call_later(LONGEST_WAIT_S, settle)
+        settling = asyncio.get_running_loop().call_later(MAX_WAIT_S, settle)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from headrace.contract import clock
 
-MOST = 100
+MAX_COUNT = 100
 """How many faults are kept at a time."""
 
 
@@ -56,7 +56,7 @@ class OwnFaults:
     def note(self, part: str, kind: OwnFaultKind, cause: str, remedy: str) -> None:
         """Notes that something is wrong. If it was before, its cause is replaced, and its age stays."""
         known = self._by_key.get((part, kind))
-        if known is None and len(self._by_key) >= MOST:
+        if known is None and len(self._by_key) >= MAX_COUNT:
             return
         since = clock.monotonic() if known is None else known.since
         self._by_key[part, kind] = OwnFault(part, kind, cause, remedy, since)

@@ -44,7 +44,7 @@ RELOADABLE = frozenset(
 )
 """The keys that take effect without a restart."""
 
-_LONGEST_CAUSE = 500
+_MAX_CAUSE = 500
 _REMEDY = "correct the file; until then, what was valid before stays in effect, and a restart of the gateway would fail"
 
 log = structlog.get_logger("headrace.gateway")
@@ -98,7 +98,7 @@ class Reloading:
         try:
             config = self._source.load()
         except ConfigurationError as error:
-            cause = " ".join(str(error).split())[:_LONGEST_CAUSE]
+            cause = " ".join(str(error).split())[:_MAX_CAUSE]
             self._gateway.own_faults.note(part, OwnFaultKind.CONFIGURATION_INVALID, cause, _REMEDY)
             raise
         self._gateway.own_faults.end(part, OwnFaultKind.CONFIGURATION_INVALID)

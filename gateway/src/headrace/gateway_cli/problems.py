@@ -10,7 +10,7 @@ from headrace.terminal import duration_text
 
 MAX_LINES = 20
 """How many problems are shown; the JSON document has more."""
-_LONGEST_TEXT = 300
+_MAX_TEXT = 300
 
 
 def problem_lines(document: Mapping[str, Any], now: datetime | None = None, limit: int = MAX_LINES) -> Iterator[Text]:
@@ -41,7 +41,7 @@ def age_ms(problem: Mapping[str, Any], now: datetime) -> int:
     return max(0, int((now - since).total_seconds())) * 1000
 
 
-def one_line(text: str, longest: int = _LONGEST_TEXT) -> str:
+def one_line(text: str, longest: int = _MAX_TEXT) -> str:
     """Returns a text of another process on one line: cut if long, with spaces for what a terminal would not just show."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     return printable if len(printable) <= longest else f"{printable[:longest]}..."

@@ -31,7 +31,7 @@ LAST_S = 5.0
 """How long a run that ends waits for what is pending, in seconds."""
 MAX_PAUSE_S = 0.5
 LAST_SEGMENTS = 8
-MOST_UNDECIDED = 200
+MAX_UNDECIDED = 200
 REST_S = 1.0
 """How often an idle query polls once everything is done, in seconds."""
 
@@ -216,7 +216,7 @@ class Driver:
         assert self._run is not None
         query, run = self._engine.query, self._run
         known, first = self._segments, self._first_own()
-        wanted = {*known[-LAST_SEGMENTS:], *covering(known, sorted(self._undecided)[:MOST_UNDECIDED])}
+        wanted = {*known[-LAST_SEGMENTS:], *covering(known, sorted(self._undecided)[:MAX_UNDECIDED])}
         segments = sorted(wanted, key=lambda segment: segment.first_batch)
         request = pb.ReportCommitsRequest(
             pipeline=query.name,

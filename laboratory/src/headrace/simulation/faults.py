@@ -18,7 +18,7 @@ from headrace.simulation.systems import Log
 
 OPERATOR = Caller("the simulation", "simulated", sees_names=True)
 STREAMING = ("Ingest", "Attach", "Deliver")
-MOST_IN_BURST = 30
+MAX_IN_BURST = 30
 
 
 class Faults:
@@ -312,5 +312,5 @@ class Faults:
     def _burst(self, fault: Fault) -> None:
         for log in self._logs.values():
             for partition in log.messages:
-                for _ in range(self._random.randint(1, MOST_IN_BURST)):
+                for _ in range(self._random.randint(1, MAX_IN_BURST)):
                     log.append(partition, self._random, self._schedule.conditions.message_bytes)

@@ -7,13 +7,13 @@ from headrace.simulation.record import Violation
 from headrace.simulation.schedule import Conditions, QueryPlan, Schedule
 from headrace.simulation.simulating import simulate
 
-MOST_RUNS = 100
+MAX_RUNS = 100
 """How many schedules to try at most."""
 LIVENESS_S = 40.0
 """What is stuck for so many virtual seconds fails: most candidates are."""
 
 
-def minimised(schedule: Schedule, violation: Violation, most_runs: int = MOST_RUNS) -> Schedule:
+def minimised(schedule: Schedule, violation: Violation, most_runs: int = MAX_RUNS) -> Schedule:
     """Returns a smaller schedule with a violation of the same kind."""
     runs, index, found = 0, 0, False
     while runs < most_runs:

@@ -15,12 +15,12 @@ import grpc
 import grpc.aio
 
 from headrace.simulation.loop import Loop, Process
-from headrace.simulation.pipe import END, LONGEST_QUEUE, End, Pipe, Status
+from headrace.simulation.pipe import END, MAX_QUEUE, End, Pipe, Status
 
 OK = Status(grpc.StatusCode.OK)
 LOST = Status(grpc.StatusCode.UNAVAILABLE, "connection lost")
 CANCELLED = Status(grpc.StatusCode.CANCELLED, "Locally cancelled by application!")
-LONGEST_NOTICE_S = 12.0
+MAX_NOTICE_S = 12.0
 """The longest time after which a side notices that the other one is gone, in seconds."""
 
 SESSIONS = {"SourceService/Ingest": "source", "SinkService/Attach": "sink"}
@@ -103,7 +103,7 @@ class Network:
     def notice_delay(self) -> float:
         """Returns after how long a side notices that the other one is gone, in seconds."""
         late = self.source.random() < self._late_notices
-        return self.source.random() * (LONGEST_NOTICE_S if late else 0.01)
+        return self.source.random() * (MAX_NOTICE_S if late else 0.01)
 
     def reached(self, client: Process) -> Server | None:
         """Returns the server that a process reaches; None if it cannot connect."""
@@ -328,7 +328,7 @@ class Call:
         """Ends the requests for the server, while the client continues to send."""
         if not self._is_breaking and self.status is None and self.server is not None:
             self.requests.send(END)
-            self.requests.window = LONGEST_QUEUE
+            self.requests.window = MAX_QUEUE
 
     def _client_died(self) -> None:
         if self._can_break():

@@ -10,7 +10,7 @@ import grpc
 
 from headrace.simulation.loop import Loop, Process
 
-LONGEST_QUEUE: Final = 10**9
+MAX_QUEUE: Final = 10**9
 
 
 class End:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headrace.simulation.loop import START_S, Loop
 
-MOST_VIOLATIONS = 50
+MAX_VIOLATIONS = 50
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Record:
 
     def violation(self, kind: str, text: str) -> None:
         """Records a violation."""
-        if self.is_open and len(self.violations) < MOST_VIOLATIONS:
+        if self.is_open and len(self.violations) < MAX_VIOLATIONS:
             self.violations.append(Violation(kind, text))
             self.log(f"VIOLATION {kind}: {text}")
 

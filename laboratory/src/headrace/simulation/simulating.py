@@ -21,7 +21,7 @@ from headrace.simulation.record import Record, Violation
 from headrace.simulation.schedule import Schedule
 from headrace.simulation.world import LIVENESS_S, World
 
-MOST_CALLBACKS = 400_000
+MAX_CALLBACKS = 400_000
 """A schedule that needs more callbacks does not end."""
 
 
@@ -98,8 +98,8 @@ def simulate(schedule: Schedule, *, traced: bool = False, liveness_s: float = LI
 
 def _run(world: World, main: "asyncio.Task[Any]") -> None:
     """Runs the world to its end, and records what went wrong in tasks that nobody waits for."""
-    if not world.loop.run(main, MOST_CALLBACKS):
-        kind = "endless" if world.loop.callbacks >= MOST_CALLBACKS else "deadlock"
+    if not world.loop.run(main, MAX_CALLBACKS):
+        kind = "endless" if world.loop.callbacks >= MAX_CALLBACKS else "deadlock"
         world.record.violation(kind, f"after {world.loop.callbacks} callbacks: " + "; ".join(world.oracle.missing())[:1000])
     elif (error := main.exception()) is not None:
         world.record.failed("the simulation", error)

@@ -21,7 +21,7 @@ from headrace.simulation.planner import Planner
 PROGRESS_TIMEOUT_S = 10.0
 INLINE_TIMEOUT_S = 2.0
 MAX_PAUSE_S = 1.0
-MOST_FAILURES = 4
+MAX_FAILURES = 4
 """A task fails its query after so many failed attempts."""
 LATE_KILL_S = 5.0
 """How long an attempt that was given up may continue, in seconds."""
@@ -112,7 +112,7 @@ class Tasks:
                         return each.result()
                     running.remove(each)
                     failures += 1
-                    if failures >= MOST_FAILURES:
+                    if failures >= MAX_FAILURES:
                         raise QueryFailed(f"task {task.partition}: {error}")
                 if not running:
                     running.append(asyncio.create_task(self._attempt(batch, task)))

@@ -33,7 +33,7 @@ from headrace.simulation.systems import Log, Queue, Storage
 
 LIVENESS_S = 90.0
 """Once faults have stopped, something must progress within so many virtual seconds, until everything is as it must be."""
-LONGEST_S = 1_200.0
+MAX_S = 1_200.0
 """After so many seconds it must be, however small the limits are."""
 REST_S = 16.0
 """After how many more seconds everything is at rest: late notices of lost connections, housekeeping, reports."""
@@ -244,7 +244,7 @@ class World:
         while missing := self.oracle.missing():
             if progress != self.record.counts["progress"]:
                 progress, since = self.record.counts["progress"], self.loop.now
-            if self.loop.now >= min(since + self._liveness_s, self.healed_at + LONGEST_S):
+            if self.loop.now >= min(since + self._liveness_s, self.healed_at + MAX_S):
                 self.record.violation("stuck", "; ".join(missing)[:1500])
                 return
             await asyncio.sleep(0.5)

@@ -13,9 +13,9 @@ _NOT_OF_THIS_MACHINE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _ATTEMPTS = 20
 _GRPC_SCHEMES = ("dns", "ipv4", "ipv6")
 
-VANISHED_SECONDS = 60
+VANISHED_S = 60
 """How long it takes at most to notice that the machine or network of a client has gone without closing, in seconds."""
-_IDLE_SECONDS, _PROBE_SECONDS, _PROBES = 15, 10, 3
+_IDLE_S, _PROBE_S, _PROBES = 15, 10, 3
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -83,7 +83,7 @@ def open_listeners(host: str, port: int, backlog: int) -> list[socket.socket]:
     """Opens the sockets of a server: one for each address of the host that belongs to this machine, all with the same port.
 
     `localhost` is both loopback addresses, whatever the system's list of hosts says, and `::` is every address of both
-    families; `0.0.0.0` is every address of IPv4. The end of a client that vanishes is noticed within `VANISHED_SECONDS`.
+    families; `0.0.0.0` is every address of IPv4. The end of a client that vanishes is noticed within `VANISHED_S`.
 
     Args:
         host: The name or address.
@@ -146,12 +146,12 @@ def _notice_vanished(listener: socket.socket) -> None:
     """Sets what accepted connections inherit: probes of a silent client, and a limit of what it does not acknowledge."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     options = {
-        "TCP_KEEPIDLE": _IDLE_SECONDS,
-        "TCP_KEEPALIVE": _IDLE_SECONDS,  # what macOS calls it
-        "TCP_KEEPINTVL": _PROBE_SECONDS,
+        "TCP_KEEPIDLE": _IDLE_S,
+        "TCP_KEEPALIVE": _IDLE_S,  # what macOS calls it
+        "TCP_KEEPINTVL": _PROBE_S,
         "TCP_KEEPCNT": _PROBES,
         # Linux looks at it with each probe.
-        "TCP_USER_TIMEOUT": (VANISHED_SECONDS - _IDLE_SECONDS) * 1000,
+        "TCP_USER_TIMEOUT": (VANISHED_S - _IDLE_S) * 1000,
     }
     for name, value in options.items():
         if (option := getattr(socket, name, None)) is not None:

@@ -7,11 +7,11 @@ from collections.abc import Hashable
 from headrace.contract import clock
 from headrace.logs.context import context_fields
 
-REPEAT_SECONDS = 10.0
+REPEAT_S = 10.0
 """How long a kind of event is not logged again, in seconds."""
-LINE_SECONDS = 5.0
+LINE_S = 5.0
 """The same for a line of any logger, in seconds; shorter, so that lines that are already held back elsewhere all pass."""
-_MOST_KINDS = 1024
+_MAX_KINDS = 1024
 _OF_ONE_CALL = frozenset({"attempt", "peer", "repeats", "session", "timestamp"})
 """Fields that differ each time somebody tries again."""
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", None, None))) | {"message", "asctime"}
@@ -20,7 +20,7 @@ _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", None, None))) | {
 class Repeats:
     """Says for each kind of event whether it is due. Remembers a bounded number of kinds, and forgets the oldest."""
 
-    def __init__(self, every_s: float = REPEAT_SECONDS) -> None:
+    def __init__(self, every_s: float = REPEAT_S) -> None:
         """Takes how long a kind is silent after it was logged, in seconds."""
         self._every_s = every_s
         self._kinds: OrderedDict[Hashable, tuple[float, int]] = OrderedDict()
@@ -34,7 +34,7 @@ class Repeats:
             return None
         self._kinds.pop(kind, None)
         self._kinds[kind] = now, 0
-        if len(self._kinds) > _MOST_KINDS:
+        if len(self._kinds) > _MAX_KINDS:
             self._kinds.popitem(last=False)
         return held_back
 
@@ -49,7 +49,7 @@ class RepeatsFilter(logging.Filter):
     Lines about a change that somebody has requested are all logged.
     """
 
-    def __init__(self, every_s: float = LINE_SECONDS) -> None:
+    def __init__(self, every_s: float = LINE_S) -> None:
         """Takes how long a line is not logged again, in seconds."""
         super().__init__()
         self._repeats = Repeats(every_s)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-MOST_LINKS = 32
+MAX_LINKS = 32
 """How many contexts a span refers to at most."""
 
 _NAME = b"traceparent"
@@ -27,12 +27,12 @@ _Lengths = npt.NDArray[np.int64]
 
 
 class Contexts(dict[bytes, None]):
-    """The contexts of some messages, each once, in order, up to `MOST_LINKS`."""
+    """The contexts of some messages, each once, in order, up to `MAX_LINKS`."""
 
     @property
     def is_full(self) -> bool:
         """Whether there is no room for more."""
-        return len(self) >= MOST_LINKS
+        return len(self) >= MAX_LINKS
 
     def take(self, contexts: Iterable[bytes]) -> None:
         """Adds contexts while there is room."""

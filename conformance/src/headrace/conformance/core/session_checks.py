@@ -37,7 +37,7 @@ _TRANSIENT_REASONS = (
 )
 _UNKNOWN_REASON = "OF_A_LATER_VERSION"
 _OTHER_DOMAIN = "example.com"
-_BACKOFF_WINDOW_S, _MOST_ATTEMPTS = 3.0, 15
+_BACKOFF_WINDOW_S, _MAX_ATTEMPTS = 3.0, 15
 _SHORTEST_WATCH_S = 1.5
 _SHOWN = 40
 
@@ -131,8 +131,8 @@ def declare_session_checks(checks: Checks[Any]) -> None:
         await trial.session()
         first = len(trial.gateway.sessions)
         await trial.never(
-            lambda: len(trial.gateway.sessions) - first > _MOST_ATTEMPTS,
-            f"more than {_MOST_ATTEMPTS} attempts within {_BACKOFF_WINDOW_S:g} s",
+            lambda: len(trial.gateway.sessions) - first > _MAX_ATTEMPTS,
+            f"more than {_MAX_ATTEMPTS} attempts within {_BACKOFF_WINDOW_S:g} s",
             _BACKOFF_WINDOW_S,
         )
 

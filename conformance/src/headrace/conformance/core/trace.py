@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.text_format import MessageToString
 
 _FIRST, _LAST = 60, 60
-_LONGEST = 220
+_MAX_LENGTH = 220
 """The longest text of a message, in characters."""
 
 
@@ -55,4 +55,4 @@ def described(message: Any) -> str:
         frame = inner.frame if hasattr(inner, "frame") else inner
         return f"frame {part}: {frame.count} messages from sequence {frame.first_sequence}, {frame.ByteSize()} bytes"
     text = MessageToString(inner, as_one_line=True)
-    return f"{kind} {text if len(text) <= _LONGEST else text[:_LONGEST] + '...'}".rstrip()
+    return f"{kind} {text if len(text) <= _MAX_LENGTH else text[:_MAX_LENGTH] + '...'}".rstrip()

@@ -14,7 +14,7 @@ from headrace.protocol.v1 import source_pb2 as pb
 
 _KINDS = {"replayable": pb.SOURCE_KIND_REPLAYABLE, "redelivering": pb.SOURCE_KIND_REDELIVERING}
 _RETRY_MS = 400
-_LONGEST_HELLO_BYTES = 4096
+_MAX_HELLO_BYTES = 4096
 
 Answer = Callable[[SourceSession, Stream], None]
 
@@ -35,7 +35,7 @@ async def hello(trial: SourceTrial) -> None:
     trial.require(bool(said.connector), "connector is empty")
     trial.require(bool(said.instance), "instance is empty")
     short_names(trial, said)
-    trial.require(said.ByteSize() <= _LONGEST_HELLO_BYTES, f"Hello has {said.ByteSize()} bytes")
+    trial.require(said.ByteSize() <= _MAX_HELLO_BYTES, f"Hello has {said.ByteSize()} bytes")
     # A breach is noted where it sends anything else before Welcome.
     await trial.never(lambda: bool(trial.breaches), "it sends something else before it has Welcome")
     session.welcome()

@@ -16,7 +16,7 @@ from headrace.sdk import WRITTEN, InvalidSink, Outcome, Outcomes, Part, Recovere
 
 log = logging.getLogger("headrace.connectors")
 
-_LOOK_SECONDS = 1.0
+_LOOK_S = 1.0
 
 
 class FileSink(TwoPhaseSink):
@@ -154,7 +154,7 @@ class FileSink(TwoPhaseSink):
 
     def _rotate(self, seconds: float) -> None:
         """Checks the time."""
-        while not self._closed.wait(min(seconds, _LOOK_SECONDS)):
+        while not self._closed.wait(min(seconds, _LOOK_S)):
             try:
                 self.rotate()
             except OSError as error:

@@ -24,19 +24,19 @@ from headrace.sdk import CLOSE, GONE, Backlog, Batch, Close, InvalidSource, Mess
 # Maximum number of open files of idle readers.
 _OPEN_FILES = 200
 # The longest wait for a file to change, and for a replaced file, in seconds.
-_AGAIN_SECONDS, _SOON_SECONDS = 30.0, 0.5
+_AGAIN_S, _SOON_S = 30.0, 0.5
 _END = Batch(())
 # The delay before a file with the name of a removed one is listed, in seconds: until then, the session has noticed that the name
 # was free.
-_FREE_SECONDS = 10.0
+_FREE_S = 10.0
 # How long a new file waits for a query to read the absent log that it may have been rotated from; it may read the file alone.
-_ABSENT_SECONDS = 10.0
+_ABSENT_S = 10.0
 # A new query reads the files of closed streams when they have their next turn.
-_NEXT_TURN_SECONDS = 3600.0
+_NEXT_TURN_S = 3600.0
 # Switching threads costs as much as reading a third of an item.
 _AT_ONCE = 4
 # Looking for new files uses at most this share of a core, unless it is quick.
-_LOOKING_SHARE, _QUICK_SECONDS = 0.05, 0.05
+_LOOKING_SHARE, _QUICK_S = 0.05, 0.05
 
 
 class FileSource(PolicySource):
@@ -100,7 +100,7 @@ class FileSource(PolicySource):
         self._bases: dict[str, int] = {}
         """The sequence that a stream begins with after an accepted loss."""
         self._readers: dict[str, Reader] = {}
-        self._turns = Turns(max_streams, _NEXT_TURN_SECONDS)
+        self._turns = Turns(max_streams, _NEXT_TURN_S)
         self._turn_seconds = idle_seconds
         self._acknowledged: dict[str, int] = {}
         self._ends: dict[str, int] = {}
@@ -145,7 +145,7 @@ class FileSource(PolicySource):
             self._end(partition, 0)
             yield GONE
             return
-        idle_since, troubled = math.inf, Backoff(_SOON_SECONDS, _AGAIN_SECONDS, jitter=0.0)
+        idle_since, troubled = math.inf, Backoff(_SOON_S, _AGAIN_S, jitter=0.0)
         if (position.sequence if position is not None else 0) < self._acknowledged.get(partition, 0):
             self._turns.begin_again()
         reader = await self._watch.run(self._reader, partition, position)
@@ -186,7 +186,7 @@ class FileSource(PolicySource):
                     if len(self._readers) > _OPEN_FILES:
                         await self._watch.run(reader.close)
                     soon = reader.is_between or self._turns.wanted
-                    await self._watch.changed(reader.path, state, _SOON_SECONDS if soon else _AGAIN_SECONDS)
+                    await self._watch.changed(reader.path, state, _SOON_S if soon else _AGAIN_S)
         except PositionLost:
             # If the loss is accepted, reading starts at the beginning of the files, but sequences must not start over.
             self._bases[partition] = position.sequence if position is not None else self._bases.get(partition, 0)
@@ -212,7 +212,7 @@ class FileSource(PolicySource):
                 await self._watch.run(self._files.join, partition, log)
             absent.answer(partition, was_read=position is not None)
         elif position is None:
-            return await absent.is_own(partition, _ABSENT_SECONDS)
+            return await absent.is_own(partition, _ABSENT_S)
         else:
             absent.begin(partition)
         return partition in self._files.streams
@@ -242,7 +242,7 @@ class FileSource(PolicySource):
         self._turns.end(partition)
         if partition in self._gone:
             self._gone.discard(partition)
-            self._free[partition] = time.monotonic() + _FREE_SECONDS
+            self._free[partition] = time.monotonic() + _FREE_S
 
     def _free_names(self) -> None:
         """Makes the names of removed files available for new files."""
@@ -305,7 +305,7 @@ class FileSource(PolicySource):
         began = time.monotonic()
         self._files.look({reader.key: name for name, reader in list(self._readers.items()) if reader.key is not None})
         seconds = time.monotonic() - began
-        self._next_look = time.monotonic() + (seconds / _LOOKING_SHARE if seconds > _QUICK_SECONDS else 0.0)
+        self._next_look = time.monotonic() + (seconds / _LOOKING_SHARE if seconds > _QUICK_S else 0.0)
 
 
 def _next(reader: Reader, items: Generator[Batch | None, None, None]) -> tuple[State, list[Batch | None], Exception | None]:

@@ -12,7 +12,7 @@ from headrace.connectors.file._watch import State, state_of
 
 # The number of closed files that are checked per second, which takes about ten milliseconds.
 _LOOKED_AT = 5_000
-_LOOK_SECONDS = 1.0
+_LOOK_S = 1.0
 
 
 @dataclass(slots=True)
@@ -111,7 +111,7 @@ class Turns:
         now = time.monotonic()
         if now < self._next_look:
             return
-        self._next_look, long_ago = now + _LOOK_SECONDS, now - self._again_seconds
+        self._next_look, long_ago = now + _LOOK_S, now - self._again_seconds
         for _ in range(min(_LOOKED_AT, len(self._to_look_at))):
             partition = self._to_look_at.popleft()
             closed = self._closed.get(partition)

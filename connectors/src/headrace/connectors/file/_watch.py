@@ -14,7 +14,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _LOOKS_PER_SECOND = 2_000
-_SOONEST_SECONDS = 0.02
+_SOONEST_S = 0.02
 
 State = tuple[int, int, int] | None
 
@@ -109,7 +109,7 @@ class Watch:
     async def _look(self) -> None:
         """Checks all watched files repeatedly."""
         while True:
-            await asyncio.sleep(max(_SOONEST_SECONDS, len(self._waiting) / _LOOKS_PER_SECOND))
+            await asyncio.sleep(max(_SOONEST_S, len(self._waiting) / _LOOKS_PER_SECOND))
             waiting = list(self._waiting.items())
             for future in await self.run(_changed, waiting):
                 if not future.done():

@@ -6,7 +6,7 @@ import time
 
 from headrace.connectors._inbox import Room
 
-_PATIENCE_SECONDS = 1.0
+_PATIENCE_S = 1.0
 """How long a body may arrive before it gives way to others, if there is no room."""
 
 
@@ -57,7 +57,7 @@ class Arrivals:
     def give_way(self) -> bool:
         """Ends the wait for the body that has been arriving longest; returns whether one has had its time."""
         first = next(iter(self.there), None)
-        if first is None or time.monotonic() - first.began < _PATIENCE_SECONDS:
+        if first is None or time.monotonic() - first.began < _PATIENCE_S:
             return False
         del self.there[first]
         first.gives_way = True

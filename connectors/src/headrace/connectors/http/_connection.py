@@ -11,9 +11,9 @@ from headrace.connectors._acceptor import Peer
 
 log = logging.getLogger(__name__)
 
-_AFTERWARDS_SECONDS = 1.0
+_AFTERWARDS_S = 1.0
 """How long a connection whose client sends nothing more stays open for an answer that is still to be written, in seconds."""
-_FAREWELL_SECONDS = 0.5
+_FAREWELL_S = 0.5
 """How long after the farewell of TLS an answer waits, in seconds: OpenSSL discards what arrives while a client calls
 SSL_shutdown, and clients that want an answer give it up soon."""
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -73,11 +73,11 @@ class HttpConnection(Peer):
         """Called when the client sends nothing more; returns whether it still gets an answer."""
         self._ended = True
         if self._transport.get_extra_info("ssl_object") is not None:
-            self._answer_from = time.monotonic() + _FAREWELL_SECONDS
+            self._answer_from = time.monotonic() + _FAREWELL_S
         if self._request is not None:
             return self._request.content.is_eof()
         # The head of a request may have arrived just now, or the answer may be about to be written.
-        self._deadline = self._last_at + _AFTERWARDS_SECONDS
+        self._deadline = self._last_at + _AFTERWARDS_S
         return time.monotonic() < self._deadline
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -117,7 +117,7 @@ class HttpConnection(Peer):
         self._request = None
         self._last_at = self._answered_at = time.monotonic()
         seconds = self._head_seconds if self._begun else self._idle_seconds
-        self._deadline = self._last_at + (_AFTERWARDS_SECONDS if self._ended else seconds)
+        self._deadline = self._last_at + (_AFTERWARDS_S if self._ended else seconds)
 
     # What ends it
 
@@ -127,7 +127,7 @@ class HttpConnection(Peer):
         if self._request is not None or not self._connected or self._transport.is_closing():
             return None
         # Its answer may not be written yet.
-        return self._last_at if time.monotonic() - self._answered_at > _AFTERWARDS_SECONDS else None
+        return self._last_at if time.monotonic() - self._answered_at > _AFTERWARDS_S else None
 
     def overdue(self, now: float) -> str | None:
         """Returns whether a head or a next request is late."""

@@ -37,7 +37,7 @@ _ADVICE = {
 }
 """Responses whose cause is not the message, and what to do about them."""
 _LOGIN = {401, 403, 407}
-_FIRST_BACKOFF_SECONDS = 0.1
+_FIRST_BACKOFF_S = 0.1
 _REASON_CHARACTERS = 200
 
 
@@ -81,9 +81,7 @@ class Sending:
         self._place = f"{url.scheme}://{url.netloc}{url.path}"
         through = f" through {proxy}" if proxy is not None else ""
         self._where = f"{parameters.method} {self._place}{through}"
-        self._backoff = wait_random_exponential(
-            _FIRST_BACKOFF_SECONDS, parameters.max_backoff_seconds, min=_FIRST_BACKOFF_SECONDS / 2
-        )
+        self._backoff = wait_random_exponential(_FIRST_BACKOFF_S, parameters.max_backoff_seconds, min=_FIRST_BACKOFF_S / 2)
 
     async def check(self, session: aiohttp.ClientSession) -> str:
         """Sends a HEAD request, which changes nothing, and returns a description of the response.

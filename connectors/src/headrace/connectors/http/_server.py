@@ -22,9 +22,9 @@ from headrace.sdk import Batch, Headers, InvalidMessage, Message
 log = logging.getLogger(__name__)
 
 Received: TypeAlias = Message | Batch
-_STOPPING_SECONDS = 1.0
+_STOPPING_S = 1.0
 # How long to keep reading after a rejection, in seconds, so that the client sees the response.
-_LINGERING_SECONDS = 1.0
+_LINGERING_S = 1.0
 
 
 class Server:
@@ -56,8 +56,8 @@ class Server:
             access_log=None,
             logger=_aiohttp_log(),
             handler_cancellation=True,
-            shutdown_timeout=_STOPPING_SECONDS,
-            lingering_time=_LINGERING_SECONDS,
+            shutdown_timeout=_STOPPING_S,
+            lingering_time=_LINGERING_S,
         )
 
     async def start(self) -> None:

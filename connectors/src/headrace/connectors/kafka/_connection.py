@@ -12,11 +12,11 @@ from headrace.connectors.kafka._logs import tame
 from headrace.connectors.kafka._oauth import ClientCredentials, FileTokens, RequestedTokens, requested_tokens
 from headrace.connectors.kafka._properties import check_librdkafka, of_client, parsed
 
-REQUEST_TIMEOUT_SECONDS = 10.0
+REQUEST_TIMEOUT_S = 10.0
 """How long a broker may take to answer before the request is retried, in seconds."""
-BOOTSTRAP_SECONDS = 5.0
+BOOTSTRAP_S = 5.0
 """How long to look for a first broker that answers, in seconds."""
-MAX_BACKOFF_SECONDS = 5.0
+MAX_BACKOFF_S = 5.0
 """The longest wait before reconnecting to a broker that was unavailable, in seconds."""
 
 _WITHOUT_USER = ("OAUTHBEARER", "AWS_MSK_IAM")
@@ -127,9 +127,9 @@ class KafkaConnection(SystemParameters):
             "bootstrap_servers": list(self.bootstrap_servers),
             "client_id": self.client_id,
             "security_protocol": self.protocol,
-            "bootstrap_timeout_ms": int(BOOTSTRAP_SECONDS * 1000),
-            "request_timeout_ms": int(REQUEST_TIMEOUT_SECONDS * 1000),
-            "reconnect_backoff_max_ms": int(MAX_BACKOFF_SECONDS * 1000),
+            "bootstrap_timeout_ms": int(BOOTSTRAP_S * 1000),
+            "request_timeout_ms": int(REQUEST_TIMEOUT_S * 1000),
+            "reconnect_backoff_max_ms": int(MAX_BACKOFF_S * 1000),
             **({} if self.client == "librdkafka" else of_client(client, parsed(self.client_properties))),
         }
         if self.tls_ca:

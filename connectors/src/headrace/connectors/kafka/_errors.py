@@ -12,7 +12,7 @@ from headrace.sdk import HeadraceError
 
 C = TypeVar("C")
 _LIBRARY = "kafka-python"
-_PROBE_SECONDS = 3.0
+_PROBE_S = 3.0
 # ApiVersions, version 0, correlation id 1, no client id: every broker answers it, even before authentication.
 _PROBE = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
@@ -148,7 +148,7 @@ def _answers(server: str, connection: KafkaConnection) -> bool:
     """Returns whether a broker answers. Raises OSError if nothing listens there, or TLS fails."""
     host, _, port = server.rpartition(":")
     host = host.strip("[]")
-    with socket.create_connection((host, int(port)), timeout=_PROBE_SECONDS) as plain:
+    with socket.create_connection((host, int(port)), timeout=_PROBE_S) as plain:
         if not connection.tls:
             return _answers_probe(plain)
         context = ssl.create_default_context(cafile=connection.tls_ca)

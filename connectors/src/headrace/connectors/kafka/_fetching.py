@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from kafka import TopicPartition
 
-from headrace.connectors._retry import FIRST_SECONDS, LONGEST_SECONDS, ThrottledLog
+from headrace.connectors._retry import FIRST_S, MAX_BACKOFF_S, ThrottledLog
 from headrace.connectors._waiting import Reporting
 from headrace.connectors.kafka._calls import Calls
 from headrace.connectors.kafka._cluster import Bounds, Cluster
@@ -26,7 +26,7 @@ from headrace.sdk import PositionLost
 
 log = logging.getLogger(__name__)
 
-_AGAIN_SECONDS = 0.1
+_AGAIN_S = 0.1
 _ALL_QUEUES_BYTES = 64 << 20
 _LARGEST_QUEUE_BYTES = 2 << 20
 
@@ -91,7 +91,7 @@ class Fetching:
     async def _run(self) -> None:
         """Fetches as long as anything is read."""
         fetcher = _fetcher(self._parameters)
-        backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
+        backoff = Backoff(FIRST_S, MAX_BACKOFF_S)
         try:
             while self._readings:
                 self._changed.clear()
@@ -126,7 +126,7 @@ class Fetching:
             for partition, offset in error.offsets.items():
                 await self._out_of_range(partition, offset)
                 await self._calls.call(fetcher.forget, partition)
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.sleep(_AGAIN_S)
             return
         except Truncated as error:
             for partition in error.partitions:

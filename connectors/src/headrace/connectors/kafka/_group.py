@@ -5,7 +5,7 @@ import logging
 
 from kafka import TopicPartition
 
-from headrace.connectors._retry import LONGEST_SECONDS, ThrottledLog
+from headrace.connectors._retry import MAX_BACKOFF_S, ThrottledLog
 from headrace.connectors.kafka._calls import Calls
 from headrace.connectors.kafka._cluster import Cluster
 from headrace.contract.backoff import Backoff
@@ -13,7 +13,7 @@ from headrace.sdk import HeadraceError
 
 log = logging.getLogger(__name__)
 
-_PACE_SECONDS = 1.0
+_PACE_S = 1.0
 
 
 class GroupOffsets:
@@ -47,11 +47,11 @@ class GroupOffsets:
 
     async def _run(self) -> None:
         """Commits until nothing is left."""
-        backoff = Backoff(_PACE_SECONDS, LONGEST_SECONDS)
+        backoff = Backoff(_PACE_S, MAX_BACKOFF_S)
         try:
             while self._offsets:
                 offsets, self._offsets = self._offsets, {}
-                pause = _PACE_SECONDS
+                pause = _PACE_S
                 try:
                     await self._questions.call(self._cluster.commit, self._group, offsets)
                     backoff.reset()

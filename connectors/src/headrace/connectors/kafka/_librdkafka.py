@@ -18,9 +18,9 @@ from headrace.sdk import HeadraceError, Message
 
 log = logging.getLogger(__name__)
 LIBRARY = "librdkafka"
-_TOKEN_SECONDS = 60.0
+_TOKEN_S = 60.0
 """How long librdkafka uses a token before it asks for one again: the provider knows its age, in seconds."""
-_RETRY_TOKEN_SECONDS = 10.0
+_RETRY_TOKEN_S = 10.0
 
 
 class TlsFiles:
@@ -116,12 +116,12 @@ class _Tokens:
 
     def next(self, _: object) -> tuple[str, float]:
         """Returns a token, and until when to use it, in seconds since 1970."""
-        seconds = _TOKEN_SECONDS
+        seconds = _TOKEN_S
         try:
             self._last = self._tokens.token()
         except kafka_errors.KafkaError as error:
             log.warning("no new token, the last one is used: %s", error)
-            seconds = _RETRY_TOKEN_SECONDS
+            seconds = _RETRY_TOKEN_S
         return self._last, time.time() + seconds
 
 
@@ -133,9 +133,9 @@ def _configs(connection: KafkaConnection) -> dict[str, Any]:
         "bootstrap.servers": ",".join(connection.bootstrap_servers),
         "client.id": connection.client_id,
         "security.protocol": connection.protocol,
-        "socket.timeout.ms": int(_connection.REQUEST_TIMEOUT_SECONDS * 1000),
-        "reconnect.backoff.ms": int(_connection.MAX_BACKOFF_SECONDS * 100),
-        "reconnect.backoff.max.ms": int(_connection.MAX_BACKOFF_SECONDS * 1000),
+        "socket.timeout.ms": int(_connection.REQUEST_TIMEOUT_S * 1000),
+        "reconnect.backoff.ms": int(_connection.MAX_BACKOFF_S * 100),
+        "reconnect.backoff.max.ms": int(_connection.MAX_BACKOFF_S * 1000),
     }
     paths = {
         "ssl.ca.location": connection.tls_ca,

@@ -18,10 +18,10 @@ from headrace.connectors.kafka._parameters import KafkaParameters
 from headrace.connectors.kafka._records import Records
 from headrace.connectors.kafka._stretches import STRETCH_RECORDS, Stretch
 
-_POLL_SECONDS = 0.1
-_HURRIED_POLL_SECONDS = 0.02
+_POLL_S = 0.1
+_HURRIED_POLL_S = 0.02
 _MESSAGES_AT_ONCE = 20_000
-_LOOK_SECONDS = 1.0
+_LOOK_S = 1.0
 _QUEUED_KBYTES = 4096
 _BEGINNING = -2
 
@@ -118,7 +118,7 @@ class LibrdkafkaFetcher:
             self._consumer = self._connect()
         try:
             self._assign(wanted)
-            fetched = self._fetched(wanted, _HURRIED_POLL_SECONDS if hurry else _POLL_SECONDS)
+            fetched = self._fetched(wanted, _HURRIED_POLL_S if hurry else _POLL_S)
             if not fetched.stretches and isinstance(self._problem, KafkaUntrusted):
                 # A partition that begins again tells of its end, even if nothing more is to be read.
                 self._untrusted, self._problem = self._problem, None
@@ -216,7 +216,7 @@ class LibrdkafkaFetcher:
         stretches = {partition: run.stretches for partition, run in runs.items() if run.stretches}
         looked: Iterable[TopicPartition] = runs
         if time.monotonic() >= self._next_look:
-            self._next_look = time.monotonic() + _LOOK_SECONDS
+            self._next_look = time.monotonic() + _LOOK_S
             looked = [one.partition for one in wanted]
         ends = {partition: end for partition in looked if (end := self._end(partition)) is not None}
         return Fetched(stretches, {}, ends)

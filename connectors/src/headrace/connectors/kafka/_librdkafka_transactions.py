@@ -12,7 +12,7 @@ from headrace.connectors.kafka._parameters import KafkaSinkParameters
 from headrace.connectors.kafka._transactions import (
     LINGER_MS,
     REQUEST_BYTES,
-    START_SECONDS,
+    START_S,
     Forgotten,
     aborted,
     fenced,
@@ -21,7 +21,7 @@ from headrace.connectors.kafka._transactions import (
 )
 from headrace.sdk import HeadraceError, Message
 
-_STEP_SECONDS = 0.5
+_STEP_S = 0.5
 """How long a call into librdkafka takes at most, before its reports are looked at."""
 _QUEUED_KBYTES = REQUEST_BYTES >> 10
 _QUEUED_MESSAGES = 200_000
@@ -56,7 +56,7 @@ class LibrdkafkaTransactions:
         self._tls_files = TlsFiles(parameters)
         self._producer = self._connect(batch_bytes)
         try:
-            self._complete(self._producer.init_transactions, START_SECONDS)
+            self._complete(self._producer.init_transactions, START_S)
         except BaseException:
             self.abandon()
             raise
@@ -89,7 +89,7 @@ class LibrdkafkaTransactions:
                     produce(topic, message.value, message.key, timestamp=timestamp, **headers)
                     break
                 except BufferError:
-                    self._serve(_STEP_SECONDS)
+                    self._serve(_STEP_S)
                 except self._library.KafkaException as error:
                     self._serve(0)
                     raise self._told(error.args[0]) from error
@@ -115,7 +115,7 @@ class LibrdkafkaTransactions:
             "transaction.timeout.ms": timeout_ms,
             # librdkafka refuses longer ones.
             "message.timeout.ms": min(int(parameters.retry_seconds * 1000), timeout_ms),
-            "socket.timeout.ms": min(int(_connection.REQUEST_TIMEOUT_SECONDS * 1000), timeout_ms),
+            "socket.timeout.ms": min(int(_connection.REQUEST_TIMEOUT_S * 1000), timeout_ms),
             "compression.type": parameters.compression,
             "batch.size": batch_bytes,
             "message.max.bytes": REQUEST_BYTES,
@@ -136,7 +136,7 @@ class LibrdkafkaTransactions:
             HeadraceError: As `begin`.
         """
         seconds = self._parameters.retry_seconds
-        deadline = time.monotonic() + seconds + _connection.REQUEST_TIMEOUT_SECONDS
+        deadline = time.monotonic() + seconds + _connection.REQUEST_TIMEOUT_S
         while self._flush():
             if time.monotonic() >= deadline:
                 raise not_completed(self._parameters, f"messages were not stored within {seconds:g} s")
@@ -144,7 +144,7 @@ class LibrdkafkaTransactions:
     def _flush(self) -> int:
         """Sends messages for a while; returns how many are not stored yet."""
         with self._telling():
-            left: int = self._producer.flush(_STEP_SECONDS)
+            left: int = self._producer.flush(_STEP_S)
         self._look()
         return left
 
@@ -164,7 +164,7 @@ class LibrdkafkaTransactions:
         while True:
             with self._telling():
                 try:
-                    call(_STEP_SECONDS)
+                    call(_STEP_S)
                     return
                 except self._library.KafkaException as error:
                     if not error.args[0].retriable() or time.monotonic() >= deadline:
@@ -199,7 +199,7 @@ class LibrdkafkaTransactions:
         if self._delivery_failure.code() in (errors._PURGE_QUEUE, errors._PURGE_INFLIGHT):
             # The transaction has failed, and its messages were discarded: a commit is refused with the reason.
             with self._telling():
-                self._producer.commit_transaction(_STEP_SECONDS)
+                self._producer.commit_transaction(_STEP_S)
         raise self._told(self._delivery_failure)
 
     def _note_delivery(self, error: Any, _: object) -> None:

@@ -11,8 +11,8 @@ from headrace.connectors.kafka._cluster import Cluster
 from headrace.connectors.kafka._errors import KafkaAway
 from headrace.sdk import Message
 
-_CACHE_SECONDS = 60.0
-_MISSING_CACHE_SECONDS = 1.0
+_CACHE_S = 60.0
+_MISSING_CACHE_S = 1.0
 _DEFAULT_MESSAGE_BYTES = 1048588
 
 
@@ -80,7 +80,7 @@ class TopicLimits:
                 if limits is None:
                     raise
                 # They hardly ever change. The writer itself notices that the brokers are unavailable, and waits for them.
-            self._known[topic] = (time.monotonic() + (_CACHE_SECONDS if limits else _MISSING_CACHE_SECONDS), limits)
+            self._known[topic] = (time.monotonic() + (_CACHE_S if limits else _MISSING_CACHE_S), limits)
         return limits
 
     def _ask(self, topic: str) -> Limits | None:

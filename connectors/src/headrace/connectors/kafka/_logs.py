@@ -9,7 +9,7 @@ _WITH_SECRETS = ("kafka.admin.client", "kafka.net.connection", "kafka.protocol.p
 LIBRDKAFKA = "headrace.connectors.kafka.librdkafka"
 """The logger that librdkafka writes to."""
 _REPEATING = ("kafka.cluster", "kafka.net.connection", "kafka.net.manager", "kafka.net.transport", LIBRDKAFKA)
-_REPEAT_SECONDS = 30.0
+_REPEAT_S = 30.0
 
 
 def tame() -> None:
@@ -31,4 +31,4 @@ def _seldom(record: logging.LogRecord) -> bool:
     return _repeats.admit((record.name, record.lineno)) is not None
 
 
-_repeats = Repeats(_REPEAT_SECONDS)
+_repeats = Repeats(_REPEAT_S)

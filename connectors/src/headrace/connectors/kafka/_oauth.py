@@ -16,8 +16,8 @@ from typing import Any
 from kafka import errors as kafka_errors
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-_TIMEOUT_SECONDS = 10.0
-_MOST_BYTES = 1 << 20
+_TIMEOUT_S = 10.0
+_MAX_BYTES = 1 << 20
 _SHARE_OF_LIFE = 0.8
 _SECONDS_IF_UNSAID = 60.0
 
@@ -91,10 +91,10 @@ class RequestedTokens(AbstractTokenProvider):  # type: ignore[misc]
         """Returns a new token, and how long it is valid, in seconds."""
         url = self._credentials.url
         try:
-            with urllib.request.urlopen(self._request(), timeout=_TIMEOUT_SECONDS, context=self._context()) as response:
-                answer = _object(response.read(_MOST_BYTES))
+            with urllib.request.urlopen(self._request(), timeout=_TIMEOUT_S, context=self._context()) as response:
+                answer = _object(response.read(_MAX_BYTES))
         except urllib.error.HTTPError as error:
-            why = _object(error.read(_MOST_BYTES)).get("error", "")
+            why = _object(error.read(_MAX_BYTES)).get("error", "")
             text = f"{url} answers {error.code} {error.reason}{f': {why}' if why else ''}"
             if error.code >= 500 or error.code == 429:
                 raise kafka_errors.KafkaConnectionError(text) from None

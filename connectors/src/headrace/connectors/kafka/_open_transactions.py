@@ -15,9 +15,9 @@ from headrace.sdk import HeadraceError
 
 log = logging.getLogger(__name__)
 
-_HELD_SECONDS = 5.0
+_HELD_S = 5.0
 """How long a partition must be held before that is reported, in seconds: each transaction holds it for a moment."""
-_AGAIN_SECONDS = 30.0
+_AGAIN_S = 30.0
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class _Hold:
 
     offset: int
     log: ThrottledLog
-    look_at: float = field(default_factory=lambda: time.monotonic() + _HELD_SECONDS)
+    look_at: float = field(default_factory=lambda: time.monotonic() + _HELD_S)
 
 
 class OpenTransactions:
@@ -58,7 +58,7 @@ class OpenTransactions:
             name = f"{reading.partition.topic}-{reading.partition.partition}"
             hold = self._holds[reading.partition] = _Hold(offset, ThrottledLog(log, self._connector, name))
         if time.monotonic() >= hold.look_at:
-            hold.look_at = time.monotonic() + _AGAIN_SECONDS
+            hold.look_at = time.monotonic() + _AGAIN_S
             hold.log.report(await self._problem(reading.partition, offset))
 
     def forget(self, partition: TopicPartition) -> None:

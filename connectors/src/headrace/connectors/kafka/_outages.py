@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from headrace.connectors._retry import FIRST_SECONDS, LONGEST_SECONDS, ThrottledLog
+from headrace.connectors._retry import FIRST_S, MAX_BACKOFF_S, ThrottledLog
 from headrace.connectors._waiting import Reporting, goes_on
 from headrace.connectors.kafka._errors import KafkaAway, why_unreachable
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _PART = "brokers"
-_LOOK_SECONDS = 1.0
+_LOOK_S = 1.0
 """How long work takes before somebody looks whether brokers answer, and how long after that again, in seconds."""
 
 
@@ -44,7 +44,7 @@ class Outages:
         except KafkaAway as away:
             self._report(away)
         deadline = time.monotonic() + self._parameters.retry_seconds
-        backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
+        backoff = Backoff(FIRST_S, MAX_BACKOFF_S)
         try:
             while True:
                 over = self._closed.wait(backoff.next()) or time.monotonic() >= deadline
@@ -78,7 +78,7 @@ class Outages:
 
     def _watch(self, over: threading.Event) -> None:
         """Looks until `over` is set."""
-        while not over.wait(_LOOK_SECONDS):
+        while not over.wait(_LOOK_S):
             why = why_unreachable(self._parameters)
             with self._reports:
                 if over.is_set():

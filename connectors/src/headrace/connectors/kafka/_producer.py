@@ -11,8 +11,8 @@ from kafka.future import Future
 from headrace.connectors.kafka._client import Client
 from headrace.connectors.kafka._internals import sender, transactions
 
-_SETTLED_SECONDS = 2.0
-_POLL_SECONDS = 0.02
+_SETTLED_S = 2.0
+_POLL_S = 0.02
 
 
 class Producer(KafkaProducer):  # type: ignore[misc]
@@ -36,9 +36,9 @@ class Producer(KafkaProducer):  # type: ignore[misc]
     def cause(self) -> kafka_errors.KafkaError | None:
         """Returns the first cause of a failed transaction, if known: the raised error is often only a consequence."""
         state = transactions(self)
-        deadline = time.monotonic() + _SETTLED_SECONDS
+        deadline = time.monotonic() + _SETTLED_S
         while state.is_bumping_epoch() and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)  # it asks a broker whether another producer has its id
+            time.sleep(_POLL_S)  # it asks a broker whether another producer has its id
         error = state.last_error
         return error if isinstance(error, kafka_errors.KafkaError) else None
 

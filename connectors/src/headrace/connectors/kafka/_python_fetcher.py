@@ -16,7 +16,7 @@ from headrace.connectors.kafka._stretches import StretchConsumer
 _POLL_MS = 100
 _HURRIED_POLL_MS = 20
 _STRETCHES_AT_ONCE = 8
-_LOOK_SECONDS = 1.0
+_LOOK_S = 1.0
 _END_OFFSETS_MS = 1000
 _CLOSE_MS = 1000
 
@@ -57,7 +57,7 @@ class PythonFetcher:
         positions = {partition: consumer.position(partition, timeout_ms=0) for partition in unknown}
         self._unknown.difference_update(unknown)
         if time.monotonic() >= self._next_look:
-            self._next_look = time.monotonic() + _LOOK_SECONDS
+            self._next_look = time.monotonic() + _LOOK_S
             ends |= self._ends_of_idle(consumer, [one for one in wanted if one.partition not in stretches])
         return Fetched(stretches, positions, ends)
 

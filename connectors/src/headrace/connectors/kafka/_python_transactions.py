@@ -7,7 +7,7 @@ from kafka import KafkaProducer
 from kafka import errors as kafka_errors
 from kafka.partitioner import StickyPartitioner
 
-from headrace.connectors.kafka._connection import REQUEST_TIMEOUT_SECONDS
+from headrace.connectors.kafka._connection import REQUEST_TIMEOUT_S
 from headrace.connectors.kafka._errors import connect, told
 from headrace.connectors.kafka._internals import NULL
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
@@ -15,7 +15,7 @@ from headrace.connectors.kafka._producer import Producer
 from headrace.connectors.kafka._transactions import (
     LINGER_MS,
     REQUEST_BYTES,
-    START_SECONDS,
+    START_S,
     Forgotten,
     aborted,
     fenced,
@@ -122,7 +122,7 @@ def _producer(parameters: KafkaSinkParameters, batch_bytes: int) -> Producer:
         transactional_id=parameters.writer,
         transaction_timeout_ms=int(parameters.transaction_timeout_seconds * 1000),
         delivery_timeout_ms=int(parameters.retry_seconds * 1000),
-        max_block_ms=int(START_SECONDS * 1000),
+        max_block_ms=int(START_S * 1000),
         compression_type=None if parameters.compression == "none" else parameters.compression,
         batch_size=batch_bytes,
         linger_ms=LINGER_MS,
@@ -140,8 +140,8 @@ def _wait_until_stored(producer: Producer, sent: Iterable[Any], seconds: float) 
     Raises:
         KafkaError: A message is not stored.
     """
-    producer.flush(seconds + REQUEST_TIMEOUT_SECONDS)
+    producer.flush(seconds + REQUEST_TIMEOUT_S)
     for future in sent:
         if not future.succeeded():
             # kafka-python would commit a transaction although a batch has timed out, so every message is checked.
-            future.get(REQUEST_TIMEOUT_SECONDS)
+            future.get(REQUEST_TIMEOUT_S)

@@ -9,7 +9,7 @@ from datetime import datetime
 from kafka import TopicPartition
 
 from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
-from headrace.connectors._retry import FIRST_SECONDS, LONGEST_SECONDS, ThrottledLog
+from headrace.connectors._retry import FIRST_S, MAX_BACKOFF_S, ThrottledLog
 from headrace.connectors._start import start_of
 from headrace.connectors._version import VERSION
 from headrace.connectors.kafka._calls import Calls
@@ -26,8 +26,8 @@ from headrace.sdk import Backlog, Batch, Message, Position, PositionLost
 
 log = logging.getLogger(__name__)
 
-_IDLE_SECONDS = 1.0
-_FLUSH_SECONDS = 3.0
+_IDLE_S = 1.0
+_FLUSH_S = 3.0
 
 
 class KafkaSource(PolicySource):
@@ -59,7 +59,7 @@ class KafkaSource(PolicySource):
 
     async def partitions(self) -> Sequence[str]:
         """Returns the partitions that exist now; waits for the brokers if they have never been reached."""
-        backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
+        backoff = Backoff(FIRST_S, MAX_BACKOFF_S)
         while True:
             try:
                 self._note(await self._questions.call(topics_to_read, self._parameters, self._cluster))
@@ -72,7 +72,7 @@ class KafkaSource(PolicySource):
 
     async def starts(self, partitions: Sequence[str]) -> Mapping[str, Position]:
         """Returns where `start` is in partitions; waits for the brokers, and until all partitions have a leader."""
-        backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
+        backoff = Backoff(FIRST_S, MAX_BACKOFF_S)
         while True:
             try:
                 keys = [_key(partition) for partition in partitions]
@@ -98,7 +98,7 @@ class KafkaSource(PolicySource):
         finally:
             self._open_transactions.forget(key)
             if self._group is not None and not self._fetching.readings:
-                await self._group.flush(_FLUSH_SECONDS)
+                await self._group.flush(_FLUSH_S)
 
     async def acknowledged(self, partition: str, position: Position) -> None:
         """Commits the offsets to the group."""
@@ -138,7 +138,7 @@ class KafkaSource(PolicySource):
             if reading.caught_up:
                 yield None
             await self._open_transactions.look(reading)
-            if not await reading.wait(_IDLE_SECONDS):
+            if not await reading.wait(_IDLE_S):
                 yield None
 
     def _places(self, partitions: Sequence[TopicPartition]) -> list[int]:

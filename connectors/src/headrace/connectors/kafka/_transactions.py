@@ -10,7 +10,7 @@ from headrace.sdk import HeadraceError, Message
 REQUEST_BYTES = 96 << 20
 """The largest size of a request, in bytes."""
 LINGER_MS = 5
-START_SECONDS = 60.0
+START_S = 60.0
 """How long it may take until the earlier transactions of a writer are over."""
 
 

@@ -4,14 +4,14 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
-from headrace.connectors._retry import FIRST_SECONDS, LONGEST_SECONDS
+from headrace.connectors._retry import FIRST_S, MAX_BACKOFF_S
 from headrace.connectors.kafka._cluster import Cluster
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, KafkaUntrusted
 from headrace.connectors.kafka._librdkafka_transactions import LibrdkafkaTransactions
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
 from headrace.connectors.kafka._python_transactions import PythonTransactions
 from headrace.connectors.kafka._state import StateTopic
-from headrace.connectors.kafka._transactions import START_SECONDS, Fenced, Forgotten, Transactions
+from headrace.connectors.kafka._transactions import START_S, Fenced, Forgotten, Transactions
 from headrace.contract.backoff import Backoff
 from headrace.sdk import Message, Transaction
 
@@ -114,7 +114,7 @@ class Writer:
     def _again(self, attempt: Callable[[], Transactions], passing: type[KafkaAway]) -> Transactions:
         """Returns the result of an attempt, which is repeated after errors that may pass, for `retry_seconds`."""
         deadline = time.monotonic() + self._parameters.retry_seconds
-        backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
+        backoff = Backoff(FIRST_S, MAX_BACKOFF_S)
         while True:
             try:
                 return attempt()
@@ -127,7 +127,7 @@ class Writer:
         self._state.make()
         transactions = self._kind(self._parameters, self._batch_bytes)
         try:
-            self._written = self._state.read(START_SECONDS)
+            self._written = self._state.read(START_S)
         except BaseException:
             transactions.abandon()
             raise

@@ -11,7 +11,7 @@ from typing import IO
 from headrace.connectors._errors import CheckFailed
 from headrace.connectors.manifests._program import Program
 
-CHECK_SECONDS = 30.0
+CHECK_S = 30.0
 """How long a check command may take."""
 _KEPT_BYTES = 4096
 _LOOK_EVERY_S = 0.05
@@ -39,13 +39,13 @@ def checked(program: Program) -> str:
         raise program.not_started(error) from None
     with process:
         try:
-            code, output, errors = _ended(process, time.monotonic() + CHECK_SECONDS)
+            code, output, errors = _ended(process, time.monotonic() + CHECK_S)
         finally:
             # It may have left processes behind, which hold the pipes open.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     if code is None:
-        raise CheckFailed(f"the check command did not end within {CHECK_SECONDS:g} s")
+        raise CheckFailed(f"the check command did not end within {CHECK_S:g} s")
     if code != 0:
         how = f"exit code {code}" if code > 0 else signal.Signals(-code).name
         raise CheckFailed(_shown(program, errors or output) or f"the check command ended with {how}, and said nothing")

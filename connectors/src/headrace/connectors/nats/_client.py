@@ -14,8 +14,8 @@ from headrace.connectors.nats._internals import Headers, MendedClient, Pairs
 
 log = logging.getLogger(__name__)
 
-_CLOSE_SECONDS = 2
-_PAUSE_SECONDS = 0.001
+_CLOSE_S = 2
+_PAUSE_S = 0.001
 
 
 class Client(MendedClient):
@@ -72,13 +72,13 @@ class Client(MendedClient):
         # nats-py asserts that it was connected before it is closed.
         for end in (self._send_rest, self.close):
             with contextlib.suppress(TimeoutError, OSError, nats.errors.Error, AssertionError):
-                async with asyncio.timeout(_CLOSE_SECONDS):
+                async with asyncio.timeout(_CLOSE_S):
                     await end()
 
     async def _send_rest(self) -> None:
         """Sends pending data if possible, because closing does not send it."""
         if self.is_connected and self.pending_data_size:
-            await self.flush(_CLOSE_SECONDS)
+            await self.flush(_CLOSE_S)
 
     async def flush(self, timeout: int = nats.aio.client.DEFAULT_FLUSH_TIMEOUT) -> None:  # noqa: ASYNC109 - it is nats-py's
         """As nats-py's, but after pending data: its ping would overtake that data, and the answer would prove nothing."""
@@ -86,7 +86,7 @@ class Client(MendedClient):
         async with asyncio.timeout(timeout):
             while self.pending_data_size and self.is_connected:
                 await asyncio.sleep(pause)  # usually it is sent immediately; nothing signals when
-                pause = _PAUSE_SECONDS
+                pause = _PAUSE_S
         await super().flush(timeout)
 
     def closed(self) -> None:

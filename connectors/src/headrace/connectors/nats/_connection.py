@@ -19,9 +19,9 @@ from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._errors import NatsAway, NatsRefused, explain
 from headrace.connectors.nats._parameters import JetStreamParameters, NatsConnection
 
-REQUEST_SECONDS = 5.0
+REQUEST_S = 5.0
 """How long JetStream may take to answer, in seconds."""
-_PING_SECONDS = 10
+_PING_S = 10
 _SECONDS_AND_MICROSECONDS = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?Z")
 _OUTBOUND_BYTES = 256 << 20
 
@@ -67,7 +67,7 @@ async def connected(parameters: NatsConnection) -> AsyncIterator[Client]:
 
 def jetstream(client: Client, domain: str | None) -> JetStreamContext:
     """Returns the JetStream context of a connection."""
-    return client.jetstream(domain=domain, timeout=REQUEST_SECONDS)
+    return client.jetstream(domain=domain, timeout=REQUEST_S)
 
 
 async def stream_info(client: Client, parameters: JetStreamParameters) -> StreamInfo:
@@ -85,7 +85,7 @@ async def stream_info(client: Client, parameters: JetStreamParameters) -> Stream
 
 async def server_time(client: Client, parameters: JetStreamParameters) -> int | None:
     """Returns the time of the server, in microseconds since 1970-01-01 UTC; None if it does not tell it (before 2.10)."""
-    answer = await client.request(f"{api(parameters.domain)}.STREAM.INFO.{parameters.stream}", timeout=REQUEST_SECONDS)
+    answer = await client.request(f"{api(parameters.domain)}.STREAM.INFO.{parameters.stream}", timeout=REQUEST_S)
     told = _SECONDS_AND_MICROSECONDS.match(json.loads(answer.data).get("ts") or "")
     if told is None:
         return None
@@ -95,7 +95,7 @@ async def server_time(client: Client, parameters: JetStreamParameters) -> int | 
 async def consumer_config(client: Client, parameters: JetStreamParameters, consumer: str) -> dict[str, Any]:
     """Returns the configuration of a consumer as the server sends it: nats-py drops what it does not know."""
     subject = f"{api(parameters.domain)}.CONSUMER.INFO.{parameters.stream}.{consumer}"
-    answer = await client.request(subject, timeout=REQUEST_SECONDS)
+    answer = await client.request(subject, timeout=REQUEST_S)
     config: dict[str, Any] = json.loads(answer.data).get("config") or {}
     return config
 
@@ -110,9 +110,9 @@ _OPTIONS: dict[str, Any] = {
     "allow_reconnect": False,
     "max_reconnect_attempts": 1,
     "reconnect_time_wait": 0,
-    "ping_interval": _PING_SECONDS,
+    "ping_interval": _PING_S,
     "pending_size": _OUTBOUND_BYTES,
-    "flush_timeout": REQUEST_SECONDS,
+    "flush_timeout": REQUEST_S,
 }
 
 

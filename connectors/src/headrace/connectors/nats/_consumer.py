@@ -29,7 +29,7 @@ from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, Sour
 log = logging.getLogger(__name__)
 
 _GIVE_UP = b"+TERM"
-_DEFAULT_ACK_WAIT_SECONDS = 30.0
+_DEFAULT_ACK_WAIT_S = 30.0
 _DEFAULT_ACK_PENDING = 20_000
 _PAUSE = "pause"
 _LIMIT = "max_deliver"
@@ -346,4 +346,4 @@ async def _keeping(client: Client, pull: Pull, unsettled: Unsettled, config: Con
 
 def _ack_wait(config: ConsumerConfig) -> float:
     """Returns the earliest time after which a message is redelivered, in seconds."""
-    return min(config.ack_wait or _DEFAULT_ACK_WAIT_SECONDS, *(config.backoff or (math.inf,)))
+    return min(config.ack_wait or _DEFAULT_ACK_WAIT_S, *(config.backoff or (math.inf,)))

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 _PARTITION = "0"
 _BATCH_MESSAGES = 5000
-_TELL_SECONDS = 10.0
+_TELL_S = 10.0
 
 
 class NatsCoreSource(PolicySource):
@@ -132,4 +132,4 @@ class _Waiting:
                 "%s: %d messages dropped, %d in total: they arrive faster than they are read",
                 self._stream, self._dropped - self._told, self._dropped,
             )  # fmt: skip
-            self._told, self._tell_at = self._dropped, time.monotonic() + _TELL_SECONDS
+            self._told, self._tell_at = self._dropped, time.monotonic() + _TELL_S

@@ -13,7 +13,7 @@ from headrace.connectors.nats._connection import api, jetstream
 from headrace.connectors.nats._errors import NatsAway
 from headrace.connectors.nats._parameters import NatsParameters
 
-_INACTIVE_SECONDS = 60.0
+_INACTIVE_S = 60.0
 
 
 def consumer_of(subjects: Sequence[str], source: str, stream: StreamConfig, *, after: int | None = None) -> ConsumerConfig:
@@ -26,12 +26,12 @@ def consumer_of(subjects: Sequence[str], source: str, stream: StreamConfig, *, a
         after: The sequence of the last message that is not read; None to begin with the first one.
     """
     limits = stream.consumer_limits
-    inactive = (limits and limits.inactive_threshold) or _INACTIVE_SECONDS
+    inactive = (limits and limits.inactive_threshold) or _INACTIVE_S
     config = ConsumerConfig(
         name=f"headrace-{token_hex(8)}",
         description=f"Headrace source {source}",
         ack_policy=AckPolicy.NONE,
-        inactive_threshold=min(inactive, _INACTIVE_SECONDS),
+        inactive_threshold=min(inactive, _INACTIVE_S),
         num_replicas=1,
         mem_storage=True,
     )

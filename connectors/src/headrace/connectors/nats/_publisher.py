@@ -13,7 +13,7 @@ from headrace.connectors.nats._outgoing import Outgoing
 from headrace.connectors.nats._parameters import NatsSinkParameters
 from headrace.connectors.nats._settings import is_full_subject
 
-_ANSWER_SECONDS = 10.0
+_ANSWER_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Publisher:
             self._wake.clear()
             before = self._messages
             try:
-                async with asyncio.timeout(_ANSWER_SECONDS):
+                async with asyncio.timeout(_ANSWER_S):
                     await self._wake.wait()
             except TimeoutError:
                 if self._messages == before:

@@ -19,11 +19,11 @@ from headrace.connectors.nats._connection import api
 from headrace.connectors.nats._errors import NatsAway, NatsRefused
 from headrace.connectors.nats._parameters import JetStreamParameters
 
-HEARTBEAT_SECONDS = 5.0
+HEARTBEAT_S = 5.0
 """The interval of the server's heartbeats while it has no messages, in seconds."""
-_EXPIRES_SECONDS = 60
-_SILENCE_SECONDS = 2.5 * HEARTBEAT_SECONDS
-_DRAIN_SECONDS = 2.0
+_EXPIRES_S = 60
+_SILENCE_S = 2.5 * HEARTBEAT_S
+_DRAIN_S = 2.0
 _NANOSECONDS = 1_000_000_000
 
 
@@ -63,7 +63,7 @@ class Pull:
         self._messages = min(parameters.prefetch_messages, limits.messages or parameters.prefetch_messages)
         self._bytes = max(parameters.prefetch_bytes, client.max_payload)
         self._bytes = min(self._bytes, limits.bytes or self._bytes)
-        self._expires = min(_EXPIRES_SECONDS, limits.seconds or _EXPIRES_SECONDS)
+        self._expires = min(_EXPIRES_S, limits.seconds or _EXPIRES_S)
         self._inbox = client.new_inbox()
         self._arrived: list[Msg] = []
         self._wake = asyncio.Event()
@@ -83,7 +83,7 @@ class Pull:
         """Unsubscribes; messages in flight are in `left` afterwards."""
         self._client.watchers.remove(self._wake.set)
         with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
-            async with asyncio.timeout(_DRAIN_SECONDS):
+            async with asyncio.timeout(_DRAIN_S):
                 await self._subscription.drain()  # type: ignore[no-untyped-call]
 
     @property
@@ -124,7 +124,7 @@ class Pull:
                     await self._ask()
                 return messages
             # One of several requests may be idle while another one is not.
-            if self._failure is None and time.monotonic() - self._quiet_since >= HEARTBEAT_SECONDS:
+            if self._failure is None and time.monotonic() - self._quiet_since >= HEARTBEAT_S:
                 self._quiet_since = time.monotonic()
                 return []
 
@@ -136,7 +136,7 @@ class Pull:
     async def _wait(self) -> None:
         """Waits until something arrives, or fails."""
         try:
-            async with asyncio.timeout(_SILENCE_SECONDS):
+            async with asyncio.timeout(_SILENCE_S):
                 await self._wake.wait()
         except TimeoutError:
             raise NatsAway(f"{self._client.where}: {self._what} is silent; it sends no heartbeats") from None
@@ -154,7 +154,7 @@ class Pull:
             return
         wanted = {"batch": self._messages - self._asked, "max_bytes": self._bytes}
         # The server wants a heartbeat within half of the time.
-        heartbeat = min(HEARTBEAT_SECONDS, self._expires / 3)
+        heartbeat = min(HEARTBEAT_S, self._expires / 3)
         waiting = {"expires": int(self._expires * _NANOSECONDS), "idle_heartbeat": int(heartbeat * _NANOSECONDS)}
         if self._too_large:
             # The next message may be too large for any such request: request it alone, whatever its size.

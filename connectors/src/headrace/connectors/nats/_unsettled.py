@@ -16,8 +16,8 @@ from headrace.connectors.nats._errors import NatsAway
 
 _PAUSE_EVERY = 1000
 _REMEMBERED = 50_000
-_FLUSH_SECONDS = 5
-_GIVE_BACK_SECONDS = 2
+_FLUSH_S = 5
+_GIVE_BACK_S = 2
 
 
 class Unsettled:
@@ -91,7 +91,7 @@ class Unsettled:
             client = await self._connection()
             try:
                 await say(client, [self._replies[token] for token in tokens], what)
-                await client.flush(_FLUSH_SECONDS)
+                await client.flush(_FLUSH_S)
             except (nats.errors.Error, OSError, TimeoutError):
                 continue
             client.check_allowed()
@@ -128,4 +128,4 @@ async def give_back(client: Client, replies: Sequence[str]) -> None:
     """Requests immediate redelivery, as far as this is possible now; otherwise messages are redelivered later."""
     with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
         await say(client, replies, b"-NAK")
-        await client.flush(_GIVE_BACK_SECONDS)
+        await client.flush(_GIVE_BACK_S)

@@ -12,7 +12,7 @@ from headrace.sdk import HeadraceError, PositionLost
 
 _LISTED = 8
 """How many partitions an error lists."""
-_REPORTED_SECONDS = 15.0
+_REPORTED_S = 15.0
 """Within ten seconds, sessions report what they have updated."""
 
 
@@ -73,7 +73,7 @@ async def check_last_read(opened: Opened, known: Fingerprint, snapshot: Snapshot
     if known.table != table.oid or tables is None:
         return
     number = None
-    for seconds in (0.0, _REPORTED_SECONDS):
+    for seconds in (0.0, _REPORTED_S):
         await asyncio.sleep(seconds)
         number = await later_row(opened.session, opened.layout, snapshot, min(after, snapshot.last), tables)
         if (

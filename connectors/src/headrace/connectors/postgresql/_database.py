@@ -25,7 +25,7 @@ log = logging.getLogger("headrace.connectors")
 Query = LiteralString | sql.SQL | sql.Composed
 
 _OLDEST_VERSION = 140_000
-_CONNECT_SECONDS = 10
+_CONNECT_S = 10
 # With these, each side detects within half a minute that the other one is gone, unless the connection string overrides them.
 _CLIENT_OPTIONS = {
     "target_session_attrs": "primary",
@@ -146,7 +146,7 @@ class Database:
         if parameters.password is not None:
             self._options["password"] = parameters.password.get_secret_value()
         self._options.setdefault("application_name", f"headrace {who}")
-        self._options.setdefault("connect_timeout", min(_CONNECT_SECONDS, max(2, int(parameters.timeout_seconds))))
+        self._options.setdefault("connect_timeout", min(_CONNECT_S, max(2, int(parameters.timeout_seconds))))
         self._options["client_encoding"] = "utf8"
         self._repeats = Repeats()
         self._has_connected = False

@@ -17,8 +17,8 @@ S = TypeVar("S")
 
 log = logging.getLogger("headrace.connectors")
 
-_FIRST_BACKOFF_SECONDS = 0.05
-_LONGEST_BACKOFF_SECONDS = 2.0
+_FIRST_BACKOFF_S = 0.05
+_MAX_BACKOFF_S = 2.0
 
 
 class Outdated(Exception):
@@ -48,7 +48,7 @@ class Link(Generic[S]):
             HeadraceError: A retry would not help.
             psycopg.Error: The server rejects the work.
         """
-        backoff = Backoff(_FIRST_BACKOFF_SECONDS, _LONGEST_BACKOFF_SECONDS, jitter=0.5)
+        backoff = Backoff(_FIRST_BACKOFF_S, _MAX_BACKOFF_S, jitter=0.5)
         while True:
             async with self._turn:
                 try:

@@ -11,7 +11,7 @@ from headrace.connectors.postgresql._database import Database, Session
 from headrace.connectors.postgresql._link import Link
 from headrace.connectors.postgresql._names import name
 
-_LISTENS_SECONDS = 10.0
+_LISTENS_S = 10.0
 
 
 class Notices:
@@ -74,7 +74,7 @@ class Notices:
         return session
 
     async def _hear(self, session: Session) -> None:
-        if await session.notified(_LISTENS_SECONDS):
+        if await session.notified(_LISTENS_S):
             self._tell()
 
     def _tell(self) -> None:

@@ -24,8 +24,8 @@ log = logging.getLogger("headrace.connectors")
 
 _FIRST_ROWS = 16
 """How many rows are read before it is known how large they are."""
-_HELD_BACK_SECONDS = 0.02
-_HELD_REPORT_SECONDS = 10.0
+_HELD_BACK_S = 0.02
+_HELD_REPORT_S = 10.0
 """After how long rows that are held back are reported, in seconds: each transaction that writes holds some for a moment."""
 
 
@@ -122,7 +122,7 @@ class Reading:
 
     def next_check_in(self, seconds: float) -> float:
         """Returns the wait before the next check, in seconds; shorter if rows are held back, as they may soon become final."""
-        return seconds if self._held_since is None else min(_HELD_BACK_SECONDS, seconds)
+        return seconds if self._held_since is None else min(_HELD_BACK_S, seconds)
 
     async def _next_unless_changed(self, opened: Opened) -> Sequence[Piece] | None:
         """As `_next`, but names the columns if the server no longer knows what a statement mentions."""
@@ -284,7 +284,7 @@ class Reading:
         if opened is not self._opened and self._known is not None and self._snapshot is not None:
             await check_last_read(opened, self._known, self._snapshot, self._after)
         self._known, self._seen = opened.fingerprint, opened.newest
-        if self._held_since is not None and time.monotonic() - self._held_since >= _HELD_REPORT_SECONDS:
+        if self._held_since is not None and time.monotonic() - self._held_since >= _HELD_REPORT_S:
             whose = ", ".join("a prepared transaction" if pid is None else f"process {pid}" for pid in opened.processes)
             held = f"rows of {table} after {self._after} are held back for transactions that have not ended: {whose}"
             self._holders.report(f"{self._watch.database.who}: {held}")

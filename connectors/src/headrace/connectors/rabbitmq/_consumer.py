@@ -20,10 +20,10 @@ from headrace.connectors.rabbitmq._parameters import RabbitMQConnection
 _HELD_BYTES = 1 << 20
 _HELD_MESSAGES = 8192
 # The broker sends a few messages at a time. Messages that arrive within this time, in seconds, form one batch, and one frame.
-_GATHER_SECONDS = 0.005
-_ASK_SECONDS = 1.0
+_GATHER_S = 0.005
+_ASK_S = 1.0
 # A broker does not always notify a consumer that its queue is gone, for instance RabbitMQ 4.0 shortly after its start.
-_IDLE_ASK_SECONDS = 10.0
+_IDLE_ASK_S = 10.0
 _numbers = itertools.count(1)
 
 
@@ -128,7 +128,7 @@ class Consumer:
 
     async def gather(self) -> None:
         """Waits a moment for more messages."""
-        await asyncio.sleep(_GATHER_SECONDS)
+        await asyncio.sleep(_GATHER_S)
 
     def acknowledge(self, tag: int) -> None:
         """Acknowledges everything up to a delivery. No effect if the connection is lost: the messages are redelivered."""
@@ -155,13 +155,13 @@ class Consumer:
         """Returns the approximate number of messages that were not taken; requests it again, without waiting for the answer."""
         held = self.held
         if not held and self._last_tag - self._acknowledged < self._prefetch:
-            self._ask(_IDLE_ASK_SECONDS)
+            self._ask(_IDLE_ASK_S)
             return 0
         return self.messages() + held
 
     def messages(self) -> int:
         """Returns the number of messages in the queue at the last answer; requests it again, without waiting for the answer."""
-        self._ask(_ASK_SECONDS)
+        self._ask(_ASK_S)
         return self._ready
 
     async def close(self) -> None:

@@ -15,7 +15,7 @@ _VALUE = re.compile(r"'([^']*)'")
 _ACCESS_REFUSED, _PRECONDITION_FAILED = 403, 406
 # A queue that has gone in the meantime is created by the declaration, and goes at once.
 _EXPIRES_MS = 1
-_MOST_QUESTIONS = 8
+_MAX_QUESTIONS = 8
 _DELIVERY_LIMIT = "x-delivery-limit"
 
 
@@ -51,7 +51,7 @@ async def lifetime_of(link: Link, queue: str) -> Lifetime:
 async def _lifetime(link: Link, queue: str, arguments: dict[str, object]) -> Lifetime:
     """Asks until the lifetime is known; adds what the broker tells of the queue's arguments meanwhile."""
     durable = True
-    for _ in range(_MOST_QUESTIONS):
+    for _ in range(_MAX_QUESTIONS):
 
         def declare(channel: Channel, done: object, durable: bool = durable) -> None:
             channel.queue_declare(queue, durable=durable, auto_delete=False, arguments=arguments, callback=done)

@@ -26,7 +26,7 @@ from headrace.connectors.rabbitmq._wire import Services, Wire
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 T = TypeVar("T")
-_CLOSE_SECONDS = 2.0
+_CLOSE_S = 2.0
 _PORT, _TLS_PORT = 5672, 5671
 _GUEST = "guest"
 
@@ -150,7 +150,7 @@ class Link:
         with contextlib.suppress(AMQPError):
             self.connection.close()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_SECONDS):
+            async with asyncio.timeout(_CLOSE_S):
                 await self._closed.wait()
         if not self._closed.is_set() and self._wire is not None:
             self._wire.abort()

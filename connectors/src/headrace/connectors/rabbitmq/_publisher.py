@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _TURN_BYTES = 64 << 10
 _TURN_MESSAGES = 100
 # If the broker confirms nothing for this long, in seconds, messages are published again on another connection.
-_SILENT_SECONDS = 15.0
+_SILENT_S = 15.0
 _BLOCKED = "publishing"
 
 
@@ -114,7 +114,7 @@ class Publisher:
                 raise self._link.lost.result()
             self._progress.clear()
             try:
-                async with asyncio.timeout(_SILENT_SECONDS):
+                async with asyncio.timeout(_SILENT_S):
                     await self._progress.wait()
             except TimeoutError:
                 self._meet_silence()
@@ -125,7 +125,7 @@ class Publisher:
         if self._blocked:
             log.warning("sink %s: %s: it blocks publishers; waiting", self._parameters.sink, said)
         else:
-            self._link.lose(Unavailable(f"{said}, for {_SILENT_SECONDS:.0f} s"))
+            self._link.lose(Unavailable(f"{said}, for {_SILENT_S:.0f} s"))
 
     def _on_confirm(self, frame: Method[Basic.Ack] | Method[Basic.Nack]) -> None:
         """Handles confirms and rejections of the broker."""

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 # A token is a delivery tag, with the number of the consumer in the higher bits.
 _TAG_BITS = 48
 _TAG = (1 << _TAG_BITS) - 1
-_IDLE_SECONDS = 1.0
+_IDLE_S = 1.0
 _USUAL_LIMIT = 20
 """How often a quorum queue of RabbitMQ 4 delivers a message in vain, unless it was declared otherwise."""
 
@@ -79,7 +79,7 @@ class RabbitMQQueueSource(PolicySource):
                             await consumer.gather()
                         else:
                             yield None
-                            await consumer.wait(_IDLE_SECONDS)
+                            await consumer.wait(_IDLE_S)
             except QueueMissing as error:
                 if self._parameters.missing_queue == "fail":
                     raise QueueMissing(f"{error}; declare it, or set missing_queue to wait") from error

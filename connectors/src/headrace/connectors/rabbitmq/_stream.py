@@ -25,12 +25,12 @@ from headrace.connectors.rabbitmq._queue import partitions_of
 from headrace.connectors.rabbitmq._stream_backlog import StreamBacklog
 from headrace.sdk import Backlog, Batch, Message, Position, PositionLost
 
-_IDLE_SECONDS = 1.0
+_IDLE_S = 1.0
 # Available messages arrive within this time, in seconds.
-_SILENT_SECONDS = 10.0
+_SILENT_S = 10.0
 # A consumer that receives nothing for this long, in seconds, is reopened. If retention removes its next messages, the broker may
 # fall silent.
-_STALE_SECONDS = 60.0
+_STALE_S = 60.0
 
 
 class RabbitMQStreamSource(PolicySource):
@@ -72,7 +72,7 @@ class RabbitMQStreamSource(PolicySource):
                     retry.connected()
                     taken = _take(consumer) if seen is None else await self._resume(partition, consumer, seen)
                     heard_at = time.monotonic()
-                    while taken or time.monotonic() - heard_at < _STALE_SECONDS:
+                    while taken or time.monotonic() - heard_at < _STALE_S:
                         for some in taken.pieces():
                             if some.arrived:
                                 await self._check_gaps(partition, seen, some.offsets)
@@ -86,7 +86,7 @@ class RabbitMQStreamSource(PolicySource):
                             await consumer.gather()
                         else:
                             yield None
-                            await consumer.wait(_IDLE_SECONDS)
+                            await consumer.wait(_IDLE_S)
                         taken = _take(consumer)
             except QueueMissing as error:
                 if self._parameters.missing_queue == "fail":
@@ -234,7 +234,7 @@ class _Taken:
 
 async def _next(consumer: Consumer) -> _Taken:
     """Waits for messages, long enough for available ones to arrive."""
-    await consumer.wait(_SILENT_SECONDS)
+    await consumer.wait(_SILENT_S)
     return _take(consumer)
 
 

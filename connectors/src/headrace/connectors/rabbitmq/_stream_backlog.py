@@ -16,9 +16,9 @@ from headrace.connectors.rabbitmq._fields import take_offset
 
 log = logging.getLogger(__name__)
 
-_QUIET_SECONDS = 5.0
+_QUIET_S = 5.0
 """A consumer that has received nothing for this long, in seconds, may have stopped although there are messages."""
-_ANSWER_SECONDS = 10.0
+_ANSWER_S = 10.0
 """An available message arrives within this time, in seconds."""
 
 
@@ -49,7 +49,7 @@ class StreamBacklog:
     def messages(self) -> int:
         """Returns the number of messages that are left, as far as that is known; it is not more than the queue has."""
         count = self._consumer.messages()
-        if time.monotonic() - self._heard_at >= _QUIET_SECONDS:
+        if time.monotonic() - self._heard_at >= _QUIET_S:
             self._ask_if_changed(count)
         ahead = 0 if self._latest is None or self._read is None else self._latest - self._read
         return max(self._consumer.held, min(ahead, count))
@@ -71,7 +71,7 @@ class StreamBacklog:
         try:
             consumer = await self._open_last()
             try:
-                await consumer.wait(_ANSWER_SECONDS)
+                await consumer.wait(_ANSWER_S)
                 await consumer.gather()
                 for properties in reversed(consumer.take().properties):
                     # One that cannot be parsed is reported where it is read.

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-_MOST_PARTS = 1024  # IOV_MAX
+_MAX_PARTS = 1024  # IOV_MAX
 
 
 def write_new(path: Path, parts: Sequence[bytes], *, sync: bool) -> None:
@@ -68,7 +68,7 @@ def send(write: Callable[[Sequence[memoryview]], int], parts: Iterable[bytes]) -
     """Writes parts with a call that may take only some of the bytes."""
     left = deque(memoryview(part) for part in parts if part)
     while left:
-        sent = write(list(islice(left, _MOST_PARTS)))
+        sent = write(list(islice(left, _MAX_PARTS)))
         while sent:
             part = left.popleft()
             if sent < len(part):

@@ -18,9 +18,9 @@ from headrace.engine._errors import Replaced
 from headrace.engine.checkpoint._folder import Folder
 
 RUNS = "headrace/runs"
-MOST_SEGMENTS = 500
+MAX_SEGMENTS = 500
 """The number of segments that are kept. For older batches, the run that committed them is unknown."""
-MOST_SINKS = 100
+MAX_SINKS = 100
 """The number of sinks that are kept, the latest first."""
 STARTS_OF_OLD = 1_000
 """How many starts on an old checkpoint have lower numbers than the first one on the checkpoint that continues it."""
@@ -169,7 +169,7 @@ class RunLog:
         return self._written(run).id
 
     def _written(self, run: Run) -> Run:
-        sinks = tuple(dict.fromkeys(run.sinks))[:MOST_SINKS]
+        sinks = tuple(dict.fromkeys(run.sinks))[:MAX_SINKS]
         run = replace(run, earlier=_bounded(run.earlier), sinks=sinks)
         document = {"earlier": [asdict(segment) for segment in run.earlier], "sinks": run.sinks}
         self._folder.write(run.name, json.dumps(document))
@@ -244,9 +244,9 @@ def extended(segments: tuple[Segment, ...], batch: int, run: str) -> tuple[Segme
 
 
 def _bounded(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    if len(segments) <= MOST_SEGMENTS:
+    if len(segments) <= MAX_SEGMENTS:
         return segments
-    kept = segments[-(MOST_SEGMENTS - 1) :]
+    kept = segments[-(MAX_SEGMENTS - 1) :]
     return (*_unknown(kept[0].first_batch - 1), *kept)
 
 

@@ -21,7 +21,7 @@ from headrace.contract.backoff import Backoff
 from headrace.engine._errors import CheckpointError
 from headrace.engine.checkpoint._local_disk import send, write_new
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 """The most bytes that one call reads or writes through the service."""
 START_S = 30.0
 """How long a task waits for the service, in seconds: its JVM starts it at about the same time."""
@@ -169,8 +169,8 @@ class _Service:
         Raises:
             ConnectionError: The connection broke, so that it is unknown what the service did.
         """
-        if length > MOST_BYTES:
-            raise OSError(errno.EFBIG, f"{length} bytes are more than the {MOST_BYTES} that one call may read or write", url)
+        if length > MAX_BYTES:
+            raise OSError(errno.EFBIG, f"{length} bytes are more than the {MAX_BYTES} that one call may read or write", url)
         name = url.encode()
         with self._lock:
             connection, self._connection = self._connection or _connected(self._path), None

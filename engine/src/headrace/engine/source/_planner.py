@@ -28,7 +28,7 @@ PLAN_WAIT_MS = 100
 CALL_TIMEOUT_S = 5.0
 INLINE_TIMEOUT_S = 2.0
 DETACH_TIMEOUT_S = 1.0
-LONGEST_WAIT_FOR_SINKS_S = 60.0
+MAX_WAIT_FOR_SINKS_S = 60.0
 """The longest time, in seconds, that a planned batch waits for its sinks: Spark cannot stop the query during this time."""
 
 log = logging.getLogger("headrace.engine")
@@ -158,7 +158,7 @@ class Planner:
         Raises:
             SinkAway: A sink had no connector until the timeout.
         """
-        timeout_s = min(self._options.gateway_timeout_s, LONGEST_WAIT_FOR_SINKS_S)
+        timeout_s = min(self._options.gateway_timeout_s, MAX_WAIT_FOR_SINKS_S)
         deadline = time.monotonic() + timeout_s
         request = pb.AwaitSinksRequest(pipeline=self.pipeline_run.to_proto(self._options), wait_ms=int(timeout_s * 1000))
         stub = self._connection.stub()

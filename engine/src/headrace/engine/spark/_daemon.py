@@ -26,7 +26,7 @@ from headrace.logs.output import configure_from_environment
 
 QUIET = "HEADRACE_QUIET"
 """The environment variable that silences a worker whose task Spark has ended."""
-IDLE_SECONDS = "HEADRACE_IDLE_WORKER_SECONDS"
+IDLE_S = "HEADRACE_IDLE_WORKER_SECONDS"
 """The environment variable for how long an idle worker waits, in seconds: an hour by default; 0 ends it, as in Spark."""
 _HOUR = 3600.0
 _ANSWER_S = 5.0
@@ -126,7 +126,7 @@ class _Worker:
         self._run = run
         self._daemon: socket.socket | None = None
         self._garbage = TaskGarbage()
-        self._idle_s = float(os.environ.get(IDLE_SECONDS) or _HOUR)
+        self._idle_s = float(os.environ.get(IDLE_S) or _HOUR)
 
     def __call__(self, connection: socket.socket, authenticated: bool) -> int:
         """Serves a connection; if Spark closes it while idle, waits for another one."""

@@ -33,7 +33,7 @@ LAST_INTERVAL_S = 0.1
 MAX_PAUSE_S = 0.5
 LAST_SEGMENTS = 8
 """The number of segments in every report; earlier ones are sent if the gateway asks for them."""
-MOST_UNDECIDED = 200
+MAX_UNDECIDED = 200
 """The largest number of batches for which a report contains the segments that the gateway asked for."""
 
 log = logging.getLogger("headrace.engine")
@@ -263,7 +263,7 @@ class ReportedRun:
 
     def _segments_to_tell(self) -> list[Segment]:
         known = self._segments
-        wanted = {*known[-LAST_SEGMENTS:], *covering(known, sorted(self._undecided)[:MOST_UNDECIDED])}
+        wanted = {*known[-LAST_SEGMENTS:], *covering(known, sorted(self._undecided)[:MAX_UNDECIDED])}
         return sorted(wanted, key=lambda segment: segment.first_batch)
 
     def _next(self) -> int:

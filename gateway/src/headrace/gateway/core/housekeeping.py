@@ -19,7 +19,7 @@ FRAMES_PER_SECOND = 3_000
 SHORTEST_LINGER_MS = 5
 FOLLOWED_LINGER_MS = 2
 """The same for a connector that has a stream which a run in real-time mode follows."""
-LONGEST_LINGER_MS = 500
+MAX_LINGER_MS = 500
 UNUSED_AFTER_S = 600.0
 """After how many seconds unused names are forgotten."""
 
@@ -91,7 +91,7 @@ def pace(gateway: Gateway) -> None:
 
 def suitable_linger_ms(senders: int, shortest_ms: int = SHORTEST_LINGER_MS) -> int:
     """Returns how long each of `senders` streams should collect messages, in milliseconds, to stay within the frame rate."""
-    return min(max(shortest_ms, senders * 1000 // FRAMES_PER_SECOND), LONGEST_LINGER_MS)
+    return min(max(shortest_ms, senders * 1000 // FRAMES_PER_SECOND), MAX_LINGER_MS)
 
 
 def forget_unused(gateway: Gateway) -> None:

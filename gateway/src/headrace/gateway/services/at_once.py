@@ -12,7 +12,7 @@ from headrace.gateway.services.delivery import Begun, begin_part, failure_logged
 from headrace.gateway.services.received import Delivered
 from headrace.protocol.v1 import engine_pb2 as pb
 
-MOST_OPEN = 18
+MAX_OPEN = 18
 """How many parts of a call the sink may have that it has not answered."""
 
 
@@ -54,7 +54,7 @@ class _Parts:
 
     def __init__(self) -> None:
         self.unanswered = deque[asyncio.Task[Refused]]()
-        self.room = asyncio.Semaphore(MOST_OPEN)
+        self.room = asyncio.Semaphore(MAX_OPEN)
         self.news = Signal()
 
     def notify(self, _: object) -> None:

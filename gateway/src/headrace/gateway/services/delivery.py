@@ -53,9 +53,9 @@ from headrace.protocol.v1 import frame_pb2, metrics_pb2
 
 log = structlog.get_logger("headrace.gateway")
 
-MOST_VOTES = 1024
+MAX_VOTES = 1024
 """The maximum number of votes in a request."""
-MOST_UNDECIDED = 100
+MAX_UNDECIDED = 100
 """The maximum number of undecided batches in a response."""
 
 
@@ -272,7 +272,7 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.ReportCommi
         gateway.votes.accept(commit_log.pipeline)
     return pb.ReportCommitsResponse(
         pending=pending.transactions,
-        undecided=pending.undecided[:MOST_UNDECIDED],
+        undecided=pending.undecided[:MAX_UNDECIDED],
         votes=[_vote(voter, batch) for voter, batch in gateway.votes.logged(commit_log.pipeline)],
         lost=[_vote(voter, batch) for voter, batch in gateway.votes.lost() if voter.pipeline == commit_log.pipeline],
     )
@@ -343,8 +343,8 @@ def _votes(request: pb.ReportCommitsRequest, commit_log: CommitLog, sinks: Seque
             for a batch that is not in the log.
     """
     where = f"pipeline {commit_log.pipeline}"
-    if len(request.votes) > MOST_VOTES:
-        raise MalformedMessage(f"{where}: {len(request.votes)} votes of sinks; name at most {MOST_VOTES}")
+    if len(request.votes) > MAX_VOTES:
+        raise MalformedMessage(f"{where}: {len(request.votes)} votes of sinks; name at most {MAX_VOTES}")
     for told in request.votes:
         if told.sink not in sinks or not 0 < len(told.instance) <= MAX_NAME_BYTES or told.batch > commit_log.committed:
             what = f"batch {told.batch} of sink {told.sink[:80]!r}, instance {told.instance[:80]!r}"

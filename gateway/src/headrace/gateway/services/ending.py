@@ -20,7 +20,7 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Serve: TypeAlias = Callable[[Any, Context], Awaitable[None]]
 
 
-MOST_WAITING = 1_000
+MAX_WAITING = 1_000
 """How many calls of methods that need no token may wait for their request. A call costs about 20 kB."""
 
 
@@ -50,7 +50,7 @@ class EndRevoked(grpc.aio.ServerInterceptor):
         task = asyncio.current_task()
         assert task is not None
         task.add_done_callback(lambda _: calls.finish(call))
-        if len(self._waiting) > MOST_WAITING:
+        if len(self._waiting) > MAX_WAITING:
             self._make_room()
         handler = await continuation(handler_call_details)
         if handler is None:
@@ -66,9 +66,9 @@ class EndRevoked(grpc.aio.ServerInterceptor):
     def _make_room(self) -> None:
         """Ends the call that waits longest for its request, unless enough are about to end."""
         waiting = [call for call in self._waiting if call.failure is None]
-        if len(waiting) > MOST_WAITING:
-            text = f"more than {MOST_WAITING} calls without a token wait for their request; send it with the call"
-            waiting[0].end(LimitExceeded(text, limit="calls without a token", maximum=MOST_WAITING))
+        if len(waiting) > MAX_WAITING:
+            text = f"more than {MAX_WAITING} calls without a token wait for their request; send it with the call"
+            waiting[0].end(LimitExceeded(text, limit="calls without a token", maximum=MAX_WAITING))
 
     def _taken(self, call: OpenCall, answer: Serve) -> Serve:
         async def serve(request: Any, context: Context) -> None:

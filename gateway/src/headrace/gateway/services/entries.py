@@ -23,22 +23,22 @@ from headrace.gateway.core.base.errors import ListTooLong, MalformedMessage
 from headrace.gateway.core.connections import MAX_ERRORS
 from headrace.gateway.core.control import MAX_CONNECTORS
 from headrace.gateway.core.state import MAX_LOG_LINES, MAX_NAMES, MAX_PROCESSES
-from headrace.gateway.services.delivery import MOST_VOTES
+from headrace.gateway.services.delivery import MAX_VOTES
 from headrace.gateway.services.reporting import MAX_RANGES
 
 SMALL_BYTES = 64 * 2**10
 """The size in bytes of a message that is parsed as it is: whatever is in it takes a few MB, and a few milliseconds."""
-MOST_FIELDS = 30_000
+MAX_FIELDS = 30_000
 """Fields in one message besides the entries of its lists."""
-MOST_REFUSED = 400_000
+MAX_REFUSED = 400_000
 """Messages of one part that a sink refuses; a message has no room for more with reasons."""
-MOST_ENTRIES: Mapping[str, int] = {
+MAX_ENTRIES: Mapping[str, int] = {
     "Hello.capabilities": MAX_CAPABILITIES,
     "SinkHello.capabilities": MAX_CAPABILITIES,
     "SinkHello.staged": MAX_LISTED,
     "SinkHello.prepared": MAX_LISTED,
     "SinkHello.committed": MAX_LISTED,
-    "Staged.refused": MOST_REFUSED,
+    "Staged.refused": MAX_REFUSED,
     "Starts.streams": MAX_POSITIONS,
     "Report.errors": MAX_ERRORS,
     "Pipeline.streams": MAX_PATTERNS,
@@ -61,7 +61,7 @@ MOST_ENTRIES: Mapping[str, int] = {
     "ReportCommitsRequest.former_sinks": MAX_WRITTEN,
     "ReportCommitsRequest.awaited": MAX_WRITTEN,
     "ReportCommitsRequest.segments": MAX_SEGMENTS,
-    "ReportCommitsRequest.votes": MOST_VOTES,
+    "ReportCommitsRequest.votes": MAX_VOTES,
     "RunMetrics.stages": MAX_STAGES,
     "RunMetrics.steps": MAX_STEPS,
     "SupervisedConnectors.connectors": MAX_CONNECTORS,
@@ -74,7 +74,7 @@ MOST_ENTRIES: Mapping[str, int] = {
 _DEEP_BYTES = 1024
 """The size in bytes of a field without lists from which on its own fields count."""
 _VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = 0, 1, 2, 3, 4, 5
-_MOST_BYTES_OF_NUMBER = 10
+_MAX_BYTES_OF_NUMBER = 10
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +137,7 @@ def _count(data: bytes, name: str, root: _Fields) -> None:
                     length, at = _number(data, at - 1)
                 if found is not None:
                     if found.packs:
-                        entries = length // _MOST_BYTES_OF_NUMBER
+                        entries = length // _MAX_BYTES_OF_NUMBER
                     elif found.inside is not None and (found.inside.has_lists or length > _DEEP_BYTES):
                         inner.append((at, at + length, found.inside))
                     elif found.most is not None and tag <= 0x7F:
@@ -154,8 +154,8 @@ def _count(data: bytes, name: str, root: _Fields) -> None:
                 return
             if found is None or found.most is None:
                 others += 1
-                if others > MOST_FIELDS:
-                    text = f"{name} of {len(data)} bytes with more than {MOST_FIELDS} fields, besides lists; send each field once"
+                if others > MAX_FIELDS:
+                    text = f"{name} of {len(data)} bytes with more than {MAX_FIELDS} fields, besides lists; send each field once"
                     raise MalformedMessage(text)
             else:
                 counts[found] = count = counts.get(found, 0) + entries
@@ -201,7 +201,7 @@ def _fields(kind: Descriptor) -> _Fields:
     result = _Fields()
     for each in kind.fields:
         inside = None if each.message_type is None else _fields(each.message_type)
-        most = MOST_ENTRIES.get(f"{kind.name}.{each.name}", 0) if each.is_repeated else None
+        most = MAX_ENTRIES.get(f"{kind.name}.{each.name}", 0) if each.is_repeated else None
         if most is not None or inside is not None:
             packs = each.is_repeated and each.cpp_type not in (FieldDescriptor.CPPTYPE_STRING, FieldDescriptor.CPPTYPE_MESSAGE)
             result.by_number[each.number] = _Field(each.name, most, packs, inside)

@@ -9,7 +9,7 @@ from headrace.gateway.core.base.errors import MalformedMessage
 from headrace.protocol.v1 import engine_pb2, source_pb2
 
 _FRAME_TAG = source_pb2.IngestRequest.FRAME_FIELD_NUMBER << 3 | 2
-_MOST_FIELDS = 16
+_MAX_FIELDS = 16
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _NO_FRAME = memoryview(b"")
 
@@ -72,7 +72,7 @@ def frame_bytes(data: bytes) -> int:
         MalformedMessage: the request has more fields than any request needs.
     """
     at = total = 0
-    for _ in range(_MOST_FIELDS):
+    for _ in range(_MAX_FIELDS):
         if at == len(data):
             return total
         tag, at = _varint(data, at)
@@ -87,7 +87,7 @@ def frame_bytes(data: bytes) -> int:
             at += 8 if kind == _FIXED64 else 4
         else:
             break
-    raise MalformedMessage(f"an IngestRequest with more than {_MOST_FIELDS} fields: send one message in each")
+    raise MalformedMessage(f"an IngestRequest with more than {_MAX_FIELDS} fields: send one message in each")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

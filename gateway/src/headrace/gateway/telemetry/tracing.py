@@ -18,7 +18,7 @@ from headrace.telemetry.spans import Operation, Spans
 
 LAST_EXPORT_S = 2.0
 """How long the last export may take when the gateway stops, in seconds."""
-MOST_UNSETTLED = 4096
+MAX_UNSETTLED = 4096
 """How many frames are remembered until they are acknowledged, with the contexts of their messages."""
 
 _log = structlog.get_logger(__name__)
@@ -77,7 +77,7 @@ class GatewayTracing:
             "headrace.sequence.last": last,
         }
         self._spans.record(Operation.RECEIVE, stream, contexts, frame.count, _unix_ns(begun_at), attributes)
-        if self._held < MOST_UNSETTLED:
+        if self._held < MAX_UNSETTLED:
             self._held += 1
             by_id = self._unsettled.setdefault(session.id, {})
             by_id.setdefault(frame.stream_id, _Frames(stream)).frames.append((last, frame.count, contexts))

@@ -8,7 +8,7 @@ from headrace.gateway_cli.live.views import VIEWS, Column
 
 _NAMES = tuple(VIEWS)
 _HIDDEN_WHEN_PAGED = 1
-_LONGEST_FILTER = 60
+_MAX_FILTER = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class State:
             return replace(self, is_typing=False)
         if key == "backspace":
             return self._filtered(self.filter[:-1])
-        return self._filtered((self.filter + key)[:_LONGEST_FILTER]) if len(key) == 1 and key.isprintable() else self
+        return self._filtered((self.filter + key)[:_MAX_FILTER]) if len(key) == 1 and key.isprintable() else self
 
     def _filtered(self, text: str) -> "State":
         return replace(self, filters={**self.filters, self.view: text}, top=0)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _VIEWS = ("streams", "graph", "health", "connectors", "timeline")
 _HISTORY_VIEWS = ("overview&range=1%20h", "streams")
-_MOST_HISTORY_MB = 32 * 2**20 / 1e6
+_MAX_HISTORY_MB = 32 * 2**20 / 1e6
 _DEADLINE_MS = 120_000
 _MEASURE = """
 window.headraceAges = [];
@@ -113,7 +113,7 @@ def console_history(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figu
                 say(f"  {name}: interactive after {middle:.0f} ms, at most {max(found):.0f} ms")
                 yield Figure(f"console_history_{name}_ms_{count}_streams", middle, "ms", None, "< 1000", middle < 1000)
             taken = int(history.read_text()) / 1e6
-            yield Figure("console_history_memory", taken, "MB", None, "<= 33.6", taken <= _MOST_HISTORY_MB)
+            yield Figure("console_history_memory", taken, "MB", None, "<= 33.6", taken <= _MAX_HISTORY_MB)
 
 
 def _figures(name: str, streams: int, found: Shown, say: Say) -> Iterator[Figure]:

@@ -23,7 +23,7 @@ SINK_INSTANCES = 2
 """The number of processes that serve each sink; they are killed in turn."""
 _OFFER_EVERY_S = 0.1
 _AT_A_TIME = 2
-_MOST_BEHIND = 40
+_MAX_BEHIND = 40
 """A sender waits when the sinks are this many messages behind, so that killed processes catch up within seconds."""
 
 Say = Callable[[str], None]
@@ -176,7 +176,7 @@ def _offering(world: World) -> Iterator[None]:
 
     def offer() -> None:
         while not over.wait(_OFFER_EVERY_S):
-            if world.lag() < _MOST_BEHIND:
+            if world.lag() < _MAX_BEHIND:
                 world.offer(_AT_A_TIME)
 
     thread = threading.Thread(target=offer, name="headrace-offering", daemon=True)

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from headrace.laboratory.chaos.roles import Role
 
-_LONGEST_PAUSE_S = 2.0
-_LONGEST_RECOVERY_S = 6.0
+_MAX_PAUSE_S = 2.0
+_MAX_RECOVERY_S = 6.0
 _AT_ONCE, _IN_RECOVERY = 0.2, 0.5
 """The probability that two are killed at once, and that of this or of a kill during the recovery from another one."""
 
@@ -52,11 +52,11 @@ def schedule(seed: int) -> Iterator[Strike]:
         victims = list(Role)
         chance.shuffle(victims)
         while victims:
-            pause_s, kind = chance.uniform(0, _LONGEST_PAUSE_S), chance.random()
+            pause_s, kind = chance.uniform(0, _MAX_PAUSE_S), chance.random()
             first, other = victims.pop(), victims.pop() if victims and kind < _IN_RECOVERY else None
             if other is None:
                 yield Strike(pause_s, (first,), how=chance.choice(list(How)) if first == Role.DRIVER else How.KILL)
             elif kind < _AT_ONCE:
                 yield Strike(pause_s, (first, other))
             else:
-                yield Strike(pause_s, (first,), other, chance.uniform(0, _LONGEST_RECOVERY_S))
+                yield Strike(pause_s, (first,), other, chance.uniform(0, _MAX_RECOVERY_S))

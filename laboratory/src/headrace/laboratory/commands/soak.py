@@ -14,7 +14,7 @@ from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, ProgramCommand
 
 _KEEP = click.Path(file_okay=False, path_type=Path)
 _WARM_UP_SHARE = 1 / 3
-_LONGEST_WARM_UP_MIN = 10.0
+_MAX_WARM_UP_MIN = 10.0
 
 
 @click.command(cls=ProgramCommand)
@@ -69,7 +69,7 @@ def soak(
 
     if not master.startswith("local"):
         raise Failure(f"--master {master}: a soak measures processes of this machine; give local[N]", EXIT_INVALID)
-    warm_up = min(minutes * _WARM_UP_SHARE, _LONGEST_WARM_UP_MIN) if warm_up is None else warm_up
+    warm_up = min(minutes * _WARM_UP_SHARE, _MAX_WARM_UP_MIN) if warm_up is None else warm_up
     if warm_up >= minutes:
         raise Failure(f"--warm-up {warm_up:g} leaves nothing to measure of --minutes {minutes:g}", EXIT_INVALID)
     require_java()

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from headrace.laboratory.errors import EnvironmentLacks
 
-MOST = 0.05
+MAX_SPREAD = 0.05
 """The difference between bid and offer, in dollars and as a share, from which orders are rejected."""
 
 _RESULT = Struct(">IBI6s4sddddQ")
@@ -46,7 +46,7 @@ class Rejected:
 
 def too_far_apart(bid: float, offer: float) -> bool:
     """Whether orders are rejected at these prices."""
-    return offer - bid >= MOST or (offer - bid) / ((bid + offer) / 2) >= MOST
+    return offer - bid >= MAX_SPREAD or (offer - bid) / ((bid + offer) / 2) >= MAX_SPREAD
 
 
 def read_rejected(folder: Path, after: int = 0) -> list[Rejected]:

@@ -16,7 +16,7 @@ from headrace.sdk import AsyncSource, Batch, Message, Packed, Position, Settings
 MESSAGE_BYTES = 61
 _KEY_BYTES = 8
 _TICK_S = 0.02
-_MOST_AT_ONCE = 10_000
+_MAX_AT_ONCE = 10_000
 DRAINS_WITHIN_S = 60.0
 """How long it waits for its acknowledgements when it is stopped, in seconds."""
 
@@ -34,7 +34,7 @@ class Steady(AsyncSource):
         at = position.sequence + 1 if position else 0
         begun = time.monotonic() - at / self.rate
         while True:
-            due = min(int((time.monotonic() - begun) * self.rate), at + _MOST_AT_ONCE)
+            due = min(int((time.monotonic() - begun) * self.rate), at + _MAX_AT_ONCE)
             if due > at:
                 yield self._batch(at, due)
                 at = due

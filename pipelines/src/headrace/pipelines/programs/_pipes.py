@@ -16,7 +16,7 @@ PIPE_BYTES = 2**20
 _READ_BYTES = 2**20
 _LINES, _LINE_BYTES = 10, 400
 """The number of last lines of standard error for errors, and how much is kept of each."""
-_MOST_VARINT = 10
+_MAX_VARINT = 10
 """The maximum size of a varint, in bytes."""
 
 
@@ -144,13 +144,13 @@ class Pipes:
     def _response(self, limit_bytes: int) -> bytes | None:
         """Removes a complete message from what was received; None if there is none."""
         size = shift = at = 0
-        for at, byte in enumerate(self._received[:_MOST_VARINT], 1):  # noqa: B007
+        for at, byte in enumerate(self._received[:_MAX_VARINT], 1):  # noqa: B007
             size |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
                 break
         else:
-            if at == _MOST_VARINT:
+            if at == _MAX_VARINT:
                 raise Broken(f"wrote something else than messages to standard output{self._excerpt()}")
             return None
         if size > limit_bytes:

@@ -16,7 +16,7 @@ from headrace.pipelines.steps._step import Step, StepPass
 
 _PLAIN = frozenset({bytes, str, int, tuple, type(None)})
 _ORDERED = frozenset({bytes, str, int})
-_MOST_BITS = 1024
+_MAX_BITS = 1024
 """The largest size of a whole number. Python does not convert very large ones to text."""
 _DEEPEST = 8
 """The largest depth of nested tuples."""
@@ -76,8 +76,8 @@ def normal_key(key: Any, depth: int = 0) -> Key:
         return float.__float__(key)
     if isinstance(key, (int, float)):
         number = int(key)
-        if number.bit_length() > _MOST_BITS:
-            raise ValueError(f"a number in a key can have up to {_MOST_BITS} bits, and this one has {number.bit_length():,}")
+        if number.bit_length() > _MAX_BITS:
+            raise ValueError(f"a number in a key can have up to {_MAX_BITS} bits, and this one has {number.bit_length():,}")
         return number
     if isinstance(key, tuple):
         if depth == _DEEPEST:
@@ -127,4 +127,4 @@ def _is_unicode(texts: Iterable[str]) -> bool:
 
 
 def _are_small(numbers: Collection[int]) -> bool:
-    return max(min(numbers).bit_length(), max(numbers).bit_length()) <= _MOST_BITS
+    return max(min(numbers).bit_length(), max(numbers).bit_length()) <= _MAX_BITS

@@ -62,7 +62,7 @@ class TimeUnit(Enum):
     NANOSECONDS = 1_000_000_000
 
 
-_LIKELY_SECONDS = 1_000_000_000, 4_102_444_800
+_LIKELY_S = 1_000_000_000, 4_102_444_800
 """The years 2001 to 2100, in seconds since 1970."""
 
 
@@ -70,7 +70,7 @@ def likely_unit(times: Times) -> TimeUnit | None:
     """The unit of numbers that were taken as microseconds, if all of them are about now in another one."""
     known = times[times != NO_TIME]
     for unit in (TimeUnit.SECONDS, TimeUnit.MILLISECONDS):
-        earliest, latest = (edge * unit.value for edge in _LIKELY_SECONDS)
+        earliest, latest = (edge * unit.value for edge in _LIKELY_S)
         if len(known) and earliest <= known.min() and known.max() < latest:
             return unit
     return None

@@ -12,7 +12,7 @@ from headrace.pipelines.time._time import in_words, span
 Bounds = tuple[int, int]
 """The start (inclusive) and the end (exclusive) of a window, in microseconds."""
 
-MOST_OVERLAPPING = 100_000
+MAX_OVERLAPPING = 100_000
 """How many windows may contain a value, which is added to each of them."""
 
 
@@ -126,10 +126,10 @@ def sliding(size: timedelta | str, every: timedelta | str) -> Grid:
             overlap.
     """
     grid = Grid(span(size, "sliding(...): size"), span(every, "sliding(...): every"))
-    if grid.size // grid.every > MOST_OVERLAPPING:
+    if grid.size // grid.every > MAX_OVERLAPPING:
         raise GraphError(
             f"sliding(...): windows of {size!r} that start every {every!r} contain each value {grid.size // grid.every:,} times; "
-            f"at most {MOST_OVERLAPPING:,} may overlap"
+            f"at most {MAX_OVERLAPPING:,} may overlap"
         )
     if grid.every > grid.size:
         raise GraphError(

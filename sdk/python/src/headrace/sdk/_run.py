@@ -21,9 +21,9 @@ from headrace.sdk.sources._source import AsyncSource, Source
 log = logging.getLogger("headrace.sdk")
 
 # With Python's default of 5 ms, a busy thread of a source delays the event loop so much that throughput is halved.
-_SWITCH_INTERVAL_SECONDS = 0.0005
+_SWITCH_INTERVAL_S = 0.0005
 # How long tasks that are left may take to end once they are cancelled.
-_CANCELLED_SECONDS = 1.0
+_CANCELLED_S = 1.0
 
 
 def run(
@@ -67,7 +67,7 @@ def run(
     except LogFormatError as error:
         log.error("%s", error)
         return error.exit_code
-    sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
     async def main() -> None:
         stop = asyncio.Event()
@@ -114,7 +114,7 @@ async def _cancel_tasks() -> None:
         task.cancel()
     if not tasks:
         return
-    _, left = await asyncio.wait(tasks, timeout=_CANCELLED_SECONDS)
+    _, left = await asyncio.wait(tasks, timeout=_CANCELLED_S)
     for task in left:
         log.warning("%s catches its cancellation; the connector ends without it", task.get_name())
 

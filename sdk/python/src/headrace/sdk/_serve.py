@@ -27,7 +27,7 @@ from headrace.sdk.wire import SDK, Call, Ending, InvalidCertificates, Reports, T
 
 log = logging.getLogger("headrace.sdk")
 
-_STOOD_SECONDS = 2.0
+_STOOD_S = 2.0
 _AWAY, _UNUSABLE = "the gateway is away", "certificate files cannot be used"
 
 _Call = Call[pb.IngestRequest, pb.IngestResponse]
@@ -124,7 +124,7 @@ async def _keep_connected(attempt: _Attempt, where: Endpoint, reports: Reports, 
             if not _is_replaced(where, error):
                 raise
             log.info("the gateway no longer takes the token, and its file has another one: connecting with that")
-        if clock.monotonic() - began >= _STOOD_SECONDS:
+        if clock.monotonic() - began >= _STOOD_S:
             backoff.reset()
             repeats.forget(_AWAY)
             repeats.forget(_UNUSABLE)

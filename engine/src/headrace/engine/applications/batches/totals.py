@@ -7,7 +7,7 @@ from headrace.engine.applications.stages.reports import Report, merged
 from headrace.pipelines.runtime import StepMeasures
 from headrace.protocol.v1 import metrics_pb2 as pb
 
-MOST_STEPS = 200
+MAX_STEPS = 200
 """The largest number of steps that are reported."""
 
 
@@ -33,7 +33,7 @@ class Totals:
                 for step, count in by_step.items():
                     keys[step] = keys.get(step, 0) + count
             steps = [_step(step, done, keys.get(step, 0)) for step, done in self._done.measures.items()]
-            return pb.RunMetrics(batches=self._batches, steps=steps[:MOST_STEPS], state_bytes=sum(self._done.sizes.values()))
+            return pb.RunMetrics(batches=self._batches, steps=steps[:MAX_STEPS], state_bytes=sum(self._done.sizes.values()))
 
 
 def _step(step: str, done: StepMeasures, keys: int) -> pb.StepMetrics:

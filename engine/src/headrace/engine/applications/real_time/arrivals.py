@@ -16,7 +16,7 @@ SLICE_BYTES = 2**20
 """About the largest size of the messages of a slice, in bytes."""
 FIRST_MESSAGES = 16
 """The number of messages in the first slice, when nothing is known of the functions."""
-MOST_MESSAGES = 65_536
+MAX_MESSAGES = 65_536
 _GROWTH = 2
 
 
@@ -62,7 +62,7 @@ class Arrivals:
         """Decides how many messages the next slices have, from how long one took."""
         wanted = int(messages * SLICE_S / max(seconds, 1e-6))
         # A slice of few messages says little about many.
-        self._most = max(1, min(wanted, max(_GROWTH * messages, FIRST_MESSAGES), MOST_MESSAGES))
+        self._most = max(1, min(wanted, max(_GROWTH * messages, FIRST_MESSAGES), MAX_MESSAGES))
 
     def _take_of_first(self, rows: int) -> Arrived:
         first, begin = self._waiting[0], self._taken

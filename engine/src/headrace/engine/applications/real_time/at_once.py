@@ -20,13 +20,13 @@ from headrace.engine.sink._writer import Refused, Task, TaskWriter, Written
 from headrace.engine.wire._connection import Connection
 from headrace.engine.wire._retry import Retry
 
-MOST_WAITING_BYTES = 32 * 2**20
+MAX_WAITING_BYTES = 32 * 2**20
 """The size of the results that wait for an at-least-once sink, in bytes, at which processing waits, too."""
-MOST_KEPT_BYTES = 128 * 2**20
+MAX_KEPT_BYTES = 128 * 2**20
 """The size of the results that are kept for the next micro-batch, in bytes, at which processing waits for it."""
 PART_BYTES = 2**20
 """The size of the results in one part, in bytes, beyond which further ones are in the next part."""
-MOST_UNANSWERED = 8
+MAX_UNANSWERED = 8
 """How many parts are sent before the sink has answered the first of them."""
 MAX_PAUSE_S = 1.0
 
@@ -82,7 +82,7 @@ class AtOnce:
     @property
     def has_room(self) -> bool:
         """Whether results may be put. The caller looks before it makes some: it could not be paused while it waits with them."""
-        return self._is_over or (self._waiting_bytes < MOST_WAITING_BYTES and self._kept_bytes < MOST_KEPT_BYTES)
+        return self._is_over or (self._waiting_bytes < MAX_WAITING_BYTES and self._kept_bytes < MAX_KEPT_BYTES)
 
     def put(self, batch: int, row: BlockRow) -> None:
         """Takes over a row of a micro-batch.
@@ -194,7 +194,7 @@ class AtOnce:
         """The next part; None once the call has ended."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._stopped or self._has_ended or (self._waiting and len(self._unanswered) < MOST_UNANSWERED)
+                lambda: self._stopped or self._has_ended or (self._waiting and len(self._unanswered) < MAX_UNANSWERED)
             )
             if self._stopped or self._has_ended:
                 return None

@@ -25,13 +25,13 @@ from headrace.engine.source._ranges import Ends
 from headrace.engine.wire._connection import Connection
 from headrace.protocol.v1 import engine_pb2 as pb
 
-MOST_ARRIVED_BYTES = 32 * 2**20
+MAX_ARRIVED_BYTES = 32 * 2**20
 """The size of the messages that wait to be processed, in bytes, at which no more are received."""
 PAUSE_S = 1.0
 """How long the planner waits for the worker, in seconds: Spark cannot stop the query during this time."""
 STOP_S = 10.0
 """How long to wait for a function that runs when the query ends, in seconds."""
-MOST_MISSED = 3
+MAX_MISSED = 3
 """How often in a row the worker may not have stopped in time before it waits for the planner's next call."""
 
 log = logging.getLogger("headrace.engine")
@@ -139,7 +139,7 @@ class RealTimeWorker:
             reached = {stream: Reached(position, self._messages[stream]) for stream, position in self._moved.items()}
         if not stopped:
             self._missed += 1
-            if self._missed < MOST_MISSED:
+            if self._missed < MAX_MISSED:
                 self.resume()
             return None
         self._missed = 0
@@ -238,7 +238,7 @@ class RealTimeWorker:
 
     def _take_over(self, arrived: Sequence[Arrived]) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._arrivals.bytes < MOST_ARRIVED_BYTES or self._is_over)
+            self._changed.wait_for(lambda: self._arrivals.bytes < MAX_ARRIVED_BYTES or self._is_over)
             self._arrivals.put(arrived)
             self._changed.notify_all()
 

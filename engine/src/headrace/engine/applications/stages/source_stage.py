@@ -22,7 +22,7 @@ from headrace.pipelines.runtime import END, EVERY_STREAM, Elements, Pass, matche
 PIECE_MESSAGES = 16_384
 PIECE_BYTES = 4 * 2**20
 """Frames of a stream are joined into pieces of about this size, since a small block costs as much as a large one."""
-MOST_BYTES = 64 * 2**20
+MAX_BYTES = 64 * 2**20
 """The total size of the gathered frames of all streams, in bytes, at which the largest piece is processed."""
 
 
@@ -46,7 +46,7 @@ def pieces(frames: Iterable[Columns]) -> Iterator[list[Columns]]:
         gathered.messages += frame.rows
         gathered.bytes += size
         total += size
-        if gathered.messages >= PIECE_MESSAGES or gathered.bytes >= PIECE_BYTES or total > MOST_BYTES:
+        if gathered.messages >= PIECE_MESSAGES or gathered.bytes >= PIECE_BYTES or total > MAX_BYTES:
             fullest = max(streams, key=lambda stream: streams[stream].bytes)
             total -= streams[fullest].bytes
             yield streams.pop(fullest).frames

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 _TOO_SLOW = "Python worker failed to connect back"
 _BEGINS = "Initializing"
 """Spark's status of a query whose sources are not yet initialised."""
@@ -29,7 +29,7 @@ def start_with_retries(name: str, start: Callable[[], StreamingQuery]) -> Stream
         name: The query's name, for the log.
         start: Starts the query.
     """
-    for attempt in range(1, MOST_ATTEMPTS):
+    for attempt in range(1, MAX_ATTEMPTS):
         try:
             query = start()
             failure = _failure_of(query)
@@ -43,7 +43,7 @@ def start_with_retries(name: str, start: Callable[[], StreamingQuery]) -> Stream
             "query %s could not start: a Python process of Spark did not start within 10 s; attempt %d of %d follows",
             name,
             attempt + 1,
-            MOST_ATTEMPTS,
+            MAX_ATTEMPTS,
             extra={"pipeline": name},
         )
     return start()

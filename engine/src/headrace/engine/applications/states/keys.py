@@ -12,7 +12,7 @@ from headrace.pipelines.runtime import Key, in_order_of_keys
 Hashes = npt.NDArray[np.uint64]
 Buckets = npt.NDArray[np.int32]
 
-_LONGEST = 64
+_MAX_LENGTH = 64
 """Keys longer than this, in bytes, are hashed one by one, since a padded table of them would be large."""
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
@@ -108,7 +108,7 @@ def _packed(keys: Sequence[Key]) -> tuple[bytes, npt.NDArray[np.int64]]:
 
 def _hashes(data: bytes, lengths: npt.NDArray[np.int64]) -> Hashes:
     """The hash of each key. It depends only on the key, so padding words are skipped."""
-    long = lengths > _LONGEST
+    long = lengths > _MAX_LENGTH
     if long.any():
         return _some_long(data, lengths, long)
     longest = int(lengths.max())

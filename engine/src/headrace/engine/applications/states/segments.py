@@ -14,8 +14,8 @@ from headrace.engine.applications.states.store import Segment, Store
 from headrace.pipelines.runtime import Key, NotStored, StateClass, States, dumps_plain, in_order_of_keys
 
 SEGMENT_KEYS = 16_384
-"""The maximum of the average number of keys in a segment, while there are fewer than MOST_SEGMENTS."""
-MOST_SEGMENTS = 64
+"""The maximum of the average number of keys in a segment, while there are fewer than MAX_SEGMENTS."""
+MAX_SEGMENTS = 64
 """The most segments of a snapshot. Each is rewritten at another time, and so it is in a file of its own."""
 
 TOKEN_BYTES = 8
@@ -83,7 +83,7 @@ class Snapshot:
             StateError: A state cannot be stored. The other writing methods raise it too.
         """
         before = len(self.segments)
-        count = min(max(1, -(-sum(map(len, self._kept.values())) // SEGMENT_KEYS)), MOST_SEGMENTS)
+        count = min(max(1, -(-sum(map(len, self._kept.values())) // SEGMENT_KEYS)), MAX_SEGMENTS)
         self.segments = [Segment(0, 0)] * count
         self._dirty.forget(self.segments, -1)
         divided: list[dict[str, list[Key]]] = [{} for _ in range(count)]
@@ -103,7 +103,7 @@ class Snapshot:
     def split_where_full(self) -> int:
         """Splits segments until there are as many as necessary; returns the number of bytes written."""
         written = 0
-        while len(self.segments) < MOST_SEGMENTS and sum(map(len, self._kept.values())) > SEGMENT_KEYS * len(self.segments):
+        while len(self.segments) < MAX_SEGMENTS and sum(map(len, self._kept.values())) > SEGMENT_KEYS * len(self.segments):
             new = len(self.segments)
             old = new - (1 << new.bit_length() - 1)
             keys = self._keys_of(old)

@@ -10,7 +10,7 @@ from headrace.contract.varints import varint
 from headrace.protocol.v1 import engine_pb2, sink_pb2
 
 _VARINT, _BYTES = 0, 2
-_LONGEST_LENGTH = 5
+_MAX_LENGTH = 5
 """The maximum size in bytes of a message's length, in its shortest form."""
 
 
@@ -27,7 +27,7 @@ def size_of_only_field(data: bytes, number: int) -> int | None:
     if not data or data[0] != number << 3 | _BYTES:
         return None
     length = 0
-    for place, byte in enumerate(data[1 : 1 + _LONGEST_LENGTH]):
+    for place, byte in enumerate(data[1 : 1 + _MAX_LENGTH]):
         length |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             begin = 2 + place

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from headrace.contract import clock
 from headrace.protocol.v1 import admin_pb2, connector_pb2
 
-LONGEST = 300
+MAX_LENGTH = 300
 """How many characters of an error are kept."""
 _SAME_S = 2.0
 """Reports tell the same error with ages that differ a little."""
@@ -45,10 +45,10 @@ def later(known: LastError | None, message: str, age_ms: int = 0) -> LastError |
     passed_s = min(age_ms, 2**53) / 1000
     occurred_at = clock.monotonic() - passed_s
     if known is not None:
-        is_same = known.message == message[:LONGEST] and abs(known.occurred_at - occurred_at) < _SAME_S
+        is_same = known.message == message[:MAX_LENGTH] and abs(known.occurred_at - occurred_at) < _SAME_S
         if is_same or known.occurred_at > occurred_at:
             return known
-    return LastError(message[:LONGEST], occurred_at, clock.now() - passed_s)
+    return LastError(message[:MAX_LENGTH], occurred_at, clock.now() - passed_s)
 
 
 def by_stream(errors: Iterable[connector_pb2.ConnectorError]) -> Mapping[str, connector_pb2.ConnectorError]:

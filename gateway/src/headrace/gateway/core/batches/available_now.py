@@ -14,7 +14,7 @@ ENDS_WAIT_S = 1.0
 """How long it waits for open streams to end once it has everything, in seconds."""
 CONNECTOR_WAIT_S = 60.0
 """How long it waits for the connector of a stream in its checkpoint before it continues without it, in seconds."""
-MOST_AWAY = 100
+MAX_AWAY = 100
 """The maximum number of missing patterns and streams in a response."""
 
 
@@ -43,7 +43,7 @@ def streams_away(pipeline: Pipeline, streams: Iterable[Stream]) -> list[str]:
         elif not any(_is_here(pipeline, pattern, stream) for stream in covered):
             away.append(pattern)
     unread = [s.name for s in mine if s.attachment is None and s.name in pipeline.targets and not _has_read(pipeline, s)]
-    return [*away, *unread][:MOST_AWAY]
+    return [*away, *unread][:MAX_AWAY]
 
 
 def _is_here(pipeline: Pipeline, pattern: str, stream: Stream) -> bool:

@@ -6,7 +6,7 @@ from headrace.gateway.core.base.errors import ProtocolError, RunStopped, Superse
 from headrace.gateway.core.sinks import CommitLog, Part, Transaction
 from headrace.gateway.core.state import Gateway
 
-MOST_REPLACED = 64
+MAX_REPLACED = 64
 """How many replaced runs are remembered for each pipeline."""
 
 
@@ -35,7 +35,7 @@ def merged(known: CommitLog | None, reported: CommitLog, accept_older: bool) -> 
     newer = (reported.run_number, reported.run_id) > (known.run_number, known.run_id)
     if was_current or not (newer or accept_older):
         raise _superseded(known, reported.run_id, reported.run_number)
-    return replace(reported, replaced=(*known.replaced, known.run_id)[-MOST_REPLACED:])
+    return replace(reported, replaced=(*known.replaced, known.run_id)[-MAX_REPLACED:])
 
 
 async def wait_until_current(gateway: Gateway, pipeline: str, run_id: str, run_number: int) -> None:

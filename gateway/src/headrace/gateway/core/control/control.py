@@ -14,9 +14,9 @@ from headrace.gateway.core.intake import apply_pauses, forget_gone
 from headrace.gateway.core.state import Gateway
 from headrace.gateway.core.streams import CONFIGURATION, PartKind, Pause
 
-LONGEST_DRAIN_MS = 24 * 3_600_000
+MAX_DRAIN_MS = 24 * 3_600_000
 """How long a drain may take, in milliseconds."""
-MOST_NAMED = 20
+MAX_NAMED = 20
 """How many names an error lists of those that there are."""
 
 log = structlog.get_logger("headrace.gateway.control")
@@ -179,8 +179,8 @@ def drain(gateway: Gateway, caller: Caller, timeout_ms: int | None = None) -> "a
         MalformedMessage: the time is not valid.
     """
     with audited(caller, "drain", "gateway", timeout_ms=timeout_ms):
-        if timeout_ms is not None and not 0 <= timeout_ms <= LONGEST_DRAIN_MS:
-            raise MalformedMessage(f"timeout_ms is {timeout_ms}; a drain takes 0 to {LONGEST_DRAIN_MS} ms")
+        if timeout_ms is not None and not 0 <= timeout_ms <= MAX_DRAIN_MS:
+            raise MalformedMessage(f"timeout_ms is {timeout_ms}; a drain takes 0 to {MAX_DRAIN_MS} ms")
         return gateway.begin_to_drain(timeout_ms)
 
 
@@ -231,5 +231,5 @@ def unknown(kind: str, name: str, known: str) -> UnknownPart:
 
 def listed(names: Sequence[str]) -> str:
     """Returns names for a text, 20 at most."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{', '.join(names[:MOST_NAMED]) or 'none'}{more}"
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"{', '.join(names[:MAX_NAMED]) or 'none'}{more}"

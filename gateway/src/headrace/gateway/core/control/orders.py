@@ -12,10 +12,10 @@ from headrace.gateway.core.control.control import Caller, audited, checked, unkn
 from headrace.gateway.core.state import LOG_LINES, MAX_LOG_LINES, Deployment, Gateway, Order, Replay, Supervised
 from headrace.protocol.v1 import admin_pb2 as pb
 
-MOST_WAITING = 256
+MAX_WAITING = 256
 """Callers that wait for outcomes at a time."""
 WAITS_MS = 60_000
-LONGEST_WAIT_MS = 300_000
+MAX_WAIT_MS = 300_000
 """How long a caller may wait for an outcome, in milliseconds."""
 
 
@@ -152,8 +152,8 @@ async def read_log(
 
 def _wait_ms(timeout_ms: int | None) -> int:
     """Returns how long a caller waits."""
-    if timeout_ms is not None and not 0 < timeout_ms <= LONGEST_WAIT_MS:
-        raise MalformedMessage(f"timeout_ms is {timeout_ms}; wait for 1 to {LONGEST_WAIT_MS} ms")
+    if timeout_ms is not None and not 0 < timeout_ms <= MAX_WAIT_MS:
+        raise MalformedMessage(f"timeout_ms is {timeout_ms}; wait for 1 to {MAX_WAIT_MS} ms")
     return WAITS_MS if timeout_ms is None else timeout_ms
 
 
@@ -163,8 +163,8 @@ def _check_serving(gateway: Gateway, otherwise: str) -> None:
 
 
 def _check_waiting(gateway: Gateway) -> None:
-    if gateway.deployments.waiting >= MOST_WAITING:
-        raise LimitExceeded(f"{MOST_WAITING} callers wait for restarts, replays and logs already; try again when they have ended")
+    if gateway.deployments.waiting >= MAX_WAITING:
+        raise LimitExceeded(f"{MAX_WAITING} callers wait for restarts, replays and logs already; try again when they have ended")
 
 
 def _check_read(gateway: Gateway, caller: Caller, source: str) -> None:

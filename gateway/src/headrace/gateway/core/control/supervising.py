@@ -42,8 +42,8 @@ MAX_CONNECTORS = 1_000
 """Connectors of a deployment."""
 MAX_CONNECTORS_IN_ALL = 2_000
 """Connectors of all deployments, since a status lists them all."""
-_LONGEST_ERROR = 500
-_LONGEST_FAILURE = 300
+_MAX_ERROR = 500
+_MAX_FAILURE = 300
 """Of a connector: a status has all of them."""
 
 log = structlog.get_logger("headrace.gateway.control")
@@ -158,7 +158,7 @@ def _checked(connectors: Sequence[pb.SupervisedConnector], before: Mapping[str, 
             replays=one.replays,
             source=one.source,
             sink=one.sink,
-            failure=line_of(one.failure, _LONGEST_FAILURE),
+            failure=line_of(one.failure, _MAX_FAILURE),
             failing_since=(since or clock.monotonic()) if one.failure else None,
             unconnected_since=_unconnected_since(one, known),
         )
@@ -232,7 +232,7 @@ def take_outcome(gateway: Gateway, deployment: Deployment, outcome: pb.OrderOutc
         if not order.outcome.done():
             order.outcome.set_result(outcome)
         return
-    text = line_of(outcome.failure.error, _LONGEST_ERROR)
+    text = line_of(outcome.failure.error, _MAX_ERROR)
     event = f"{order.action} failed"
     log.warning(event, **facts, error=text)
     error = _FAILURES.get(outcome.failure.kind, OrderFailed)

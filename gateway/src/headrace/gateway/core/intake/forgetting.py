@@ -12,7 +12,7 @@ from headrace.gateway.core.pipelines import Pipeline
 from headrace.gateway.core.state import Gateway
 from headrace.gateway.core.streams import Stream, reconcile
 
-MOST_AT_ONCE = 1_000
+MAX_AT_ONCE = 1_000
 """The maximum number of forgotten streams in a response."""
 
 
@@ -33,7 +33,7 @@ def to_forget(gateway: Gateway, pipeline: Pipeline, *, tell_ends: bool, with_bat
         has_all = name in pipeline.committed and stream.has_nothing_after(pipeline.position(name))
         if wanted and told and has_all and _is_done(stream):
             found.append(name)
-        if len(found) == MOST_AT_ONCE:
+        if len(found) == MAX_AT_ONCE:
             break
     return found
 

@@ -14,7 +14,7 @@ SILENT_AFTER_S = 8.0
 """After how many seconds without a report a driver is silent. It reports once a second."""
 RIVAL_S = 60.0
 """For how many seconds a call of a replaced run counts. Two drivers that replace each other in turns call more often."""
-MOST_RIVALS = 1_000
+MAX_RIVALS = 1_000
 
 
 class Driver:
@@ -85,7 +85,7 @@ class Drivers:
             known = self._rivals.pop(name, None)
             lasts = known is not None and now - known.last_at < RIVAL_S
             self._rivals[name] = Rival(run, peer, current_peer, known.first_at if known is not None and lasts else now, now)
-            if len(self._rivals) > MOST_RIVALS:
+            if len(self._rivals) > MAX_RIVALS:
                 self._rivals.popitem(last=False)
 
     def end_rival(self, pipelines: Iterable[str], run: str) -> None:

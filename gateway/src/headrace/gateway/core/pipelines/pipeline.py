@@ -21,9 +21,9 @@ from headrace.gateway.core.pipelines.run_faults import Fault
 from headrace.gateway.core.pipelines.timeline import Timeline
 from headrace.protocol.v1.metrics_pb2 import RunMetrics
 
-MOST_REPLACED = 64
+MAX_REPLACED = 64
 """How many replaced runs are remembered for each pipeline."""
-MOST_LEFT_OUT = 1_000
+MAX_LEFT_OUT = 1_000
 """How many streams dropped from its checkpoint are remembered for each pipeline."""
 
 
@@ -74,7 +74,7 @@ class Pipeline:
     """The current run."""
     attachment: int = 0
     """How many times the current run has attached, to any gateway, as far as its calls have told."""
-    replaced: deque[Run] = field(default_factory=lambda: deque(maxlen=MOST_REPLACED))
+    replaced: deque[Run] = field(default_factory=lambda: deque(maxlen=MAX_REPLACED))
     """Earlier runs, ending with the latest."""
     attached: bool = False
     """Whether its query is running: it attached, did not detach, and has called within its lease."""
@@ -247,14 +247,14 @@ class Pipeline:
     def note_ended_unread(self, stream: str) -> None:
         """Records that a stream without messages has ended."""
         self.ended_unread[stream] = None
-        if len(self.ended_unread) > MOST_LEFT_OUT:
+        if len(self.ended_unread) > MAX_LEFT_OUT:
             del self.ended_unread[next(iter(self.ended_unread))]
 
     def leave_out(self, stream: str) -> None:
         """Drops the state of a stream that its checkpoint no longer contains."""
         if self.committed.pop(stream, None) is not None:
             self.left_out[stream] = None
-            if len(self.left_out) > MOST_LEFT_OUT:
+            if len(self.left_out) > MAX_LEFT_OUT:
                 del self.left_out[next(iter(self.left_out))]
         self.timeline.forget(stream)
         for known in (self.planned, self.begins, self.behind_since, self.targets, self.fresh):

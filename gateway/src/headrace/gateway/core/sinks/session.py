@@ -24,7 +24,7 @@ QUEUE_BYTES = 4 * 2**20
 """The size in bytes of a session's queue at which further deliveries wait."""
 MESSAGE_BYTES = 512
 """The size in bytes that a queued message counts for, besides its frame."""
-MOST_REMEMBERED = 1024
+MAX_REMEMBERED = 1024
 """How many answered parts, and how many transactions aborted before their answer arrived, a session remembers."""
 
 log = structlog.get_logger("headrace.gateway")
@@ -437,10 +437,10 @@ class SinkSession:
 
 
 def _remember(known: dict[_K, None], key: _K) -> None:
-    """Adds a key as the latest, and removes the oldest beyond MOST_REMEMBERED."""
+    """Adds a key as the latest, and removes the oldest beyond MAX_REMEMBERED."""
     known.pop(key, None)
     known[key] = None
-    if len(known) > MOST_REMEMBERED:
+    if len(known) > MAX_REMEMBERED:
         del known[next(iter(known))]
 
 

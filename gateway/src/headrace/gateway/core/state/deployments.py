@@ -15,11 +15,11 @@ from headrace.gateway.core.state.process_states import Processes
 from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import admin_pb2 as pb
 
-MOST_RESTARTS = 16
+MAX_RESTARTS = 16
 """Restarts of a deployment that are in progress at a time."""
-MOST_REPLAYS = 4
+MAX_REPLAYS = 4
 """The same of replays. They may take long, and leave room for restarts."""
-MOST_LOGS = 8
+MAX_LOGS = 8
 """The same of logs that are read."""
 
 
@@ -149,7 +149,7 @@ class Deployments:
             if other.connector == connector and other.replay is not None:
                 text = f"a replay of what {connector} has written is in progress, as source {other.replay.source}; wait for it"
                 raise ChangeRefused(text)
-        most = {"restart": MOST_RESTARTS, "replay": MOST_REPLAYS, "log": MOST_LOGS}[order.action]
+        most = {"restart": MAX_RESTARTS, "replay": MAX_REPLAYS, "log": MAX_LOGS}[order.action]
         if len(same) >= most:
             what = f"{order.action}s"
             text = f"deployment {deployment.name} has {most} {what} in progress already; try again when they have ended"

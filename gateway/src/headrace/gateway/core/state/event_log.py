@@ -10,7 +10,7 @@ from heapq import merge
 from headrace.contract import clock
 from headrace.contract.limits import MAX_EVENTS
 
-LONGEST_TEXT = 300
+MAX_TEXT = 300
 """Characters of an event's text, and of its part."""
 
 
@@ -25,7 +25,7 @@ class EventKind(StrEnum):
     FAULT_ENDED = "fault-ended"
 
 
-MOST_OF_KIND = MAX_EVENTS // len(EventKind)
+MAX_OF_KIND = MAX_EVENTS // len(EventKind)
 """How many events of each kind are kept: a connector that comes and goes must not push out the faults."""
 
 
@@ -60,7 +60,7 @@ class EventLog:
         self.started_at = clock.now()
         """When it began, in seconds since 1970: numbers of another gateway, or of one that has restarted, mean nothing here."""
         self._numbers = itertools.count(1)
-        self._kept: dict[EventKind, deque[Event]] = {kind: deque(maxlen=MOST_OF_KIND) for kind in EventKind}
+        self._kept: dict[EventKind, deque[Event]] = {kind: deque(maxlen=MAX_OF_KIND) for kind in EventKind}
 
     def add(self, kind: EventKind, part: str, text: str = "") -> None:
         """Notes that something happened now. Texts may come from callers: they are cut, and kept as one line."""
@@ -79,4 +79,4 @@ class EventLog:
 
 
 def _line(text: str) -> str:
-    return "".join(each if each.isprintable() else " " for each in text[:LONGEST_TEXT])
+    return "".join(each if each.isprintable() else " " for each in text[:MAX_TEXT])

@@ -20,13 +20,13 @@ MAX_NAMES = 5_000
 LOG_LINES = 100
 """Lines of a log that a caller gets who names no number."""
 MAX_LOG_LINES = 1_000
-_LONGEST_REASON = 300
+_MAX_REASON = 300
 """A status has the reasons of all processes."""
-_LONGEST_VERSION = 100
-_LONGEST_LINE = 2_000
-_LONGEST_PATH = 500
+_MAX_VERSION = 100
+_MAX_LINE = 2_000
+_MAX_PATH = 500
 _LARGEST_LOG_BYTES = 256 << 10
-_LONGEST_AGE_MS = 2**53
+_MAX_AGE_MS = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +90,16 @@ def _checked(one: pb.ProcessState) -> pb.ProcessState:
         pipelines=one.pipelines,
         reads=[check_pattern(pattern) for pattern in one.reads],
         state=one.state,
-        state_age_ms=min(one.state_age_ms, _LONGEST_AGE_MS),
+        state_age_ms=min(one.state_age_ms, _MAX_AGE_MS),
         restarts=one.restarts,
-        reason=line_of(one.reason, _LONGEST_REASON),
-        version=line_of(one.version, _LONGEST_VERSION),
+        reason=line_of(one.reason, _MAX_REASON),
+        version=line_of(one.version, _MAX_VERSION),
         memory_bytes=one.memory_bytes if one.HasField("memory_bytes") else None,
         pid=one.pid if one.HasField("pid") else None,
-        next_start_ms=min(one.next_start_ms, _LONGEST_AGE_MS) if one.HasField("next_start_ms") else None,
-        reason_age_ms=min(one.reason_age_ms, _LONGEST_AGE_MS) if one.HasField("reason_age_ms") else None,
-        log_fault=line_of(one.log_fault, _LONGEST_REASON),
-        log_fault_age_ms=min(one.log_fault_age_ms, _LONGEST_AGE_MS) if one.HasField("log_fault_age_ms") else None,
+        next_start_ms=min(one.next_start_ms, _MAX_AGE_MS) if one.HasField("next_start_ms") else None,
+        reason_age_ms=min(one.reason_age_ms, _MAX_AGE_MS) if one.HasField("reason_age_ms") else None,
+        log_fault=line_of(one.log_fault, _MAX_REASON),
+        log_fault_age_ms=min(one.log_fault_age_ms, _MAX_AGE_MS) if one.HasField("log_fault_age_ms") else None,
     )
 
 
@@ -113,12 +113,12 @@ def kept_log(log: pb.ProcessLog) -> pb.ProcessLog:
     kept: list[str] = []
     room = _LARGEST_LOG_BYTES
     for line in reversed(log.lines):
-        text = line_of(line, _LONGEST_LINE)
+        text = line_of(line, _MAX_LINE)
         room -= len(text.encode())
         if room < 0:
             break
         kept.append(text)
-    return pb.ProcessLog(lines=reversed(kept), path=line_of(log.path, _LONGEST_PATH))
+    return pb.ProcessLog(lines=reversed(kept), path=line_of(log.path, _MAX_PATH))
 
 
 def line_of(text: str, longest: int) -> str:

@@ -7,9 +7,9 @@ from headrace.contract import clock
 from headrace.gateway.core.state import EventKind, EventLog
 from headrace.gateway.core.status.problem import Kind, Problem
 
-MOST_AT_ONCE = 20
+MAX_AT_ONCE = 20
 """How many faults of a kind are noted one by one when they begin or end together; the others are counted."""
-MOST_KNOWN = 1_000
+MAX_KNOWN = 1_000
 """How many faults are followed."""
 
 
@@ -26,7 +26,7 @@ class FaultWatch:
         now = clock.monotonic()
         found: dict[tuple[str, Kind], Problem] = {}
         for problem in problems:
-            if len(found) < MOST_KNOWN and problem.is_fault and problem.root in ("", problem.part):
+            if len(found) < MAX_KNOWN and problem.is_fault and problem.root in ("", problem.part):
                 found.setdefault((problem.part, problem.kind), problem)
         ended = {key: f"{key[1]}, after {now - began:.0f} s" for key, began in self._began.items() if key not in found}
         begun = {key: f"{key[1]}: {problem.cause}" for key, problem in found.items() if key not in self._began}
@@ -38,8 +38,8 @@ class FaultWatch:
         noted: Counter[Kind] = Counter()
         for (part, kind), text in faults.items():
             noted[kind] += 1
-            if noted[kind] <= MOST_AT_ONCE:
+            if noted[kind] <= MAX_AT_ONCE:
                 self._log.add(event, part, text)
         for kind, count in noted.items():
-            if count > MOST_AT_ONCE:
-                self._log.add(event, "gateway", f"{kind}: {count - MOST_AT_ONCE} more parts at the same time")
+            if count > MAX_AT_ONCE:
+                self._log.add(event, "gateway", f"{kind}: {count - MAX_AT_ONCE} more parts at the same time")

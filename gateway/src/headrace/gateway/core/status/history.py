@@ -57,9 +57,9 @@ INTERVAL_S = 5.0
 """How far apart the moments are."""
 HISTORY_S = 3_600
 """How far back they go."""
-MOST_BYTES = 32 * 2**20
+MAX_BYTES = 32 * 2**20
 """How much memory the values take at most: enough for 1,000 streams with some hundreds of pipelines and sinks."""
-_MOST_BATCHES = 100
+_MAX_BATCHES = 100
 """How many of the last micro-batches of a pipeline are looked at."""
 
 
@@ -68,7 +68,7 @@ class History:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._rings = Rings(math.ceil(HISTORY_S / INTERVAL_S), MOST_BYTES)
+        self._rings = Rings(math.ceil(HISTORY_S / INTERVAL_S), MAX_BYTES)
         self._counts: dict[tuple[str, str], tuple[float, ...]] = {}
         """What each part had counted at the last moment."""
         self._taken_at = self._before = clock.monotonic()
@@ -197,7 +197,7 @@ class History:
         """
         since = clock.now() - (self._taken_at - self._before)
         duration = acknowledged = ABSENT
-        for batch in pipeline.timeline.batches(_MOST_BATCHES):
+        for batch in pipeline.timeline.batches(_MAX_BATCHES):
             committed_at, acknowledged_at = batch.time(Stage.COMMITTED), batch.time(Stage.ACKNOWLEDGED)
             if committed_at is not None and committed_at >= since:
                 duration = _larger(duration, _between_ms(batch, Stage.PLANNED, committed_at))

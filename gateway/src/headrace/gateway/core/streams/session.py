@@ -15,7 +15,7 @@ from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import connector_pb2
 from headrace.protocol.v1 import source_pb2 as pb
 
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 """The maximum number of messages queued for a connector, plus a few for each of its streams; acks and credit are merged."""
 
 
@@ -92,7 +92,7 @@ class Session:
     def send(self, response: pb.IngestResponse) -> None:
         """Queues a message. Ends the session if too many are queued because the connector does not read."""
         self._control.append(response)
-        if len(self._control) > MOST_WAITING + 4 * len(self.attachments):
+        if len(self._control) > MAX_WAITING + 4 * len(self.attachments):
             self.end(ReadTimeout(f"{len(self._control)} answers wait for the connector; read them while you send"))
         self.outgoing.notify()
 

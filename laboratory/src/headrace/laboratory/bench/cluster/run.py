@@ -26,7 +26,7 @@ WORKERS = 2
 STANDALONE = "standalone"
 _RATE = 1_000
 _SETTLES_S = 10.0
-_LONGEST_S = 600.0
+_MAX_S = 600.0
 _EVER = -1.0
 """A time before every stamp."""
 
@@ -80,7 +80,7 @@ def worker_lost_pause_s(say: Say, quick: bool) -> Iterator[Figure]:
         with owned(query):
             usual, longest = 0.0, 0.0
             for _ in range(rounds):
-                wait_for("an executor on each worker", partial(is_everywhere, cluster, query), _LONGEST_S)
+                wait_for("an executor on each worker", partial(is_everywhere, cluster, query), _MAX_S)
                 _await_stamp_after(output, time.time() + _SETTLES_S, query)
                 usual = max(usual, _until_next(output, query))
                 lost = next(worker for worker in cluster.workers if worker.runs)
@@ -134,7 +134,7 @@ def _until_next(output: Output, query: OwnedProcess) -> float:
 
 
 def _await_stamp_after(output: Output, moment: float, query: OwnedProcess) -> None:
-    wait_for("a message that was due later to be visible", partial(_is_visible, output, moment, query), _LONGEST_S)
+    wait_for("a message that was due later to be visible", partial(_is_visible, output, moment, query), _MAX_S)
 
 
 def _is_visible(output: Output, moment: float, query: OwnedProcess) -> bool:

@@ -19,7 +19,7 @@ from headrace.laboratory.bench.sink import to_headrace
 from headrace.laboratory.bench.sources import quantile_ms
 
 RATE = 1_000
-_LONGEST_S = 90.0
+_MAX_S = 90.0
 
 
 def latency(broker: System, spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
@@ -38,9 +38,9 @@ def latency(broker: System, spark: SparkSession, say: Say, quick: bool) -> Itera
         output = Output(Path(name) / "out")
         with connector(broker, place, "bench", running.address):
             with client.publishing(broker, place, RATE, warm):
-                output.delays(RATE * warm, timeout_s=warm + _LONGEST_S)
+                output.delays(RATE * warm, timeout_s=warm + _MAX_S)
             with client.publishing(broker, place, RATE, seconds):
-                seen = output.delays(RATE * seconds, timeout_s=seconds + _LONGEST_S)
+                seen = output.delays(RATE * seconds, timeout_s=seconds + _MAX_S)
     ordered = sorted(seen)
     p50, p99 = quantile_ms(ordered, 0.50), quantile_ms(ordered, 0.99)
     say(f"  p50 {p50:.0f} ms, p99 {p99:.0f} ms over {len(ordered):,} messages")

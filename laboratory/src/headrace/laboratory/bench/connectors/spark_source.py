@@ -39,7 +39,7 @@ COORDINATES = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}
 """The Maven coordinates of Spark's own source."""
 
 KEYS = 350
-_LONGEST_S = 240.0
+_MAX_S = 240.0
 
 
 def word(payload: bytes) -> str:
@@ -110,7 +110,7 @@ def measure(spark: SparkSession, kafka: Kafka, query: Query, load: Load) -> floa
             send(producer, place, messages(begin, end))
             begun = time.time()
             producer.commit_transaction()
-            wait_for(f"{end} messages", partial(_has_arrived, running, end), _LONGEST_S)
+            wait_for(f"{end} messages", partial(_has_arrived, running, end), _MAX_S)
         found, results = arrived(running), observed(running, "leaving")
         took = last_committed(running) - begun
     expected = Words(KEYS).results(total)

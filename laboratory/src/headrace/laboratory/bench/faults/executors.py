@@ -15,7 +15,7 @@ from headrace.laboratory.cluster import SparkCluster, Worker
 from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess
 
-_LONGEST_S = 600.0
+_MAX_S = 600.0
 
 
 @contextmanager
@@ -26,8 +26,8 @@ def _run(_: SparkSession, __: frozenset[str]) -> Iterator[tuple[str, list[Fault]
         cluster = stack.enter_context(started())
         address, folder, output = stack.enter_context(stamped("--http-listen", http))
         site = _Cluster(cluster, stack.enter_context(owned(submitted(cluster, address, folder))))
-        wait_for("an executor on each worker", site.is_everywhere, _LONGEST_S)
-        wait_for("a result", lambda: output.stamps().size > 0, _LONGEST_S)
+        wait_for("an executor on each worker", site.is_everywhere, _MAX_S)
+        wait_for("a result", lambda: output.stamps().size > 0, _MAX_S)
         fault = Fault("executor_lost", frozenset({"executor-lost"}), "pipeline ", site.lose, site.replace, "was lost")
         yield f"http://{http}", [fault]
 
@@ -55,7 +55,7 @@ class _Cluster:
         worker = self._lost.pop()
         before = _registrations(worker)
         self.cluster.restart_worker(worker)
-        wait_for("an executor to register with the driver", lambda: _registrations(worker) > before, _LONGEST_S)
+        wait_for("an executor to register with the driver", lambda: _registrations(worker) > before, _MAX_S)
 
 
 def _registrations(worker: Worker) -> int:

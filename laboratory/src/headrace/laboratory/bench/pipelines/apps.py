@@ -10,7 +10,7 @@ from headrace.pipelines import Flow, Pipeline
 
 NBBO = 2
 """The type of a quote; that of an order is 1."""
-MOST = 0.05
+MAX_SPREAD = 0.05
 EVERY = 32
 """One of this many occurrences of a word is emitted."""
 
@@ -75,7 +75,7 @@ def decide(message: tuple[Any, ...], market: Market) -> tuple[Any, ...] | None:
         spread = offer - bid
         market.bid = bid
         market.offer = offer
-        market.reject = spread >= MOST or spread / ((bid + offer) / 2) >= MOST
+        market.reject = spread >= MAX_SPREAD or spread / ((bid + offer) / 2) >= MAX_SPREAD
         return None
     if not market.reject:
         return None

@@ -17,7 +17,7 @@ from headrace.laboratory.bench.queries import session
 
 COUNT = "count"
 TRANSFORM_WITH_STATE = "transform-with-state"
-_LONGEST_S = 3600.0
+_MAX_S = 3600.0
 
 
 def spark_alone(what: str, feed: Feed, sizes: Sequence[int]) -> list[Batch]:
@@ -30,7 +30,7 @@ def spark_alone(what: str, feed: Feed, sizes: Sequence[int]) -> list[Batch]:
     """
     given = ["words", str(feed.keys)] if isinstance(feed, Words) else ["market", "0"]
     command = [sys.executable, "-m", "headrace.laboratory.bench.pipelines.baseline", what, *given, *map(str, sizes)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=_LONGEST_S, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=_MAX_S, check=True)
     return [Batch(**batch) for batch in json.loads(done.stdout)]
 
 

@@ -19,7 +19,7 @@ from headrace.laboratory.bench.pipelines.queries import rate, spark_part
 from headrace.laboratory.bench.queries import session
 
 _LOADED_AT_ONCE = 500_000
-_LONGEST_S = 3600.0
+_MAX_S = 3600.0
 
 
 def in_child(what: str, master: str, keys: int, worker_memory: str, **options: int) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def in_child(what: str, master: str, keys: int, worker_memory: str, **options: i
     given = {"master": master, "keys": keys, "worker-memory": worker_memory, **options}
     arguments = [part for name, value in given.items() for part in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "headrace.laboratory.bench.pipelines.child", what, *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=_LONGEST_S, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=_MAX_S, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.laboratory.bench.pipelines.apps import MOST, NBBO, Market
+from headrace.laboratory.bench.pipelines.apps import MAX_SPREAD, NBBO, Market
 from headrace.pipelines import Flow, KeyStates, Message, Pipeline
 
 Records = npt.NDArray[np.void]
@@ -62,7 +62,7 @@ def _take_quotes(quotes: Records, markets: KeyStates[Market]) -> None:
     symbols, last = np.unique(quotes["symbol"][::-1], return_index=True)
     bids, offers = quotes["bid"][::-1][last], quotes["offer"][::-1][last]
     spreads = offers - bids
-    rejects = (spreads >= MOST) | (spreads / ((bids + offers) / 2) >= MOST)
+    rejects = (spreads >= MAX_SPREAD) | (spreads / ((bids + offers) / 2) >= MAX_SPREAD)
     for symbol, bid, offer, reject in zip(symbols.tolist(), bids.tolist(), offers.tolist(), rejects.tolist(), strict=True):
         market = markets[symbol.to_bytes(4, "big")]
         market.bid, market.offer, market.reject = bid, offer, reject

@@ -32,7 +32,7 @@ from headrace.laboratory.bench.rig import (
 from headrace.laboratory.bench.sources import quantile_ms
 
 LENGTH_BYTES = 4
-_LONGEST_S = 900.0
+_MAX_S = 900.0
 
 
 def market_spread_end_to_end(spark: SparkSession, say: Say, sizes: Sizes) -> Iterator[Figure]:
@@ -98,7 +98,7 @@ def drained(query: Query, kind: str, feed: Feed, result_bytes: int, messages: in
             query(address, folder) as started,
             connector(address, kind, module=KEYED_SOURCES, messages=messages, **options) as source,
         ):
-            moments = source.result(_LONGEST_S, started)["acknowledged"]
+            moments = source.result(_MAX_S, started)["acknowledged"]
             wait_for("all results to be visible", lambda: _size(folder / "out") >= expected, 60)
             found = _size(folder / "out")
     if found != expected:

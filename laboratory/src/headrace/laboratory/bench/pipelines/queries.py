@@ -27,7 +27,7 @@ from headrace.laboratory.bench.rig import wait_for
 from headrace.pipelines import Pipeline
 
 WORKER_MEMORY = "3gb"
-_LONGEST_S = 3600.0
+_MAX_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def _ran(
 ) -> list[tuple[Batch, dict[str, int]]]:
     """Waits until every micro-batch is done. Returns each with its observed metrics."""
     for number in range(len(sizes)):
-        wait_for(f"micro-batch {number}", partial(_reached, query, number), _LONGEST_S)
+        wait_for(f"micro-batch {number}", partial(_reached, query, number), _MAX_S)
         if after is not None:
             after(number)
     # An idle query reports its last micro-batch again, as an empty one.

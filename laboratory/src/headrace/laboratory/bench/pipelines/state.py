@@ -20,7 +20,7 @@ from headrace.laboratory.bench.pipelines.sizes import Sizes
 from headrace.laboratory.bench.rig import KEYED_SOURCES, Restartable, sink_command, source_command, wait_for
 from headrace.machine.ports import free_address
 
-_LONGEST_S = 1800.0
+_MAX_S = 1800.0
 _SHARE = 0.8
 """The share of the available memory that all workers together may use."""
 _RATE = 1_000
@@ -79,7 +79,7 @@ def restart_1m_keys_s(spark: SparkSession, say: Say, sizes: Sizes) -> Iterator[F
         }
         running = {part: stack.enter_context(Restartable(command)) for part, command in parts.items()}
         output = Output(folder / "out")
-        wait_for("every key to have its state", lambda: output.size() > keys * LINE_BYTES, _LONGEST_S)
+        wait_for("every key to have its state", lambda: output.size() > keys * LINE_BYTES, _MAX_S)
         restarts = [_restart(running["driver"], folder / "ready", output, say) for _ in range(sizes.restarts)]
     took = statistics.median(whole for whole, _ in restarts)
     yield Figure("restart_1m_keys_s", took, "s", None, "< 10", took < 10)

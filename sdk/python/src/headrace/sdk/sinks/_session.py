@@ -26,7 +26,7 @@ Write = Callable[[pb.SinkServiceAttachRequest], Awaitable[None]]
 _DRAIN_SHARE = 0.9
 _BUSY_SHARE = 0.25
 """The interval between busy messages, as a fraction of the gateway's read timeout."""
-_GOODBYE_SECONDS = 1.0
+_GOODBYE_S = 1.0
 
 
 class SinkSession:
@@ -65,7 +65,7 @@ class SinkSession:
             ending = await self._end
             await self._say(pb.SinkServiceAttachRequest(goodbye=pb.SinkGoodbye(reason=ending.value)))
             # The gateway ends the call; cancelling it could overtake what was just written.
-            await asyncio.wait({receiving}, timeout=_GOODBYE_SECONDS)
+            await asyncio.wait({receiving}, timeout=_GOODBYE_S)
             return ending
         finally:
             await self._close()

@@ -18,7 +18,7 @@ from headrace.sdk.wire import Close, Position
 
 log = logging.getLogger("headrace.sdk")
 
-BACKLOG_SECONDS = 1.0
+BACKLOG_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class ThreadReader:
                 if not self._paused and not self._gather.full:
                     self._attention = False
                     return True
-                self._condition.wait(BACKLOG_SECONDS)
+                self._condition.wait(BACKLOG_S)
             if clock.monotonic() >= self._next_backlog and not self._paused:
                 self._report_backlog(caught_up=False)
 
@@ -239,7 +239,7 @@ class ThreadReader:
         """Asks the source for its backlog, about once a second, or when it has just caught up."""
         now = clock.monotonic()
         if not (caught_up and self._gather.caught_up) or now >= self._next_backlog:
-            self._next_backlog = now + BACKLOG_SECONDS
+            self._next_backlog = now + BACKLOG_S
             self._gather.report(self._source.backlog(self._task.partition), caught_up=caught_up)
 
     def _post(self, function: Callable[..., object], *arguments: object) -> None:

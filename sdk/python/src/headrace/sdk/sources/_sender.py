@@ -11,8 +11,8 @@ from headrace.sdk._errors import InvalidMessage
 from headrace.sdk.sources._credit import Window
 from headrace.sdk.sources._stream import Stream
 
-_GOODBYE_SECONDS = 1.0
-_ASK_FOR_OTHERS_SECONDS = 0.1
+_GOODBYE_S = 1.0
+_ASK_FOR_OTHERS_S = 0.1
 """How long the stream whose turn it is waits for credit before the streams behind it request credit, in seconds."""
 
 
@@ -84,7 +84,7 @@ class Sender:
         self.mute()
         self.say(pb.IngestRequest(goodbye=pb.Goodbye(reason=reason[:500])))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GOODBYE_SECONDS):
+            async with asyncio.timeout(_GOODBYE_S):
                 await self._gone.wait()
 
     def wake(self) -> None:
@@ -220,7 +220,7 @@ class Sender:
         """
         if not self._others_may_ask:
             if len(self._due) > 1 and self._others_timer is None:
-                self._others_timer = self._loop.call_later(_ASK_FOR_OTHERS_SECONDS, self._let_others_ask)
+                self._others_timer = self._loop.call_later(_ASK_FOR_OTHERS_S, self._let_others_ask)
             return None
         for stream in list(self._due)[1:]:
             if stream.muted or stream.asked_for_credit:

@@ -25,12 +25,12 @@ _KINDS = {
     SourceKind.REPLAYABLE: pb.SOURCE_KIND_REPLAYABLE,
     SourceKind.REDELIVERING: pb.SOURCE_KIND_REDELIVERING,
 }
-_OWNED_RETRY_SECONDS = 1.0
-_FIRST_LOST_RETRY_SECONDS = 0.5
-_MAX_LOST_RETRY_SECONDS = 30.0
+_OWNED_RETRY_S = 1.0
+_FIRST_LOST_RETRY_S = 0.5
+_MAX_LOST_RETRY_S = 30.0
 _DRAIN_SHARE = 0.9
-_GOODBYE_SECONDS = 1.0
-_TURN_SECONDS = 0.05
+_GOODBYE_S = 1.0
+_TURN_S = 0.05
 
 Write = Callable[[pb.IngestRequest], Awaitable[None]]
 Read = Callable[[], Awaitable[pb.IngestResponse]]
@@ -86,12 +86,12 @@ class Session:
             ending = await self._end
             await self._sender.goodbye(ending.value)
             # The gateway ends the call; cancelling it could overtake what was just written.
-            await asyncio.wait({receiving}, timeout=_GOODBYE_SECONDS)
+            await asyncio.wait({receiving}, timeout=_GOODBYE_S)
             return ending
         except HeadraceError as error:
             if error is self._leaving:
                 await self._sender.goodbye(str(error))
-                await asyncio.wait({receiving}, timeout=_GOODBYE_SECONDS)
+                await asyncio.wait({receiving}, timeout=_GOODBYE_S)
             raise
         finally:
             await self._close()
@@ -187,7 +187,7 @@ class Session:
         elif reject.reason == pb.REJECT_REASON_OWNED:
             log.warning("stream %s: %s; trying again", stream.name, reject.message, extra={"stream": stream.name})
             self._driver.reports.add_error(reject.message, stream.name)
-            self._reopen(stream, retry or _OWNED_RETRY_SECONDS)
+            self._reopen(stream, retry or _OWNED_RETRY_S)
         else:
             self._stream_failed(stream, StreamNotPermitted(f"stream {stream.name}: {reject.message}", "PERMISSION_DENIED"))
 
@@ -217,7 +217,7 @@ class Session:
                     await self._poll_now.wait()
             if self._driver.takes_turns:
                 # Streams tend to end in groups: poll once for several.
-                await asyncio.sleep(_TURN_SECONDS)
+                await asyncio.sleep(_TURN_S)
 
     def _let_go_of_gone(self, partitions: Sequence[str]) -> None:
         """Forgets removed partitions that are no longer listed; one that is listed later is a new one."""
@@ -289,7 +289,7 @@ class Session:
         self._sender.say(pb.IngestRequest(position_lost=message))
         times = self._lost_in_a_row.get(stream.partition, 0)
         self._lost_in_a_row[stream.partition] = times + 1
-        self._reopen(stream, min(_MAX_LOST_RETRY_SECONDS, _FIRST_LOST_RETRY_SECONDS * 2 ** (times - 1)) if times else 0.0)
+        self._reopen(stream, min(_MAX_LOST_RETRY_S, _FIRST_LOST_RETRY_S * 2 ** (times - 1)) if times else 0.0)
 
     def _unsendable(self, stream: Stream) -> None:
         """Lets the source decide about a message that cannot be sent; later messages wait for the decision."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from headrace.contract import clock
 from headrace.sdk._errors import PositionLost
-from headrace.sdk.sources._reader import BACKLOG_SECONDS, ReaderTask, source_failed
+from headrace.sdk.sources._reader import BACKLOG_S, ReaderTask, source_failed
 from headrace.sdk.sources._source import AsyncSource
 from headrace.sdk.sources._unsendable import Unsendable
 from headrace.sdk.wire import Close, Position
@@ -151,5 +151,5 @@ class TaskReader:
         """Asks the source for its backlog, about once a second, or when it has just caught up."""
         now = clock.monotonic()
         if not (caught_up and self._gather.caught_up) or now >= self._next_backlog:
-            self._next_backlog = now + BACKLOG_SECONDS
+            self._next_backlog = now + BACKLOG_S
             self._gather.report(await self._source.backlog(self._task.partition), caught_up=caught_up)

@@ -21,9 +21,9 @@ MAX_ERRORS = 100
 """How many errors a Report may have; of more, the last."""
 MAX_TEXT_BYTES = 4096
 """The maximum size of a reason, and of an error's message, in bytes."""
-INTERVAL_SECONDS = 1.0
+INTERVAL_S = 1.0
 """The minimum time between two Reports."""
-HEARTBEAT_SECONDS = 2.0
+HEARTBEAT_S = 2.0
 """The time after which a Report is sent although nothing has changed, so that the gateway knows that the connector is there."""
 
 Say = Callable[[pb.Report], Awaitable[None]]
@@ -104,7 +104,7 @@ class Reports:
         """
         if source_pb2.CAPABILITY_REPORT not in capabilities:
             return
-        unchanged = HEARTBEAT_SECONDS - INTERVAL_SECONDS if source_pb2.CAPABILITY_HEARTBEAT in capabilities else None
+        unchanged = HEARTBEAT_S - INTERVAL_S if source_pb2.CAPABILITY_HEARTBEAT in capabilities else None
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def notify() -> None:
@@ -116,7 +116,7 @@ class Reports:
             while True:
                 changed.clear()
                 await say(self._take())
-                await asyncio.sleep(INTERVAL_SECONDS)
+                await asyncio.sleep(INTERVAL_S)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(unchanged):
                         await changed.wait()
