@@ -1,4 +1,4 @@
-"""Finds constructions that stop a reader, in the pages and, some of them, in docstrings: part of `make lint`.
+"""Finds constructions that stop a reader, in the pages and in docstrings of the product: part of `make lint`.
 
 Name the thing instead of a pronoun ("those of", "those that"), and write who does what, in the order in which it happens.
 """
@@ -34,9 +34,6 @@ CONSTRUCTIONS = {
     "contain, get, keep or own": r"\b(?:has|have|had) it\b(?! [a-z]+ed\b)",
 }
 EXCEPTIONS = frozenset[str]()
-IN_DOCSTRINGS = ("continues, or another verb", "start with the subject", "permanently, or forever")
-"""The others still stand in hundreds of docstrings."""
-
 _SKIPPED = re.compile(r"^```.*?^```$|<!--.*?-->|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
 
@@ -57,8 +54,9 @@ def pages() -> list[Path]:
 
 
 def sources() -> list[Path]:
-    """The files of the product whose docstrings are checked."""
-    folders = (*ROOT.glob("*/src/headrace"), ROOT / "src/headrace", ROOT / "sdk/python/src/headrace")
+    """The files of the product whose docstrings are checked; the laboratory is not published."""
+    folders = [folder for folder in ROOT.glob("*/src/headrace") if folder.parts[-3] != "laboratory"]
+    folders += [ROOT / "src/headrace", ROOT / "sdk/python/src/headrace"]
     found = (path for folder in folders for path in folder.rglob("*.py"))
     return sorted(path for path in found if not path.name.endswith(("_pb2.py", "_pb2_grpc.py")))
 
@@ -69,8 +67,7 @@ def docstring_findings(source: str) -> Iterator[tuple[int, str, str]]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
             text = node.body[0]
             for line, words, advice in findings(ast.get_docstring(node, clean=False) or ""):
-                if advice in IN_DOCSTRINGS:
-                    yield text.lineno + line - 1, words, advice
+                yield text.lineno + line - 1, words, advice
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ MAX_WAITING_LINES = 1_000
 class Aside:
     """Writes lines on a thread of its own, so that the supervisor does not wait for their reader.
 
-    Lines that find no room are counted, and a later line tells how many. Nothing that fails in `write` is told.
+    Lines that find no room are counted, and a later line tells how many. Nobody learns of an error in `write`.
     """
 
     def __init__(self, write: Callable[[str], None]) -> None:

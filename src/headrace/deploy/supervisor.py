@@ -72,7 +72,7 @@ class Supervisor:
             replan: Reads the deployment's file again, on SIGHUP, on a thread of its own; raises a HeadraceError if it is invalid.
                 None for a deployment that never changes.
             reach: Returns how to call the gateway at an address, to register there; None for a deployment that does not register.
-            signals: What was noted before; None for nothing.
+            signals: The signals that arrived before; None for none.
         """
         self._reload = None if replan is None else Reload(replan)
         self._reach = reach

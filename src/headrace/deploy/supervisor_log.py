@@ -1,4 +1,4 @@
-"""The log of a supervisor itself, in a file beside those of its processes."""
+"""The log of a supervisor itself, in a file beside the logs of its processes."""
 
 import logging
 import os
@@ -15,8 +15,8 @@ _MAX_LINE = 16 << 10
 class SupervisorLog:
     """Takes lines of a supervisor, from any thread of it. No method waits, whatever the log writer does.
 
-    The lines go through a pipe to the log writer, as those of a process do. What finds no room in the pipe waits here. Lines that
-    find no room here either are counted, and a later line tells how many.
+    The lines go through a pipe to the log writer, as the lines of a process do. Lines without room in the pipe wait here. Lines
+    that find no room here either are counted, and a later line tells how many.
     """
 
     def __init__(self, formatter: logging.Formatter) -> None:

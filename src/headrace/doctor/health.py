@@ -1,4 +1,4 @@
-"""The check of a running gateway's health: what its `/readyz` names, its own faults and those of what is connected to it."""
+"""The check of a running gateway's health: the faults that its `/readyz` names, its own and those around it."""
 
 from collections.abc import Iterator
 

@@ -13,7 +13,7 @@ HANGS_AFTER_S = 5.0
 
 
 class Disk:
-    """Does what it is told to, one action after the other, on a thread of its own. The same action is due once only.
+    """Does each requested action, one after the other, on a thread of its own. The same action is due once only.
 
     An action that raises an error ends the thread; the next call raises that error.
     """

@@ -19,7 +19,7 @@ class Service:
     Each message is a JSON document: `{"add": NAME, "path": PATH, "shows": BOOLEAN}` with the descriptor of a pipe,
     `{"leave": NAME}`, `{"ask": NUMBER, "catches_up": BOOLEAN}`, and `{"end": true}`. A question is answered; if it catches up,
     once all is written, or a disk or a reader hangs.
-    What is wrong is sent when it changes.
+    A fault is sent when it changes.
     """
 
     def __init__(self, control: socket.socket, writer: Writer) -> None:

@@ -41,7 +41,7 @@ class ListeningSource(PolicySource):
             name: The name of the source.
             policy: What happens to a message that cannot be sent.
             server: What receives messages.
-            inboxes: What it has received, by partition.
+            inboxes: The messages that it has received, by partition.
         """
         self.name = name
         self.bad_records = policy

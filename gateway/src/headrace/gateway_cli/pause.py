@@ -23,7 +23,7 @@ _KINDS = click.Choice(["stream", "connector", "pipeline", "sink"])
 def pause(kind: str, name: str, as_json: bool, connection: Connection) -> None:
     """Pause a stream, all streams of a connector, a pipeline or a sink.
 
-    What was planned before ends as usual, and is acknowledged. Nothing new is planned until you resume it. The gateway keeps
+    Planned micro-batches end as usual, and are acknowledged. Nothing new is planned until you resume it. The gateway keeps
     nothing: when it restarts, only what [paused] in its configuration names is paused.
 
     \b

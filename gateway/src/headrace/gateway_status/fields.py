@@ -23,7 +23,7 @@ class Fields(Generic[_Document]):
     """How a message becomes a document.
 
     Names, numbers and truth values stay what they are, bytes become base64, an enum becomes the word of the document's type, and
-    lists, maps and messages are converted in the same way. What is absent, or an empty text, is None where the type allows it. A
+    lists, maps and messages are converted in the same way. An absent value or an empty text is None where the type allows it. A
     value of an enum that only a later release has becomes `unknown`.
     """
 

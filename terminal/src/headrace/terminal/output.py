@@ -88,7 +88,7 @@ def ago_text(milliseconds: int) -> str:
 
 
 def duration_text(milliseconds: int) -> str:
-    """Formats a time span for people: `140 ms`, `3.2 s`, `45 s`, `4m 05s`, `3h 12m`, `2d 04h`. What is less is cut off.
+    """Formats a time span for people: `140 ms`, `3.2 s`, `45 s`, `4m 05s`, `3h 12m`, `2d 04h`. Smaller units are cut off.
 
     The console does the same: gateway/console/test/durations.json has the cases that both are tested with.
     """

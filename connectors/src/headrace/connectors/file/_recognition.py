@@ -13,9 +13,9 @@ from headrace.sdk import PositionLost
 
 
 def part_of(mark: Mark, parts: Sequence[Part], moved: Callable[[], Path | None]) -> Part | None:
-    """Returns the file of a mark: the one with its inode, otherwise the oldest unseen one that contains all that was read.
+    """Returns the file of a mark: the one with its inode, otherwise the oldest unseen one that begins with all that was read.
 
-    What is newer than the right one was not read yet, and may begin alike.
+    Files newer than the right one were not read yet, and may begin alike.
 
     Args:
         mark: The mark.

@@ -179,7 +179,7 @@ def outcomes_of(count: int, refused: Mapping[int, str]) -> Outcomes:
 
     Args:
         count: How many they are.
-        refused: The reasons of those that the table rejects, by position, counted from 0.
+        refused: The reasons for rows that the table rejects, by position, counted from 0.
     """
     if not refused:
         return None

@@ -7,7 +7,7 @@ from headrace.connectors.tcp._server import Server
 
 
 class TcpSource(ListeningSource):
-    """Receives length-prefixed messages; those of one client stay in order. All clients share one partition.
+    """Receives length-prefixed messages, and keeps the order of each client. All clients share one partition.
 
     It keeps what it has received until it is in the checkpoint. Losing a gateway or a query loses no messages; losing this
     process does.

@@ -18,7 +18,7 @@ log = structlog.get_logger("headrace.gateway")
 
 
 class AnySession(Protocol):
-    """What the sessions of sources and of sinks have in common."""
+    """The interface that the sessions of sources and of sinks share."""
 
     peer: str
     """The address from which the connector calls."""
@@ -45,7 +45,7 @@ class SessionKind(Generic[H, S]):
 
     Attributes:
         name: What log lines call such a session.
-        message: What the connector sends, for the error about bytes that are something else.
+        message: The message that the connector sends, for the error about bytes that are something else.
         open: Opens a session for a Hello, the caller's address and its identity.
         close: Closes a session.
     """

@@ -31,7 +31,7 @@ async def close_within(seconds: float, name: str, connector: Closing) -> None:
 
     Args:
         seconds: How long to wait for the methods and for `close`, together.
-        name: What the log calls the connector.
+        name: The connector's name in the log.
         connector: The connector.
     """
     if not connector.closes:

@@ -44,7 +44,7 @@ def run(
     second signal ends the process immediately. SIGHUP ends nothing: certificates of servers in this process are read again.
 
     At the end, also after an error, the SDK calls the connector's `close`. If it raises, or does not return within
-    `settings.close_seconds`, the log says so, and the exit code stays the same.
+    `settings.close_seconds`, the log names it, and the exit code stays the same.
 
     If HEADRACE_LOG_FORMAT is `json` or `console`, the logs of the process go to standard error in this format, unless the program
     has configured logging itself.

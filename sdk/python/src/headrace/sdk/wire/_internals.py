@@ -1,6 +1,6 @@
 """All uses of private parts of grpcio. No other module uses them.
 
-`tests/sdk/python/test_internals.py` names each of them, and fails if a release no longer has it in the expected form.
+`tests/sdk/python/test_internals.py` names each of them, and fails if a release lacks one or changes its form.
 """
 
 from typing import Any
