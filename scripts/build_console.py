@@ -1,4 +1,4 @@
-"""Builds the console's pages into the gateway's package, if they are not those of these sources. Needs Node.js with npm.
+"""Builds the console's pages into the gateway's package, unless they are current. Needs Node.js with npm.
 
 Usage: python scripts/build_console.py
 

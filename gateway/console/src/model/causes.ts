@@ -4,7 +4,7 @@ import type { Problem } from "./documents";
 import { grouped } from "./group";
 import { NO_FAULTS } from "./words";
 
-/** Whether something is wrong, as `/readyz` has it; with what somebody has paused or what starts, nothing is. */
+/** Whether `/readyz` names a fault. A part that is paused or starts is none. */
 export function isFault(problem: Problem): boolean {
   return !NO_FAULTS.includes(problem.kind);
 }

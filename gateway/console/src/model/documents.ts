@@ -1,4 +1,4 @@
-/** The documents of the gateway's API, as the page has them: see openapi.ts, and exact.ts for their large numbers. */
+/** The documents of the gateway's API as the page reads them: see openapi.ts, and exact.ts for large numbers. */
 
 import type { components } from "../client/openapi";
 import type { HistoryFields } from "./history_fields";
@@ -54,7 +54,7 @@ export interface Status {
   health: Health;
 }
 
-/** The status as the API has it; that of an event has its problems as `health`, too. */
+/** The status in the API. In an event it also contains its problems, as `health`. */
 export type StatusDocument = Exact<Schemas["StatusDocument"]> & { health?: Health };
 
 /** The last lines of the log of a process. */

@@ -122,7 +122,7 @@ def floor_ms(spark: SparkSession, skip: int, batches: int) -> list[float]:
     Args:
         spark: The session.
         skip: The number of first micro-batches that do not count.
-        batches: The number of those that count.
+        batches: The number of batches that count.
     """
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
     counts = source.groupBy((source["value"] % _KEYS).alias("key")).count()
