@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 SOURCES = tuple(sorted({path.parent for path in ROOT.glob("**/src/headrace") if ".venv" not in path.parts}))
 GENERATED = "headrace.protocol.v1."
 CONTRACT = "contract"
+"""The package that every other one may import."""
 WITH_A_FACE = ("engine.codec", "sdk.wire")
 """Packages whose `__init__` has all that others use: their modules are imported by nobody else."""
 ROOMS = tuple(
@@ -29,9 +30,12 @@ ROOMS_BY_MODULE = tuple(
     f"engine.applications.{room}" for room in ("shipping", "states", "stages", "real_time", "batches", "starting", "offline")
 )
 """Packages whose docstring lists all that other packages use: each process imports the modules that it needs, and no others."""
+PLAIN = ("connectors", "pipelines")
+"""Parts whose modules have an underscore only where the package's `__init__` lists public names of them."""
+OPEN_MODULES = {"headrace.pipelines.runtime"}
+"""Modules below these parts that others import by name."""
 IMPATIENT = {("tests.sdk.python.test_reports", "headrace.sdk.wire._reports")}
 """Tests that make an interval shorter than anybody could configure."""
-"""What every package may import."""
 
 
 @dataclass(frozen=True)
@@ -207,15 +211,47 @@ def test_others_and_tests_import_what_a_package_offers_and_none_of_its_modules(p
     assert found - IMPATIENT == set()
 
 
+def is_private(module: str) -> bool:
+    """Whether only the part that a module belongs to, and its tests, may import it."""
+    is_package = module in modules() and modules()[module].name == "__init__.py"
+    is_inside = module.split(".")[1] in PLAIN and not is_package and module not in OPEN_MODULES
+    return "._" in module or is_inside
+
+
 def test_tests_use_the_public_interfaces_of_other_packages_than_their_own() -> None:
     """A test of a package may test its parts one by one: those of `headrace.engine` are in `tests/engine`."""
     found = {
         (module, name)
         for module, path in modules_of_tests().items()
         for name in imported_by(path)
-        if name.startswith("headrace.") and "._" in name and name.split(".")[1] != module.split(".")[1]
+        if name.startswith("headrace.") and is_private(name) and name.split(".")[1] != module.split(".")[1]
     }
     assert found == set(WITHOUT_PUBLIC)
+
+
+@pytest.mark.parametrize("part", PLAIN)
+def test_parts_import_no_module_of_another_part(part: str) -> None:
+    found = [
+        (importer, name)
+        for importer, path in modules().items()
+        for name in imported_by(path)
+        if name.startswith(f"headrace.{part}.") and importer.split(".")[1] != part and is_private(name)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("part", PLAIN)
+def test_a_module_has_an_underscore_where_its_package_lists_names_of_it(part: str) -> None:
+    packages = {name: path for name, path in modules().items() if f"{name}.".startswith(f"headrace.{part}.")}
+    found = {name for name in packages if name.rpartition(".")[2].startswith("_")}
+    listed = set()
+    for package, path in packages.items():
+        if path.name == "__init__.py":
+            public = getattr(importlib.import_module(package), "__all__", ())
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} & set(public):
+                    listed |= {str(node.module)} & {name for name in packages if name.rpartition(".")[0] == package}
+    assert found == {name for name in listed if packages[name].name != "__init__.py"}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from headrace.connectors.file._disk import Disk
+from headrace.connectors.file.disk import Disk
 
 
 class Crashed(BaseException):

@@ -13,7 +13,7 @@ from tests.gateway.wire import serve as gateway_serving
 
 from headrace.connectors import FileSource
 from headrace.connectors.file import _source
-from headrace.connectors.file._listing import may_match
+from headrace.connectors.file.listing import may_match
 from headrace.sdk import Batch
 
 

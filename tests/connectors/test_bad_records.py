@@ -17,7 +17,7 @@ from tests.connectors.rabbitmq.rig import Query, Rabbit, serving, until, values
 from tests.gateway.wire import serve as gateway_serving
 
 from headrace.connectors import CONNECTORS, dead_letters
-from headrace.connectors._bad_records import BadRecordParameters
+from headrace.connectors.bad_records import BadRecordParameters
 from headrace.connectors.file import FILE, FileParameters
 from headrace.connectors.http import HTTP, HttpParameters
 from headrace.connectors.kafka import KafkaParameters, KafkaSource

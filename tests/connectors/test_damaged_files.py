@@ -15,8 +15,8 @@ from tests.gateway.wire import serve as gateway_serving
 
 from headrace.connectors import FileSource, Format, dead_letters
 from headrace.connectors.file import FILE, FileParameters
-from headrace.connectors.file._gzip import Gzip
-from headrace.connectors.file._unpacked import Damaged
+from headrace.connectors.file.gzip import Gzip
+from headrace.connectors.file.unpacked import Damaged
 from headrace.sdk import SourceFailed, serve
 
 

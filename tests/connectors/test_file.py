@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.connectors import BadRecord, FileSource, Format, dead_letters
-from headrace.connectors._bad_records import BadRecords
 from headrace.connectors._records import split
+from headrace.connectors.bad_records import BadRecords
 from headrace.connectors.file import Names
 from headrace.sdk import GONE, Backlog, Batch, InvalidSource, Position, PositionLost
 from headrace.sdk.wire import pack
@@ -510,7 +510,7 @@ def test_a_position_without_a_cursor_goes_on_if_a_line_ends_there(tmp_path):
 @pytest.mark.behaviour("file", 'a line of more than 64 MiB, with `bad_records = "skip"`', "skips that line, and reads the next")
 def test_a_line_that_is_far_too_long_may_be_left_out(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("headrace.connectors._records.MAX_RECORD_BYTES", 1_000_000)
-    monkeypatch.setattr("headrace.connectors.file._splitter._LONG_LINE_BYTES", 500_000)
+    monkeypatch.setattr("headrace.connectors.file.splitter._LONG_LINE_BYTES", 500_000)
     (tmp_path / "f").write_bytes(b"a\n" + b"x" * 5_000_000 + b"\nb\n")
     with pytest.raises(BadRecord, match="byte 2 is larger than 1000000 bytes"):
         read(tmp_path / "f")

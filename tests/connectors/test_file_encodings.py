@@ -11,8 +11,8 @@ from tests.connectors.file_reading import Reading, values_of
 
 from headrace.connectors import FileSource, Format
 from headrace.connectors.file import Encoding
-from headrace.connectors.file._options import Options
-from headrace.connectors.file._reader import Reader
+from headrace.connectors.file.options import Options
+from headrace.connectors.file.reader import Reader
 from headrace.sdk import InvalidSource, Position, PositionLost
 from headrace.sdk.wire import pack
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.connectors.file._watch import Watch, state_of
+from headrace.connectors.file.watch import Watch, state_of
 
 
 @pytest.mark.parametrize("steps", range(12))

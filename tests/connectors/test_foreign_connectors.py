@@ -253,7 +253,7 @@ def test_a_check_that_fails_says_why(folder: Path, text: str, told: str) -> None
 def test_a_check_has_a_deadline_and_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environ(folder).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("headrace.connectors.manifests._checking.CHECK_S", 0.5)
+    monkeypatch.setattr("headrace.connectors.manifests.checking.CHECK_S", 0.5)
     # It floods its output, and what it has started holds the pipes open.
     add(folder, run=DUMP, check=f"#!/bin/sh\nsleep 600 & echo $! >{folder}/pid\nyes\n")
     result = CliRunner().invoke(cli, ["connector", "check", "acme", "--source", "s"])

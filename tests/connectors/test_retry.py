@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.connectors._retry import Retry, ThrottledLog
+from headrace.connectors.retry import Retry, ThrottledLog
 from headrace.sdk import ConnectorState
 
 LOG = logging.getLogger("tests.retry")
@@ -21,7 +21,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         slept.append(seconds)
 
     fake = SimpleNamespace(sleep=sleep, current_task=asyncio.current_task, CancelledError=asyncio.CancelledError)
-    monkeypatch.setattr("headrace.connectors._retry.asyncio", fake)
+    monkeypatch.setattr("headrace.connectors.retry.asyncio", fake)
     for name in ("connectors._retry.time", "logs.repeats.clock"):
         monkeypatch.setattr(f"headrace.{name}", SimpleNamespace(monotonic=lambda: sum(slept)))
     return slept

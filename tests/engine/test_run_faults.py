@@ -11,7 +11,7 @@ from headrace.protocol.v1 import metrics_pb2 as pb
 
 OF_A_FUNCTION = """org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
 : org.apache.spark.api.python.PythonException: Traceback (most recent call last):
-  File "/venv/lib/python3.12/site-packages/headrace/pipelines/_step.py", line 61, in call
+  File "/venv/lib/python3.12/site-packages/headrace/pipelines/steps/step.py", line 61, in call
     return function(value)
   File "/home/me/orders.py", line 12, in price
     return prices[name]
@@ -20,7 +20,7 @@ KeyError: 'tea'
 The above exception was the direct cause of the following exception:
 
 Traceback (most recent call last):
-  File "/venv/lib/python3.12/site-packages/headrace/pipelines/_step.py", line 64, in call
+  File "/venv/lib/python3.12/site-packages/headrace/pipelines/steps/step.py", line 64, in call
     raise StepFailed(f"step price: {error!r}") from error
 headrace.pipelines.StepFailed: step price: KeyError('tea')
 

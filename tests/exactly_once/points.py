@@ -120,7 +120,7 @@ _PLANNING, _SESSION = f"{_GATEWAY}.batches.planning", f"{_GATEWAY}.streams.sessi
 _ENGINE_SERVICE = "headrace.gateway.services.engine"
 _READER, _WRITER, _DELIVERY = "headrace.engine.source._reader", "headrace.engine.sink._writer", "headrace.engine.sink._delivery"
 _MANIFESTS, _STATES = "headrace.engine.checkpoint._manifests", "headrace.engine.applications.states.bucket_files"
-_FILES, _STAGING = "headrace.connectors.file._sink", "headrace.connectors.file._staging"
+_FILES, _STAGING = "headrace.connectors.file._sink", "headrace.connectors.file.staging"
 _HELD = "headrace.sdk.sinks._idempotent"
 
 POINTS: tuple[Point, ...] = (

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipelines import Message, Pipeline, StepError, TimeUnit, Trial, count
-from headrace.pipelines.execution._progress import Progress
+from headrace.pipelines.execution.progress import Progress
 from headrace.pipelines.runtime import END, NO_TIME, Marks, prefix_maxima
-from headrace.pipelines.time._time import microseconds_of
+from headrace.pipelines.time.time import microseconds_of
 
 TIMES = st.lists(st.one_of(st.just(NO_TIME), st.integers(-(10**18), 10**18)), min_size=1)
 

@@ -13,8 +13,8 @@ from kafka import KafkaProducer
 from kafka.net.compat import KafkaNetClient
 
 from headrace.connectors.kafka import KafkaParameters, KafkaSink, KafkaSinkParameters, KafkaSource
-from headrace.connectors.kafka._librdkafka_transactions import LibrdkafkaTransactions
-from headrace.connectors.kafka._producer import Producer
+from headrace.connectors.kafka.librdkafka_transactions import LibrdkafkaTransactions
+from headrace.connectors.kafka.producer import Producer
 from headrace.sdk import Message, Rows, Transaction, run
 
 STEPS = [

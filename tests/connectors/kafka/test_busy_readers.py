@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 import pytest
 from tests.connectors.kafka.rig import DEADLINE, numbered, reading
 
-from headrace.connectors.kafka import KafkaParameters, KafkaSource, _fetching, _stretches
+from headrace.connectors.kafka import KafkaParameters, KafkaSource, fetching, stretches
 from headrace.sdk import Batch
 
 PARTITIONS = 10
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.usefixtures("each_client")
 @pytest.fixture
 def small_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queues that are full after a few stretches, so that fetching rests hundreds of times, often in the middle of what came."""
-    monkeypatch.setattr(_stretches, "_STRETCH_BYTES", 8 << 10)
-    monkeypatch.setattr(_fetching, "QUEUE_BYTES", 32 << 10)
-    monkeypatch.setattr(_fetching, "_ALL_QUEUES_BYTES", 320 << 10)
+    monkeypatch.setattr(stretches, "_STRETCH_BYTES", 8 << 10)
+    monkeypatch.setattr(fetching, "QUEUE_BYTES", 32 << 10)
+    monkeypatch.setattr(fetching, "_ALL_QUEUES_BYTES", 320 << 10)
 
 
 @pytest.fixture

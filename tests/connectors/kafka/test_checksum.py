@@ -7,7 +7,7 @@ from kafka.record import default_records
 from kafka.record._crc32c import crc
 
 import headrace.connectors.kafka  # noqa: F401
-from headrace.connectors.kafka._checksum import crc32c
+from headrace.connectors.kafka.checksum import crc32c
 
 
 def test_the_check_value_that_everybody_has() -> None:

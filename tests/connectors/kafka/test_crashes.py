@@ -12,8 +12,8 @@ from tests.connectors.kafka.programs import STEPS
 from tests.connectors.kafka.rig import DEADLINE, numbered, numbers, reading, sink_of, until, write
 
 from headrace.connectors.kafka import KafkaSink, KafkaSinkParameters
-from headrace.connectors.kafka._librdkafka_transactions import LibrdkafkaTransactions
-from headrace.connectors.kafka._python_transactions import PythonTransactions
+from headrace.connectors.kafka.librdkafka_transactions import LibrdkafkaTransactions
+from headrace.connectors.kafka.python_transactions import PythonTransactions
 from headrace.sdk import Message, Rows, Transaction
 
 PARTITIONS, PER_PARTITION = 3, 4000

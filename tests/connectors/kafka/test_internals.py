@@ -1,6 +1,6 @@
 """Everything of kafka-python's that it does not offer to others, and that the connectors use: what they rely on, one by one.
 
-Where one of these fails, a release of kafka-python has changed what `_internals.py` uses: look there before its cap is raised.
+Where one of these fails, a release of kafka-python has changed what `internals.py` uses: look there before its cap is raised.
 """
 
 import ast
@@ -22,10 +22,10 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from tests.connectors.private_names import private_names
 
 import headrace.connectors.kafka as package
-from headrace.connectors.kafka import _client, _producer, _stretches
-from headrace.connectors.kafka._checksum import crc32c
-from headrace.connectors.kafka._internals import HearingManager, raw, seek, sender, take_apart_with, transactions
-from headrace.connectors.kafka._stretches import Fetched
+from headrace.connectors.kafka import client, producer, stretches
+from headrace.connectors.kafka.checksum import crc32c
+from headrace.connectors.kafka.internals import HearingManager, raw, seek, sender, take_apart_with, transactions
+from headrace.connectors.kafka.stretches import Fetched
 
 HERE = Path(package.__file__).parent
 USED = {"_buffer", "_build_transport", "_fetcher", "_sender", "_sock_recv", "_subscription", "_transaction_manager"}
@@ -36,19 +36,17 @@ def test_all_that_is_used_is_in_one_module():
     classes = [KafkaConsumer, KafkaProducer, Fetcher, Fetcher.PartitionRecords, Sender, TransactionManager]
     classes += [default_records.DefaultRecordBatch, manager.KafkaConnectionManager, transport.KafkaTCPTransport]
     theirs = {name for owner in classes for name in re.findall(r"\b_[a-z]\w*", inspect.getsource(owner))}
-    assert private_names(HERE / "_internals.py") == USED
+    assert private_names(HERE / "internals.py") == USED
     assert theirs >= USED
     for path in HERE.glob("*.py"):
-        if path.name != "_internals.py":
+        if path.name != "internals.py":
             tree = ast.parse(path.read_text())
             own = {name.attr for name in ast.walk(tree) if isinstance(name, ast.Attribute) and isinstance(name.ctx, ast.Store)}
             own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
             assert not (private_names(path) - own) & theirs, path.name
 
 
-@pytest.mark.parametrize(
-    "kind", [_client.Client, _client._Manager, _producer.Producer, _producer._Client, _stretches.StretchConsumer]
-)
+@pytest.mark.parametrize("kind", [client.Client, client._Manager, producer.Producer, producer._Client, stretches.StretchConsumer])
 def test_no_private_method_is_overridden_elsewhere(kind):
     theirs = [base for base in kind.__mro__ if base.__module__.startswith("kafka.")]
     private = {name for name in vars(kind) if name.startswith("_") and not name.startswith("__")}

@@ -19,9 +19,9 @@ from tests.connectors.kafka.rig import DEADLINE, Log, numbered, numbers, reading
 from tests.gateway.certificates import Authority
 
 from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, KafkaSinkParameters
-from headrace.connectors.kafka._fetcher import Wanted
-from headrace.connectors.kafka._librdkafka_fetcher import LibrdkafkaFetcher
-from headrace.connectors.kafka._librdkafka_transactions import LibrdkafkaTransactions
+from headrace.connectors.kafka.fetcher import Wanted
+from headrace.connectors.kafka.librdkafka_fetcher import LibrdkafkaFetcher
+from headrace.connectors.kafka.librdkafka_transactions import LibrdkafkaTransactions
 
 SECRET = "the.client's/secret"
 _LOGINS = "org.apache.kafka.common.security"

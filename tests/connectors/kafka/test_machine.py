@@ -15,7 +15,7 @@ from tests import machines
 from tests.connectors.kafka.rig import DEADLINE, Log, Query, reading, wait
 from tests.gateway.wire import serve as gateway_serving
 
-from headrace.connectors.kafka import _fetching, _stretches
+from headrace.connectors.kafka import fetching, stretches
 
 MAX_PARTITIONS = 10
 SECONDS_PER_EXAMPLE = 12.0
@@ -286,8 +286,8 @@ def _knows(producer: KafkaProducer, topic: str, partitions: int) -> bool:
 
 
 def test_what_is_read_is_what_was_written(kafka, log, monkeypatch, pytestconfig):
-    monkeypatch.setattr(_fetching, "QUEUE_BYTES", 16 << 10)
-    monkeypatch.setattr(_fetching, "_ALL_QUEUES_BYTES", 64 << 10)
-    monkeypatch.setattr(_stretches, "_STRETCH_BYTES", 4 << 10)
+    monkeypatch.setattr(fetching, "QUEUE_BYTES", 16 << 10)
+    monkeypatch.setattr(fetching, "_ALL_QUEUES_BYTES", 64 << 10)
+    monkeypatch.setattr(stretches, "_STRETCH_BYTES", 4 << 10)
     KafkaMachine.log, KafkaMachine.broker = log, kafka
     machines.run(KafkaMachine, pytestconfig, SECONDS_PER_EXAMPLE)

@@ -13,10 +13,10 @@ from tests.connectors.tls_front import TlsFront
 from tests.gateway.certificates import Authority, locked
 
 from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, _connection
-from headrace.connectors.kafka._cluster import Cluster
 from headrace.connectors.kafka._errors import KafkaUntrusted
-from headrace.connectors.kafka._fetcher import Wanted
-from headrace.connectors.kafka._librdkafka_fetcher import LibrdkafkaFetcher
+from headrace.connectors.kafka.cluster import Cluster
+from headrace.connectors.kafka.fetcher import Wanted
+from headrace.connectors.kafka.librdkafka_fetcher import LibrdkafkaFetcher
 from headrace.sdk import serve
 
 CUT_S = 3.0

@@ -12,10 +12,10 @@ from kafka.errors import KafkaTimeoutError
 from pydantic import ValidationError
 
 from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, KafkaSinkParameters, _connection
-from headrace.connectors.kafka._librdkafka_fetcher import LibrdkafkaFetcher
-from headrace.connectors.kafka._librdkafka_transactions import LibrdkafkaTransactions
-from headrace.connectors.kafka._producer import Producer
-from headrace.connectors.kafka._stretches import StretchConsumer
+from headrace.connectors.kafka.librdkafka_fetcher import LibrdkafkaFetcher
+from headrace.connectors.kafka.librdkafka_transactions import LibrdkafkaTransactions
+from headrace.connectors.kafka.producer import Producer
+from headrace.connectors.kafka.stretches import StretchConsumer
 
 HERE = {"bootstrap_servers": "127.0.0.1:9092"}
 

@@ -12,9 +12,9 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from headrace.connectors.kafka._internals import raw
-from headrace.connectors.kafka._records import Records
-from headrace.connectors.kafka._stretches import Fetched, Stretch
+from headrace.connectors.kafka.internals import raw
+from headrace.connectors.kafka.records import Records
+from headrace.connectors.kafka.stretches import Fetched, Stretch
 from headrace.sdk import InvalidMessage
 
 PARTITION = TopicPartition("t", 0)

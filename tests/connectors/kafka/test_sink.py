@@ -22,7 +22,7 @@ from headrace.connectors.kafka import (
     KafkaFailed,
     KafkaSink,
     KafkaSinkParameters,
-    _python_transactions,
+    python_transactions,
 )
 from headrace.sdk import WRITTEN, InvalidSink, Message, Refused, Rows, Transaction
 
@@ -120,7 +120,7 @@ def test_writers_of_one_state_topic_are_told_apart(make, log, each_client):
 def test_a_transaction_that_takes_too_long_is_told(make, log, topic, monkeypatch):
     sink = make(transaction_timeout_seconds=1.0)
     # So that the transaction begins at the broker, too, with the first message.
-    monkeypatch.setattr(_python_transactions, "_UNSENT_BYTES", 1)
+    monkeypatch.setattr(python_transactions, "_UNSENT_BYTES", 1)
 
     def slow() -> Iterator[Rows]:
         yield Rows.of(Message(b"x"))

@@ -20,7 +20,7 @@ from headrace.connectors.kafka import (
     KafkaFailed,
     KafkaParameters,
     KafkaSource,
-    _open_transactions,
+    open_transactions,
 )
 from headrace.sdk import Message, Rows, Transaction
 
@@ -129,7 +129,7 @@ def test_a_start_that_is_none_is_refused(start):
     "shows the lag up to the end of the log, and names partition, offset and transactional id",
 )
 async def test_a_transaction_that_stays_open_is_named(log, topic, address, query, each_client, monkeypatch):
-    monkeypatch.setattr(_open_transactions, "_HELD_S", 0.1)
+    monkeypatch.setattr(open_transactions, "_HELD_S", 0.1)
     log.append(topic, numbered(0, 3))
     producer = KafkaProducer(bootstrap_servers=log.servers, transactional_id=f"{topic}-other")
     producer.init_transactions()

@@ -15,7 +15,7 @@ from tests.connectors.nats.rig import server as connected
 from tests.gateway.certificates import Authority
 
 from headrace.connectors.nats import NATS, NATS_CONSUMER, NATS_CORE, NATS_SINK, NatsAway, NatsError, NatsParameters, NatsRefused
-from headrace.connectors.nats._connection import connect
+from headrace.connectors.nats.connection import connect
 
 
 def parameters(where: str, scheme: str = "nats", **more) -> NatsParameters:
@@ -140,7 +140,7 @@ async def test_files_of_tls_that_cannot_be_used_are_named(tmp_path):
 
 
 async def test_a_permission_that_is_missing_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("headrace.connectors.nats._connection.REQUEST_S", 1.0)
+    monkeypatch.setattr("headrace.connectors.nats.connection.REQUEST_S", 1.0)
     config = """
         authorization { users: [
             { user: all, password: p }

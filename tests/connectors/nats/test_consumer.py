@@ -136,7 +136,7 @@ async def test_a_run_that_ends_when_it_has_caught_up(server, consumer, query, ru
 
 
 async def test_messages_that_are_purged_before_they_are_read_are_not_waited_for(server, consumer, query, run, monkeypatch):
-    monkeypatch.setattr("headrace.connectors.nats._pull.HEARTBEAT_S", 0.2)
+    monkeypatch.setattr("headrace.connectors.nats.pull.HEARTBEAT_S", 0.2)
     stream = await server.stream()
     await server.numbers(f"{stream}.x", 1000)
     run(consumer(stream, max_ack_pending=100))
@@ -509,7 +509,7 @@ async def test_a_consumer_with_priority_groups_is_refused(server, consumer, quer
 
 @pytest.mark.behaviour("nats", "a consumer that is paused", "`nats-consumer` reports that it waits, and until when")
 async def test_a_consumer_that_is_paused_is_named(server, consumer, query, run, monkeypatch):
-    monkeypatch.setattr("headrace.connectors.nats._pull.HEARTBEAT_S", 0.2)
+    monkeypatch.setattr("headrace.connectors.nats.pull.HEARTBEAT_S", 0.2)
     stream = await server.stream()
     await server.raw_consumer(stream)
     await server.ask(f"CONSUMER.PAUSE.{stream}.c", {"pause_until": "2099-01-01T00:00:00Z"})

@@ -1,6 +1,6 @@
 """Everything of nats-py's that it does not offer to others, and that the connectors use or replace, one by one.
 
-Where one of these fails, a release of nats-py has changed what `_internals.py` uses: look there before its cap is raised.
+Where one of these fails, a release of nats-py has changed what `internals.py` uses: look there before its cap is raised.
 """
 
 import inspect
@@ -14,8 +14,8 @@ from nats.js import JetStreamContext
 from tests.connectors.private_names import private_names
 
 import headrace.connectors.nats as package
-from headrace.connectors.nats._client import Client, pairs_of
-from headrace.connectors.nats._internals import MendedClient
+from headrace.connectors.nats.client import Client, pairs_of
+from headrace.connectors.nats.internals import MendedClient
 
 HERE = Path(package.__file__).parent
 THEIRS = nats.aio.client.Client
@@ -27,12 +27,12 @@ def test_all_that_is_used_is_in_one_module():
     owners = (THEIRS, nats.aio.subscription.Subscription, JetStreamContext)
     theirs = {name for owner in owners for name in re.findall(r"\bself\.(_[a-z]\w*)|def (_[a-z]\w*)", inspect.getsource(owner))}
     theirs = {name for pair in theirs for name in pair if name}
-    assert private_names(HERE / "_internals.py") & theirs == REPLACED | READ
+    assert private_names(HERE / "internals.py") & theirs == REPLACED | READ
     assert not {name for name in vars(Client) if re.fullmatch(r"_[a-z]\w*", name)} & theirs
     own = inspect.getsource(Client)
     assert not set(re.findall(r"self\.(_[a-z]\w*)", own)) & theirs
     for path in HERE.glob("*.py"):
-        if path.name not in ("_internals.py", "_client.py"):
+        if path.name not in ("internals.py", "client.py"):
             foreign = re.findall(r"(?:client|subscription|message|manager)\.(_[a-z]\w*)", path.read_text())
             assert foreign == [], path.name
 

@@ -18,7 +18,7 @@ from tests.gateway.wire import serve, until_gone
 from tests.machines import find_fault, run
 
 from headrace.connectors.nats import NatsConsumerParameters, NatsConsumerSource, NatsParameters, NatsSource, _source
-from headrace.connectors.nats._columns import batch_of
+from headrace.connectors.nats.columns import batch_of
 from headrace.sdk import AsyncSource, Batch, Message
 
 SUBJECTS = st.sampled_from(["a", "b", "c"])

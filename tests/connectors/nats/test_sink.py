@@ -255,7 +255,7 @@ async def test_a_stream_that_stays_full_fails_the_part(server, sink):
 @pytest.mark.behaviour("nats", "a stream has `no_ack`", "`nats-sink` fails the batch with an error that names it")
 @pytest.mark.parametrize("subject", ["x", "{key}"])
 async def test_a_stream_that_acknowledges_nothing_is_named_and_not_written_again(server, sink, subject, monkeypatch):
-    monkeypatch.setattr("headrace.connectors.nats._publisher._ANSWER_S", 0.5)
+    monkeypatch.setattr("headrace.connectors.nats.publisher._ANSWER_S", 0.5)
     stream = await server.stream(no_ack=True)
     out = sink(f"{stream}.{subject}", deduplicate="none")
     given = Rows.of(*(Message(b"%d" % n, b"k") for n in range(10)))
@@ -342,8 +342,8 @@ async def _has_some(server, stream: str) -> bool:
 
 
 async def test_a_network_that_hangs_is_noticed(nats, server, sink, network, monkeypatch):
-    monkeypatch.setattr("headrace.connectors.nats._publisher._ANSWER_S", 0.3)
-    monkeypatch.setattr("headrace.connectors.nats._connection.REQUEST_S", 0.3)
+    monkeypatch.setattr("headrace.connectors.nats.publisher._ANSWER_S", 0.3)
+    monkeypatch.setattr("headrace.connectors.nats.connection.REQUEST_S", 0.3)
     stream = await server.stream()
     between = network(nats)
     out = sink(f"{stream}.x", **connection(nats, between.port), connect_seconds=0.3, retry_seconds=20)

@@ -152,8 +152,8 @@ async def test_a_server_that_is_killed_is_waited_for(nats, server, source, query
 
 @pytest.mark.parametrize("fault", ["cut", "refuse", "reset"])
 async def test_a_network_that_fails_is_waited_for(nats, server, source, query, run, network, monkeypatch, caplog, fault):
-    monkeypatch.setattr("headrace.connectors.nats._pull.HEARTBEAT_S", 0.2)
-    monkeypatch.setattr("headrace.connectors.nats._pull._SILENCE_S", 1.0)
+    monkeypatch.setattr("headrace.connectors.nats.pull.HEARTBEAT_S", 0.2)
+    monkeypatch.setattr("headrace.connectors.nats.pull._SILENCE_S", 1.0)
     stream = await server.stream()
     between = network(nats)
     await server.numbers(f"{stream}.x", 20_000)
@@ -266,7 +266,7 @@ async def test_messages_that_expire_though_all_was_read_before_them_are_named(se
 
 
 async def test_messages_that_are_purged_before_they_are_read_are_named(server, source, monkeypatch):
-    monkeypatch.setattr("headrace.connectors.nats._pull.HEARTBEAT_S", 0.2)
+    monkeypatch.setattr("headrace.connectors.nats.pull.HEARTBEAT_S", 0.2)
     stream = await server.stream()
     await server.numbers(f"{stream}.x", 1000)
     reading = source(stream, prefetch_messages=100).read(stream, None)

@@ -15,10 +15,10 @@ from headrace.connectors.postgresql import (
     PostgreSQLParameters,
     PostgreSQLSource,
 )
-from headrace.connectors.postgresql._fingerprint import Fingerprint
-from headrace.connectors.postgresql._sketch import Sketch
-from headrace.connectors.postgresql._snapshot import Counted, Snapshot
-from headrace.connectors.postgresql._table import Described
+from headrace.connectors.postgresql.fingerprint import Fingerprint
+from headrace.connectors.postgresql.sketch import Sketch
+from headrace.connectors.postgresql.snapshot import Counted, Snapshot
+from headrace.connectors.postgresql.table import Described
 from headrace.sdk import InvalidSource, Position, PositionLost
 
 NUMBERED = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
@@ -186,7 +186,7 @@ async def test_another_table_with_the_same_name_is_noticed(url, database, t):
     ],
 )
 async def test_a_table_that_was_emptied_meanwhile_is_noticed(url, database, t, change, message, monkeypatch):
-    monkeypatch.setattr("headrace.connectors.postgresql._continuity._REPORTED_S", 0.0)
+    monkeypatch.setattr("headrace.connectors.postgresql.continuity._REPORTED_S", 0.0)
     await database.execute(f"CREATE TABLE {t} ({NUMBERED})")
     await database.execute(f"INSERT INTO {t} SELECT FROM generate_series(1, 5)")
     _, cursor = await read(source(url, t))
@@ -248,7 +248,7 @@ async def test_partitions_that_have_moved_meanwhile_are_named(url, database, sch
 @pytest.mark.parametrize(("change", "message", "numbers"), MOVES)
 async def test_partitions_that_move_between_two_pages_are_named(url, database, schema, t, change, message, numbers, monkeypatch):
     await divided(database, schema, t)
-    monkeypatch.setattr("headrace.connectors.postgresql._reading._FIRST_ROWS", 2)
+    monkeypatch.setattr("headrace.connectors.postgresql.reading._FIRST_ROWS", 2)
     found: list[int] = []
     items = source(url, t).read("0", None)
     batch = await anext(items)

@@ -17,9 +17,9 @@ from headrace.connectors.postgresql import (
     PostgreSQLSinkParameters,
     PostgreSQLUpsertParameters,
     PostgreSQLUpsertSink,
-    _chunk,
+    chunk,
 )
-from headrace.connectors.postgresql._database import Session
+from headrace.connectors.postgresql.database import Session
 from headrace.sdk import WRITTEN, Message, Part, Rows, Transaction
 
 MAX_LENGTH = 100
@@ -91,7 +91,7 @@ def _patched(faults: Faults, *, after: bool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in originals:
             patch.setattr(Session, name, patched(name))
-        patch.setattr(_chunk, "MAX_ROWS", 1)
+        patch.setattr(chunk, "MAX_ROWS", 1)
         yield
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.connectors.postgresql.rig import rows_of, until_rows
 from tests.connectors.postgresql.test_away import NUMBERED, outbox, read, source
 
-from headrace.connectors.postgresql._snapshot import Counted, Snapshot
+from headrace.connectors.postgresql.snapshot import Counted, Snapshot
 from headrace.sdk import Position, PositionLost
 
 FOUND = r"row \d+ was inserted after rows up to \d+ had been read, as happens after setval to a smaller number"
@@ -20,7 +20,7 @@ def t(schema: str) -> str:
 @pytest.fixture(autouse=True)
 def reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests wait until updates are reported, where there are some."""
-    monkeypatch.setattr("headrace.connectors.postgresql._continuity._REPORTED_S", 0.0)
+    monkeypatch.setattr("headrace.connectors.postgresql.continuity._REPORTED_S", 0.0)
 
 
 @pytest.mark.parametrize("before", [1, 2, 40])

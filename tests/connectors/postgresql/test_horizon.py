@@ -5,7 +5,7 @@ from bisect import bisect_right
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors.postgresql._horizon import Horizon
+from headrace.connectors.postgresql.horizon import Horizon
 
 
 def test_all_is_final_while_nobody_writes() -> None:

@@ -17,7 +17,7 @@ from psycopg import Connection
 from tests import machines
 from tests.connectors.postgresql.rig import DEADLINE_S, entries
 
-from headrace.connectors.postgresql import PostgreSQLParameters, PostgreSQLSource, _continuity, _fingerprint, _reading
+from headrace.connectors.postgresql import PostgreSQLParameters, PostgreSQLSource, continuity, fingerprint, reading
 from headrace.sdk import Batch, InvalidSource, Position, PositionLost
 
 SECONDS_PER_EXAMPLE = 5.0
@@ -355,9 +355,9 @@ async def no_check(*_: object) -> None:
 
 
 FAULTS: dict[str, tuple[Any, str, Any]] = {
-    "changes between two runs are not checked": (_reading, "check_known", no_check),
-    "changes of columns are not noticed": (_continuity.Watch, "retyped", lambda *_: None),
-    "a cursor has no room for columns and partitions": (_fingerprint, "_ROOM", 1),
+    "changes between two runs are not checked": (reading, "check_known", no_check),
+    "changes of columns are not noticed": (continuity.Watch, "retyped", lambda *_: None),
+    "a cursor has no room for columns and partitions": (fingerprint, "_ROOM", 1),
 }
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.connectors.postgresql.rig import rows_of
 from tests.connectors.postgresql.test_away import MOVES, code_of, divided, read, source
 
-from headrace.connectors.postgresql._fingerprint import Fingerprint
-from headrace.connectors.postgresql._sketch import Sketch
+from headrace.connectors.postgresql.fingerprint import Fingerprint
+from headrace.connectors.postgresql.sketch import Sketch
 from headrace.sdk import InvalidSource, Position
 
 MANY = 60
@@ -29,7 +29,7 @@ def t(schema: str) -> str:
 
 async def test_partitions_that_have_moved_are_named_or_their_number_is_too_large(url, database, schema, t, monkeypatch):
     # As if there were more than a thousand.
-    monkeypatch.setattr("headrace.connectors.postgresql._fingerprint._ROOM", 1)
+    monkeypatch.setattr("headrace.connectors.postgresql.fingerprint._ROOM", 1)
     await database.execute(f"CREATE SEQUENCE {schema}.numbers")
     number = f"id bigint NOT NULL DEFAULT nextval('{schema}.numbers')"
     await database.execute(f"CREATE TABLE {t} ({number}, v text) PARTITION BY RANGE (id)")
@@ -65,7 +65,7 @@ async def test_partitions_that_have_moved_are_named_or_their_number_is_too_large
 
 @pytest.mark.parametrize(("change", "message", "numbers"), MOVES)
 async def test_a_sketch_leads_to_what_a_list_leads_to(url, database, schema, t, change, message, numbers, monkeypatch):
-    monkeypatch.setattr("headrace.connectors.postgresql._fingerprint._ROOM", 1)
+    monkeypatch.setattr("headrace.connectors.postgresql.fingerprint._ROOM", 1)
     await divided(database, schema, t)
     _, cursor = await read(source(url, t))
     for statement in change.format(s=schema).split("; "):

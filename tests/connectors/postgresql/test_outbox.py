@@ -21,7 +21,7 @@ from tests.gateway.wire import Engine
 from tests.gateway.wire import serve as gateway_serving
 
 from headrace.connectors.postgresql import PostgreSQLOutboxParameters, PostgreSQLOutboxSource
-from headrace.connectors.postgresql._database import Session
+from headrace.connectors.postgresql.database import Session
 from headrace.sdk import InvalidSource
 
 COLUMNS = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, topic text, key text, value bytea, headers jsonb"

@@ -12,7 +12,7 @@ from tests.fake_gateway.sinks import frame_of
 from tests.gateway.sink_wire import Writer
 
 from headrace.connectors.postgresql import PostgreSQLSink, PostgreSQLSinkParameters
-from headrace.connectors.postgresql._database import Session
+from headrace.connectors.postgresql.database import Session
 from headrace.sdk import WRITTEN, InvalidSink, Message, Part, Recovered, Refused, Rows, Transaction
 
 FIRST, SECOND = Transaction("p", 0), Transaction("p", 1)

@@ -21,7 +21,7 @@ from tests.connectors.postgresql.rig import (
 )
 from tests.gateway.wire import serve
 
-from headrace.connectors.postgresql import PostgreSQLParameters, PostgreSQLSource, _reading
+from headrace.connectors.postgresql import PostgreSQLParameters, PostgreSQLSource, reading
 from headrace.gateway.config import Limits
 from headrace.sdk import InvalidSource, MessageTooLarge, Position, PositionLost
 from headrace.sdk import serve as serve_source
@@ -233,7 +233,7 @@ async def test_who_only_changes_other_rows_holds_back_nothing(url, table, number
 )
 @pytest.mark.parametrize("ending", ["COMMIT", "PREPARE TRANSACTION 'left'"])
 async def test_who_holds_rows_back_for_long_is_named(url, table, numbered, gateway, stack, monkeypatch, caplog, ending):
-    monkeypatch.setattr(_reading, "_HELD_REPORT_S", 0.0)
+    monkeypatch.setattr(reading, "_HELD_REPORT_S", 0.0)
     caplog.set_level(logging.WARNING)
     late = await begun(url, stack, numbered, "late")
     whose = "a prepared transaction" if "PREPARE" in ending else f"process {late.info.backend_pid}"

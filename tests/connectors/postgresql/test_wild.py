@@ -68,7 +68,7 @@ async def test_a_column_may_have_any_name(url, database, t, column):
 @pytest.mark.behaviour("postgresql", "a sequence column called `key`, `value` or `event_time`", "reads all rows in order")
 @pytest.mark.parametrize("column", ["key", "value", "headers", "event_time", "number", "bytes", "size", "50%", "position"])
 async def test_the_sequence_column_may_have_any_name(url, database, t, column, monkeypatch):
-    monkeypatch.setattr("headrace.connectors.postgresql._reading.MAX_ROWS", 100)
+    monkeypatch.setattr("headrace.connectors.postgresql.reading.MAX_ROWS", 100)
     name = sql.Identifier(column)
     create = sql.SQL("CREATE TABLE {} ({} bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text, at timestamptz)")
     await database.execute(create.format(sql.SQL(t), name))

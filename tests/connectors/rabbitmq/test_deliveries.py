@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pika import frame, spec
 from pika.exceptions import InvalidFrameError
 
-from headrace.connectors.rabbitmq._columns import Columns
-from headrace.connectors.rabbitmq._deliveries import CONSUMER_TAG, Arrived, Deliveries
-from headrace.connectors.rabbitmq._fields import read_properties, take_offset
+from headrace.connectors.rabbitmq.columns import Columns
+from headrace.connectors.rabbitmq.deliveries import CONSUMER_TAG, Arrived, Deliveries
+from headrace.connectors.rabbitmq.fields import read_properties, take_offset
 
 HEARTBEAT = frame.Heartbeat().marshal()
 

@@ -22,7 +22,7 @@ from headrace.connectors.rabbitmq import (
     RabbitMQStreamParameters,
     RabbitMQStreamSource,
 )
-from headrace.connectors.rabbitmq._wire import Wire
+from headrace.connectors.rabbitmq.wire import Wire
 from headrace.sdk import Message, Rows
 
 REDELIVERED = ("amqp-redelivered", b"true")

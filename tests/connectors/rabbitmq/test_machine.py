@@ -23,8 +23,8 @@ from headrace.connectors.rabbitmq import (
     RabbitMQStreamParameters,
     RabbitMQStreamSource,
 )
-from headrace.connectors.rabbitmq._consumer import Consumer
-from headrace.connectors.rabbitmq._deliveries import Arrived
+from headrace.connectors.rabbitmq.consumer import Consumer
+from headrace.connectors.rabbitmq.deliveries import Arrived
 from headrace.sdk import AsyncSource, Message, Settings, serve
 
 ROUNDS = 5

@@ -20,7 +20,7 @@ from headrace.connectors.rabbitmq import (
     QueueMissing,
     RabbitMQParameters,
     RabbitMQQueueSource,
-    _consumer,
+    consumer,
 )
 from headrace.gateway.config import Limits
 from headrace.protocol.v1.connector_pb2 import CONNECTOR_STATE_DEGRADED
@@ -281,7 +281,7 @@ async def test_a_queue_that_is_deleted_ends_the_connector(rabbit, source, addres
 
 
 async def test_a_queue_that_is_deleted_without_a_notification_ends_the_connector(rabbit, source, address, query, monkeypatch):
-    monkeypatch.setattr(_consumer, "_IDLE_ASK_S", 0.1)
+    monkeypatch.setattr(consumer, "_IDLE_ASK_S", 0.1)
     monkeypatch.setattr(Channel, "add_on_cancel_callback", lambda channel, callback: None)
     queue = rabbit.declare("classic")
     rabbit.publish(queue, [b"a"])

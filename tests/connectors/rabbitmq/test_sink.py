@@ -17,7 +17,7 @@ from headrace.connectors.rabbitmq import (
     RabbitMQStreamParameters,
     RabbitMQStreamSource,
     Unavailable,
-    _publisher,
+    publisher,
 )
 from headrace.sdk import WRITTEN, ConnectorState, Message, Part, Refused, Rows, Transaction
 
@@ -281,7 +281,7 @@ async def test_a_queue_that_stays_full_fails_the_batch(rabbit, sink):
 
 
 async def test_an_alarm_holds_the_query_back(rabbit, rabbitmq, sink, caplog, monkeypatch):
-    monkeypatch.setattr(_publisher, "_SILENT_S", 0.1)
+    monkeypatch.setattr(publisher, "_SILENT_S", 0.1)
     queue = rabbit.declare("classic")
     publish, reports = sink(queue, wait_seconds=0.2), list[tuple[ConnectorState, str]]()
     monkeypatch.setattr(publish, "report_state", lambda state, reason="": reports.append((state, reason)))
@@ -297,7 +297,7 @@ async def test_an_alarm_holds_the_query_back(rabbit, rabbitmq, sink, caplog, mon
         assert reason == f"RabbitMQ at {rabbitmq.host}:{rabbitmq.port} accepts no messages: low on memory"
     finally:
         # A broker on a busy machine may take its time from now on.
-        monkeypatch.setattr(_publisher, "_SILENT_S", DEADLINE_S)
+        monkeypatch.setattr(publisher, "_SILENT_S", DEADLINE_S)
         await asyncio.to_thread(rabbitmq.ctl, "set_vm_memory_high_watermark", "absolute", "1GB")
     assert await asyncio.wait_for(writing, DEADLINE_S) is None
     assert reports[-1] == (ConnectorState.RUNNING, "")

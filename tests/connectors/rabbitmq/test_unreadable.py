@@ -18,9 +18,9 @@ from headrace.connectors.rabbitmq import (
     RabbitMQStreamParameters,
     RabbitMQStreamSource,
 )
-from headrace.connectors.rabbitmq._columns import Columns
-from headrace.connectors.rabbitmq._deliveries import Arrived
-from headrace.connectors.rabbitmq._fields import take_offset
+from headrace.connectors.rabbitmq.columns import Columns
+from headrace.connectors.rabbitmq.deliveries import Arrived
+from headrace.connectors.rabbitmq.fields import take_offset
 from headrace.sdk import serve
 
 OFFSET = b"x-stream-offset"

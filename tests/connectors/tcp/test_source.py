@@ -23,7 +23,7 @@ from tests.gateway.wire import DEADLINE_S
 from tests.gateway.wire import serve as gateway
 
 from headrace.connectors.tcp import TCP, TcpParameters, TcpSource
-from headrace.connectors.tcp._client import cut
+from headrace.connectors.tcp.client import cut
 from headrace.sdk import InvalidSource
 
 

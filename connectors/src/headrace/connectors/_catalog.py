@@ -5,9 +5,9 @@ from typing import Protocol
 
 from headrace.connectors._connector import Connector
 from headrace.connectors._errors import ConnectorUnavailable
-from headrace.connectors._plugins import damaged_distributions, python_plugins
 from headrace.connectors._registry import CONNECTORS
 from headrace.connectors.manifests import SearchPath
+from headrace.connectors.plugins import damaged_distributions, python_plugins
 from headrace.contract.names import is_name
 
 

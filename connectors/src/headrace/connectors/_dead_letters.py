@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from headrace.connectors._version import VERSION
+from headrace.connectors.version import VERSION
 from headrace.sdk import InvalidSource, Message, Position, Source, SourceFailed
 
 _PREFIX = "headrace-"

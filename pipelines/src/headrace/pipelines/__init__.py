@@ -8,14 +8,14 @@ from headrace.pipelines._flow import Flow, KeyedFlow
 from headrace.pipelines._harness import Trial, Written
 from headrace.pipelines._pipeline import Pipeline
 from headrace.pipelines._windowed import Windowed
-from headrace.pipelines.elements._headers import Header, Headers
-from headrace.pipelines.elements._message import Message
-from headrace.pipelines.steps._aggregation import Aggregation, Window, collect, count, maximum, mean, minimum, total
-from headrace.pipelines.steps._columnar import KeyStates
-from headrace.pipelines.steps._context import Context
-from headrace.pipelines.steps._step import OnError
-from headrace.pipelines.time._time import TimeUnit
-from headrace.pipelines.windows._windows import Late, count_window, session, sliding, tumbling
+from headrace.pipelines.elements.headers import Header, Headers
+from headrace.pipelines.elements.message import Message
+from headrace.pipelines.steps.aggregation import Aggregation, Window, collect, count, maximum, mean, minimum, total
+from headrace.pipelines.steps.columnar import KeyStates
+from headrace.pipelines.steps.context import Context
+from headrace.pipelines.steps.step import OnError
+from headrace.pipelines.time.time import TimeUnit
+from headrace.pipelines.windows.windows import Late, count_window, session, sliding, tumbling
 
 __all__ = [
     "Aggregation",

@@ -4,27 +4,27 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from headrace.pipelines import _arguments as check
-from headrace.pipelines import _methods as methods
-from headrace.pipelines._build import aggregation_of, check_state, own_name, stateful_step
+from headrace.pipelines import arguments as check
+from headrace.pipelines import methods as methods
 from headrace.pipelines._errors import GraphError
-from headrace.pipelines._methods import Method
 from headrace.pipelines._windowed import Windowed, windowed
-from headrace.pipelines.elements._elements import Key
-from headrace.pipelines.elements._headers import Header, Headers
-from headrace.pipelines.graph._builder import GraphBuilder
-from headrace.pipelines.programs._program import program_of
-from headrace.pipelines.steps._aggregation import Aggregation, Window
-from headrace.pipelines.steps._columnar import KeyStates, StatefulColumns
-from headrace.pipelines.steps._context import Context
-from headrace.pipelines.steps._deduplicate import Deduplicate, DeduplicateKeys, KeyById, key_of
-from headrace.pipelines.steps._lasting import LastingRunning
-from headrace.pipelines.steps._program import StatefulProgram, payload
-from headrace.pipelines.steps._running import Running
-from headrace.pipelines.steps._stateless import Merge, Sink, to_bytes
-from headrace.pipelines.steps._step import OnError, Step
-from headrace.pipelines.time._time import TimeUnit, span
-from headrace.pipelines.windows._windows import Count, Grid, Late, Session
+from headrace.pipelines.build import aggregation_of, check_state, own_name, stateful_step
+from headrace.pipelines.elements.elements import Key
+from headrace.pipelines.elements.headers import Header, Headers
+from headrace.pipelines.graph.builder import GraphBuilder
+from headrace.pipelines.methods import Method
+from headrace.pipelines.programs.program import program_of
+from headrace.pipelines.steps.aggregation import Aggregation, Window
+from headrace.pipelines.steps.columnar import KeyStates, StatefulColumns
+from headrace.pipelines.steps.context import Context
+from headrace.pipelines.steps.deduplicate import Deduplicate, DeduplicateKeys, KeyById, key_of
+from headrace.pipelines.steps.lasting import LastingRunning
+from headrace.pipelines.steps.program import StatefulProgram, payload
+from headrace.pipelines.steps.running import Running
+from headrace.pipelines.steps.stateless import Merge, Sink, to_bytes
+from headrace.pipelines.steps.step import OnError, Step
+from headrace.pipelines.time.time import TimeUnit, span
+from headrace.pipelines.windows.windows import Count, Grid, Late, Session
 
 if TYPE_CHECKING:
     import pyarrow as pa

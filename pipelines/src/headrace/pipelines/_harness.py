@@ -11,21 +11,21 @@ from zlib import crc32
 import numpy as np
 
 from headrace.contract.names import covers as matches
-from headrace.pipelines._arguments import shown
 from headrace.pipelines._errors import TrialError, no_step
 from headrace.pipelines._pipeline import Pipeline
-from headrace.pipelines._trial_checks import Counts, Known, check_messages, check_names, check_streams, counted_by, no_states
-from headrace.pipelines.elements._elements import Elements, Key, States
-from headrace.pipelines.elements._headers import NO_HEADERS, Headers
-from headrace.pipelines.elements._message import Message
-from headrace.pipelines.elements._origin import NO_TIME, Origin
-from headrace.pipelines.execution._order import in_order
-from headrace.pipelines.execution._pass import Pass
-from headrace.pipelines.execution._watermarks import EventTime
-from headrace.pipelines.steps._copies import copied
-from headrace.pipelines.steps._fingerprints import check_fingerprints
-from headrace.pipelines.steps._step import Counted
-from headrace.pipelines.time._time import END, bounded, first_time, prefix_maxima
+from headrace.pipelines.arguments import shown
+from headrace.pipelines.elements.elements import Elements, Key, States
+from headrace.pipelines.elements.headers import NO_HEADERS, Headers
+from headrace.pipelines.elements.message import Message
+from headrace.pipelines.elements.origin import NO_TIME, Origin
+from headrace.pipelines.execution.order import in_order
+from headrace.pipelines.execution.passes import Pass
+from headrace.pipelines.execution.watermarks import EventTime
+from headrace.pipelines.steps.copies import copied
+from headrace.pipelines.steps.fingerprints import check_fingerprints
+from headrace.pipelines.steps.step import Counted
+from headrace.pipelines.time.time import END, bounded, first_time, prefix_maxima
+from headrace.pipelines.trial_checks import Counts, Known, check_messages, check_names, check_streams, counted_by, no_states
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from headrace.pipelines import _arguments as check
+from headrace.pipelines import arguments as check
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines._flow import Flow
-from headrace.pipelines.elements._message import Message
-from headrace.pipelines.graph._builder import GraphBuilder
-from headrace.pipelines.graph._graph import Graph
-from headrace.pipelines.steps._stateless import Source
-from headrace.pipelines.steps._step import OnError
-from headrace.pipelines.time._time import span
+from headrace.pipelines.elements.message import Message
+from headrace.pipelines.graph.builder import GraphBuilder
+from headrace.pipelines.graph.graph import Graph
+from headrace.pipelines.steps.stateless import Source
+from headrace.pipelines.steps.step import OnError
+from headrace.pipelines.time.time import span
 
 _INSTALLED = {"site-packages", "dist-packages"}
 T = TypeVar("T")

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from headrace.pipelines import _arguments as check
-from headrace.pipelines._build import aggregation_of
+from headrace.pipelines import arguments as check
 from headrace.pipelines._errors import GraphError
-from headrace.pipelines.graph._builder import GraphBuilder
-from headrace.pipelines.steps._aggregation import Aggregation, collect
-from headrace.pipelines.steps._count_windows import CountWindows
-from headrace.pipelines.steps._step import OnError, Step
-from headrace.pipelines.time._time import span
-from headrace.pipelines.windows._step import LateValues, TimeWindows
-from headrace.pipelines.windows._windows import Count, Grid, Late, Session
+from headrace.pipelines.build import aggregation_of
+from headrace.pipelines.graph.builder import GraphBuilder
+from headrace.pipelines.steps.aggregation import Aggregation, collect
+from headrace.pipelines.steps.count_windows import CountWindows
+from headrace.pipelines.steps.step import OnError, Step
+from headrace.pipelines.time.time import span
+from headrace.pipelines.windows.step import LateValues, TimeWindows
+from headrace.pipelines.windows.windows import Count, Grid, Late, Session
 
 if TYPE_CHECKING:
     from headrace.pipelines._flow import KeyedFlow

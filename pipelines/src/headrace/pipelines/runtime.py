@@ -2,24 +2,24 @@
 
 from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import NotStored, no_step, text_of
-from headrace.pipelines.elements._elements import Elements, Key, States
-from headrace.pipelines.elements._headers import Headers, HeadersColumn
-from headrace.pipelines.elements._origin import NO_TIME, Origin, Times
-from headrace.pipelines.elements._rows import Column, Rows
-from headrace.pipelines.execution._call_record import RECORD_BYTES, call_record
-from headrace.pipelines.execution._kept_times import merged
-from headrace.pipelines.execution._marks import EVERY_STREAM, Marks
-from headrace.pipelines.execution._measures import StepMeasures, summed
-from headrace.pipelines.execution._order import in_order
-from headrace.pipelines.execution._pass import Failed, Pass
-from headrace.pipelines.execution._watermarks import EventTime
-from headrace.pipelines.graph._graph import Graph
-from headrace.pipelines.states._state import StateClass
-from headrace.pipelines.states._values import dumps_plain
-from headrace.pipelines.steps._fingerprints import Fingerprint, check_fingerprints
-from headrace.pipelines.steps._keys import in_order_of_keys, normal_key
-from headrace.pipelines.steps._step import Counted, OnError
-from headrace.pipelines.time._time import END, bounded, first_time, prefix_maxima
+from headrace.pipelines.elements.elements import Elements, Key, States
+from headrace.pipelines.elements.headers import Headers, HeadersColumn
+from headrace.pipelines.elements.origin import NO_TIME, Origin, Times
+from headrace.pipelines.elements.rows import Column, Rows
+from headrace.pipelines.execution.call_record import RECORD_BYTES, call_record
+from headrace.pipelines.execution.kept_times import merged
+from headrace.pipelines.execution.marks import EVERY_STREAM, Marks
+from headrace.pipelines.execution.measures import StepMeasures, summed
+from headrace.pipelines.execution.order import in_order
+from headrace.pipelines.execution.passes import Failed, Pass
+from headrace.pipelines.execution.watermarks import EventTime
+from headrace.pipelines.graph.graph import Graph
+from headrace.pipelines.states.state import StateClass
+from headrace.pipelines.states.values import dumps_plain
+from headrace.pipelines.steps.fingerprints import Fingerprint, check_fingerprints
+from headrace.pipelines.steps.keys import in_order_of_keys, normal_key
+from headrace.pipelines.steps.step import Counted, OnError
+from headrace.pipelines.time.time import END, bounded, first_time, prefix_maxima
 
 __all__ = [
     "END",

@@ -50,7 +50,7 @@ def encode(rows: Rows, format_: SinkFormat) -> Encoded:
     if format_ is SinkFormat.JSON:
         return Encoded(json_lines(rows), {})
     # Imported only when needed: the source and the JSON format do not need Arrow.
-    from headrace.connectors.file import _plain as plain
+    from headrace.connectors.file import plain as plain
 
     lines = format_ is SinkFormat.LINES
     of_values, fits = (plain.lines, plain.fit_lines) if lines else (plain.prefixed, plain.fit_prefixed)

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.connectors.file._disk import UNFINISHED, Disk
-from headrace.connectors.file._staging import Staging, Vote
+from headrace.connectors.file.disk import UNFINISHED, Disk
+from headrace.connectors.file.staging import Staging, Vote
 from headrace.sdk import Transaction
 
 _STATE = "state.json"

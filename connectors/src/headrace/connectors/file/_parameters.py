@@ -7,10 +7,10 @@ from pathlib import Path
 from pydantic import Field
 
 from headrace.configuration import Size
-from headrace.connectors._bad_records import BadRecordParameters
 from headrace.connectors._connector import Implementation
 from headrace.connectors._parameters import Parameters
 from headrace.connectors._records import Format
+from headrace.connectors.bad_records import BadRecordParameters
 from headrace.connectors.file._encoding import Encoding
 from headrace.connectors.file._format import SinkFormat
 from headrace.connectors.file._names import Names

@@ -6,18 +6,18 @@ import os
 import time
 from collections.abc import AsyncIterator, Generator, Sequence
 
-from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors._records import BadRecord, Format
-from headrace.connectors._version import VERSION
+from headrace.connectors.bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors.file._encoding import Encoding
-from headrace.connectors.file._files import Files
 from headrace.connectors.file._names import Names, shown
-from headrace.connectors.file._options import Options
-from headrace.connectors.file._order import at_first
-from headrace.connectors.file._parts import Changed, Key, Part, is_copy, part_at
-from headrace.connectors.file._reader import Reader
-from headrace.connectors.file._turns import Turns
-from headrace.connectors.file._watch import State, Watch, state_of
+from headrace.connectors.file.files import Files
+from headrace.connectors.file.options import Options
+from headrace.connectors.file.order import at_first
+from headrace.connectors.file.parts import Changed, Key, Part, is_copy, part_at
+from headrace.connectors.file.reader import Reader
+from headrace.connectors.file.turns import Turns
+from headrace.connectors.file.watch import State, Watch, state_of
+from headrace.connectors.version import VERSION
 from headrace.contract.backoff import Backoff
 from headrace.sdk import CLOSE, GONE, Backlog, Batch, Close, InvalidSource, Message, Position, PositionLost
 

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from headrace.configuration import Size
-from headrace.connectors._bad_records import BadRecordParameters, BadRecords
-from headrace.connectors._listening import Listening
 from headrace.connectors._parameters import Parameters
+from headrace.connectors.bad_records import BadRecordParameters, BadRecords
+from headrace.connectors.listening import Listening
 from headrace.contract.names import is_name
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import aiohttp
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_before_delay, wait_random_exponential
 
-from headrace.connectors._waiting import Reporting, goes_on, waits
 from headrace.connectors.http._parameters import HttpSinkParameters
-from headrace.connectors.http._requests import Request
+from headrace.connectors.http.requests import Request
+from headrace.connectors.waiting import Reporting, goes_on, waits
 from headrace.contract.proxies import Proxy
 from headrace.sdk import HeadraceError, Refused
 

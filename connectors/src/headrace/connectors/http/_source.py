@@ -1,10 +1,10 @@
 """The `http` source: receives webhooks, and answers them once they are in the checkpoint."""
 
-from headrace.connectors._bad_records import BadRecordPolicy
-from headrace.connectors._inbox import Inbox, Room
-from headrace.connectors._listening_source import ListeningSource
+from headrace.connectors.bad_records import BadRecordPolicy
 from headrace.connectors.http._parameters import HttpParameters
-from headrace.connectors.http._server import Received, Server
+from headrace.connectors.http.server import Received, Server
+from headrace.connectors.inbox import Inbox, Room
+from headrace.connectors.listening_source import ListeningSource
 
 
 class HttpSource(ListeningSource):

@@ -7,10 +7,10 @@ from typing import Any, Literal, Self
 from pydantic import Field, SecretStr, model_validator
 
 from headrace.connectors._parameters import SystemParameters
-from headrace.connectors.kafka._client import Client
-from headrace.connectors.kafka._logs import tame
-from headrace.connectors.kafka._oauth import ClientCredentials, FileTokens, RequestedTokens, requested_tokens
-from headrace.connectors.kafka._properties import check_librdkafka, of_client, parsed
+from headrace.connectors.kafka.client import Client
+from headrace.connectors.kafka.logs import tame
+from headrace.connectors.kafka.oauth import ClientCredentials, FileTokens, RequestedTokens, requested_tokens
+from headrace.connectors.kafka.properties import check_librdkafka, of_client, parsed
 
 REQUEST_TIMEOUT_S = 10.0
 """How long a broker may take to answer before the request is retried, in seconds."""

@@ -3,13 +3,13 @@
 from kafka import TopicPartition
 
 from headrace.connectors._connector import Implementation
-from headrace.connectors.kafka._cluster import Cluster
 from headrace.connectors.kafka._errors import KafkaFailed
-from headrace.connectors.kafka._limits import TopicLimits
 from headrace.connectors.kafka._parameters import KafkaParameters, KafkaSinkParameters
-from headrace.connectors.kafka._route import Route
 from headrace.connectors.kafka._sink import KafkaSink
 from headrace.connectors.kafka._source import KafkaSource, topics_to_read
+from headrace.connectors.kafka.cluster import Cluster
+from headrace.connectors.kafka.limits import TopicLimits
+from headrace.connectors.kafka.route import Route
 
 
 def _check_source(parameters: KafkaParameters) -> str:

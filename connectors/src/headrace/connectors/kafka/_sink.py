@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from headrace.connectors._version import VERSION
-from headrace.connectors.kafka._cluster import Cluster
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
-from headrace.connectors.kafka._librdkafka import why_not_written
-from headrace.connectors.kafka._limits import Limits, TopicLimits
-from headrace.connectors.kafka._outages import Outages
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
-from headrace.connectors.kafka._records import CODECS, missing_package
-from headrace.connectors.kafka._route import NoTopic, Route
-from headrace.connectors.kafka._writer import Writer
+from headrace.connectors.kafka.cluster import Cluster
+from headrace.connectors.kafka.librdkafka import why_not_written
+from headrace.connectors.kafka.limits import Limits, TopicLimits
+from headrace.connectors.kafka.outages import Outages
+from headrace.connectors.kafka.records import CODECS, missing_package
+from headrace.connectors.kafka.route import NoTopic, Route
+from headrace.connectors.kafka.writer import Writer
+from headrace.connectors.version import VERSION
 from headrace.sdk import WRITTEN, IdempotentSink, InvalidSink, Message, Outcomes, Refused, Rows, SinkFailed, Transaction
 
 

@@ -8,19 +8,19 @@ from datetime import datetime
 
 from kafka import TopicPartition
 
-from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
-from headrace.connectors._retry import FIRST_S, MAX_BACKOFF_S, ThrottledLog
-from headrace.connectors._start import start_of
-from headrace.connectors._version import VERSION
-from headrace.connectors.kafka._calls import Calls
-from headrace.connectors.kafka._cluster import Cluster, Topic
+from headrace.connectors.bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
-from headrace.connectors.kafka._fetching import Fetching
-from headrace.connectors.kafka._group import GroupOffsets
-from headrace.connectors.kafka._open_transactions import OpenTransactions
 from headrace.connectors.kafka._parameters import KafkaParameters
-from headrace.connectors.kafka._reading import Reading
-from headrace.connectors.kafka._stretches import Damage
+from headrace.connectors.kafka.calls import Calls
+from headrace.connectors.kafka.cluster import Cluster, Topic
+from headrace.connectors.kafka.fetching import Fetching
+from headrace.connectors.kafka.group import GroupOffsets
+from headrace.connectors.kafka.open_transactions import OpenTransactions
+from headrace.connectors.kafka.reading import Reading
+from headrace.connectors.kafka.stretches import Damage
+from headrace.connectors.retry import FIRST_S, MAX_BACKOFF_S, ThrottledLog
+from headrace.connectors.start import start_of
+from headrace.connectors.version import VERSION
 from headrace.contract.backoff import Backoff
 from headrace.sdk import Backlog, Batch, Message, Position, PositionLost
 

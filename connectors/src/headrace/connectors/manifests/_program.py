@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from headrace.connectors._errors import ConnectorUnavailable
 from headrace.connectors._parameters import Parameters
-from headrace.connectors.manifests._trust import untrusted
+from headrace.connectors.manifests.trust import untrusted
 
 PARAMETERS = "HEADRACE_PARAMETERS"
 SECRET = "HEADRACE_SECRET_"

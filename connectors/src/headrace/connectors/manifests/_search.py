@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.connectors._errors import ConnectorUnavailable
-from headrace.connectors.manifests._trust import untrusted
+from headrace.connectors.manifests.trust import untrusted
 
 if TYPE_CHECKING:
     from headrace.connectors._connector import Connector
@@ -48,7 +48,7 @@ class ManifestPlugin:
             ConnectorUnavailable: Others can change it, it cannot be read, or it is invalid.
         """
         from headrace.configuration import ConfigurationError
-        from headrace.connectors.manifests._foreign import foreign_connector
+        from headrace.connectors.manifests.foreign import foreign_connector
 
         reason = untrusted(self.folder, 0) or untrusted(self.path, 1) or self._unreadable()
         if reason is not None:

@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, Sequence
 
 from nats.aio.msg import Msg
 
-from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
-from headrace.connectors._retry import Retry
-from headrace.connectors._version import VERSION
-from headrace.connectors.nats._client import heed_cancellation
-from headrace.connectors.nats._columns import batch_of
-from headrace.connectors.nats._connection import connected
+from headrace.connectors.bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.nats._errors import NatsAway
 from headrace.connectors.nats._parameters import NatsCoreParameters
+from headrace.connectors.nats.client import heed_cancellation
+from headrace.connectors.nats.columns import batch_of
+from headrace.connectors.nats.connection import connected
+from headrace.connectors.retry import Retry
+from headrace.connectors.version import VERSION
 from headrace.sdk import Backlog, Batch, Position, SourceKind
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import ssl
 import nats.errors
 import nats.js.errors
 
-from headrace.connectors.nats._settings import passes, reported
+from headrace.connectors.nats.settings import passes, reported
 from headrace.sdk import HeadraceError
 
 

@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 from nats.js.errors import NotFoundError
 
 from headrace.connectors._connector import Implementation
-from headrace.connectors.nats._client import Client
-from headrace.connectors.nats._connection import connected, jetstream, stream_info
 from headrace.connectors.nats._consumer import NatsConsumerSource, check_consumer
 from headrace.connectors.nats._core import NatsCoreSource
 from headrace.connectors.nats._errors import NatsRefused
@@ -22,6 +20,8 @@ from headrace.connectors.nats._parameters import (
 )
 from headrace.connectors.nats._sink import NatsSink
 from headrace.connectors.nats._source import NatsSource, check_retention
+from headrace.connectors.nats.client import Client
+from headrace.connectors.nats.connection import connected, jetstream, stream_info
 
 P = TypeVar("P", bound=NatsConnection)
 

@@ -3,15 +3,15 @@
 import asyncio
 import logging
 
-from headrace.connectors._retry import Retry
-from headrace.connectors._version import VERSION
-from headrace.connectors.nats._connection import connect
 from headrace.connectors.nats._errors import NatsAway, NatsError, SubjectFull, explain
-from headrace.connectors.nats._outgoing import Encoder, Outgoing, same_ids
 from headrace.connectors.nats._parameters import NatsSinkParameters
-from headrace.connectors.nats._publisher import REPEATED, STORED, UNROUTED, Answer, Publisher
-from headrace.connectors.nats._settings import passes, reported
-from headrace.connectors.nats._streams import NoAcknowledgements, Streams
+from headrace.connectors.nats.connection import connect
+from headrace.connectors.nats.outgoing import Encoder, Outgoing, same_ids
+from headrace.connectors.nats.publisher import REPEATED, STORED, UNROUTED, Answer, Publisher
+from headrace.connectors.nats.settings import passes, reported
+from headrace.connectors.nats.streams import NoAcknowledgements, Streams
+from headrace.connectors.retry import Retry
+from headrace.connectors.version import VERSION
 from headrace.sdk import WRITTEN, AsyncSink, Outcome, Outcomes, Refused, Rows
 
 log = logging.getLogger(__name__)

@@ -9,16 +9,16 @@ from typing import NoReturn
 
 from nats.js.api import DiscardPolicy, RetentionPolicy, StreamConfig, StreamInfo
 
-from headrace.connectors._retry import Retry
-from headrace.connectors._start import start_of
-from headrace.connectors.nats._client import Client
-from headrace.connectors.nats._columns import Delivered, batch_of, delivered
-from headrace.connectors.nats._connection import connected, jetstream, server_time, stream_info
-from headrace.connectors.nats._ephemeral import consumer_of, discard, sequence_before
 from headrace.connectors.nats._errors import NatsAway, NatsRefused
-from headrace.connectors.nats._jetstream_source import JetStreamSource
 from headrace.connectors.nats._parameters import NatsParameters
-from headrace.connectors.nats._pull import Pull
+from headrace.connectors.nats.client import Client
+from headrace.connectors.nats.columns import Delivered, batch_of, delivered
+from headrace.connectors.nats.connection import connected, jetstream, server_time, stream_info
+from headrace.connectors.nats.ephemeral import consumer_of, discard, sequence_before
+from headrace.connectors.nats.jetstream_source import JetStreamSource
+from headrace.connectors.nats.pull import Pull
+from headrace.connectors.retry import Retry
+from headrace.connectors.start import start_of
 from headrace.sdk import Backlog, Batch, Position, PositionLost
 
 

@@ -6,17 +6,17 @@ from functools import partial
 
 from psycopg import sql
 
-from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
-from headrace.connectors._version import VERSION
-from headrace.connectors.postgresql._database import Database, Session
-from headrace.connectors.postgresql._link import Link
-from headrace.connectors.postgresql._names import name, value
-from headrace.connectors.postgresql._notices import Notices
+from headrace.connectors.bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.postgresql._parameters import PostgreSQLOutboxParameters
-from headrace.connectors.postgresql._reading import Reading
-from headrace.connectors.postgresql._strays import Strays
-from headrace.connectors.postgresql._table import Table, find_table
-from headrace.connectors.postgresql._watch import Watch, partition_of
+from headrace.connectors.postgresql.database import Database, Session
+from headrace.connectors.postgresql.link import Link
+from headrace.connectors.postgresql.names import name, value
+from headrace.connectors.postgresql.notices import Notices
+from headrace.connectors.postgresql.reading import Reading
+from headrace.connectors.postgresql.strays import Strays
+from headrace.connectors.postgresql.table import Table, find_table
+from headrace.connectors.postgresql.watch import Watch, partition_of
+from headrace.connectors.version import VERSION
 from headrace.contract.names import is_stream_name
 from headrace.sdk import Backlog, Batch, InvalidSource, Position
 

@@ -6,8 +6,8 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, field_validator
 
-from headrace.connectors._bad_records import BadRecordParameters
 from headrace.connectors._parameters import Parameters
+from headrace.connectors.bad_records import BadRecordParameters
 from headrace.contract.names import NAME
 
 _NAMES = f"^{NAME}$"

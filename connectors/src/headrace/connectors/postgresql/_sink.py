@@ -8,19 +8,19 @@ from functools import partial
 import psycopg
 from psycopg import sql
 
-from headrace.connectors._version import VERSION
-from headrace.connectors.postgresql import _prepared
-from headrace.connectors.postgresql._batches import Batches
-from headrace.connectors.postgresql._chunk import Chunk, chunks
-from headrace.connectors.postgresql._database import Database, Session
-from headrace.connectors.postgresql._errors import in_a_line
-from headrace.connectors.postgresql._link import Link, Pool
+from headrace.connectors.postgresql import prepared
 from headrace.connectors.postgresql._parameters import PostgreSQLSinkParameters
-from headrace.connectors.postgresql._staged import Staged
-from headrace.connectors.postgresql._table import find_columns
-from headrace.connectors.postgresql._target import described, filling, find_target, key_of
-from headrace.connectors.postgresql._trial import Trial, outcomes_of, trial_of
-from headrace.connectors.postgresql._writing import Inserting
+from headrace.connectors.postgresql.batches import Batches
+from headrace.connectors.postgresql.chunk import Chunk, chunks
+from headrace.connectors.postgresql.database import Database, Session
+from headrace.connectors.postgresql.errors import in_a_line
+from headrace.connectors.postgresql.link import Link, Pool
+from headrace.connectors.postgresql.staged import Staged
+from headrace.connectors.postgresql.table import find_columns
+from headrace.connectors.postgresql.target import described, filling, find_target, key_of
+from headrace.connectors.postgresql.trial import Trial, outcomes_of, trial_of
+from headrace.connectors.postgresql.writing import Inserting
+from headrace.connectors.version import VERSION
 from headrace.sdk import AsyncTwoPhaseSink, InvalidSink, Outcomes, Part, Recovered, Rows, Transaction
 
 log = logging.getLogger("headrace.connectors")
@@ -89,8 +89,8 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
         """Rolls the prepared transaction back, and removes the parts."""
 
         async def undo(opened: _Opened) -> None:
-            for gid in await _prepared.prepared(opened.session, self._name_of(opened, transaction)):
-                await _prepared.roll_back(opened.session, gid)
+            for gid in await prepared.prepared(opened.session, self._name_of(opened, transaction)):
+                await prepared.roll_back(opened.session, gid)
             await opened.staged.remove(opened.session, transaction)
 
         await self._link.keep_trying(undo)
@@ -105,7 +105,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
         async def look(opened: _Opened) -> Recovered:
             await opened.staged.remove_unfinished(opened.session)
             parts = await opened.staged.parts(opened.session)
-            gids = await _prepared.prepared(opened.session)
+            gids = await prepared.prepared(opened.session)
             known = sorted({part.transaction for part in parts})
             names = {transaction: self._name_of(opened, transaction) for transaction in known}
             voted = [transaction for transaction, name in names.items() if any(gid.startswith(name) for gid in gids)]
@@ -169,12 +169,12 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
         """Votes, unless that was already done. A different vote for the same transaction is withdrawn."""
         session, staged = opened.session, opened.staged
         name = self._name_of(opened, transaction)
-        wanted = name + _prepared.digest_of(parts)
-        standing = await _prepared.prepared(session, name)
+        wanted = name + prepared.digest_of(parts)
+        standing = await prepared.prepared(session, name)
         if list(standing) == [wanted]:
             return
         for gid in standing:
-            await _prepared.roll_back(session, gid)
+            await prepared.roll_back(session, gid)
         found = {part for part in await staged.parts(session) if part.transaction == transaction}
         for part in parts:
             if part not in found:
@@ -183,7 +183,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
             await staged.drop(session, part)
         await opened.trial.check(session)
         try:
-            async with session.transaction(end=_prepared.prepare(wanted)):
+            async with session.transaction(end=prepared.prepare(wanted)):
                 await self._insert(opened, transaction, parts)
         except psycopg.errors.UniqueViolation as error:
             raise RuntimeError(
@@ -212,18 +212,18 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
     async def _commit(self, opened: _Opened, transaction: Transaction) -> None:
         """Commits what is prepared, unless that was already done."""
         session = opened.session
-        gids = await _prepared.prepared(session, self._name_of(opened, transaction))
+        gids = await prepared.prepared(session, self._name_of(opened, transaction))
         if not gids:
             last = await opened.batches.last(session, transaction.pipeline)
             if last is None or last < transaction.batch:
                 raise LookupError(f"batch {transaction.batch} of pipeline {transaction.pipeline} was never prepared here")
             return
         for gid in gids:
-            await _prepared.commit(session, gid)
+            await prepared.commit(session, gid)
         await opened.batches.forget_others(session, transaction)
 
     def _name_of(self, opened: _Opened, transaction: Transaction) -> str:
-        return _prepared.name_of(opened.staged.schema, self._parameters.sink, self._parameters.owner, transaction)
+        return prepared.name_of(opened.staged.schema, self._parameters.sink, self._parameters.owner, transaction)
 
 
 async def _put(opened: _Opened, part: Part, number: int, chunk: Chunk) -> None:

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from headrace.connectors._version import VERSION
-from headrace.connectors.postgresql._batches import Batches
-from headrace.connectors.postgresql._chunk import Chunk, chunks
-from headrace.connectors.postgresql._database import Database, Session
-from headrace.connectors.postgresql._link import Link
-from headrace.connectors.postgresql._names import name
 from headrace.connectors.postgresql._parameters import PostgreSQLUpsertParameters
-from headrace.connectors.postgresql._target import described, find_target
-from headrace.connectors.postgresql._trial import Trial, outcomes_of, trial_of
-from headrace.connectors.postgresql._writing import Upserting, upserting
+from headrace.connectors.postgresql.batches import Batches
+from headrace.connectors.postgresql.chunk import Chunk, chunks
+from headrace.connectors.postgresql.database import Database, Session
+from headrace.connectors.postgresql.link import Link
+from headrace.connectors.postgresql.names import name
+from headrace.connectors.postgresql.target import described, find_target
+from headrace.connectors.postgresql.trial import Trial, outcomes_of, trial_of
+from headrace.connectors.postgresql.writing import Upserting, upserting
+from headrace.connectors.version import VERSION
 from headrace.sdk import AsyncIdempotentSink, InvalidSink, Outcomes, Rows, Transaction
 
 _KEPT_BYTES = 64 << 20

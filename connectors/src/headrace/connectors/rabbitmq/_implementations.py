@@ -3,14 +3,14 @@
 import asyncio
 
 from headrace.connectors._connector import Implementation
-from headrace.connectors.rabbitmq._consumer import is_stream
 from headrace.connectors.rabbitmq._errors import Denied
-from headrace.connectors.rabbitmq._lifetime import lifetime_of
-from headrace.connectors.rabbitmq._link import Link
 from headrace.connectors.rabbitmq._parameters import RabbitMQParameters, RabbitMQSinkParameters, RabbitMQStreamParameters
 from headrace.connectors.rabbitmq._queue import RabbitMQQueueSource, check_lifetime
 from headrace.connectors.rabbitmq._sink import RabbitMQSink
 from headrace.connectors.rabbitmq._stream import RabbitMQStreamSource
+from headrace.connectors.rabbitmq.consumer import is_stream
+from headrace.connectors.rabbitmq.lifetime import lifetime_of
+from headrace.connectors.rabbitmq.link import Link
 
 _NAME = "headrace connector check"
 

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from headrace.configuration import Size
-from headrace.connectors._bad_records import BadRecordParameters, BadRecords
 from headrace.connectors._parameters import SystemParameters
-from headrace.connectors.rabbitmq._outgoing import RoutingKey
+from headrace.connectors.bad_records import BadRecordParameters, BadRecords
+from headrace.connectors.rabbitmq.outgoing import RoutingKey
 from headrace.contract.names import NAME
 
 _NAMES = f"^{NAME}$"

@@ -4,19 +4,19 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
-from headrace.connectors._delivery_limit import is_near
-from headrace.connectors._retry import Retry
-from headrace.connectors._version import VERSION
-from headrace.connectors._waiting import fine, warns
-from headrace.connectors.rabbitmq._columns import Columns
-from headrace.connectors.rabbitmq._consumer import Consumer, is_stream
-from headrace.connectors.rabbitmq._deliveries import Arrived
+from headrace.connectors.bad_records import BadRecordPolicy, BadRecords, PolicySource
+from headrace.connectors.delivery_limit import is_near
 from headrace.connectors.rabbitmq._errors import Denied, QueueMissing, Unavailable
-from headrace.connectors.rabbitmq._fields import OFFSET
-from headrace.connectors.rabbitmq._lifetime import Lifetime, lifetime_of
-from headrace.connectors.rabbitmq._link import Link
 from headrace.connectors.rabbitmq._parameters import RabbitMQParameters
+from headrace.connectors.rabbitmq.columns import Columns
+from headrace.connectors.rabbitmq.consumer import Consumer, is_stream
+from headrace.connectors.rabbitmq.deliveries import Arrived
+from headrace.connectors.rabbitmq.fields import OFFSET
+from headrace.connectors.rabbitmq.lifetime import Lifetime, lifetime_of
+from headrace.connectors.rabbitmq.link import Link
+from headrace.connectors.retry import Retry
+from headrace.connectors.version import VERSION
+from headrace.connectors.waiting import fine, warns
 from headrace.contract.names import to_name
 from headrace.sdk import Backlog, Batch, InvalidMessage, InvalidSource, Message, Position, SourceKind
 

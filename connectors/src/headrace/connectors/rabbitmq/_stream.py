@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import compress, pairwise
 
-from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
-from headrace.connectors._retry import Retry
-from headrace.connectors._version import VERSION
-from headrace.connectors.rabbitmq._columns import Columns
-from headrace.connectors.rabbitmq._consumer import Consumer
-from headrace.connectors.rabbitmq._deliveries import Arrived
+from headrace.connectors.bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors.rabbitmq._errors import Denied, QueueMissing, Unavailable
-from headrace.connectors.rabbitmq._fields import OFFSET, take_offset
 from headrace.connectors.rabbitmq._parameters import RabbitMQStreamParameters, start_of
 from headrace.connectors.rabbitmq._queue import partitions_of
-from headrace.connectors.rabbitmq._stream_backlog import StreamBacklog
+from headrace.connectors.rabbitmq.columns import Columns
+from headrace.connectors.rabbitmq.consumer import Consumer
+from headrace.connectors.rabbitmq.deliveries import Arrived
+from headrace.connectors.rabbitmq.fields import OFFSET, take_offset
+from headrace.connectors.rabbitmq.stream_backlog import StreamBacklog
+from headrace.connectors.retry import Retry
+from headrace.connectors.version import VERSION
 from headrace.sdk import Backlog, Batch, Message, Position, PositionLost
 
 _IDLE_S = 1.0

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from headrace.connectors._connector import Implementation
 from headrace.connectors._parameters import Parameters
-from headrace.connectors._version import VERSION
 from headrace.connectors.file._format import json_lines
+from headrace.connectors.version import VERSION
 from headrace.sdk import Rows, Sink
 
 

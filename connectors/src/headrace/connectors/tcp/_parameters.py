@@ -3,8 +3,8 @@
 from pydantic import Field
 
 from headrace.configuration import Size
-from headrace.connectors._bad_records import BadRecordParameters, BadRecords
-from headrace.connectors._listening import Listening
+from headrace.connectors.bad_records import BadRecordParameters, BadRecords
+from headrace.connectors.listening import Listening
 
 
 class TcpParameters(Listening, BadRecordParameters):

@@ -1,9 +1,9 @@
 """The `tcp` source: receives length-prefixed messages from clients, without answering them."""
 
-from headrace.connectors._bad_records import BadRecordPolicy
-from headrace.connectors._listening_source import ListeningSource
+from headrace.connectors.bad_records import BadRecordPolicy
+from headrace.connectors.listening_source import ListeningSource
 from headrace.connectors.tcp._parameters import TcpParameters
-from headrace.connectors.tcp._server import Server
+from headrace.connectors.tcp.server import Server
 
 
 class TcpSource(ListeningSource):

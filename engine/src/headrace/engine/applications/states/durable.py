@@ -12,7 +12,7 @@ changes since.
 
 Two attempts at one micro-batch write the same bytes at the same places, in any worker: they depend only on the content of the
 store and on the messages. The sizes of changes decide what is written where, equal values have equal bytes
-(`headrace.pipelines.states._values`), and keys are in the order in which messages touched them, or in a fixed order. Format 1 of
+(`headrace.pipelines.states.values`), and keys are in the order in which messages touched them, or in a fixed order. Format 1 of
 Spark's state store requires this, since it may keep pieces of both attempts. Format 2 keeps attempts apart.
 
 Changes and segments contain complete states, not differences, so applying them again in order is harmless.

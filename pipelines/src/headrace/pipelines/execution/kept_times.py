@@ -1,0 +1,117 @@
+"""What is stored of event time across micro-batches: as plain data, by the names of steps."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from headrace.pipelines.execution.marks import EVERY_STREAM, Marks, raise_to
+from headrace.pipelines.execution.progress import Place, Progress
+from headrace.pipelines.graph.graph import Graph
+
+_MAXIMA = "watermarks"
+_HEARD = "heard"
+_ENDED = "ended"
+_TIMES = (_MAXIMA, _HEARD, _ENDED)
+"""The names of times by `key_by` and stream. Where several `key_by`s meet, what was heard is stored for each of them."""
+_REACHED = "reached"
+_BEGUN = "begun"
+_BEHIND = "behind"
+"""The names of the watermarks, the sources that await no streams any more, and the steps with states after each `key_by`."""
+
+
+def kept_times(graph: Graph, marks: Mapping[int, Marks], progress: Iterable[Progress], begun: Collection[str]) -> dict[str, Any]:
+    """The values that are stored across micro-batches."""
+    names = {key_by: graph.steps[key_by].name for key_by in marks}
+    heard: dict[str, dict[str, int]] = {}
+    reached: dict[str, int] = {}
+    for each in progress:
+        meeting = [graph.steps[root].name for root in each.roots]
+        reached[_joined(meeting)] = each.reached
+        for (key_by, stream), time in each.heard.items():
+            heard.setdefault(_heard_at(meeting, graph.steps[key_by].name), {})[stream] = time
+    ended = {names[key_by]: there.ended for key_by, there in marks.items() if there.ended}
+    return {
+        _MAXIMA: {names[key_by]: there.maxima for key_by, there in marks.items()},
+        _BEHIND: {names[key_by]: sorted(graph.behind(key_by)) for key_by in marks},
+        _REACHED: reached,
+        **({_HEARD: heard} if heard else {}),
+        **({_ENDED: ended} if ended else {}),
+        **({_BEGUN: sorted(begun)} if begun else {}),
+    }
+
+
+def merged(kept: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Combines what two parts of a pipeline have stored."""
+    found: dict[str, dict[str, Any]] = {_BEHIND: {**kept.get(_BEHIND, {}), **other.get(_BEHIND, {})}, _REACHED: {}}
+    for part in (kept, other):
+        raise_to(found[_REACHED], part.get(_REACHED, {}))
+        for name in _TIMES:
+            for key_by, streams in part.get(name, {}).items():
+                raise_to(found.setdefault(name, {}).setdefault(key_by, {}), streams)
+    begun = {*kept.get(_BEGUN, ()), *other.get(_BEGUN, ())}
+    return {**found, **({_BEGUN: sorted(begun)} if begun else {})}
+
+
+class TakenOver:
+    """The stored values, for a pipeline that may have changed.
+
+    A stored `key_by` is identified by the steps with states after it, since their names are stable.
+
+    Attributes:
+        marks: The marks of the streams that reach each `key_by`, and of streams that have ended.
+        begun: The sources that await no streams any more.
+    """
+
+    def __init__(self, graph: Graph, kept: Mapping[str, Any]) -> None:
+        self._graph = graph
+        self._kept = kept
+        self._names = {number: names for number, names in _sharing(graph, kept).items() if names}
+        self.begun = set(kept.get(_BEGUN, ()))
+        self.marks = {key_by: (self._times(_MAXIMA, key_by), self._times(_ENDED, key_by)) for key_by in self._names}
+
+    def heard(self, roots: frozenset[int]) -> dict[Place, int]:
+        """When each stream was last heard of where some `key_by`s meet; empty if they did not meet there before."""
+        there, meeting = self._kept.get(_HEARD, {}), self._meeting(roots)
+        found: dict[Place, int] = {}
+        for root in roots:
+            for name in self._names.get(root, ()):
+                for stream, time in there.get(_heard_at(meeting, name), {}).items():
+                    found[root, stream] = max(time, found.get((root, stream), time))
+        return found
+
+    def reached(self, roots: frozenset[int]) -> int | None:
+        """The watermark where some `key_by`s meet; None if it is not known."""
+        reached: int | None = self._kept.get(_REACHED, {}).get(_joined(self._meeting(roots)))
+        return reached
+
+    def _meeting(self, roots: frozenset[int]) -> list[str]:
+        return [name for root in roots for name in self._names.get(root, ())]
+
+    def _times(self, what: str, key_by: int) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name in self._names[key_by]:
+            there = self._kept.get(what, {}).get(name, {})
+            reaching = (stream for stream in there if stream == EVERY_STREAM or self._graph.reaches(key_by, stream))
+            raise_to(found, {stream: there[stream] for stream in reaching})
+        return found
+
+
+def _sharing(graph: Graph, kept: Mapping[str, Any]) -> dict[int, list[str]]:
+    """The names under which the times of each `key_by` were stored."""
+    behind = kept.get(_BEHIND, {})
+    known = {key_by: set(behind.get(key_by, ())) for key_by in kept.get(_MAXIMA, {})}
+    now = {number: graph.behind(number) for number in graph.first_keys}
+    sharing = {number: [key_by for key_by, steps in known.items() if steps & now[number]] for number in now}
+    taken = {key_by for some in sharing.values() for key_by in some}
+    for number, names in sharing.items():
+        if not names:
+            # None of the steps with states after it is there any more.
+            names += {graph.steps[number].name} & (known.keys() - taken)
+    return sharing
+
+
+def _joined(names: Iterable[str]) -> str:
+    return "\n".join(sorted(names))
+
+
+def _heard_at(meeting: Collection[str], name: str) -> str:
+    return name if len(meeting) == 1 else f"{_joined(meeting)}\t{name}"

@@ -1,0 +1,307 @@
+"""Steps whose functions receive Arrow record batches, for speed."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from headrace.pipelines.elements.elements import Elements, Key, States
+from headrace.pipelines.elements.headers import Headers
+from headrace.pipelines.elements.rows import ArrowColumn, Rows, TableRows, keys_array
+from headrace.pipelines.states.state import StateClass
+from headrace.pipelines.steps.copies import copied
+from headrace.pipelines.steps.keys import normal_key
+from headrace.pipelines.steps.returned import discard
+from headrace.pipelines.steps.rollback import GONE
+from headrace.pipelines.steps.step import KeyedStep, OnError, Step, StepPass
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+S = TypeVar("S")
+
+_PLAIN = (bytes, str)
+
+
+class KeyStates(Generic[S]):
+    """The states of a step for a columnar function: `states[key]` is the state of a key, which is created for a new key.
+
+    Only a key of the record batch can be new: the states of another one may be in another task.
+    """
+
+    def __init__(self, states: States, make: Callable[[], S], keys: Sequence[Key]) -> None:
+        self._states = states
+        self._make = make
+        self._keys = keys
+        self.asked: dict[Key, None] = {}
+        """The keys whose states the function has accessed, and may have changed."""
+        self._before: dict[Key, Any] | None = None
+
+    def __getitem__(self, key: Key) -> S:
+        """The state of a key, which may be changed.
+
+        Raises:
+            TypeError: It cannot be a key.
+            ValueError: It cannot be a key.
+            KeyError: It has no state, and is not a key of the record batch.
+        """
+        state: S
+        key = _normal(key)
+        if key not in self._states and key not in self._here:
+            raise KeyError(f"{key!r} is not a key of this record batch, and has no state here")
+        self._note(key)
+        try:
+            state = self._states[key]
+        except KeyError:
+            state = self._states[key] = self._make()
+        return state
+
+    def __delitem__(self, key: Key) -> None:
+        """Removes the state of a key."""
+        key = _normal(key)
+        self._note(key)
+        self._states.pop(key, None)
+
+    def __contains__(self, key: Key) -> bool:
+        """Whether a key has a state."""
+        return _normal(key) in self._states
+
+    def __iter__(self) -> Iterator[Key]:
+        """Iterates over the keys with states in this bucket."""
+        return iter(list(self._states))
+
+    def remember(self) -> None:
+        """Has each state copied before the function can change it."""
+        self._before = {}
+
+    def roll_back(self) -> None:
+        """Restores the states that the function has accessed, if they are remembered."""
+        for key, state in (self._before or {}).items():
+            if state is GONE:
+                self._states.pop(key, None)
+            else:
+                self._states[key] = state
+
+    def _note(self, key: Key) -> None:
+        self.asked[key] = None
+        if self._before is not None and key not in self._before:
+            self._before[key] = copied(self._states[key]) if key in self._states else GONE
+
+    @cached_property
+    def _here(self) -> frozenset[Key]:
+        return frozenset(self._keys)
+
+
+def _normal(key: Key) -> Key:
+    """The normal form of a key that a function uses."""
+    return key if type(key) in _PLAIN else normal_key(key)
+
+
+@dataclass(frozen=True, eq=False)
+class MapColumns(Step):
+    """Calls a function with all values of a piece of a stream, as one record batch.
+
+    Attributes:
+        function: Returns a record batch of any columns and any number of rows, or None for no results.
+        headers: Whether batches have a column `headers`, of the function and of its results.
+    """
+
+    function: "Callable[[pa.RecordBatch], pa.RecordBatch | None]"
+    headers: bool = False
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """The results of the function."""
+        return _handed(self, lambda: self.function(self._batch_of(elements)), elements, step_pass)
+
+    @property
+    def calls_function(self) -> bool:
+        """False: the function receives record batches."""
+        return False
+
+    @property
+    def label(self) -> str:
+        """The name of the method that adds it."""
+        return "map_columns"
+
+    def _batch_of(self, elements: Elements) -> "pa.RecordBatch":
+        batch = batch_of(elements)
+        if elements.keys is not None and "key" in batch.schema.names:
+            batch = with_keys(batch, elements.keys)
+        return with_headers(batch, elements) if self.headers else batch
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether the batches have headers."""
+        return self.headers
+
+
+@dataclass(frozen=True, eq=False)
+class StatefulColumns(KeyedStep):
+    """The same, with the states of the keys in the batch.
+
+    Attributes:
+        function: Called with a record batch that has a column `key`, and the states by key.
+        make: Creates the state of a new key.
+        headers: Whether batches have a column `headers`, of the function and of its results.
+    """
+
+    function: "Callable[[pa.RecordBatch, KeyStates[Any]], pa.RecordBatch | None]"
+    make: Callable[[], Any]
+    headers: bool = False
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether the batches have headers."""
+        return self.headers
+
+    @cached_property
+    def state_class(self) -> StateClass:
+        """The class of the states that `make` creates."""
+        return StateClass(self.make, self.name)
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """The results of the function."""
+        assert elements.keys is not None, "the graph puts such a step behind a key_by"
+        keys = elements.keys
+        states = KeyStates[Any](step_pass.states(self.name), self.make, keys)
+
+        def call() -> "pa.RecordBatch | None":
+            batch = with_keys(batch_of(elements), keys)
+            return _own(_batch(self.function(with_headers(batch, elements) if self.headers else batch, states)))
+
+        if self.on_error is not OnError.FAIL:
+            states.remember()
+        try:
+            return _handed(self, call, elements, step_pass, states.roll_back)
+        finally:
+            step_pass.touched(self.name, list(states.asked))
+
+    @property
+    def calls_function(self) -> bool:
+        """False: the function receives record batches."""
+        return False
+
+    @property
+    def label(self) -> str:
+        """The name of the method that adds it."""
+        return "stateful_columns"
+
+    @property
+    def kind(self) -> str:
+        """The same as for functions of one value, so that states can be exchanged."""
+        return "stateful"
+
+
+def batch_of(elements: Elements) -> "pa.RecordBatch":
+    """The values as a record batch.
+
+    Raises:
+        TypeError: The values are Python objects.
+    """
+    if not isinstance(elements.values, Rows):
+        raise TypeError("a columnar step must follow a source without decode, or another columnar step")
+    return elements.values.batch
+
+
+def with_keys(batch: "pa.RecordBatch", keys: Sequence[Key]) -> "pa.RecordBatch":
+    """The batch with the keys of its rows, which replace the keys of messages.
+
+    Raises:
+        TypeError: The keys are not of one type.
+    """
+    array, index = keys_array(keys), batch.schema.get_field_index("key")
+    return batch.append_column("key", array) if index < 0 else batch.set_column(index, "key", array)
+
+
+def with_headers(batch: "pa.RecordBatch", elements: Elements) -> "pa.RecordBatch":
+    """The batch with the headers of its rows in a column."""
+    from headrace.pipelines.elements.arrow_headers import headers_array
+
+    return batch.append_column("headers", headers_array(elements.own_headers(), len(elements)))
+
+
+def _handed(
+    step: "MapColumns | StatefulColumns",
+    call: "Callable[[], pa.RecordBatch | None]",
+    elements: Elements,
+    step_pass: StepPass,
+    undo: Callable[[], None] = lambda: None,
+) -> Elements:
+    """The results of a function for elements, all of which fail if it raises. `undo` reverts its changes."""
+    try:
+        made = _batch(call())
+        keys = _keys_of(made)
+        headers = _headers_of(made) if step.headers else None
+    except BaseException as error:
+        undo()
+        for index in range(len(elements)):
+            step_pass.failed(step, elements, index, error)
+        return elements.pick([])
+    if made is None or not made.num_rows:
+        return elements.pick([])
+    if headers is not None:
+        made = made.drop_columns("headers")
+    if made.num_rows == len(elements):
+        headers = elements.headers if headers is None else headers
+        return replace(elements, values=TableRows(made), keys=keys or elements.keys, decoded_by=None, headers=headers)
+    # If the function has dropped or added rows, it is unknown which message each comes from: use the last one for all.
+    last = elements.place(len(elements) - 1)
+    return Elements(TableRows(made), elements.origin, [last] * made.num_rows, keys, mixed=True, headers=headers)
+
+
+def _own(made: "pa.RecordBatch | None") -> "pa.RecordBatch | None":
+    """A copy of a record batch: its columns may share memory with numpy arrays in states."""
+    if made is None:
+        return None
+    import pyarrow as pa
+
+    written = pa.BufferOutputStream()
+    with pa.ipc.new_stream(written, made.schema) as writer:
+        writer.write_batch(made)
+    return pa.ipc.open_stream(written.getvalue()).read_next_batch()
+
+
+def _batch(made: Any) -> "pa.RecordBatch | None":
+    """The results of a function.
+
+    Raises:
+        TypeError: It is neither a record batch nor None.
+    """
+    import pyarrow as pa
+
+    if made is None or isinstance(made, pa.RecordBatch):
+        return made
+    discard(made)
+    raise TypeError(
+        f"the function returned a {type(made).__name__}; it must return a pyarrow.RecordBatch, or None for no results"
+    )
+
+
+def _headers_of(made: "pa.RecordBatch | None") -> Sequence[Headers] | None:
+    """The headers in the column `headers`; None if there is no such column.
+
+    Raises:
+        TypeError: It is not a column of headers, or contains a null.
+    """
+    if made is None or "headers" not in made.schema.names:
+        return None
+    from headrace.pipelines.elements.arrow_headers import ArrowHeaders
+
+    return ArrowHeaders.of(made.column("headers"))
+
+
+def _keys_of(made: "pa.RecordBatch | None") -> Sequence[Key] | None:
+    """The keys in the column `key`; None if there is no such column.
+
+    Raises:
+        TypeError: A key is invalid.
+        ValueError: A key is invalid.
+    """
+    if made is None or "key" not in made.schema.names:
+        return None
+    import pyarrow as pa
+
+    column = made.column("key")
+    if pa.types.is_binary(column.type) or pa.types.is_string(column.type) or pa.types.is_integer(column.type):
+        return ArrowColumn(column)
+    return [normal_key(key) for key in column.to_pylist()]

@@ -1,0 +1,136 @@
+"""The context of a call of a stateful function."""
+
+from bisect import insort
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from headrace.pipelines.elements.elements import Key
+from headrace.pipelines.elements.headers import NO_HEADERS, Headers
+from headrace.pipelines.time.time import event_time, microseconds_of
+
+
+class Context:
+    """The third parameter of a stateful function, and the second one of `on_timer`: describes the value or the timer.
+
+    Times are in microseconds since 1970-01-01 UTC.
+
+    Attributes:
+        key: The key.
+        event_time: The event time of the value, or the time of the timer; None if it is unknown.
+        stream: The stream that the value comes from; for a timer, the stream of the last value of its key.
+        sequence: The sequence of the message that it comes from.
+        message_id: The id of the message; None if it has none, and for a timer.
+        watermark: The watermark of the value's stream, or the time of the timer; None if no event time is known yet.
+    """
+
+    __slots__ = (
+        "_at",
+        "_forgotten",
+        "_headers",
+        "_place",
+        "_timers",
+        "event_time",
+        "key",
+        "message_id",
+        "sequence",
+        "stream",
+        "watermark",
+    )
+
+    def __init__(
+        self,
+        key: Key,
+        event_time: int | None,
+        stream: str,
+        sequence: int,
+        message_id: str | None,
+        watermark: int | None,
+        at: int | None = None,
+    ) -> None:
+        self.key: Any = key
+        self.event_time = event_time
+        self.stream, self.sequence, self.message_id = stream, sequence, message_id
+        self.watermark = watermark
+        self._at = at
+        self._timers: list[int] | None = None
+        self._forgotten = False
+        self._headers: Sequence[Headers] | None = None
+
+    def bind_headers(self, headers: Sequence[Headers], place: int) -> None:
+        """Sets where the headers of the value are, which are created only if the function reads them."""
+        self._headers, self._place = headers, place
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of the value; empty for a timer."""
+        return NO_HEADERS if self._headers is None else self._headers[self._place]
+
+    def bind_timers(self, timers: list[int] | None) -> None:
+        """Sets the list of timers that `set_timer` and `cancel_timer` change; None if there can be none."""
+        self._timers = timers
+
+    def set_timer(self, at: datetime | int | None = None, *, after: timedelta | str | None = None) -> None:
+        """Sets a timer: `on_timer` is called with the key's state when the watermark reaches the time.
+
+        A key may have several timers, but only one for each time. If the time has already passed, the timer fires right after
+        this call.
+
+        Args:
+            at: The time: a datetime, or microseconds since 1970 UTC.
+            after: Instead, a duration after `event_time`: a timedelta, or text such as "10 minutes".
+
+        Raises:
+            TypeError: Neither or both of `at` and `after` are given, or one is of another type.
+            ValueError: There is no event time for `after`, `after` is negative, the time is outside the years 1 to 9999, `at` has
+                no time zone, or a timer sets one that is not later than itself.
+            RuntimeError: The step has no `on_timer`.
+        """
+        time, timers = self._time(at, after), self._own_timers()
+        if self._at is not None and time <= self._at:
+            raise ValueError("a timer must set timers that are later than itself")
+        if time not in timers:
+            insort(timers, time)
+
+    def cancel_timer(self, at: datetime | int | None = None, *, after: timedelta | str | None = None) -> None:
+        """Cancels the timer for a time, if there is one.
+
+        Args:
+            at: See `set_timer`.
+            after: See `set_timer`.
+
+        Raises:
+            TypeError: See `set_timer`.
+            ValueError: See `set_timer`, but for timers that are not later.
+            RuntimeError: The step has no `on_timer`.
+        """
+        time, timers = self._time(at, after), self._own_timers()
+        if time in timers:
+            timers.remove(time)
+
+    def forget(self) -> None:
+        """Removes the key's state and its timers after this call."""
+        self._forgotten = True
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether `forget` was called."""
+        return self._forgotten
+
+    def _time(self, at: datetime | int | None, after: timedelta | str | None) -> int:
+        if (at is None) == (after is None):
+            raise TypeError("pass either a time or after=")
+        if at is not None:
+            return event_time(at)
+        if self.event_time is None:
+            raise ValueError(f"after={after!r} is relative to the event time, and there is none; see event_time(...)")
+        assert after is not None
+        span = microseconds_of(after)
+        if span < 0:
+            raise ValueError(f"after={after!r} is before the event time; pass a duration of at least 0, or a time as at=")
+        return event_time(self.event_time + span)
+
+    def _own_timers(self) -> list[int]:
+        if self._timers is None:
+            raise RuntimeError("the step has no on_timer, which timers need")
+        return self._timers

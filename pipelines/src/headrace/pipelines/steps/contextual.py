@@ -1,0 +1,284 @@
+"""The stateful step whose functions receive a context, with timers, and a time to live of states.
+
+What is due for a key happens right before its next element, or else at the end of the micro-batch: timers fire in the order of
+their times, up to the time at which the state is removed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+from headrace.pipelines._errors import no_time
+from headrace.pipelines.elements.elements import Elements, Key, States
+from headrace.pipelines.elements.origin import NO_TIME
+from headrace.pipelines.elements.results import Fired, Results, fired_elements, placeholder
+from headrace.pipelines.states.state import TIMERS, StateClass
+from headrace.pipelines.steps.context import Context
+from headrace.pipelines.steps.due import due_of
+from headrace.pipelines.steps.returned import own, own_or_none
+from headrace.pipelines.steps.rollback import GONE, Replay, Rollback, ValuesAsTheyWere
+from headrace.pipelines.steps.step import KeyedStep, OnError, StepPass
+from headrace.pipelines.time.time import END
+
+Function = Callable[[Any, Any, Context], Any]
+OnTimer = Callable[[Any, Context], Any]
+
+
+class TimedState:
+    """The state of a key, and its timers.
+
+    Attributes:
+        state: The state of the application.
+        timers: The times of the timers, in order.
+        last: The mark of the key's last element; NO_TIME if it is unknown.
+        stream: The stream of that element.
+        sequence: Its sequence.
+    """
+
+    __slots__ = ("last", "sequence", "state", "stream", "timers")
+
+    def __init__(self, state: Any, timers: list[int], last: int = NO_TIME, stream: str = "", sequence: int = 0) -> None:
+        self.state, self.timers, self.last, self.stream, self.sequence = state, timers, last, stream, sequence
+
+
+@dataclass(frozen=True)
+class TimedStateClass(StateClass):
+    """Stores states with timers. States of a step without a context are read as states without timers."""
+
+    def pack(self, states: Sequence[Any]) -> bytes:
+        """States and timers as bytes."""
+        columns = [[getattr(timed, name) for timed in states] for name in ("timers", "last", "stream", "sequence")]
+        return self.laid_out(TIMERS, columns, [timed.state for timed in states])
+
+    def unpack(self, packed: bytes) -> list[Any]:
+        """The states and timers from bytes."""
+        if not self.is_laid_out(packed):
+            return [TimedState(state, []) for state in StateClass.unpack(self, packed)]
+        columns, states = self.taken_apart(TIMERS, packed)
+        return list(map(TimedState, states, *columns))
+
+
+@dataclass(frozen=True, eq=False)
+class Contextual(KeyedStep):
+    """Calls a function with each value, the state of its key, and a context.
+
+    Attributes:
+        function: Returns the result.
+        make: Creates the state of a new key.
+        flat: Whether functions return lists of results; otherwise one result, and None is dropped.
+        on_timer: Called with a state and a context when a timer fires; None if timers cannot be set.
+        ttl: The event time without an element after which a key's state is removed, in microseconds; None for never.
+        lag: How far the event times of the elements may be behind the marks because of earlier steps, in microseconds.
+    """
+
+    function: Function
+    make: Callable[[], Any]
+    flat: bool
+    on_timer: OnTimer | None
+    ttl: int | None
+    lag: int
+
+    @cached_property
+    def state_class(self) -> StateClass:
+        """The class of the states that `make` creates, with timers."""
+        return TimedStateClass(self.make, self.name)
+
+    @property
+    def uses_time(self) -> bool:
+        """True: timers and the time to live depend on event time."""
+        return True
+
+    @property
+    def lifetime(self) -> int | None:
+        """The time to live."""
+        return self.ttl
+
+    @property
+    def uses_ids(self) -> bool:
+        """True: a context has them."""
+        return True
+
+    @property
+    def reads_headers(self) -> bool:
+        """True: a context has them."""
+        return True
+
+    @property
+    def label(self) -> str:
+        """The name of the method that adds it."""
+        return "stateful"
+
+    def shown(self, state: Any) -> Any:
+        """The state of the application, without timers."""
+        return state.state
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """The results of the functions, in the order of the elements."""
+        (keys, times, marks), origin = elements.timed(), elements.origin
+        states, calls, results = step_pass.states(self.name), _Calls(self, step_pass, keys, elements.values), Results(elements)
+        sequences, ids, headers = origin.sequences.tolist(), origin.ids, elements.own_headers()
+        others, index = step_pass.others - self.lag, -1
+        cell, notes = step_pass.notes(self, elements)
+        rows = zip(notes, elements.places(), keys, elements.values, times, marks, strict=True)
+        try:
+            for index, (cell[0], place, key, value, time, mark) in enumerate(rows):
+                if mark == NO_TIME and self.ttl is not None:
+                    step_pass.failed(self, elements, index, no_time())
+                    continue
+                now = mark - self.lag
+                timed = states.get(key, GONE)
+                if timed is not GONE and self.next(timed) <= now:
+                    results.add_fired(index, calls.due(key, min(now, others), now))
+                context = Context(
+                    key,
+                    None if time == NO_TIME else time,
+                    origin.stream,
+                    sequences[place],
+                    None if ids is None else ids[place],
+                    None if mark == NO_TIME else now,
+                )
+                if headers is not None:
+                    context.bind_headers(headers, index)
+                try:
+                    after, found = calls.call(key, value, context, index)
+                except BaseException as error:
+                    step_pass.failed(self, elements, index, error)
+                    calls.roll_back(key)
+                    continue
+                for result in found:
+                    results.add(index, key, result, time, mark)
+                if after is not GONE and after.timers and after.timers[0] <= now:
+                    results.add_fired(index, calls.due(key, min(now, others), now))
+        finally:
+            step_pass.touched(self.name, keys[: index + 1])
+        return results.collected()
+
+    def fire_due(self, step_pass: StepPass, watermark: int) -> Sequence[Elements]:
+        """The results of due timers. Removes expired states."""
+        states, now = step_pass.states(self.name), watermark - self.lag
+        due = due_of(states, self.next)
+        keys = list[Key]()
+        for key in due.pop(now):
+            # A state that is due later is not recorded as touched: whether it is checked depends on the worker.
+            if key in states and self.next(states[key]) > now:
+                due.add(key, self.next(states[key]))
+            elif key in states:
+                keys.append(key)
+        calls, fired = _Calls(self, step_pass, keys), list[Fired]()
+        for key in keys:
+            # At the end of time, fire only present timers: a timer that always sets another one would never end.
+            until = now if watermark < END else max(states[key].timers, default=now)
+            fired += calls.due(key, until, now)
+            if key in states:
+                due.add(key, self.next(states[key]))
+        step_pass.touched(self.name, keys)
+        return fired_elements(fired)
+
+    def next(self, timed: TimedState) -> int:
+        """When a state's next timer or its time to live is due; END for never."""
+        at = timed.timers[0] if timed.timers else END
+        return at if self.ttl is None else min(at, timed.last + self.ttl)
+
+    def call_function(self, timed: Any, value: Any, context: Context) -> tuple[Any, Sequence[Any]]:
+        """Calls `function`; returns the new state, or GONE, and the results."""
+        if timed is GONE:
+            timed = TimedState(self.make(), [])
+        context.bind_timers(timed.timers if self.on_timer is not None else None)
+        found = self._listed(self.function(value, timed.state, context))
+        now = context.watermark
+        if now is not None and now > timed.last:
+            timed.last = now
+        timed.stream, timed.sequence = context.stream, context.sequence
+        return (GONE if context.forgotten else timed), found
+
+    def fire_timer(self, timed: Any, context: Context) -> tuple[Any, Sequence[Any]]:
+        """Calls `on_timer`; returns the new state, or GONE, and the results."""
+        assert self.on_timer is not None, "no timer was set without it"
+        context.bind_timers(timed.timers)
+        found = self._listed(self.on_timer(timed.state, context))
+        return (GONE if context.forgotten else timed), found
+
+    def _listed(self, result: Any) -> Sequence[Any]:
+        if self.flat:
+            return own_or_none(result)
+        return () if result is None else (own(result),)
+
+
+class _Calls:
+    """Calls the functions of a step, and rolls back failed calls."""
+
+    def __init__(self, step: Contextual, step_pass: StepPass, keys: Sequence[Key], values: Sequence[Any] = ()) -> None:
+        self._step, self._pass = step, step_pass
+        self._states: States = step_pass.states(step.name)
+        self._rollback = None if step.on_error is OnError.FAIL else Rollback(self._states, step.state_class, keys)
+        self._kept = ValuesAsTheyWere(() if self._rollback is None else values)
+
+    def call(self, key: Key, value: Any, context: Context, index: int) -> tuple[Any, Sequence[Any]]:
+        """Calls the function with the value at an index; returns the new state, or GONE, and the results."""
+        step, states = self._step, self._states
+        before = states.get(key, GONE)
+        at = END if before is GONE or states.index is None else step.next(before)
+        after, found = step.call_function(before, value, context)
+        self._keep(key, after)
+        if self._rollback is not None:
+            self._rollback.record(key, lambda timed: step.call_function(timed, self._kept[index], context)[0])
+        if after is not GONE and states.index is not None and step.next(after) < at:
+            states.index.add(key, step.next(after))
+        return after, found
+
+    def due(self, key: Key, until: int, now: int) -> Sequence[Fired]:
+        """The results of a key's timers up to a time. Removes its state if that was due before now."""
+        timed: Any = self._states.get(key)
+        if timed is None:
+            return ()
+        forgets = False
+        if self._step.ttl is not None:
+            if timed.last == NO_TIME:
+                timed.last = now
+            forgets = timed.last + self._step.ttl <= now
+            until = timed.last + self._step.ttl if forgets else until
+        fired: list[Fired] = []
+        while timed is not GONE and timed.timers and timed.timers[0] <= until:
+            timed = self._fire_timer(key, timed, fired)
+        if forgets and timed is not GONE:
+            self._keep(key, GONE)
+            self._record(key, lambda timed: GONE)
+        return fired
+
+    def roll_back(self, key: Key) -> Any:
+        """Restores the state of a key after a failed call."""
+        assert self._rollback is not None, "failed() raises under OnError.FAIL"
+        return self._rollback.roll_back(key)
+
+    def _fire_timer(self, key: Key, timed: TimedState, fired: list[Fired]) -> Any:
+        step, at = self._step, timed.timers.pop(0)
+        self._pass.fired(step.name, 1)
+        self._record(key, partial(_without_timer, at=at))
+        stream, sequence = timed.stream, timed.sequence
+        context = Context(key, at, stream, sequence, None, at, at)
+        try:
+            after, found = step.fire_timer(timed, context)
+        except BaseException as error:
+            self._pass.failed(step, placeholder(key, stream, sequence), 0, error)
+            return self.roll_back(key)
+        self._keep(key, after)
+        self._record(key, lambda timed: step.fire_timer(timed, context)[0])
+        mark = max(at, timed.last) + step.lag
+        fired += [Fired(key, result, at, mark, stream, sequence) for result in found]
+        return after
+
+    def _keep(self, key: Key, timed: Any) -> None:
+        if timed is GONE:
+            self._states.pop(key, None)
+        else:
+            self._states[key] = timed
+
+    def _record(self, key: Key, replay: Replay) -> None:
+        if self._rollback is not None:
+            self._rollback.record(key, replay)
+
+
+def _without_timer(timed: Any, *, at: int) -> Any:
+    timed.timers.remove(at)
+    return timed

@@ -1,0 +1,148 @@
+"""Checks of what a trial is given and asked for: a test with a wrong name would pass and show nothing."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from headrace.contract.limits import MAX_SEQUENCE
+from headrace.contract.names import covers, is_stream_name
+from headrace.pipelines._errors import TrialError
+from headrace.pipelines.arguments import shown
+from headrace.pipelines.elements.headers import Headers, checked
+from headrace.pipelines.elements.message import Message
+from headrace.pipelines.graph.graph import Graph
+from headrace.pipelines.steps.step import Counted
+
+V = TypeVar("V")
+
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "value": (bytes, type(None)),
+    "key": (bytes, type(None)),
+    "event_time": (int, type(None)),
+    "sequence": (int,),
+    "message_id": (str, type(None)),
+    "headers": (Headers,),
+}
+"""The types of the fields of a message, besides its stream."""
+
+
+class Known(defaultdict[str, list[V]]):
+    """Lists by name, for names that a pipeline has."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(list)
+        self.where = where
+        self.names: dict[str, None] = {}
+
+    def __missing__(self, name: str) -> list[V]:
+        """Creates the list of a name.
+
+        Raises:
+            TrialError: The pipeline lacks it.
+        """
+        self.check(name)
+        return super().__missing__(name)
+
+    def check(self, name: object) -> None:
+        """Checks a name.
+
+        Raises:
+            TrialError: The pipeline lacks it.
+        """
+        if not isinstance(name, str) or name not in self.names:
+            raise TrialError(f"{self.where} has no sink {shown(name)}; {_those(name, self.names)}")
+
+
+class Counts(Counter[tuple[str, str]]):
+    """Counts by event and step, for the steps of a pipeline that count the event."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+        self.names: dict[tuple[str, str], None] = {}
+
+    def __missing__(self, key: tuple[str, str]) -> int:
+        """The count of what has not happened.
+
+        Raises:
+            TrialError: The pipeline does not count it.
+        """
+        if key in self.names:
+            return 0
+        counted = (f"{what}:{step}" for what, step in self.names)
+        asked: object = ":".join(map(str, key)) if isinstance(key, tuple) else key
+        raise TrialError(f"{self.where} counts no {shown(asked)}; {_those(asked, counted)}")
+
+
+def counted_by(graph: Graph) -> dict[tuple[str, str], None]:
+    """The counts that a pipeline can have, by event and step."""
+    counted = {(what.value, step): None for what, step in graph.counted}
+    at_keys = [graph.steps[number].name for number in sorted(graph.first_keys)]
+    of_times = ((what.value, name) for what in (Counted.AHEAD, Counted.BEHIND) for name in at_keys)
+    skipped = ((Counted.SKIPPED.value, step.name) for step in graph.steps)
+    return counted | dict.fromkeys(of_times) | dict.fromkeys(skipped)
+
+
+def check_messages(graph: Graph, messages: Iterable[Any]) -> None:
+    """Checks messages that are sent.
+
+    Raises:
+        TrialError: One is no message or has a field of another type, or no source reads its stream.
+    """
+    for message in messages:
+        if not isinstance(message, Message):
+            raise TrialError(f"send(...): messages are Messages, each an argument of its own, not {shown(message)}")
+        for field, kinds in _FIELDS.items():
+            found = getattr(message, field)
+            if not isinstance(found, kinds) or isinstance(found, bool):
+                expected = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+                raise TrialError(f"send(...): the {field} of a message is {expected}, not {shown(found)}")
+        try:
+            checked(message.headers)
+        except (TypeError, UnicodeEncodeError) as error:
+            raise TrialError(f"send(...): the headers of a message: {error}") from None
+        if not 0 <= message.sequence <= MAX_SEQUENCE:
+            raise TrialError(f"send(...): the sequence of a message is at least 1 and less than 2^63, not {message.sequence}")
+    check_streams(graph, "send", dict.fromkeys(message.stream for message in messages))
+
+
+def check_streams(graph: Graph, method: str, streams: Iterable[Any]) -> None:
+    """Checks the names of streams.
+
+    Raises:
+        TrialError: One is not the name of a stream, or no source reads it.
+    """
+    for stream in streams:
+        if not isinstance(stream, str) or not is_stream_name(stream):
+            raise TrialError(f"{method}(...): {shown(stream)} is not the name of a stream, such as 'orders/0'")
+        if not any(covers(pattern, stream) for pattern in graph.streams):
+            raise TrialError(
+                f"{method}(...): no source of pipeline {graph.name} reads stream {stream}; it reads {', '.join(graph.streams)}"
+            )
+
+
+def check_names(parameter: str, names: Any) -> None:
+    """Checks a list of the names of steps.
+
+    Raises:
+        TrialError: It is one text, or not a list of texts.
+    """
+    if isinstance(names, str) or not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+        raise TrialError(f"restart(...): {parameter} is a list of the names of steps, not {shown(names)}")
+
+
+def no_states(graph: Graph, step: object) -> TrialError:
+    """Returns the error for a step without states."""
+    name = step if isinstance(step, str) else shown(step)
+    keyed = [keyed.name for keyed in graph.keyed]
+    return TrialError(f"pipeline {graph.name} has no step {name} that keeps states; {_those(step, keyed)}")
+
+
+def _those(asked: object, known: Iterable[str]) -> str:
+    """What there is instead, and what was probably meant."""
+    names: Collection[str] = list(known)
+    if not names:
+        return "there are none"
+    close = get_close_matches(asked, names, 1) if isinstance(asked, str) else []
+    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names)}"

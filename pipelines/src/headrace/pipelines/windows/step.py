@@ -1,0 +1,313 @@
+"""The step that groups values in time windows, and emits a result for each window when it closes.
+
+For the values of a stream, a window is closed once the stream's mark is past the window's end by the allowed delay, so whether a
+value is late depends only on its own stream. A window's result is emitted when the watermark of all streams closes it: right
+before the next value of its key, or at the end of the micro-batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from headrace.pipelines._errors import no_time
+from headrace.pipelines.elements.elements import Elements, Key, States
+from headrace.pipelines.elements.origin import NO_TIME
+from headrace.pipelines.elements.results import Fired, Results, fired_elements, placeholder
+from headrace.pipelines.states.state import StateClass
+from headrace.pipelines.steps.aggregation import Functions, Window
+from headrace.pipelines.steps.copies import copied
+from headrace.pipelines.steps.due import due_of
+from headrace.pipelines.steps.rollback import GONE, Rollback, ValuesAsTheyWere
+from headrace.pipelines.steps.step import Counted, KeyedStep, OnError, Step, StepPass
+from headrace.pipelines.time.time import END, in_words
+from headrace.pipelines.windows.windows import Bounds, Grid, Late, Session
+
+_LAYOUT = "open windows"
+
+
+class OpenWindows:
+    """The open windows of a key.
+
+    Attributes:
+        windows: The accumulator of each.
+        ends: The end of the first one.
+        stream: The stream of the last element that was added.
+        sequence: Its sequence.
+    """
+
+    __slots__ = ("ends", "sequence", "stream", "windows")
+
+    def __init__(self, windows: dict[Bounds, Any], stream: str, sequence: int) -> None:
+        self.windows, self.stream, self.sequence = windows, stream, sequence
+        self.ends = min((end for _, end in windows), default=END)
+
+
+@dataclass(frozen=True)
+class OpenWindowsClass(StateClass):
+    """Stores open windows, with their accumulators as states."""
+
+    def pack(self, states: Sequence[Any]) -> bytes:
+        """Open windows as bytes."""
+        counts = [len(opened.windows) for opened in states]
+        bounds = [bounds for opened in states for bounds in opened.windows]
+        last = [(opened.stream, opened.sequence) for opened in states]
+        accumulators = [accumulator for opened in states for accumulator in opened.windows.values()]
+        return self.laid_out(_LAYOUT, (counts, bounds, last), accumulators)
+
+    def unpack(self, packed: bytes) -> list[Any]:
+        """The open windows from bytes."""
+        (counts, bounds, last), accumulators = self.taken_apart(_LAYOUT, packed)
+        each = iter(zip(bounds, accumulators, strict=True))
+        return [
+            OpenWindows(dict(islice(each, count)), stream, sequence)
+            for count, (stream, sequence) in zip(counts, last, strict=True)
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class TimeWindows(KeyedStep):
+    """Groups values in windows.
+
+    Attributes:
+        aggregation: Aggregates the values of a window.
+        windows: The windows.
+        allowed: How long after its end a window accepts values, in microseconds of event time.
+        late: What happens to late values.
+        lag: How far the event times of the elements may be behind the marks because of earlier steps, in microseconds.
+    """
+
+    aggregation: Functions
+    windows: Grid | Session
+    allowed: int
+    late: Late
+    lag: int
+
+    @cached_property
+    def state_class(self) -> StateClass:
+        """The class of open windows."""
+        return OpenWindowsClass(self.aggregation.make, self.name)
+
+    @property
+    def uses_time(self) -> bool:
+        """True: windows depend on event time."""
+        return True
+
+    @property
+    def passes_headers(self) -> bool:
+        """False: a result comes from many values."""
+        return False
+
+    @property
+    def delay(self) -> int:
+        """The allowed delay, and 1, since a result's event time is the last microsecond of its window."""
+        return self.allowed + 1
+
+    @property
+    def label(self) -> str:
+        """The name of the method that adds it."""
+        return "window"
+
+    @property
+    def divided(self) -> str:
+        """The windows and the delay. A larger delay would reopen windows whose results were emitted."""
+        return f"{self.windows.described}, closed {in_words(self._held)} after they end"
+
+    def shown(self, state: Any) -> Any:
+        """The accumulator of each open window."""
+        return {Window(*bounds): accumulator for bounds, accumulator in sorted(state.windows.items())}
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """The results of late values, and of windows that close before a value of their key."""
+        (keys, times, marks), origin = elements.timed(), elements.origin
+        states, results, held, late = step_pass.states(self.name), Results(elements), self._held, self.late
+        rollback = None if self.on_error is OnError.FAIL else Rollback(states, self.state_class, keys)
+        kept = ValuesAsTheyWere(() if rollback is None else elements.values)
+        stream, sequences, others = origin.stream, origin.sequences.tolist(), step_pass.others - held
+        touched, late_values = list[Key](), 0
+        cell, notes = step_pass.notes(self, elements)
+        rows = zip(notes, elements.places(), keys, elements.values, times, marks, strict=True)
+        try:
+            for index, (cell[0], place, key, value, time, mark) in enumerate(rows):
+                if time == NO_TIME:
+                    step_pass.failed(self, elements, index, no_time())
+                    continue
+                closed = mark - held
+                opened = states.get(key, GONE)
+                if opened is not GONE and opened.ends <= closed and opened.ends <= others:
+                    touched.append(key)
+                    results.add_fired(index, self._fire(states, key, min(closed, others), step_pass, rollback))
+                    opened = states.get(key, GONE)
+                windows = self._windows(opened, time, closed)
+                if not windows:
+                    late_values += 1
+                    if late is Late.PLACE_IN_OLDEST:
+                        windows = [self.windows.oldest(closed)]
+                try:
+                    if windows:
+                        before = END if opened is GONE else opened.ends
+                        states[key] = opened = self._placed(opened, windows, value, stream, sequences[place])
+                        touched.append(key)
+                        if opened.ends < before and states.index is not None:
+                            states.index.add(key, opened.ends)
+                        if rollback is not None:
+                            rollback.record(key, partial(self._placed_again, windows, kept, index, stream, sequences[place]))
+                    elif late is Late.FIRE:
+                        around = self.windows.around(time)
+                        result = self._alone(key, value, around)
+                        if result is not None:
+                            results.add(index, key, result, around[1] - 1, mark)
+                except BaseException as error:
+                    step_pass.failed(self, elements, index, error)
+                    assert rollback is not None, "failed() raises under OnError.FAIL"
+                    rollback.roll_back(key)
+        finally:
+            step_pass.touched(self.name, touched)
+        if late_values:
+            step_pass.count(Counted.LATE, self.name, late_values)
+        return results.collected().without_headers()
+
+    def fire_due(self, step_pass: StepPass, watermark: int) -> Sequence[Elements]:
+        """The results of windows that the watermark closes."""
+        states, until = step_pass.states(self.name), watermark - self._held
+        due, touched, fired = due_of(states, _ends), list[Key](), list[Fired]()
+        for key in due.pop(until):
+            if key in states and states[key].ends <= until:
+                touched.append(key)
+                fired += self._fire(states, key, until, step_pass, None)
+            if key in states:
+                due.add(key, states[key].ends)
+        step_pass.touched(self.name, touched)
+        return fired_elements(fired)
+
+    @property
+    def _held(self) -> int:
+        """How far the mark must be past a window's end to close it, in microseconds."""
+        return self.allowed + self.lag
+
+    def _windows(self, opened: Any, time: int, closed: int) -> Sequence[Bounds]:
+        """The windows that a value belongs to; empty if it is late."""
+        if isinstance(self.windows, Grid):
+            windows = self.windows.open(time, closed)
+        else:
+            alone = self.windows.around(time)
+            joins = alone[1] > closed or (opened is not GONE and any(_overlap(alone, other) for other in opened.windows))
+            windows = [alone] if joins else []
+        return windows
+
+    def _placed(self, before: Any, windows: Sequence[Bounds], value: Any, stream: str, sequence: int) -> OpenWindows:
+        """Adds a value to some windows; returns the key's open windows."""
+        opened: OpenWindows = OpenWindows({}, stream, sequence) if before is GONE else before
+        accumulators, aggregation = opened.windows, self.aggregation
+        # Each window has its own value: a result that contains it may be changed while others are open.
+        own = [value] if len(windows) == 1 else [*(copied(value) for _ in windows[1:]), value]
+        for bounds, added in zip(windows, own, strict=True):
+            if self._are_sessions:
+                bounds, accumulator = self._grown_together(opened, bounds)
+            else:
+                accumulator = accumulators.get(bounds, GONE)
+            if accumulator is GONE:
+                accumulator = aggregation.make()
+            accumulators[bounds] = aggregation.step(accumulator, added)
+            if bounds[1] < opened.ends:
+                opened.ends = bounds[1]
+        opened.stream, opened.sequence = stream, sequence
+        return opened
+
+    def _placed_again(
+        self, windows: Sequence[Bounds], kept: ValuesAsTheyWere, index: int, stream: str, sequence: int, before: Any
+    ) -> OpenWindows:
+        return self._placed(before, windows, kept[index], stream, sequence)
+
+    @cached_property
+    def _are_sessions(self) -> bool:
+        return isinstance(self.windows, Session)
+
+    def _grown_together(self, opened: OpenWindows, bounds: Bounds) -> tuple[Bounds, Any]:
+        """Removes the sessions that overlap with one; returns the bounds and the accumulator of all of them merged."""
+        joined = sorted(other for other in opened.windows if _overlap(bounds, other))
+        if not joined:
+            return bounds, GONE
+        accumulators = [opened.windows.pop(other) for other in joined]
+        opened.ends = min((end for _, end in opened.windows), default=END)
+        assert self.aggregation.join is not None, "sessions have aggregations that combine"
+        whole = min(bounds[0], joined[0][0]), max(bounds[1], joined[-1][1])
+        return whole, reduce(self.aggregation.join, accumulators)
+
+    def _alone(self, key: Key, value: Any, bounds: Bounds) -> Any:
+        """The result of a window with a single value."""
+        aggregation = self.aggregation
+        return aggregation.output(key, aggregation.step(aggregation.make(), value), Window(*bounds))
+
+    def _fire(self, states: States, key: Key, until: int, step_pass: StepPass, rollback: Rollback | None) -> list[Fired]:
+        """Removes a key's windows that end up to a time, and returns their results."""
+        opened = states[key]
+        closed = sorted((bounds for bounds in opened.windows if bounds[1] <= until), key=lambda bounds: bounds[::-1])
+        step_pass.fired(self.name, len(closed))
+        accumulators = [opened.windows[bounds] for bounds in closed]
+        without = partial(_without, closed=closed)
+        if without(opened) is GONE:
+            del states[key]
+        if rollback is not None:
+            rollback.record(key, without)
+        fired = []
+        for bounds, accumulator in zip(closed, accumulators, strict=True):
+            try:
+                result = self.aggregation.output(key, accumulator, Window(*bounds))
+            except BaseException as error:
+                step_pass.failed(self, placeholder(key, opened.stream, opened.sequence), 0, error)
+                continue
+            if result is not None:
+                fired.append(Fired(key, result, bounds[1] - 1, bounds[1] + self._held, opened.stream, opened.sequence))
+        return fired
+
+
+def _without(opened: Any, *, closed: Sequence[Bounds]) -> Any:
+    """Removes windows from a key's open ones; GONE if there are no others."""
+    for bounds in closed:
+        del opened.windows[bounds]
+    opened.ends = min((end for _, end in opened.windows), default=END)
+    return opened if opened.windows else GONE
+
+
+def _ends(opened: OpenWindows) -> int:
+    return opened.ends
+
+
+def _overlap(one: Bounds, other: Bounds) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+@dataclass(frozen=True, eq=False)
+class LateValues(Step):
+    """The values that arrive after all their windows were closed.
+
+    Attributes:
+        windows: The windows, whose bounds depend only on time, so no state is needed.
+        held: How far the mark must be past a window's end to close it, in microseconds.
+    """
+
+    windows: Grid
+    held: int
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """The late values, unchanged."""
+        times, marks = elements.times, elements.marks
+        assert times is not None, "this step uses event time"
+        assert marks is not None, "the graph puts such a step behind a key_by"
+        known = (times != NO_TIME) & (marks != NO_TIME)
+        ends = times - times % self.windows.every + self.windows.size
+        return elements.pick(np.flatnonzero(known & (ends + self.held <= marks)).tolist())
+
+    @property
+    def uses_time(self) -> bool:
+        """True: lateness depends on event time."""
+        return True
+
+    @property
+    def label(self) -> str:
+        """The name of the method that adds it."""
+        return "late_values"
