@@ -43,8 +43,17 @@ def test_help_loads_nothing_heavy() -> None:
     assert result.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize(("words", "runs_on"), [(["connector", "run"], True), (["status"], False)])
-def test_sighup_ends_no_connector_that_is_not_loaded_yet(words: list[str], runs_on: bool) -> None:
+@pytest.mark.parametrize(
+    ("words", "runs_on"),
+    [
+        (["connector", "run"], True),
+        (["gateway"], True),
+        (["run", "deploy.toml"], True),
+        (["run", "app.py"], False),
+        (["status"], False),
+    ],
+)
+def test_sighup_ends_nothing_that_handles_it_later(words: list[str], runs_on: bool) -> None:
     program = (
         "import os, signal, sys\nfrom headrace.cli import root\n"
         # A command that an earlier test ran in this process may have had it ignored, which a child inherits.

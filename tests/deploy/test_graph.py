@@ -76,3 +76,18 @@ def test_an_import_that_cannot_be_started_is_named(read, command: list[str]) -> 
         CannotRun, match=r"pipeline: the process that imports app\.py cannot be started: .*(/nowhere/python|null byte)"
     ):
         read("exit 0", command)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("input()", r"app\.py cannot be imported: EOFError: EOF when reading a line \(.*app\.py, line 3\)"),
+        ("__import__('subprocess').run(['cat'], check=True); raise KeyError('no answer')", "KeyError: 'no answer'"),
+    ],
+)
+def test_an_application_that_reads_standard_input_finds_it_empty(tmp_path: Path, line: str, said: str) -> None:
+    """Neither it nor a process that it starts waits for somebody to type."""
+    (tmp_path / "app.py").write_text(f"import headrace.pipelines\n\n{line}\n")
+    (tmp_path / "deploy.toml").write_text(DEPLOYMENT)
+    with pytest.raises(CannotRun, match=said):
+        read_graphs(load_deployment(tmp_path / "deploy.toml"))

@@ -133,7 +133,9 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Runs the program and exits with its code."""
-    if sys.argv[1:3] == ["connector", "run"]:
-        # From the beginning: loading a connector takes a while, and SIGHUP must not end it. The command handles it later.
+    words = sys.argv[1:]
+    runs_deployment = words[:1] == ["run"] and any(word.endswith(".toml") for word in words)
+    if words[:2] == ["connector", "run"] or words[:1] == ["gateway"] or runs_deployment:
+        # From the beginning: loading takes a while, and SIGHUP must not end them. The command handles it later.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     run_program(cli, "headrace")

@@ -1,7 +1,7 @@
 """`python -m headrace.cli.spark_program`: a Spark program of the user, which ends in order with its supervisor.
 
 SIGTERM stops its queries, so that the micro-batch in flight ends and the program runs to its end. Standard input is a pipe whose
-other end only the supervisor holds.
+other end only the supervisor holds. SIGHUP ends nothing, unless the program handles it.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from headrace.processes import end_with_supervisor
+from headrace.processes import end_with_supervisor, ignore_hangups
 
 
 def stop_queries() -> bool:
@@ -41,6 +41,7 @@ def _ask_to_stop(*_: object) -> None:
 
 def main() -> None:
     """Runs the program as Python would, with the gateway's address in HEADRACE_GATEWAY."""
+    ignore_hangups()
     parser = argparse.ArgumentParser(prog="spark_program", description="Run a Spark program for a deployment.")
     parser.add_argument("--gateway", required=True, help="the address of the gateway")
     parser.add_argument("program", help="the program, a Python file")

@@ -11,7 +11,7 @@ from typing import IO
 
 from headrace.deploy.errors import Stopped
 from headrace.deploy.signals import IsStopped
-from headrace.processes import kill_session
+from headrace.processes import hangups_held, kill_session
 
 KEPT_BYTES = 4 << 20
 """How much of the end of an output is kept."""
@@ -38,7 +38,7 @@ class Output:
 def output_of(command: Sequence[str], cwd: Path, environ: Mapping[str, str], *, within_s: float, is_stopped: IsStopped) -> Output:
     """Runs a command in a session of its own, and kills it at the end with everything that it has started and left behind.
 
-    Its standard input is a pipe that closes when this process ends, even if that is killed.
+    Its standard input is a pipe that closes when this process ends, even if that is killed. SIGHUP is blocked when it begins.
 
     Args:
         command: The command line.
@@ -52,15 +52,17 @@ def output_of(command: Sequence[str], cwd: Path, environ: Mapping[str, str], *, 
         ValueError: The command line or the environment contains a null byte.
         Stopped: It was stopped, and killed.
     """
-    with subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=environ,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
+    with hangups_held():
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    with process:
         try:
             assert process.stdout is not None
             assert process.stderr is not None

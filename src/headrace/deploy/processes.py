@@ -227,6 +227,7 @@ class SupervisedProcesses:
             environ,
             cwd=self._plan.cwd,
             ends_with_parent=True,
+            holds_hangups=True,
             inherits=(*self._inherits, *inherits),
             output=self._pipes,
         )

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from headrace.log_writer import LARGEST_MESSAGE_BYTES
+from headrace.processes import hangups_held
 
 ASK_EVERY_S = 1.0
 STOPPED_FOR_S = 10.0
@@ -144,14 +145,15 @@ class WriterProcess:
         self._control.close()
 
     def _started(self, control: int, options: list[str]) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "headrace.log_writer", "--control", str(control), *options],
-            env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-            pass_fds=(control,),
-        )
+        with hangups_held():
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", "headrace.log_writer", "--control", str(control), *options],
+                env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(control,),
+            )
 
     def _judge(self) -> None:
         """Decides about one that has not answered for long."""

@@ -2,6 +2,7 @@
 
 from headrace.processes.executors import executors
 from headrace.processes.group import end_with_supervisor, headrace, process_group, spark_environ, supervised
+from headrace.processes.hangups import hangups_held, ignore_hangups
 from headrace.processes.java import JavaMissing, find_java, require_java
 from headrace.processes.memory import memory_of_sessions
 from headrace.processes.owned import OwnedProcess, kill_session, lives
@@ -17,7 +18,9 @@ __all__ = [
     "find_java",
     "first_cause",
     "first_traceback",
+    "hangups_held",
     "headrace",
+    "ignore_hangups",
     "kill_session",
     "last_words",
     "lives",

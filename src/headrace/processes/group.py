@@ -73,16 +73,25 @@ def spark_environ(scratch: Path) -> dict[str, str]:
     return {**inherited, **own}
 
 
-def end_with_supervisor() -> None:
+def end_with_supervisor() -> int:
     """Sends SIGTERM to this process once its supervisor has ended, and ends it by force a minute later.
 
-    Standard input must be a pipe whose other end only the supervisor holds, as of an `OwnedProcess` that `ends_with_parent`.
+    Standard input must be a pipe whose other end only the supervisor holds, as of an `OwnedProcess` that `ends_with_parent`. From
+    now on, it is empty: who reads it, such as an application that is imported, is at its end, and waits for nobody.
+
+    Returns:
+        The descriptor of the pipe.
     """
-    threading.Thread(target=_watch, name="supervisor watchdog", daemon=True).start()
+    pipe = os.dup(0)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    threading.Thread(target=_watch, args=(pipe,), name="supervisor watchdog", daemon=True).start()
+    return pipe
 
 
-def _watch() -> None:
-    while os.read(0, 1024):
+def _watch(pipe: int) -> None:
+    while os.read(pipe, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_ENDS_WITHIN_S)

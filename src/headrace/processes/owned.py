@@ -5,12 +5,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import psutil
+
+from headrace.processes.hangups import hangups_held
 
 _TAIL_LINES = 15
 _GONE_WITHIN_S = 10.0
@@ -44,6 +46,8 @@ class OwnedProcess:
     """Whether its standard input is a pipe that closes when this process ends, even if killed."""
     inherits: tuple[int, ...] = ()
     """File descriptors that it inherits."""
+    holds_hangups: bool = False
+    """Whether it begins with SIGHUP blocked, and calls `ignore_hangups` by itself."""
     output: "Output | None" = None
     """What takes its output to its log; None if it writes there itself."""
     _process: "subprocess.Popen[bytes] | None" = None
@@ -69,7 +73,8 @@ class OwnedProcess:
         Raises:
             OSError: Its log cannot be opened, or the system has no room for another process.
         """
-        with self._opened_log() as log:
+        held = hangups_held() if self.holds_hangups else nullcontext()
+        with self._opened_log() as log, held:
             self._process = subprocess.Popen(
                 self.command,
                 cwd=self.cwd or self.folder,

@@ -183,7 +183,11 @@ async def _report_drain(gateway: Gateway, health_service: Health) -> None:
 def _reload_signal(gateway: Gateway, *, reloads: bool) -> Iterator[None]:
     """Reloads the configuration, if there is a file, and the TLS files on SIGHUP, which does not end the process."""
 
+    hung_up = False
+
     def reload_or_log() -> None:
+        nonlocal hung_up
+        hung_up = False
         read_again()
         if not reloads:
             _log.info("SIGHUP: there is no configuration file to reload")
@@ -193,11 +197,19 @@ def _reload_signal(gateway: Gateway, *, reloads: bool) -> Iterator[None]:
             reload(gateway, Caller("SIGHUP", "this machine", sees_names=True))
 
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGHUP, reload_or_log)
+
+    def hang_up(*_: object) -> None:
+        nonlocal hung_up
+        if not hung_up:
+            hung_up = True
+            loop.call_soon_threadsafe(reload_or_log)
+
+    # Not the loop's own handler: for a moment after that is removed, SIGHUP ends the process.
+    before = signal.signal(signal.SIGHUP, hang_up)
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, before)
 
 
 @contextmanager

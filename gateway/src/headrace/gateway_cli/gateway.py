@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,8 @@ def gateway(
     """
     if ctx.invoked_subcommand is not None:
         return
+    # Until it is handled, and after that.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # gRPC's own log lines are unstructured, and do not name the causes of errors.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from headrace.configuration import ConfigurationError, Flag, read_env_file
