@@ -182,7 +182,6 @@ async def _report_drain(gateway: Gateway, health_service: Health) -> None:
 @contextmanager
 def _reload_signal(gateway: Gateway, *, reloads: bool) -> Iterator[None]:
     """Reloads the configuration, if there is a file, and the TLS files on SIGHUP, which does not end the process."""
-
     hung_up = False
 
     def reload_or_log() -> None:
