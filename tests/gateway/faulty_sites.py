@@ -197,6 +197,20 @@ def closed(status: pb.GetStatusResponse) -> None:
     stream.state, stream.instance, stream.state_age_ms = pb.STREAM_STATE_DETACHED, "", LASTS_MS
 
 
+def refused(status: pb.GetStatusResponse) -> None:
+    """A connector that was killed finds no room in the gateway when it comes back."""
+    without_source(status)
+    status.gateway.refusals.add(
+        role="source",
+        part=FROM,
+        peer="there",
+        cause="UNAVAILABLE: max_sessions is 2 and all are taken",
+        remedy="raise max_sessions",
+        age_ms=LASTS_MS,
+        last_ms=1_000,
+    )
+
+
 def failing(status: pb.GetStatusResponse) -> None:
     """The process of a connector ends again and again."""
     without_source(status)
@@ -257,6 +271,7 @@ FAULTS = (
     Fault("gateway_fails", own(Kind.GATEWAY_FAILS), "file f", Kind.GATEWAY_FAILS, "correct", False),
     Fault("descriptors_few", own(Kind.DESCRIPTORS_EXHAUSTED), "file f", Kind.DESCRIPTORS_EXHAUSTED, "correct", False),
     Fault("nothing_connected", without_anything, "gateway", Kind.NOT_CONNECTED, "NO_PROXY", False),
+    Fault("connector_refused", refused, FROM, Kind.REFUSED, "raise max_sessions"),
     Fault("connector_fails", failing, FROM, Kind.CONNECTOR_FAILS, "correct what the error names"),
     Fault("stream_closed", closed, "stream source0/0", Kind.NOT_SENT, "check the connector's configuration"),
     Fault("connector_killed", without_source, FROM, Kind.CONNECTOR_AWAY, "start the connector"),

@@ -9,7 +9,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from headrace.gateway import Config, Identity, Token, identity_of
-from headrace.gateway.core.connections.open_calls import OpenCalls
+from headrace.gateway.core.connections import OpenCalls, Refusals
 from headrace.gateway.identity import EVERYTHING, TokenRegistry
 from headrace.gateway.listen import listen, new_server
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, source_pb2, source_pb2_grpc
@@ -50,7 +50,7 @@ class WhoAmI(admin_pb2_grpc.AdminServiceServicer, source_pb2_grpc.SourceServiceS
 @asynccontextmanager
 async def serving(*tokens: Token) -> AsyncIterator[grpc.aio.Channel]:
     config = Config(listen="127.0.0.1:0", tokens=tokens)
-    server = new_server(config, TokenRegistry(tokens), OpenCalls())
+    server = new_server(config, TokenRegistry(tokens), OpenCalls(), Refusals())
     admin_pb2_grpc.add_AdminServiceServicer_to_server(WhoAmI(), server)
     source_pb2_grpc.add_SourceServiceServicer_to_server(WhoAmI(), server)
     health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)

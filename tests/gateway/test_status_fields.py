@@ -22,7 +22,7 @@ ROWS: dict[Any, tuple[Any, set[str], set[str]]] = {
     documents.GatewayDocument: (
         admin_pb2.GatewayStatus,
         {"address"},
-        {"clock_jump_ms", "clock_jump_age_ms", "own_faults", "certificates", "unconnected_ms"},
+        {"clock_jump_ms", "clock_jump_age_ms", "own_faults", "certificates", "unconnected_ms", "refusals"},
     ),
     documents.StreamDocument: (admin_pb2.StreamStatus, {*NONE}, {"latest_sequence", "last_error", "session", "error"}),
     documents.ReportedDocument: (admin_pb2.ReportedStatus, {"state_age_ms", *NONE}, set()),

@@ -51,7 +51,8 @@ async def serve(
     gateway = Gateway(limits or Limits(query_lease_ms=600_000), rules)
     registry = TokenRegistry(tokens)
     server = grpc.aio.server(
-        interceptors=interceptors(registry, gateway.open_calls), options=[("grpc.max_receive_message_length", 64 * 2**20)]
+        interceptors=interceptors(registry, gateway.open_calls, gateway.refusals),
+        options=[("grpc.max_receive_message_length", 64 * 2**20)],
     )
     add_services(gateway, server, Observer(gateway, Http()))
     more(server)

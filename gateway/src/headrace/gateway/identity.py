@@ -207,8 +207,15 @@ Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler
 class AuthInterceptor(grpc.aio.ServerInterceptor):
     """Ends calls without a known token with UNAUTHENTICATED, and calls without the required rights with PERMISSION_DENIED."""
 
-    def __init__(self, registry: TokenRegistry) -> None:
+    def __init__(self, registry: TokenRegistry, note: Callable[[str, str, str], None] = lambda method, peer, text: None) -> None:
+        """Creates it.
+
+        Args:
+            registry: The tokens that callers need.
+            note: Called for each refused call with its method, the address of the caller, and the status with the error.
+        """
         self._registry = registry
+        self._note = note
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -221,17 +228,34 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             identity = self._registry.authenticate(_authorization(handler_call_details))
         except Unauthenticated as error:
             call = method if method in RULES else "an unknown method"
-            return _refusal(call, None, grpc.StatusCode.UNAUTHENTICATED, str(error), connector_pb2.ERROR_REASON_UNAUTHENTICATED)
+            status, reason = grpc.StatusCode.UNAUTHENTICATED, connector_pb2.ERROR_REASON_UNAUTHENTICATED
+            return self._refusal(call, None, status, str(error), reason)
         needed = RULES.get(method)
         if needed is None:
             handler = await continuation(handler_call_details)
-            return handler and _not_permitted(method, identity, f"no rule says who may call {method}")
+            return handler and self._not_permitted(method, identity, f"no rule says who may call {method}")
         if refusal := identity.lacks(needed, method):
-            return _not_permitted(method, identity, refusal)
+            return self._not_permitted(method, identity, refusal)
         # Before the call is served in any way, so that whoever serves it knows whose it is.
         _current.set(identity)
         _method.set(method)
         return await continuation(handler_call_details)
+
+    def _not_permitted(self, call: str, identity: Identity, message: str) -> Handler:
+        status, reason = grpc.StatusCode.PERMISSION_DENIED, connector_pb2.ERROR_REASON_NOT_PERMITTED
+        return self._refusal(call, identity.name, status, message, reason)
+
+    def _refusal(self, call: str, caller: str | None, status: grpc.StatusCode, message: str, reason: Reason) -> Handler:
+        """Returns a handler that ends any kind of call. It is a streaming handler, which does not wait for a first request."""
+
+        async def refuse(requests: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[bytes]:
+            # Only the call itself knows where it comes from.
+            log_refusal(call, context.peer(), message, caller)
+            self._note(call, context.peer(), f"{status.name}: {message}")
+            await abort(context, status, message, reason)
+            yield b""
+
+        return grpc.stream_stream_rpc_method_handler(refuse)
 
 
 def _authorization(details: grpc.HandlerCallDetails) -> str | None:
@@ -239,20 +263,3 @@ def _authorization(details: grpc.HandlerCallDetails) -> str | None:
         if key == "authorization":
             return value.decode("latin-1") if isinstance(value, bytes) else value
     return None
-
-
-def _not_permitted(call: str, identity: Identity, message: str) -> Handler:
-    status, reason = grpc.StatusCode.PERMISSION_DENIED, connector_pb2.ERROR_REASON_NOT_PERMITTED
-    return _refusal(call, identity.name, status, message, reason)
-
-
-def _refusal(call: str, caller: str | None, status: grpc.StatusCode, message: str, reason: Reason) -> Handler:
-    """Returns a handler that ends any kind of call. It is a streaming handler, which does not wait for a first request."""
-
-    async def refuse(requests: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[bytes]:
-        # Only the call itself knows where it comes from.
-        log_refusal(call, context.peer(), message, caller)
-        await abort(context, status, message, reason)
-        yield b""
-
-    return grpc.stream_stream_rpc_method_handler(refuse)

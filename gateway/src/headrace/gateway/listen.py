@@ -11,7 +11,7 @@ import structlog
 from headrace.contract.addresses import is_loopback, joined_address, open_listeners
 from headrace.gateway.config import Config, split_address
 from headrace.gateway.connections import most_connections
-from headrace.gateway.core.connections import OpenCalls
+from headrace.gateway.core.connections import OpenCalls, Refusals
 from headrace.gateway.errors import ListenError
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.services import interceptors
@@ -27,13 +27,14 @@ _ANY = ("0.0.0.0", "::")
 _log = structlog.get_logger("headrace.gateway")
 
 
-def new_server(config: Config, registry: TokenRegistry, calls: OpenCalls) -> grpc.aio.Server:
+def new_server(config: Config, registry: TokenRegistry, calls: OpenCalls, refusals: Refusals) -> grpc.aio.Server:
     """Creates a server that authenticates callers with the registry's tokens. It has no services and no address yet.
 
     Args:
         config: The configuration.
         registry: The tokens.
         calls: Where its calls are added while they are in progress.
+        refusals: Where it is noted which calls are refused.
     """
     options = [
         # The gateway's own check names the limit in its error; gRPC's limit only stops messages far above it.
@@ -60,7 +61,7 @@ def new_server(config: Config, registry: TokenRegistry, calls: OpenCalls) -> grp
         # Connections that do not complete the handshake are dropped.
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
     ]
-    return grpc.aio.server(interceptors=interceptors(registry, calls), options=options)
+    return grpc.aio.server(interceptors=interceptors(registry, calls, refusals), options=options)
 
 
 def listen(server: grpc.aio.Server, config: Config) -> str:

@@ -55,7 +55,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     """
     gateway = Gateway(config.limits, config.streams, config.paused, config.peek)
     registry = TokenRegistry(config.tokens)
-    server = new_server(config, registry, gateway.open_calls)
+    server = new_server(config, registry, gateway.open_calls, gateway.refusals)
     observer = Observer(gateway, config.http)
     add_services(gateway, server, observer)
     health_service = Health()

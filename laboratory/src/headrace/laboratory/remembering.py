@@ -69,7 +69,7 @@ async def run(config: Config, streams: list[str], ready: Callable[[str, int], No
     recording = Recording(gateway, observer)
     await remember(gateway, recording, streams)
     registry = TokenRegistry(())
-    server = new_server(config, registry, gateway.open_calls)
+    server = new_server(config, registry, gateway.open_calls, gateway.refusals)
     add_services(gateway, server, observer)
     address = listen(server, config)
     app = new_app(gateway, registry, config.http, address, loopback=True, observer=observer, recording=recording)

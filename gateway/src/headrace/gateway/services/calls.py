@@ -24,21 +24,15 @@ UNKNOWN_MESSAGE = (
 )
 
 
-async def first_hello(coming: Awaitable[Any], timeout_ms: int) -> Any:
-    """Returns the Hello that begins a session.
-
-    Args:
-        coming: The session's first message; None if the stream ends without one.
-        timeout_ms: How long to wait for it, in milliseconds.
+def check_of_session(hello: Any) -> None:
+    """Checks what the Hellos of sources and of sinks share.
 
     Raises:
-        HelloTimeout: nothing arrived in time.
-        OutOfTurn: the message is not Hello, or it lacks a connector or instance name.
+        OutOfTurn: it lacks a connector or instance name.
         VersionUnsupported: it has another protocol version.
         MalformedMessage: a name in it is too long.
         ListTooLong: it has too many capabilities.
     """
-    hello = await first_of(coming, timeout_ms, "session", "Hello")
     _check_version(hello.protocol_version)
     if not hello.connector or not hello.instance:
         raise OutOfTurn("Hello without a connector name or without an instance; both are needed")
@@ -47,7 +41,6 @@ async def first_hello(coming: Awaitable[Any], timeout_ms: int) -> Any:
     for field in ("name", "version", "language"):
         check_length(f"sdk.{field} in Hello", getattr(hello.sdk, field))
     check_count("capabilities", hello.capabilities, MAX_CAPABILITIES)
-    return hello
 
 
 async def first_of(coming: Awaitable[Any], timeout_ms: int, whose: str, hello: str) -> Any:

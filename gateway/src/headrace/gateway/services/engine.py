@@ -8,6 +8,7 @@ import grpc
 import grpc.aio
 
 from headrace.contract import clock
+from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.contract.position import Position
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core.base.bounds import MAX_PATTERNS, MAX_POSITIONS, check_count, check_length
@@ -34,6 +35,7 @@ from headrace.gateway.core.batches import (
     read,
     streams_away,
 )
+from headrace.gateway.core.connections import Role
 from headrace.gateway.core.intake import begin_to_forget, held_by, leave_out, to_forget
 from headrace.gateway.core.pipelines import BatchStream, Pipeline, Run
 from headrace.gateway.core.sinks import check_pipeline
@@ -69,12 +71,15 @@ class EngineService(EngineServiceServicer):
         self, request: pb.AttachRequest, context: grpc.aio.ServicerContext[pb.AttachRequest, pb.AttachResponse]
     ) -> pb.AttachResponse:
         """Attaches a pipeline with all positions from its checkpoint."""
+        part = f"pipeline {request.pipeline.name[:MAX_NAME_BYTES]}" if request.pipeline.name.isprintable() else ""
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
             check_not_late(pipeline, request.pipeline.attachment)
             committed, planned = _positions(pipeline, request.committed), _positions(pipeline, request.planned)
             attach(self._gateway, pipeline, committed, planned, request.available_now, request.ended)
+            self._gateway.refusals.admit(part)
         except ProtocolError as error:
+            self._gateway.refusals.note(Role.QUERY, part, context.peer(), error)
             await end_call(context, error)
         return pb.AttachResponse(gateway_version=VERSION, lease_ms=self._gateway.limits.query_lease_ms)
 

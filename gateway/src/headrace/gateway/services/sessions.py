@@ -11,6 +11,7 @@ from structlog.contextvars import bound_contextvars
 
 from headrace.gateway.core import Gateway, ProtocolError
 from headrace.gateway.core.base.errors import MalformedMessage
+from headrace.gateway.core.connections import Role
 from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.services.calls import begin_call, end_call, first_to_end
 
@@ -45,13 +46,19 @@ class SessionKind(Generic[H, S]):
 
     Attributes:
         name: What log lines call such a session.
+        role: The role of its connector.
         message: The message that the connector sends, for the error about bytes that are something else.
+        part: Returns the connector that a Hello names, as health names it; empty if its names are no names.
+        check: Raises the error of a Hello that is not valid, or that the caller's identity does not permit.
         open: Opens a session for a Hello, the caller's address and its identity.
         close: Closes a session.
     """
 
     name: str
+    role: Role
     message: str
+    part: Callable[[H], str]
+    check: Callable[[H, Identity], None]
     open: Callable[[H, str, Identity], S]
     close: Callable[[S], None]
 
@@ -60,7 +67,7 @@ async def serve_session(
     gateway: Gateway,
     context: "grpc.aio.ServicerContext[Any, Any]",
     kind: SessionKind[H, S],
-    hello: Callable[[Identity], Awaitable[H]],
+    hello: Callable[[], Awaitable[H]],
     tasks: Callable[[H, S], tuple[Coroutine[Any, Any, None], ...]],
 ) -> None:
     """Serves one session; an error of the connector ends the call with its status.
@@ -69,20 +76,26 @@ async def serve_session(
         gateway: The gateway.
         context: The call.
         kind: How the session begins and ends.
-        hello: Reads and checks the first message of the caller.
+        hello: Reads the first message of the caller.
         tasks: Returns what serves the open session, until the first of them ends.
     """
     identity = identity_of(context)
     session: S | None = None
+    part, was_admitted = "", False
     try:
-        first = await hello(identity)
+        first = await hello()
+        part = kind.part(first)
+        kind.check(first, identity)
         await begin_call(context)
         session = kind.open(first, context.peer(), identity)
         with bound_contextvars(**session.for_logs), gateway.open_calls.woken(identity, session.end):
-            await first_to_end(*tasks(first, session))
+            serving = tasks(first, session)
+            was_admitted = True
+            gateway.refusals.admit(part)
+            await first_to_end(*serving)
     except (ProtocolError, DecodeError) as failure:
         error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not {kind.message}: {failure}")
-        gateway.note_rejected(error, f"caller {context.peer()}" if session is None else session.part)
+        gateway.note_rejected(error, kind.role, part, context.peer(), was_admitted=was_admitted)
         known = session.for_logs if session is not None else {}
         event = f"{kind.name} ended"
         log.warning(event, **known, peer=context.peer(), status=error.status.name, error=str(error))

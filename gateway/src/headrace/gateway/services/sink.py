@@ -1,7 +1,6 @@
 """SinkService: one task of a session reads the sink's messages, another writes to it."""
 
 from collections.abc import AsyncIterator, Coroutine
-from functools import partial
 from typing import Any
 
 import grpc.aio
@@ -12,9 +11,10 @@ from headrace.gateway.core import VERSION, Gateway
 from headrace.gateway.core.base.bounds import MAX_LISTED, check_count
 from headrace.gateway.core.base.errors import ListTooLong, MalformedMessage, NotPermitted, OutOfTurn, UnknownMessage
 from headrace.gateway.core.batches import attach_sink, note_visible
+from headrace.gateway.core.connections import Role, connector_part
 from headrace.gateway.core.sinks import Response, Sink, SinkSession, check_sink
 from headrace.gateway.identity import Identity
-from headrace.gateway.services.calls import UNKNOWN_MESSAGE, first_hello
+from headrace.gateway.services.calls import UNKNOWN_MESSAGE, check_of_session, first_of
 from headrace.gateway.services.sessions import SessionKind, serve_session
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1 import source_pb2
@@ -31,7 +31,9 @@ class SinkService(SinkServiceServicer):
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._sessions = SessionKind("sink session", "a sink's message", gateway.open_sink_session, gateway.close_sink_session)
+        self._sessions = SessionKind(
+            "sink session", Role.SINK, "a sink's message", _part, _check, gateway.open_sink_session, gateway.close_sink_session
+        )
 
     async def Attach(self, request_iterator: Requests, context: Context) -> None:  # type: ignore[override]
         """Serves one session, from Hello to its end."""
@@ -42,7 +44,12 @@ class SinkService(SinkServiceServicer):
             sink = attach_sink(self._gateway, session)
             return self._read(sink, session, request_iterator), self._write(session, context)
 
-        await serve_session(self._gateway, context, self._sessions, partial(self._hello, request_iterator), tasks)
+        async def hello() -> pb.SinkHello:
+            timeout_ms = self._gateway.limits.hello_timeout_ms
+            first: pb.SinkHello = await first_of(anext(request_iterator, None), timeout_ms, "session", "Hello")
+            return first
+
+        await serve_session(self._gateway, context, self._sessions, hello, tasks)
 
     def _welcome(self, session: SinkSession) -> pb.SinkWelcome:
         return pb.SinkWelcome(
@@ -52,20 +59,6 @@ class SinkService(SinkServiceServicer):
             read_timeout_ms=self._gateway.limits.write_timeout_ms,
             capabilities=[source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT, source_pb2.CAPABILITY_RUNS],
         )
-
-    async def _hello(self, requests: Requests, identity: Identity) -> pb.SinkHello:
-        hello: pb.SinkHello = await first_hello(anext(requests, None), self._gateway.limits.hello_timeout_ms)
-        for field in ("staged", "prepared", "committed"):
-            try:
-                check_count(field, getattr(hello, field), MAX_LISTED)
-            except ListTooLong as error:
-                raise error.within(f"sink {hello.sink[:80]!r}", sink=hello.sink[:80]) from None
-        if hello.mode not in (pb.SINK_MODE_TWO_PHASE, pb.SINK_MODE_BATCH_IDEMPOTENT, pb.SINK_MODE_AT_LEAST_ONCE):
-            raise MalformedMessage(f"sink {hello.sink[:80]}: mode {hello.mode} is not one of the SinkModes")
-        if not identity.may_write(check_sink(hello.sink)):
-            text = f"the token of {identity.name!r} does not allow sink {hello.sink!r}; add it to the token's sinks"
-            raise NotPermitted(text, sink=hello.sink)
-        return hello
 
     async def _read(self, sink: Sink, session: SinkSession, requests: Requests) -> None:
         async for request in requests:
@@ -113,6 +106,24 @@ class SinkService(SinkServiceServicer):
             if session.failure is not None:
                 raise session.failure
             await session.outgoing.wait()
+
+
+def _part(hello: pb.SinkHello) -> str:
+    return connector_part(hello.instance, hello.sink) if hello.sink else ""
+
+
+def _check(hello: pb.SinkHello, identity: Identity) -> None:
+    check_of_session(hello)
+    for field in ("staged", "prepared", "committed"):
+        try:
+            check_count(field, getattr(hello, field), MAX_LISTED)
+        except ListTooLong as error:
+            raise error.within(f"sink {hello.sink[:80]!r}", sink=hello.sink[:80]) from None
+    if hello.mode not in (pb.SINK_MODE_TWO_PHASE, pb.SINK_MODE_BATCH_IDEMPOTENT, pb.SINK_MODE_AT_LEAST_ONCE):
+        raise MalformedMessage(f"sink {hello.sink[:80]}: mode {hello.mode} is not one of the SinkModes")
+    if not identity.may_write(check_sink(hello.sink)):
+        text = f"the token of {identity.name!r} does not allow sink {hello.sink!r}; add it to the token's sinks"
+        raise NotPermitted(text, sink=hello.sink)
 
 
 def _staged(sink: Sink, session: SinkSession, staged: pb.Staged) -> None:

@@ -10,8 +10,9 @@ from headrace.contract import clock
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, Gateway
 from headrace.gateway.core.base.bounds import check_hello
-from headrace.gateway.core.base.errors import OutOfTurn, UnknownMessage
+from headrace.gateway.core.base.errors import NotPermitted, OutOfTurn, UnknownMessage
 from headrace.gateway.core.base.position import check_name
+from headrace.gateway.core.connections import Role, connector_part
 from headrace.gateway.core.housekeeping import SHORTEST_LINGER_MS
 from headrace.gateway.core.intake import (
     close_stream,
@@ -24,7 +25,7 @@ from headrace.gateway.core.intake import (
 )
 from headrace.gateway.core.streams import OVERHEAD_BYTES, Session
 from headrace.gateway.identity import Identity
-from headrace.gateway.services.calls import UNKNOWN_MESSAGE, first_hello, write_in_time
+from headrace.gateway.services.calls import UNKNOWN_MESSAGE, check_of_session, first_of, write_in_time
 from headrace.gateway.services.received import Received
 from headrace.gateway.services.sessions import SessionKind, serve_session
 from headrace.protocol.v1 import source_pb2 as pb
@@ -40,14 +41,16 @@ class SourceService(SourceServiceServicer):
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._sessions = SessionKind("session", "an IngestRequest", gateway.open_session, gateway.close_session)
+        self._sessions = SessionKind(
+            "session", Role.SOURCE, "an IngestRequest", _part, _check, gateway.open_session, gateway.close_session
+        )
 
     async def Ingest(self, request_iterator: AsyncIterator[Received], context: Context) -> None:  # type: ignore[override]
         """Serves one session, from Hello to its end."""
 
-        async def hello(_: Identity) -> pb.Hello:
-            first: pb.Hello = await first_hello(_first(request_iterator), self._gateway.limits.hello_timeout_ms)
-            check_hello(first)
+        async def hello() -> pb.Hello:
+            timeout_ms = self._gateway.limits.hello_timeout_ms
+            first: pb.Hello = await first_of(_first(request_iterator), timeout_ms, "session", "Hello")
             return first
 
         def tasks(first: pb.Hello, session: Session) -> tuple[Coroutine[Any, Any, None], ...]:
@@ -115,6 +118,7 @@ class SourceService(SourceServiceServicer):
         else:
             text = f"the token of {identity.name!r} does not allow stream {request.stream[:80]!r}; add it to the token's sources"
             session.reject(request.stream_id, pb.REJECT_REASON_NOT_PERMITTED, text)
+            self._gateway.refusals.note(Role.SOURCE, f"stream {request.stream}", session.peer, NotPermitted(text))
 
     async def _write(self, session: Session, context: Context) -> None:
         timeout_ms = self._gateway.limits.write_timeout_ms
@@ -135,6 +139,15 @@ class SourceService(SourceServiceServicer):
         if self._gateway.tracing is not None and written.HasField("ack"):
             for stream in written.ack.streams:
                 self._gateway.tracing.settled(session, stream.stream_id, stream.position.sequence, since)
+
+
+def _part(hello: pb.Hello) -> str:
+    return connector_part(hello.instance)
+
+
+def _check(hello: pb.Hello, _: Identity) -> None:
+    check_of_session(hello)
+    check_hello(hello)
 
 
 async def _first(requests: AsyncIterator[Received]) -> pb.IngestRequest | None:

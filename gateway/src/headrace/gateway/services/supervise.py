@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 import grpc.aio
 import structlog
 
-from headrace.gateway.core import VERSION, Gateway
+from headrace.contract.limits import MAX_NAME_BYTES
+from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core.base.errors import OutOfTurn, UnknownMessage
+from headrace.gateway.core.connections import Role
 from headrace.gateway.core.control import leave, register, replace_connectors, replace_processes, take_outcome
 from headrace.gateway.core.state import Deployment
 from headrace.gateway.identity import Identity
@@ -25,10 +27,19 @@ async def supervise(gateway: Gateway, identity: Identity, requests: AsyncIterato
         ProtocolError: the call must end with it.
     """
     hello = await first_of(anext(requests, None), gateway.limits.hello_timeout_ms, "supervisor", "SuperviseHello")
-    deployment = register(gateway, hello, context.peer(), identity)
+    part = f"deployment {hello.deployment[:MAX_NAME_BYTES]}" if hello.deployment.isprintable() else ""
+    try:
+        deployment = register(gateway, hello, context.peer(), identity)
+    except ProtocolError as error:
+        gateway.refusals.note(Role.SUPERVISOR, part, context.peer(), error)
+        raise
+    gateway.refusals.admit(part)
     try:
         await begin_call(context)
         await first_to_end(_read(gateway, deployment, requests), _write(gateway, deployment, context))
+    except ProtocolError as error:
+        gateway.refusals.note(Role.SUPERVISOR, part, context.peer(), error, was_admitted=True)
+        raise
     finally:
         leave(gateway, deployment)
         log.info("deployment left", deployment=deployment.name, run=deployment.run)

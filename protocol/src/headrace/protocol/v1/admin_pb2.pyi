@@ -2019,6 +2019,7 @@ class GatewayStatus(_message.Message):
     OWN_FAULTS_FIELD_NUMBER: _builtins.int
     CERTIFICATES_FIELD_NUMBER: _builtins.int
     UNCONNECTED_MS_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Its version."""
     uptime_ms: _builtins.int
@@ -2063,6 +2064,10 @@ class GatewayStatus(_message.Message):
     def certificates(self) -> _containers.RepeatedCompositeFieldContainer[Global___CertificateStatus]:
         """The certificates in its TLS files."""
 
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedCall]:
+        """The last refusal of each part that is not admitted since, and of each address of unknown callers; at most 250."""
+
     def __init__(
         self,
         *,
@@ -2084,10 +2089,11 @@ class GatewayStatus(_message.Message):
         own_faults: _abc.Iterable[Global___GatewayFault] | None = ...,
         certificates: _abc.Iterable[Global___CertificateStatus] | None = ...,
         unconnected_ms: _builtins.int | None = ...,
+        refusals: _abc.Iterable[Global___RefusedCall] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "_unconnected_ms", b"_unconnected_ms", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms", "unconnected_ms", b"unconnected_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "_unconnected_ms", b"_unconnected_ms", "acknowledged_messages", b"acknowledged_messages", "buffer_limit_bytes", b"buffer_limit_bytes", "buffered_bytes", b"buffered_bytes", "buffered_messages", b"buffered_messages", "certificates", b"certificates", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms", "draining", b"draining", "duplicate_messages", b"duplicate_messages", "losses", b"losses", "own_faults", b"own_faults", "received_bytes", b"received_bytes", "received_frames", b"received_frames", "received_messages", b"received_messages", "rejected_sessions", b"rejected_sessions", "unconnected_ms", b"unconnected_ms", "uptime_ms", b"uptime_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "_unconnected_ms", b"_unconnected_ms", "acknowledged_messages", b"acknowledged_messages", "buffer_limit_bytes", b"buffer_limit_bytes", "buffered_bytes", b"buffered_bytes", "buffered_messages", b"buffered_messages", "certificates", b"certificates", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms", "draining", b"draining", "duplicate_messages", b"duplicate_messages", "losses", b"losses", "own_faults", b"own_faults", "received_bytes", b"received_bytes", "received_frames", b"received_frames", "received_messages", b"received_messages", "refusals", b"refusals", "rejected_sessions", b"rejected_sessions", "unconnected_ms", b"unconnected_ms", "uptime_ms", b"uptime_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_jump_age_ms: _TypeAlias = _typing.Literal["clock_jump_age_ms"]  # noqa: Y015
     _WhichOneofArgType__clock_jump_age_ms: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms"]  # noqa: Y015
@@ -2103,6 +2109,56 @@ class GatewayStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__unconnected_ms) -> _WhichOneofReturnType__unconnected_ms | None: ...
 
 Global___GatewayStatus: _TypeAlias = GatewayStatus  # noqa: Y015
+
+@_typing.final
+class RefusedCall(_message.Message):
+    """The last refusal of a part that the gateway did not admit, or whose session it has ended; or of callers that it does not know."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    PEER_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    REMEDY_FIELD_NUMBER: _builtins.int
+    WAS_ADMITTED_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    LAST_MS_FIELD_NUMBER: _builtins.int
+    role: _builtins.str
+    """The role that the caller asks for: `source`, `sink`, `query` or `supervisor`."""
+    part: _builtins.str
+    """The part, such as `connector orders-0`; empty if the caller has not shown which one it is."""
+    peer: _builtins.str
+    """The address of the caller."""
+    cause: _builtins.str
+    """The status and the error, for people."""
+    remedy: _builtins.str
+    """What to do."""
+    was_admitted: _builtins.bool
+    """True if it had a session, which the gateway has ended."""
+    age_ms: _builtins.int
+    """For how long it has been refused again and again, in milliseconds."""
+    last_ms: _builtins.int
+    """How long ago the last refusal was, in milliseconds."""
+    def __init__(
+        self,
+        *,
+        role: _builtins.str = ...,
+        part: _builtins.str = ...,
+        peer: _builtins.str = ...,
+        cause: _builtins.str = ...,
+        remedy: _builtins.str = ...,
+        was_admitted: _builtins.bool = ...,
+        age_ms: _builtins.int = ...,
+        last_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "cause", b"cause", "last_ms", b"last_ms", "part", b"part", "peer", b"peer", "remedy", b"remedy", "role", b"role", "was_admitted", b"was_admitted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefusedCall: _TypeAlias = RefusedCall  # noqa: Y015
 
 @_typing.final
 class GatewayFault(_message.Message):

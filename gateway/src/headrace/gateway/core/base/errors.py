@@ -57,6 +57,13 @@ class ProtocolError(HeadraceError):
     """The machine-readable reason; None for errors that end no session of a connector."""
     engine_reason: ClassVar[str | None] = None
     """A reason that engines look for in the trailing metadata; None if the status code is enough for them."""
+    remedy: ClassVar[str] = (
+        "correct what calls, which breaks the protocol as the error says; if it uses an SDK, upgrade it and the gateway to one "
+        "release"
+    )
+    """What an operator does about a part that the gateway refuses with it."""
+    counts_as_refusal: ClassVar[bool] = True
+    """Whether a part that it ends is at fault; False if another part has taken over, or the gateway stops."""
 
     def __init__(self, message: str, **metadata: object) -> None:
         """Keeps the metadata that the reason's comment in the protocol names; what is None is left out."""
@@ -99,30 +106,41 @@ class LimitExceeded(ProtocolError):
     """More was sent or opened than is allowed."""
 
     status = grpc.StatusCode.RESOURCE_EXHAUSTED
+    remedy = "stay below the limit that the error names, which is fixed, or end what uses it up"
 
 
 class FrameTooLarge(LimitExceeded):
     """A frame, or a request for credit for one, is above the limits."""
 
     reason = pb.ERROR_REASON_FRAME_TOO_LARGE
+    remedy = (
+        "have the connector send smaller frames, or raise max_frame_bytes or max_frame_messages in [limits] of the gateway's "
+        "configuration, and restart the gateway"
+    )
 
 
 class CreditOverrun(LimitExceeded):
     """A frame was sent without enough credit."""
 
     reason = pb.ERROR_REASON_CREDIT_OVERRUN
+    remedy = ProtocolError.remedy
 
 
 class TooManyStreams(LimitExceeded):
     """A session has as many streams, or stream ids, as it may."""
 
     reason = pb.ERROR_REASON_TOO_MANY_STREAMS
+    remedy = (
+        "raise max_streams_per_session in [limits] of the gateway's configuration, and run: headrace gateway reload; or share "
+        "its streams among several connectors"
+    )
 
 
 class TooManyNames(LimitExceeded):
     """The gateway keeps as many names of a kind as it may."""
 
     reason = pb.ERROR_REASON_TOO_MANY_NAMES
+    remedy = "end what is not needed: this limit is fixed, and the gateway forgets a name ten minutes after its last use"
 
 
 class ListTooLong(LimitExceeded):
@@ -142,6 +160,7 @@ class VersionUnsupported(OutOfTurn):
     """A connector speaks a protocol version that this gateway does not."""
 
     reason = pb.ERROR_REASON_PROTOCOL_VERSION_UNSUPPORTED
+    remedy = "upgrade what the error names, so that both speak one version of the protocol"
 
 
 class UnknownMessage(OutOfTurn):
@@ -154,6 +173,7 @@ class ModeMismatch(OutOfTurn):
     """The other instances of a sink have another mode."""
 
     reason = pb.ERROR_REASON_SINK_MODE_MISMATCH
+    remedy = "give this connector another sink name, or all instances of the sink one mode"
 
 
 class NotAtOnce(OutOfTurn):
@@ -176,12 +196,14 @@ class HelloTimeout(TooSlow):
     """The client did not send Hello in time."""
 
     reason = pb.ERROR_REASON_HELLO_TIMEOUT
+    remedy = "look at its process and its network: it has connected, and has sent nothing"
 
 
 class ReadTimeout(TooSlow):
     """The client did not read for too long."""
 
     reason = pb.ERROR_REASON_READ_TIMEOUT
+    remedy = "look at its process and its network: it does not read what the gateway sends; restart it, which loses nothing"
 
 
 class NotPermitted(ProtocolError):
@@ -189,6 +211,7 @@ class NotPermitted(ProtocolError):
 
     status = grpc.StatusCode.PERMISSION_DENIED
     reason = pb.ERROR_REASON_NOT_PERMITTED
+    remedy = "give its token what the error names in the gateway's configuration, or give it another token, and start it again"
 
 
 class TokenRevoked(ProtocolError):
@@ -196,6 +219,7 @@ class TokenRevoked(ProtocolError):
 
     status = grpc.StatusCode.UNAUTHENTICATED
     reason = pb.ERROR_REASON_TOKEN_REVOKED
+    remedy = "give it the token that the gateway's configuration has now, and start it again"
 
 
 class Superseded(ProtocolError):
@@ -203,6 +227,7 @@ class Superseded(ProtocolError):
 
     status = grpc.StatusCode.ABORTED
     reason = pb.ERROR_REASON_TAKEN_OVER
+    counts_as_refusal = False
     engine_reason = "superseded"
 
 
@@ -224,6 +249,10 @@ class AtCapacity(ProtocolError):
 
     status = grpc.StatusCode.UNAVAILABLE
     reason = pb.ERROR_REASON_TOO_MANY_SESSIONS
+    remedy = (
+        "raise max_sessions in [limits] of the gateway's configuration, and restart the gateway; or end connectors that are not "
+        "needed: those that are refused try again by themselves"
+    )
 
 
 class Draining(ProtocolError):
@@ -231,6 +260,7 @@ class Draining(ProtocolError):
 
     status = grpc.StatusCode.UNAVAILABLE
     reason = pb.ERROR_REASON_GATEWAY_STOPPING
+    counts_as_refusal = False
 
 
 class MessagesLost(ProtocolError):

@@ -15,7 +15,7 @@ from headrace.gateway.core.base.clock_jumps import ClockJumps
 from headrace.gateway.core.base.errors import AtCapacity, ChangeRefused, Draining, ProtocolError, TokenRevoked
 from headrace.gateway.core.base.position import BEGINNING
 from headrace.gateway.core.base.signal import Signal
-from headrace.gateway.core.connections import Connectors, OpenCalls
+from headrace.gateway.core.connections import Connectors, OpenCalls, Refusals, Role
 from headrace.gateway.core.pipelines import Drivers, Pipeline
 from headrace.gateway.core.sinks import CommitLog, DeadLetters, QueryOwners, Sink, SinkSession, VotedBatch, Votes
 from headrace.gateway.core.state.deployments import Deployments
@@ -97,6 +97,8 @@ class Gateway:
         self.drivers = Drivers()
         self.open_calls = OpenCalls()
         """The calls in progress, those of sessions among them."""
+        self.refusals = Refusals()
+        """Whom it has refused."""
         self.sessions_changed = Signal()
         """Notified when a session has opened or closed."""
         self._session_numbers = itertools.count(1)
@@ -247,9 +249,18 @@ class Gateway:
         said = session.reported.last_error
         self.event_log.add(EventKind.DETACHED, session.part, f"session {session.id} has ended" + (f": {said}" if said else ""))
 
-    def note_rejected(self, error: ProtocolError, part: str) -> None:
-        """Notes that the session of a part was ended with an error."""
-        self.event_log.add(EventKind.REJECTED, part, f"{error.status.name}: {error}")
+    def note_rejected(self, error: ProtocolError, role: Role, part: str, peer: str, *, was_admitted: bool) -> None:
+        """Notes that a part was refused, or that its session was ended with an error.
+
+        Args:
+            error: The error.
+            role: The role that the caller asks for.
+            part: The part; empty if the caller has not shown which one it is.
+            peer: The address of the caller.
+            was_admitted: Whether it had a session that worked.
+        """
+        self.refusals.note(role, part, peer, error, was_admitted=was_admitted)
+        self.event_log.add(EventKind.REJECTED, part or f"caller {peer}", f"{error.status.name}: {error}")
         self.rejected_sessions[error.status.name] = self.rejected_sessions.get(error.status.name, 0) + 1
 
     def begin_to_drain(self, timeout_ms: int | None = None) -> "asyncio.Task[None]":

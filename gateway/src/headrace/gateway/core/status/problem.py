@@ -16,6 +16,7 @@ class Kind(StrEnum):
     CERTIFICATE_EXPIRES = OwnFaultKind.CERTIFICATE_EXPIRES.value
     GATEWAY_FAILS = OwnFaultKind.GATEWAY_FAILS.value
     DESCRIPTORS_EXHAUSTED = OwnFaultKind.DESCRIPTORS_EXHAUSTED.value
+    REFUSED = "refused"
     CONNECTOR_AWAY = "connector-away"
     CONNECTOR_FAILS = "connector-fails"
     CONNECTOR_SILENT = "connector-silent"

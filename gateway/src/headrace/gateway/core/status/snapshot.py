@@ -160,6 +160,7 @@ def _fill_gateway(status: pb.GatewayStatus, gateway: Gateway, reading: _Reading)
             pb.GatewayFault(part=one.part, kind=one.kind, cause=one.cause, remedy=one.remedy, age_ms=one.age_ms)
             for one in gateway.own_faults
         ],
+        refusals=[one.status() for one in gateway.refusals],
         certificates=[
             pb.CertificateStatus(file=file, expires_at_s=expires_at_s)
             for file, expires_at_s in sorted(gateway.certificates.items())

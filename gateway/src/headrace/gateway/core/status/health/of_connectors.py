@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from headrace.gateway.core.connections import SILENT_AFTER_S
-from headrace.gateway.core.status.health.site import Site, connector_of, paused
+from headrace.gateway.core.connections import SILENT_AFTER_S, connector_part
+from headrace.gateway.core.status.health.site import Site, paused
 from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1 import connector_pb2
@@ -26,10 +26,11 @@ def of_connectors(site: Site) -> None:
         sink = site.sinks.get(serving.sink)
         fails, outstanding_ms = (bool(sink.failure), sink.outstanding_ms) if sink is not None else (False, 0)
         errors = errors_of_sink(serving, fails=fails, outstanding_ms=outstanding_ms)
-        part = connector_of(serving.sink, serving.instance)
+        part = connector_part(serving.instance, serving.sink)
         site.add(_silent(part, serving))
         site.add(_reports(part, serving.reported, errors))
     site.add(site.processes.all)
+    site.add(site.refused.now)
 
 
 def _of_session(site: Site, session: pb.SessionStatus) -> Iterator[Problem]:

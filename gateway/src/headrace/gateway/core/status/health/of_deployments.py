@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headrace.contract.names import source_of
+from headrace.gateway.core.connections import Role
+from headrace.gateway.core.status.health.of_refusals import Refused
 from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.protocol.v1 import admin_pb2 as pb
 
@@ -30,8 +32,13 @@ class Failing:
         return self.by_source.get(source_of(stream))
 
 
-def failing(status: pb.GetStatusResponse) -> Failing:
-    """Returns the connectors that should have a session. One that has one works, whatever its supervisor has reported before."""
+def failing(status: pb.GetStatusResponse, refused: Refused) -> Failing:
+    """Returns the connectors that should have a session. One that has one works, whatever its supervisor has reported before.
+
+    Args:
+        status: The status.
+        refused: Whom the gateway has refused.
+    """
     connected = {("source", session.instance) for session in status.sessions}
     connected |= {(session.sink, session.instance) for session in status.sink_sessions}
     found = Failing()
@@ -40,7 +47,7 @@ def failing(status: pb.GetStatusResponse) -> Failing:
         for connector in deployment.connectors:
             if (connector.sink or "source", connector.instance) in connected:
                 continue
-            problem = _problem(deployment, connector, processes.get(connector.name))
+            problem = _problem(deployment, connector, processes.get(connector.name), refused)
             if problem is None:
                 continue
             found.all.append(problem)
@@ -52,10 +59,12 @@ def failing(status: pb.GetStatusResponse) -> Failing:
 
 
 def _problem(
-    deployment: pb.DeploymentStatus, connector: pb.SupervisedConnector, process: pb.ProcessState | None
+    deployment: pb.DeploymentStatus, connector: pb.SupervisedConnector, process: pb.ProcessState | None, refused: Refused
 ) -> Problem | None:
     """Returns why a connector has no session; None if it has lost it just now, and its supervisor has not begun anything."""
     part = f"connector {connector.instance}" + (f" of sink {connector.sink}" if connector.sink else "")
+    if part in refused.current:
+        return refused.by_part[part]
     if not connector.failure:
         if connector.name in deployment.restarting or _starts(process):
             cause = f"the process of {connector.name} in {deployment.deployment} is being started"
@@ -65,7 +74,8 @@ def _problem(
             return None
         cause = f"the process of {connector.name} in {deployment.deployment} runs, and has not connected"
         remedy = f"the log of {connector.name} says why; headrace restart {connector.name} starts its process again"
-        return Problem(part, Kind.NOT_CONNECTED, cause, connector.unconnected_ms, remedy)
+        role = Role.SINK if connector.sink else Role.SOURCE
+        return refused.why(Problem(part, Kind.NOT_CONNECTED, cause, connector.unconnected_ms, remedy), role)
     remedy = (
         "correct what the error names; the supervisor starts it again, and "
         f"headrace restart {connector.name} does so at once: {deployment.deployment} has its log"

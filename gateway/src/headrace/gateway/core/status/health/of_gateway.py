@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from headrace.gateway.core.status.health.of_refusals import Refused
 from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.protocol.v1 import admin_pb2 as pb
 
@@ -32,4 +33,4 @@ def of_nothing_connected(status: pb.GetStatusResponse) -> Iterator[Problem]:
             "start what uses this gateway; if it runs, compare its address of the gateway, its token and its proxy settings "
             "(HTTPS_PROXY, NO_PROXY): its log says why it does not connect"
         )
-        yield Problem("gateway", Kind.NOT_CONNECTED, cause, status.gateway.unconnected_ms, remedy)
+        yield Refused(status).why(Problem("gateway", Kind.NOT_CONNECTED, cause, status.gateway.unconnected_ms, remedy))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from headrace.gateway.core.connections import Role
 from headrace.gateway.core.status.health.of_sinks import FAILS_REMEDY
 from headrace.gateway.core.status.health.site import Site, paused
 from headrace.gateway.core.status.problem import Kind, Problem
@@ -91,18 +92,21 @@ def _not_attached(site: Site, pipeline: pb.PipelineStatus, part: str) -> Iterato
     """Yields why a pipeline is not attached that should be: its lease has ended, or a source waits for it."""
     held_ms, only = site.held_ms.get(pipeline.pipeline), f"only if it is never to run again: headrace forget {pipeline.pipeline}"
     is_missed = pipeline.state == pb.PIPELINE_STATE_AWAY or held_ms is not None
-    if is_missed and (process := site.runs.of_pipeline(pipeline.pipeline)) is not None:
+    if part in site.refused.current or (is_missed and part in site.refused.by_part):
+        yield site.refused.by_part[part]
+    elif is_missed and (process := site.runs.of_pipeline(pipeline.pipeline)) is not None:
         yield process
     elif pipeline.state == pb.PIPELINE_STATE_AWAY:
         cause = f"its lease has ended: it has not called for {pipeline.idle_ms // 1000} s"
-        yield Problem(part, Kind.PIPELINE_AWAY, cause, pipeline.away_ms, f"start the query again; {only}")
+        away = Problem(part, Kind.PIPELINE_AWAY, cause, pipeline.away_ms, f"start the query again; {only}")
+        yield site.refused.why(away, Role.QUERY)
     elif pipeline.state == pb.PIPELINE_STATE_DETACHED and held_ms is not None:
         cause = "its query has stopped, and has not read all that was received"
         yield Problem(part, Kind.PIPELINE_DETACHED, cause, pipeline.idle_ms, f"start the query; {only}")
     elif pipeline.state == pb.PIPELINE_STATE_AWAITED and held_ms is not None:
         cause = "acknowledgements wait for it, and it has not attached since the gateway started"
         remedy = "start its query, or remove it from [[streams]] of the gateway's configuration"
-        yield Problem(part, Kind.PIPELINE_AWAITED, cause, held_ms, remedy)
+        yield site.refused.why(Problem(part, Kind.PIPELINE_AWAITED, cause, held_ms, remedy), Role.QUERY)
 
 
 def _waits(site: Site, pipeline: pb.PipelineStatus, part: str, streams: list[Problem], fatal: list[Problem]) -> Iterator[Problem]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from headrace.contract.names import covers, source_of
+from headrace.gateway.core.connections import Role
 from headrace.gateway.core.status.health.site import Site, paused
 from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -27,6 +28,8 @@ def of_stream(site: Site, stream: pb.StreamStatus) -> Iterator[Problem]:
 def _detached(site: Site, stream: pb.StreamStatus, part: str) -> Iterator[Problem]:
     """Yields why a stream that somebody needs is not open."""
     if stream.session in site.of_session:
+        if refusal := site.refused.by_part.get(part):
+            yield refusal
         cause = f"instance {stream.last_instance} is connected, and no longer sends this stream"
         remedy = "check the connector's configuration and its log; restart it if its source still has the stream"
         if not stream.HasField("paused"):
@@ -46,7 +49,10 @@ def _detached(site: Site, stream: pb.StreamStatus, part: str) -> Iterator[Proble
             "no connector has opened its streams since the gateway started",
         )
     remedy = "start the connector; if it runs, its log says why it has no session"
-    away = site.absent.setdefault(connector, Problem(connector, Kind.CONNECTOR_AWAY, cause, stream.state_age_ms, remedy))
+    away = site.absent.get(connector)
+    if away is None:
+        away = Problem(connector, Kind.CONNECTOR_AWAY, cause, stream.state_age_ms, remedy)
+        away = site.absent[connector] = site.refused.why(away, Role.SOURCE)
     yield away
     yield away.within(part)
 

@@ -5,6 +5,7 @@ from functools import cached_property
 
 from headrace.contract.names import covers
 from headrace.gateway.core.status.health.of_deployments import Failing, failing
+from headrace.gateway.core.status.health.of_refusals import Refused
 from headrace.gateway.core.status.pipeline_processes import PipelineProcesses, pipeline_processes
 from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.gateway.core.streams import CONFIGURATION
@@ -37,9 +38,14 @@ class Site:
             self.found.setdefault(problem.part, problem)
 
     @cached_property
+    def refused(self) -> Refused:
+        """Whom the gateway has refused."""
+        return Refused(self.status)
+
+    @cached_property
     def processes(self) -> Failing:
         """The connectors of deployments that are not connected."""
-        return failing(self.status)
+        return failing(self.status, self.refused)
 
     @cached_property
     def runs(self) -> PipelineProcesses:
@@ -105,8 +111,3 @@ def paused(part: str, status: pb.StreamStatus | pb.SessionStatus | pb.PipelineSt
         if pause.by == CONFIGURATION:
             remedy = "remove it from [paused] in the gateway's configuration, and run: headrace gateway reload"
         yield Problem(pause.part, Kind.PAUSED, f"paused by {pause.by}", pause.age_ms, remedy).within(part)
-
-
-def connector_of(sink: str, instance: str) -> str:
-    """Returns the part that is an instance of a sink: instances of sources and of other sinks may have the same name."""
-    return f"connector {instance} of sink {sink}"
