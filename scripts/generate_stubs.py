@@ -109,7 +109,7 @@ def generate_rust(folder: Path) -> None:
 
 
 ALL = (
-    Stubs(LANGUAGES["python"].title, ROOT / "protocol" / "src" / PACKAGE, generate_python),
+    Stubs(LANGUAGES["python"].title, ROOT / "base" / "src" / PACKAGE, generate_python),
     Stubs(LANGUAGES["go"].title, ROOT / GO_STUBS, generate_go, tools=("go", "npx")),
     Stubs(LANGUAGES["rust"].title, ROOT / RUST_STUBS, generate_rust, tools=("cargo",)),
     Stubs(LANGUAGES["typescript"].title, ROOT / TYPESCRIPT / "src" / "gen", generate_typescript, tools=("npx",)),

@@ -123,7 +123,7 @@ fi
 # npm mostly waits, as uv does.
 build_console "$python" &
 pages=$!
-arguments=(--constraint constraints.txt --editable . --editable protocol --editable terminal --editable sdk/python --editable gateway --editable pipelines --editable engine --editable connectors --editable conformance --editable laboratory)
+arguments=(--constraint constraints.txt --editable . --editable base --editable sdk/python --editable gateway --editable pipelines --editable engine --editable connectors --editable conformance --editable laboratory)
 what="PySpark, 450 MB, and some 60 other packages, 110 MB"
 if [ "$group" = dev ]; then
   arguments+=(--group dev)

@@ -35,8 +35,8 @@ class Machine:
         self._project = folder / "project"
         (self._project / "scripts").mkdir(parents=True)
         (self._project / "sdk" / "python").mkdir(parents=True)
-        (self._project / "protocol").mkdir()
-        for name in ("pyproject.toml", "sdk/python/pyproject.toml", "protocol/pyproject.toml", "constraints.txt"):
+        (self._project / "base").mkdir()
+        for name in ("pyproject.toml", "sdk/python/pyproject.toml", "base/pyproject.toml", "constraints.txt"):
             (self._project / name).write_text("")
         self._script = shutil.copy(SCRIPT, self._project / "scripts")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-_SOURCES = {f"headrace-{name}": ROOT / name / "src" for name in ("engine", "pipelines", "protocol")}
+_SOURCES = {f"headrace-{name}": ROOT / name / "src" for name in ("base", "engine", "pipelines")}
 """What is installed here so that edits take effect at once, which has no files of its own among the packages."""
 _LEFT_OUT = {"jars"}
 """A worker's JVM has Spark's jars from where it was started."""

@@ -24,6 +24,6 @@ def change(tree: Path) -> None:
         text = (tree / name).read_text()
         assert text.count(before) == 1, (name, before)
         (tree / name).write_text(text.replace(before, after))
-    out = tree / "protocol/src"
+    out = tree / "base/src"
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{tree / 'proto'}", f"--python_out={out}", _STUBS]
     subprocess.run(command, check=True, cwd=tree, timeout=300)

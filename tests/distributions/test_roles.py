@@ -17,8 +17,8 @@ from tests.gateway.wire import Engine, values_of
 
 LARGEST_MB = {"headrace-gateway": 130, "headrace-connectors": 300}
 WITHIN = {
-    "headrace-gateway": {"headrace-gateway", "headrace-protocol", "headrace-terminal"},
-    "headrace-connectors": {"headrace-connectors", "headrace-protocol", "headrace-sdk", "headrace-terminal"},
+    "headrace-gateway": {"headrace-base", "headrace-gateway"},
+    "headrace-connectors": {"headrace-base", "headrace-connectors", "headrace-sdk"},
 }
 LINES = [b"one", b"two", b"three"]
 

@@ -21,23 +21,22 @@ from trove_classifiers import classifiers as known_classifiers
 NAMES = {member: tomllib.loads((ROOT / member / "pyproject.toml").read_text())["project"]["name"] for member in MEMBERS}
 REPOSITORY = "https://github.com/headrace/headrace"
 ONE_WAY = {
-    "headrace-protocol": set[str](),
-    "headrace-terminal": {"headrace-protocol"},
-    "headrace-sdk": {"headrace-protocol"},
-    "headrace-gateway": {"headrace-protocol", "headrace-terminal"},
-    "headrace-pipelines": {"headrace-protocol"},
-    "headrace-engine": {"headrace-pipelines", "headrace-protocol"},
-    "headrace-connectors": {"headrace-sdk", "headrace-terminal"},
-    "headrace-conformance": {"headrace-protocol", "headrace-terminal"},
-    "headrace": {"headrace-connectors", "headrace-engine", "headrace-gateway", "headrace-pipelines", "headrace-terminal"},
+    "headrace-base": set[str](),
+    "headrace-sdk": {"headrace-base"},
+    "headrace-gateway": {"headrace-base"},
+    "headrace-pipelines": {"headrace-base"},
+    "headrace-engine": {"headrace-base", "headrace-pipelines"},
+    "headrace-connectors": {"headrace-base", "headrace-sdk"},
+    "headrace-conformance": {"headrace-base"},
+    "headrace": {"headrace-base", "headrace-connectors", "headrace-engine", "headrace-gateway", "headrace-pipelines"},
     "headrace-laboratory": {
         "headrace",
+        "headrace-base",
         "headrace-connectors",
         "headrace-engine",
         "headrace-gateway",
         "headrace-pipelines",
         "headrace-sdk",
-        "headrace-terminal",
     },
 }
 """Which distributions each one may need."""

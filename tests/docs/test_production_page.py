@@ -111,7 +111,7 @@ def test_an_upgrade_that_is_rolled_back_continues_where_the_backup_was_taken(hos
 @pytest.mark.timeout(1200)
 def test_a_host_without_a_registry_installs_the_wheels_that_were_made_elsewhere(tmp_path: Path) -> None:
     """In this registry, one of the distributions is there as sources only, as Spark is on a public one."""
-    fill(tmp_path / "registry", build(tmp_path / "built"), sources=["headrace-terminal"], wanted=["headrace", "hatchling"])
+    fill(tmp_path / "registry", build(tmp_path / "built"), sources=["headrace-base"], wanted=["headrace", "hatchling"])
     (tmp_path / "opt").mkdir()
     # The environment of the tests has no pip.
     venv.create(tmp_path / "python", with_pip=True, symlinks=True)

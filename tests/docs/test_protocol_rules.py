@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.docs.pages import ROOT, codes, prose, section, table, text
 
 PAGE = "docs/reference/protocol.md"
-CITING = ("proto", "docs", "protocol", "sdk", "gateway", "conformance", "examples", "tests")
+CITING = ("proto", "docs", "base", "sdk", "gateway", "conformance", "examples", "tests")
 LANGUAGES = {".proto", ".md", ".json", ".py", ".pyi", ".go", ".ts", ".java", ".rs", ".toml", ".yaml"}
 BUILT = {"node_modules", "target", "build", "dist", "__pycache__"}
 STANDARDS = {"UTF", "SHA", "ISO", "RFC", "BSD", "MPL", "KIP"}

@@ -97,7 +97,7 @@ def test_a_package_that_is_too_new(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    distribution(tmp_path, "headrace-protocol", VERSION, "grpcio>=1", "not-there-at-all>=2", 'of-an-extra; extra == "x"')
+    distribution(tmp_path, "headrace-base", VERSION, "grpcio>=1", "not-there-at-all>=2", 'of-an-extra; extra == "x"')
     monkeypatch.syspath_prepend(str(tmp_path))
     is_lacking(check("versions"), "not-there-at-all is missing", "pip install 'not-there-at-all>=2'")
     assert "of-an-extra" not in check("versions").found

@@ -25,7 +25,7 @@ _RUST = (
 )
 _RUST_CRATES = "async-stream futures-util headrace serde serde-json sha2 tempfile tokio tracing-subscriber"
 _PYTHON_PACKAGES = "headrace mypy pydantic pytest ruff src tests"
-_DISTRIBUTIONS = ("protocol", "terminal", "sdk/python", "connectors", "gateway", "conformance")
+_DISTRIBUTIONS = ("base", "sdk/python", "connectors", "gateway", "conformance")
 _DISTRIBUTIONS_OF_APPS = (*_DISTRIBUTIONS, "pipelines", "engine", ".")
 
 
