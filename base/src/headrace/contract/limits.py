@@ -9,6 +9,8 @@ DEFAULT_HTTP = "127.0.0.1:7434"
 MAX_SEQUENCE = 2**63 - 1
 """The largest sequence of a message, and the largest number of a micro-batch: Spark's integers are signed 64-bit."""
 MAX_CURSOR_BYTES = 4096
+MAX_FRAMES = 256
+"""The maximum number of frames in one message of a source."""
 MAX_NAME_BYTES = 255
 """The maximum length of the name of a stream, pipeline, sink or instance, in bytes."""
 MAX_BATCHES = 500

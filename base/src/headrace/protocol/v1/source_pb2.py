@@ -26,59 +26,61 @@ from headrace.protocol.v1 import connector_pb2 as headrace_dot_protocol_dot_v1_d
 from headrace.protocol.v1 import frame_pb2 as headrace_dot_protocol_dot_v1_dot_frame__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!headrace/protocol/v1/source.proto\x12\x14headrace.protocol.v1\x1a$headrace/protocol/v1/connector.proto\x1a headrace/protocol/v1/frame.proto\"\xaa\x04\n\rIngestRequest\x12,\n\x05hello\x18\x01 \x01(\x0b\x32\x1b.headrace.protocol.v1.HelloH\x00\x12\x37\n\x0bopen_stream\x18\x02 \x01(\x0b\x32 .headrace.protocol.v1.OpenStreamH\x00\x12,\n\x05\x66rame\x18\x03 \x01(\x0b\x32\x1b.headrace.protocol.v1.FrameH\x00\x12\x30\n\x07\x62\x61\x63klog\x18\x04 \x01(\x0b\x32\x1d.headrace.protocol.v1.BacklogH\x00\x12;\n\rposition_lost\x18\x05 \x01(\x0b\x32\".headrace.protocol.v1.PositionLostH\x00\x12\x39\n\x0c\x63lose_stream\x18\x06 \x01(\x0b\x32!.headrace.protocol.v1.CloseStreamH\x00\x12=\n\x0e\x63redit_request\x18\x07 \x01(\x0b\x32#.headrace.protocol.v1.CreditRequestH\x00\x12\x30\n\x07goodbye\x18\x08 \x01(\x0b\x32\x1d.headrace.protocol.v1.GoodbyeH\x00\x12.\n\x06starts\x18\t \x01(\x0b\x32\x1c.headrace.protocol.v1.StartsH\x00\x12.\n\x06report\x18\n \x01(\x0b\x32\x1c.headrace.protocol.v1.ReportH\x00\x42\t\n\x07message\"\xab\x03\n\x0eIngestResponse\x12\x30\n\x07welcome\x18\x01 \x01(\x0b\x32\x1d.headrace.protocol.v1.WelcomeH\x00\x12;\n\rstream_opened\x18\x02 \x01(\x0b\x32\".headrace.protocol.v1.StreamOpenedH\x00\x12(\n\x03\x61\x63k\x18\x03 \x01(\x0b\x32\x19.headrace.protocol.v1.AckH\x00\x12.\n\x06\x63redit\x18\x04 \x01(\x0b\x32\x1c.headrace.protocol.v1.CreditH\x00\x12*\n\x04pace\x18\x05 \x01(\x0b\x32\x1a.headrace.protocol.v1.PaceH\x00\x12,\n\x05\x64rain\x18\x06 \x01(\x0b\x32\x1b.headrace.protocol.v1.DrainH\x00\x12.\n\x06reject\x18\x07 \x01(\x0b\x32\x1c.headrace.protocol.v1.RejectH\x00\x12;\n\rstarts_wanted\x18\x08 \x01(\x0b\x32\".headrace.protocol.v1.StartsWantedH\x00\x42\t\n\x07message\"\xc1\x01\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x19\n\x11\x63onnector_version\x18\x03 \x01(\t\x12\x10\n\x08instance\x18\x04 \x01(\t\x12\x36\n\x0c\x63\x61pabilities\x18\x05 \x03(\x0e\x32 .headrace.protocol.v1.Capability\x12&\n\x03sdk\x18\x06 \x01(\x0b\x32\x19.headrace.protocol.v1.Sdk\"v\n\nOpenStream\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12.\n\x04kind\x18\x03 \x01(\x0e\x32 .headrace.protocol.v1.SourceKind\x12\x15\n\rchooses_start\x18\x04 \x01(\x08\"\x9f\x01\n\x06Starts\x12\x34\n\x07streams\x18\x01 \x03(\x0b\x32#.headrace.protocol.v1.Starts.Stream\x1a_\n\x06Stream\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\x35\n\x08position\x18\x02 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x00\x88\x01\x01\x42\x0b\n\t_position\"\x90\x01\n\x07\x42\x61\x63klog\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\x1c\n\x0flatest_sequence\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x15\n\x08messages\x18\x03 \x01(\x04H\x01\x88\x01\x01\x12\x12\n\x05\x62ytes\x18\x04 \x01(\x04H\x02\x88\x01\x01\x42\x12\n\x10_latest_sequenceB\x0b\n\t_messagesB\x08\n\x06_bytes\"g\n\x0cPositionLost\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\x1e\n\x11\x65\x61rliest_sequence\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x03 \x01(\tB\x14\n\x12_earliest_sequence\"E\n\x0b\x43loseStream\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\x15\n\rend_of_stream\x18\x02 \x01(\x08\x12\x0c\n\x04gone\x18\x03 \x01(\x08\"\x9d\x01\n\rCreditRequest\x12\r\n\x05\x62ytes\x18\x01 \x01(\x04\x12\x10\n\x08messages\x18\x02 \x01(\x04\x12\x11\n\tstream_id\x18\x03 \x01(\r\x12\x18\n\x0bready_bytes\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x1b\n\x0eready_messages\x18\x05 \x01(\x04H\x01\x88\x01\x01\x42\x0e\n\x0c_ready_bytesB\x11\n\x0f_ready_messages\"\x19\n\x07Goodbye\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\xc5\x02\n\x07Welcome\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x17\n\x0fgateway_version\x18\x02 \x01(\t\x12\x0f\n\x07session\x18\x03 \x01(\t\x12\x17\n\x0fmax_frame_bytes\x18\x04 \x01(\x04\x12\x1a\n\x12max_frame_messages\x18\x05 \x01(\r\x12\x13\n\x0bmax_streams\x18\x06 \x01(\r\x12,\n\x06\x63redit\x18\x07 \x01(\x0b\x32\x1c.headrace.protocol.v1.Credit\x12(\n\x04pace\x18\x08 \x01(\x0b\x32\x1a.headrace.protocol.v1.Pace\x12\x1c\n\x14\x66rame_overhead_bytes\x18\t \x01(\r\x12\x36\n\x0c\x63\x61pabilities\x18\n \x03(\x0e\x32 .headrace.protocol.v1.Capability\"\x91\x02\n\x0cStreamOpened\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x33\n\x06resume\x18\x03 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x00\x88\x01\x01\x12\x39\n\x0c\x61\x63knowledged\x18\x04 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x01\x88\x01\x01\x12\x11\n\tskip_lost\x18\x05 \x01(\x08\x12\x34\n\x07\x65\x61rlier\x18\x06 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x02\x88\x01\x01\x42\t\n\x07_resumeB\x0f\n\r_acknowledgedB\n\n\x08_earlier\"!\n\x0cStartsWanted\x12\x11\n\tstream_id\x18\x01 \x01(\r\"\xb5\x01\n\x03\x41\x63k\x12\x31\n\x07streams\x18\x01 \x03(\x0b\x32 .headrace.protocol.v1.Ack.Stream\x12,\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x1c.headrace.protocol.v1.Credit\x1aM\n\x06Stream\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\x30\n\x08position\x18\x02 \x01(\x0b\x32\x1e.headrace.protocol.v1.Position\"O\n\x06\x43redit\x12\r\n\x05\x62ytes\x18\x01 \x01(\x04\x12\x10\n\x08messages\x18\x02 \x01(\x04\x12\x16\n\tstream_id\x18\x03 \x01(\rH\x00\x88\x01\x01\x42\x0c\n\n_stream_id\"\x19\n\x04Pace\x12\x11\n\tlinger_ms\x18\x01 \x01(\r\",\n\x05\x44rain\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\"x\n\x06Reject\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\x32\n\x06reason\x18\x02 \x01(\x0e\x32\".headrace.protocol.v1.RejectReason\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x04 \x01(\r*\x83\x01\n\nCapability\x12\x1a\n\x16\x43\x41PABILITY_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43\x41PABILITY_PACE\x10\x01\x12\x15\n\x11\x43\x41PABILITY_REPORT\x10\x02\x12\x18\n\x14\x43\x41PABILITY_HEARTBEAT\x10\x03\x12\x13\n\x0f\x43\x41PABILITY_RUNS\x10\x04*c\n\nSourceKind\x12\x1b\n\x17SOURCE_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16SOURCE_KIND_REPLAYABLE\x10\x01\x12\x1c\n\x18SOURCE_KIND_REDELIVERING\x10\x02*\x81\x01\n\x0cRejectReason\x12\x1d\n\x19REJECT_REASON_UNSPECIFIED\x10\x00\x12\x18\n\x14REJECT_REASON_REOPEN\x10\x01\x12\x17\n\x13REJECT_REASON_OWNED\x10\x02\x12\x1f\n\x1bREJECT_REASON_NOT_PERMITTED\x10\x03\x32h\n\rSourceService\x12W\n\x06Ingest\x12#.headrace.protocol.v1.IngestRequest\x1a$.headrace.protocol.v1.IngestResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!headrace/protocol/v1/source.proto\x12\x14headrace.protocol.v1\x1a$headrace/protocol/v1/connector.proto\x1a headrace/protocol/v1/frame.proto\"\xda\x04\n\rIngestRequest\x12,\n\x05hello\x18\x01 \x01(\x0b\x32\x1b.headrace.protocol.v1.HelloH\x00\x12\x37\n\x0bopen_stream\x18\x02 \x01(\x0b\x32 .headrace.protocol.v1.OpenStreamH\x00\x12,\n\x05\x66rame\x18\x03 \x01(\x0b\x32\x1b.headrace.protocol.v1.FrameH\x00\x12\x30\n\x07\x62\x61\x63klog\x18\x04 \x01(\x0b\x32\x1d.headrace.protocol.v1.BacklogH\x00\x12;\n\rposition_lost\x18\x05 \x01(\x0b\x32\".headrace.protocol.v1.PositionLostH\x00\x12\x39\n\x0c\x63lose_stream\x18\x06 \x01(\x0b\x32!.headrace.protocol.v1.CloseStreamH\x00\x12=\n\x0e\x63redit_request\x18\x07 \x01(\x0b\x32#.headrace.protocol.v1.CreditRequestH\x00\x12\x30\n\x07goodbye\x18\x08 \x01(\x0b\x32\x1d.headrace.protocol.v1.GoodbyeH\x00\x12.\n\x06starts\x18\t \x01(\x0b\x32\x1c.headrace.protocol.v1.StartsH\x00\x12.\n\x06report\x18\n \x01(\x0b\x32\x1c.headrace.protocol.v1.ReportH\x00\x12.\n\x06\x66rames\x18\x0b \x01(\x0b\x32\x1c.headrace.protocol.v1.FramesH\x00\x42\t\n\x07message\"\xab\x03\n\x0eIngestResponse\x12\x30\n\x07welcome\x18\x01 \x01(\x0b\x32\x1d.headrace.protocol.v1.WelcomeH\x00\x12;\n\rstream_opened\x18\x02 \x01(\x0b\x32\".headrace.protocol.v1.StreamOpenedH\x00\x12(\n\x03\x61\x63k\x18\x03 \x01(\x0b\x32\x19.headrace.protocol.v1.AckH\x00\x12.\n\x06\x63redit\x18\x04 \x01(\x0b\x32\x1c.headrace.protocol.v1.CreditH\x00\x12*\n\x04pace\x18\x05 \x01(\x0b\x32\x1a.headrace.protocol.v1.PaceH\x00\x12,\n\x05\x64rain\x18\x06 \x01(\x0b\x32\x1b.headrace.protocol.v1.DrainH\x00\x12.\n\x06reject\x18\x07 \x01(\x0b\x32\x1c.headrace.protocol.v1.RejectH\x00\x12;\n\rstarts_wanted\x18\x08 \x01(\x0b\x32\".headrace.protocol.v1.StartsWantedH\x00\x42\t\n\x07message\"\xc1\x01\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x19\n\x11\x63onnector_version\x18\x03 \x01(\t\x12\x10\n\x08instance\x18\x04 \x01(\t\x12\x36\n\x0c\x63\x61pabilities\x18\x05 \x03(\x0e\x32 .headrace.protocol.v1.Capability\x12&\n\x03sdk\x18\x06 \x01(\x0b\x32\x19.headrace.protocol.v1.Sdk\"v\n\nOpenStream\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12.\n\x04kind\x18\x03 \x01(\x0e\x32 .headrace.protocol.v1.SourceKind\x12\x15\n\rchooses_start\x18\x04 \x01(\x08\"\x9f\x01\n\x06Starts\x12\x34\n\x07streams\x18\x01 \x03(\x0b\x32#.headrace.protocol.v1.Starts.Stream\x1a_\n\x06Stream\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\x35\n\x08position\x18\x02 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x00\x88\x01\x01\x42\x0b\n\t_position\"5\n\x06\x46rames\x12+\n\x06\x66rames\x18\x01 \x03(\x0b\x32\x1b.headrace.protocol.v1.Frame\"\x90\x01\n\x07\x42\x61\x63klog\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\x1c\n\x0flatest_sequence\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x15\n\x08messages\x18\x03 \x01(\x04H\x01\x88\x01\x01\x12\x12\n\x05\x62ytes\x18\x04 \x01(\x04H\x02\x88\x01\x01\x42\x12\n\x10_latest_sequenceB\x0b\n\t_messagesB\x08\n\x06_bytes\"g\n\x0cPositionLost\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\x1e\n\x11\x65\x61rliest_sequence\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x03 \x01(\tB\x14\n\x12_earliest_sequence\"E\n\x0b\x43loseStream\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\x15\n\rend_of_stream\x18\x02 \x01(\x08\x12\x0c\n\x04gone\x18\x03 \x01(\x08\"\x9d\x01\n\rCreditRequest\x12\r\n\x05\x62ytes\x18\x01 \x01(\x04\x12\x10\n\x08messages\x18\x02 \x01(\x04\x12\x11\n\tstream_id\x18\x03 \x01(\r\x12\x18\n\x0bready_bytes\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x1b\n\x0eready_messages\x18\x05 \x01(\x04H\x01\x88\x01\x01\x42\x0e\n\x0c_ready_bytesB\x11\n\x0f_ready_messages\"\x19\n\x07Goodbye\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\xc5\x02\n\x07Welcome\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x17\n\x0fgateway_version\x18\x02 \x01(\t\x12\x0f\n\x07session\x18\x03 \x01(\t\x12\x17\n\x0fmax_frame_bytes\x18\x04 \x01(\x04\x12\x1a\n\x12max_frame_messages\x18\x05 \x01(\r\x12\x13\n\x0bmax_streams\x18\x06 \x01(\r\x12,\n\x06\x63redit\x18\x07 \x01(\x0b\x32\x1c.headrace.protocol.v1.Credit\x12(\n\x04pace\x18\x08 \x01(\x0b\x32\x1a.headrace.protocol.v1.Pace\x12\x1c\n\x14\x66rame_overhead_bytes\x18\t \x01(\r\x12\x36\n\x0c\x63\x61pabilities\x18\n \x03(\x0e\x32 .headrace.protocol.v1.Capability\"\x91\x02\n\x0cStreamOpened\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x33\n\x06resume\x18\x03 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x00\x88\x01\x01\x12\x39\n\x0c\x61\x63knowledged\x18\x04 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x01\x88\x01\x01\x12\x11\n\tskip_lost\x18\x05 \x01(\x08\x12\x34\n\x07\x65\x61rlier\x18\x06 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x02\x88\x01\x01\x42\t\n\x07_resumeB\x0f\n\r_acknowledgedB\n\n\x08_earlier\"!\n\x0cStartsWanted\x12\x11\n\tstream_id\x18\x01 \x01(\r\"\xb5\x01\n\x03\x41\x63k\x12\x31\n\x07streams\x18\x01 \x03(\x0b\x32 .headrace.protocol.v1.Ack.Stream\x12,\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x1c.headrace.protocol.v1.Credit\x1aM\n\x06Stream\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\x30\n\x08position\x18\x02 \x01(\x0b\x32\x1e.headrace.protocol.v1.Position\"O\n\x06\x43redit\x12\r\n\x05\x62ytes\x18\x01 \x01(\x04\x12\x10\n\x08messages\x18\x02 \x01(\x04\x12\x16\n\tstream_id\x18\x03 \x01(\rH\x00\x88\x01\x01\x42\x0c\n\n_stream_id\"\x19\n\x04Pace\x12\x11\n\tlinger_ms\x18\x01 \x01(\r\",\n\x05\x44rain\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\"x\n\x06Reject\x12\x11\n\tstream_id\x18\x01 \x01(\r\x12\x32\n\x06reason\x18\x02 \x01(\x0e\x32\".headrace.protocol.v1.RejectReason\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x04 \x01(\r*\x9a\x01\n\nCapability\x12\x1a\n\x16\x43\x41PABILITY_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43\x41PABILITY_PACE\x10\x01\x12\x15\n\x11\x43\x41PABILITY_REPORT\x10\x02\x12\x18\n\x14\x43\x41PABILITY_HEARTBEAT\x10\x03\x12\x13\n\x0f\x43\x41PABILITY_RUNS\x10\x04\x12\x15\n\x11\x43\x41PABILITY_FRAMES\x10\x05*c\n\nSourceKind\x12\x1b\n\x17SOURCE_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16SOURCE_KIND_REPLAYABLE\x10\x01\x12\x1c\n\x18SOURCE_KIND_REDELIVERING\x10\x02*\x81\x01\n\x0cRejectReason\x12\x1d\n\x19REJECT_REASON_UNSPECIFIED\x10\x00\x12\x18\n\x14REJECT_REASON_REOPEN\x10\x01\x12\x17\n\x13REJECT_REASON_OWNED\x10\x02\x12\x1f\n\x1bREJECT_REASON_NOT_PERMITTED\x10\x03\x32h\n\rSourceService\x12W\n\x06Ingest\x12#.headrace.protocol.v1.IngestRequest\x1a$.headrace.protocol.v1.IngestResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'headrace.protocol.v1.source_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CAPABILITY']._serialized_start=3206
-  _globals['_CAPABILITY']._serialized_end=3337
-  _globals['_SOURCEKIND']._serialized_start=3339
-  _globals['_SOURCEKIND']._serialized_end=3438
-  _globals['_REJECTREASON']._serialized_start=3441
-  _globals['_REJECTREASON']._serialized_end=3570
+  _globals['_CAPABILITY']._serialized_start=3309
+  _globals['_CAPABILITY']._serialized_end=3463
+  _globals['_SOURCEKIND']._serialized_start=3465
+  _globals['_SOURCEKIND']._serialized_end=3564
+  _globals['_REJECTREASON']._serialized_start=3567
+  _globals['_REJECTREASON']._serialized_end=3696
   _globals['_INGESTREQUEST']._serialized_start=132
-  _globals['_INGESTREQUEST']._serialized_end=686
-  _globals['_INGESTRESPONSE']._serialized_start=689
-  _globals['_INGESTRESPONSE']._serialized_end=1116
-  _globals['_HELLO']._serialized_start=1119
-  _globals['_HELLO']._serialized_end=1312
-  _globals['_OPENSTREAM']._serialized_start=1314
-  _globals['_OPENSTREAM']._serialized_end=1432
-  _globals['_STARTS']._serialized_start=1435
-  _globals['_STARTS']._serialized_end=1594
-  _globals['_STARTS_STREAM']._serialized_start=1499
-  _globals['_STARTS_STREAM']._serialized_end=1594
-  _globals['_BACKLOG']._serialized_start=1597
-  _globals['_BACKLOG']._serialized_end=1741
-  _globals['_POSITIONLOST']._serialized_start=1743
-  _globals['_POSITIONLOST']._serialized_end=1846
-  _globals['_CLOSESTREAM']._serialized_start=1848
-  _globals['_CLOSESTREAM']._serialized_end=1917
-  _globals['_CREDITREQUEST']._serialized_start=1920
-  _globals['_CREDITREQUEST']._serialized_end=2077
-  _globals['_GOODBYE']._serialized_start=2079
-  _globals['_GOODBYE']._serialized_end=2104
-  _globals['_WELCOME']._serialized_start=2107
-  _globals['_WELCOME']._serialized_end=2432
-  _globals['_STREAMOPENED']._serialized_start=2435
-  _globals['_STREAMOPENED']._serialized_end=2708
-  _globals['_STARTSWANTED']._serialized_start=2710
-  _globals['_STARTSWANTED']._serialized_end=2743
-  _globals['_ACK']._serialized_start=2746
-  _globals['_ACK']._serialized_end=2927
-  _globals['_ACK_STREAM']._serialized_start=2850
-  _globals['_ACK_STREAM']._serialized_end=2927
-  _globals['_CREDIT']._serialized_start=2929
-  _globals['_CREDIT']._serialized_end=3008
-  _globals['_PACE']._serialized_start=3010
-  _globals['_PACE']._serialized_end=3035
-  _globals['_DRAIN']._serialized_start=3037
-  _globals['_DRAIN']._serialized_end=3081
-  _globals['_REJECT']._serialized_start=3083
-  _globals['_REJECT']._serialized_end=3203
-  _globals['_SOURCESERVICE']._serialized_start=3572
-  _globals['_SOURCESERVICE']._serialized_end=3676
+  _globals['_INGESTREQUEST']._serialized_end=734
+  _globals['_INGESTRESPONSE']._serialized_start=737
+  _globals['_INGESTRESPONSE']._serialized_end=1164
+  _globals['_HELLO']._serialized_start=1167
+  _globals['_HELLO']._serialized_end=1360
+  _globals['_OPENSTREAM']._serialized_start=1362
+  _globals['_OPENSTREAM']._serialized_end=1480
+  _globals['_STARTS']._serialized_start=1483
+  _globals['_STARTS']._serialized_end=1642
+  _globals['_STARTS_STREAM']._serialized_start=1547
+  _globals['_STARTS_STREAM']._serialized_end=1642
+  _globals['_FRAMES']._serialized_start=1644
+  _globals['_FRAMES']._serialized_end=1697
+  _globals['_BACKLOG']._serialized_start=1700
+  _globals['_BACKLOG']._serialized_end=1844
+  _globals['_POSITIONLOST']._serialized_start=1846
+  _globals['_POSITIONLOST']._serialized_end=1949
+  _globals['_CLOSESTREAM']._serialized_start=1951
+  _globals['_CLOSESTREAM']._serialized_end=2020
+  _globals['_CREDITREQUEST']._serialized_start=2023
+  _globals['_CREDITREQUEST']._serialized_end=2180
+  _globals['_GOODBYE']._serialized_start=2182
+  _globals['_GOODBYE']._serialized_end=2207
+  _globals['_WELCOME']._serialized_start=2210
+  _globals['_WELCOME']._serialized_end=2535
+  _globals['_STREAMOPENED']._serialized_start=2538
+  _globals['_STREAMOPENED']._serialized_end=2811
+  _globals['_STARTSWANTED']._serialized_start=2813
+  _globals['_STARTSWANTED']._serialized_end=2846
+  _globals['_ACK']._serialized_start=2849
+  _globals['_ACK']._serialized_end=3030
+  _globals['_ACK_STREAM']._serialized_start=2953
+  _globals['_ACK_STREAM']._serialized_end=3030
+  _globals['_CREDIT']._serialized_start=3032
+  _globals['_CREDIT']._serialized_end=3111
+  _globals['_PACE']._serialized_start=3113
+  _globals['_PACE']._serialized_end=3138
+  _globals['_DRAIN']._serialized_start=3140
+  _globals['_DRAIN']._serialized_end=3184
+  _globals['_REJECT']._serialized_start=3186
+  _globals['_REJECT']._serialized_end=3306
+  _globals['_SOURCESERVICE']._serialized_start=3698
+  _globals['_SOURCESERVICE']._serialized_end=3802
 # @@protoc_insertion_point(module_scope)

@@ -41,6 +41,8 @@ class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability
     """A two-phase sink keeps apart what several runs of a pipeline write of one micro-batch: `Transaction.run` (SNK-37). A
     gateway then keeps what each of them has prepared until the commit log says whose batch it is.
     """
+    CAPABILITY_FRAMES: _Capability.ValueType  # 5
+    """A source may send several frames in one message, `IngestRequest.frames`. A gateway accepts it."""
 
 class Capability(_Capability, metaclass=_CapabilityEnumTypeWrapper):
     """Something that a connector or a gateway can do beyond the minimum. Each side lists its own: the connector in Hello or
@@ -61,6 +63,8 @@ CAPABILITY_RUNS: Capability.ValueType  # 4
 """A two-phase sink keeps apart what several runs of a pipeline write of one micro-batch: `Transaction.run` (SNK-37). A
 gateway then keeps what each of them has prepared until the commit log says whose batch it is.
 """
+CAPABILITY_FRAMES: Capability.ValueType  # 5
+"""A source may send several frames in one message, `IngestRequest.frames`. A gateway accepts it."""
 Global___Capability: _TypeAlias = Capability  # noqa: Y015
 
 class _SourceKind:
@@ -135,6 +139,7 @@ class IngestRequest(_message.Message):
     GOODBYE_FIELD_NUMBER: _builtins.int
     STARTS_FIELD_NUMBER: _builtins.int
     REPORT_FIELD_NUMBER: _builtins.int
+    FRAMES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello:
         """Begins the session; first, and only once (SES-1)."""
@@ -175,6 +180,10 @@ class IngestRequest(_message.Message):
     def report(self) -> _connector_pb2.Report:
         """How the connector is."""
 
+    @_builtins.property
+    def frames(self) -> Global___Frames:
+        """Small frames of one stream or of several. Only to a gateway that lists CAPABILITY_FRAMES (FRM-17)."""
+
     def __init__(
         self,
         *,
@@ -188,12 +197,13 @@ class IngestRequest(_message.Message):
         goodbye: Global___Goodbye | None = ...,
         starts: Global___Starts | None = ...,
         report: _connector_pb2.Report | None = ...,
+        frames: Global___Frames | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "close_stream", b"close_stream", "credit_request", b"credit_request", "frame", b"frame", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "open_stream", b"open_stream", "position_lost", b"position_lost", "report", b"report", "starts", b"starts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "close_stream", b"close_stream", "credit_request", b"credit_request", "frame", b"frame", "frames", b"frames", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "open_stream", b"open_stream", "position_lost", b"position_lost", "report", b"report", "starts", b"starts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "close_stream", b"close_stream", "credit_request", b"credit_request", "frame", b"frame", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "open_stream", b"open_stream", "position_lost", b"position_lost", "report", b"report", "starts", b"starts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "close_stream", b"close_stream", "credit_request", b"credit_request", "frame", b"frame", "frames", b"frames", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "open_stream", b"open_stream", "position_lost", b"position_lost", "report", b"report", "starts", b"starts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "open_stream", "frame", "backlog", "position_lost", "close_stream", "credit_request", "goodbye", "starts", "report"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "open_stream", "frame", "backlog", "position_lost", "close_stream", "credit_request", "goodbye", "starts", "report", "frames"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -414,6 +424,33 @@ class Starts(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Starts: _TypeAlias = Starts  # noqa: Y015
+
+@_typing.final
+class Frames(_message.Message):
+    """Several frames in one message, each as if it were sent in a message of its own, in this order: a message costs more than a
+    small frame in it. They use credit as if they were sent one by one. At most 256 frames, at most `Welcome.max_frame_bytes` as
+    a whole (FRM-17).
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FRAMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def frames(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.Frame]:
+        """The frames; at least one."""
+
+    def __init__(
+        self,
+        *,
+        frames: _abc.Iterable[_frame_pb2.Frame] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Frames: _TypeAlias = Frames  # noqa: Y015
 
 @_typing.final
 class Backlog(_message.Message):

@@ -1,6 +1,6 @@
 """SourceService: one task of a session reads the connector's messages, another writes to it."""
 
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any
 
 import grpc.aio
@@ -10,7 +10,7 @@ from headrace.contract import clock
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, Gateway
 from headrace.gateway.core.base.bounds import check_hello
-from headrace.gateway.core.base.errors import NotPermitted, OutOfTurn, UnknownMessage
+from headrace.gateway.core.base.errors import FrameTooLarge, NotPermitted, OutOfTurn, UnknownMessage
 from headrace.gateway.core.base.position import check_name
 from headrace.gateway.core.connections import Role, connector_part
 from headrace.gateway.core.housekeeping import SHORTEST_LINGER_MS
@@ -26,7 +26,7 @@ from headrace.gateway.core.intake import (
 from headrace.gateway.core.streams import OVERHEAD_BYTES, Session
 from headrace.gateway.identity import Identity
 from headrace.gateway.services.calls import UNKNOWN_MESSAGE, check_of_session, first_of, write_in_time
-from headrace.gateway.services.received import Received
+from headrace.gateway.services.received import FrameOfSeveral, Received
 from headrace.gateway.services.sessions import SessionKind, serve_session
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer
@@ -74,19 +74,21 @@ class SourceService(SourceServiceServicer):
                 frame_overhead_bytes=OVERHEAD_BYTES,
                 credit=pb.Credit(bytes=account.bytes_left, messages=account.messages_left),
                 pace=pb.Pace(linger_ms=SHORTEST_LINGER_MS),
-                capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT, pb.CAPABILITY_HEARTBEAT],
+                capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT, pb.CAPABILITY_HEARTBEAT, pb.CAPABILITY_FRAMES],
             )
         )
 
     async def _read(self, session: Session, requests: AsyncIterator[Received]) -> None:
         gateway = self._gateway
-        async for request, frame, frame_bytes in requests:
+        async for request, frame, frame_bytes, several in requests:
             if session.failure is not None:
                 raise session.failure
             session.heartbeat.heard()
             match request.WhichOneof("message"):
                 case "frame":
                     take_frame(gateway, session, request.frame, frame, frame_bytes)
+                case "frames":
+                    self._take_several(session, several)
                 case "backlog":
                     note_backlog(session, request.backlog)
                 case "open_stream":
@@ -110,6 +112,14 @@ class SourceService(SourceServiceServicer):
                     raise OutOfTurn("a second Hello: send it only once in each session")
                 case _:
                     raise UnknownMessage(UNKNOWN_MESSAGE)
+
+    def _take_several(self, session: Session, several: Sequence[FrameOfSeveral]) -> None:
+        size, most = sum(len(serialized) for _, serialized in several), self._gateway.limits.max_frame_bytes
+        if size > most:
+            text = f"{len(several)} frames of {size} bytes in one message: max_frame_bytes is {most}; send fewer in each message"
+            raise FrameTooLarge(text, limit="max_frame_bytes", maximum=most, actual=size)
+        for frame, serialized in several:
+            take_frame(self._gateway, session, frame, serialized, len(serialized))
 
     def _open_stream(self, session: Session, request: pb.OpenStream) -> None:
         identity = session.identity

@@ -38,6 +38,8 @@ const (
 	// A two-phase sink keeps apart what several runs of a pipeline write of one micro-batch: `Transaction.run` (SNK-37). A
 	// gateway then keeps what each of them has prepared until the commit log says whose batch it is.
 	Capability_CAPABILITY_RUNS Capability = 4
+	// A source may send several frames in one message, `IngestRequest.frames`. A gateway accepts it.
+	Capability_CAPABILITY_FRAMES Capability = 5
 )
 
 // Enum value maps for Capability.
@@ -48,6 +50,7 @@ var (
 		2: "CAPABILITY_REPORT",
 		3: "CAPABILITY_HEARTBEAT",
 		4: "CAPABILITY_RUNS",
+		5: "CAPABILITY_FRAMES",
 	}
 	Capability_value = map[string]int32{
 		"CAPABILITY_UNSPECIFIED": 0,
@@ -55,6 +58,7 @@ var (
 		"CAPABILITY_REPORT":      2,
 		"CAPABILITY_HEARTBEAT":   3,
 		"CAPABILITY_RUNS":        4,
+		"CAPABILITY_FRAMES":      5,
 	}
 )
 
@@ -213,6 +217,7 @@ type IngestRequest struct {
 	//	*IngestRequest_Goodbye
 	//	*IngestRequest_Starts
 	//	*IngestRequest_Report
+	//	*IngestRequest_Frames
 	Message       isIngestRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -345,6 +350,15 @@ func (x *IngestRequest) GetReport() *Report {
 	return nil
 }
 
+func (x *IngestRequest) GetFrames() *Frames {
+	if x != nil {
+		if x, ok := x.Message.(*IngestRequest_Frames); ok {
+			return x.Frames
+		}
+	}
+	return nil
+}
+
 type isIngestRequest_Message interface {
 	isIngestRequest_Message()
 }
@@ -399,6 +413,11 @@ type IngestRequest_Report struct {
 	Report *Report `protobuf:"bytes,10,opt,name=report,proto3,oneof"`
 }
 
+type IngestRequest_Frames struct {
+	// Small frames of one stream or of several. Only to a gateway that lists CAPABILITY_FRAMES (FRM-17).
+	Frames *Frames `protobuf:"bytes,11,opt,name=frames,proto3,oneof"`
+}
+
 func (*IngestRequest_Hello) isIngestRequest_Message() {}
 
 func (*IngestRequest_OpenStream) isIngestRequest_Message() {}
@@ -418,6 +437,8 @@ func (*IngestRequest_Goodbye) isIngestRequest_Message() {}
 func (*IngestRequest_Starts) isIngestRequest_Message() {}
 
 func (*IngestRequest_Report) isIngestRequest_Message() {}
+
+func (*IngestRequest_Frames) isIngestRequest_Message() {}
 
 // What the gateway sends: one message at a time.
 type IngestResponse struct {
@@ -829,6 +850,54 @@ func (x *Starts) GetStreams() []*Starts_Stream {
 	return nil
 }
 
+// Several frames in one message, each as if it were sent in a message of its own, in this order: a message costs more than a
+// small frame in it. They use credit as if they were sent one by one. At most 256 frames, at most `Welcome.max_frame_bytes` as
+// a whole (FRM-17).
+type Frames struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The frames; at least one.
+	Frames        []*Frame `protobuf:"bytes,1,rep,name=frames,proto3" json:"frames,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Frames) Reset() {
+	*x = Frames{}
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Frames) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Frames) ProtoMessage() {}
+
+func (x *Frames) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Frames.ProtoReflect.Descriptor instead.
+func (*Frames) Descriptor() ([]byte, []int) {
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Frames) GetFrames() []*Frame {
+	if x != nil {
+		return x.Frames
+	}
+	return nil
+}
+
 // What the source holds beyond the last frame that the session sent, for monitoring lag and for bounded runs. Send it when a
 // stream is opened, when it has caught up, and about once a second (SRC-24).
 type Backlog struct {
@@ -848,7 +917,7 @@ type Backlog struct {
 
 func (x *Backlog) Reset() {
 	*x = Backlog{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[5]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +929,7 @@ func (x *Backlog) String() string {
 func (*Backlog) ProtoMessage() {}
 
 func (x *Backlog) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[5]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +942,7 @@ func (x *Backlog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backlog.ProtoReflect.Descriptor instead.
 func (*Backlog) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{5}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Backlog) GetStreamId() uint32 {
@@ -921,7 +990,7 @@ type PositionLost struct {
 
 func (x *PositionLost) Reset() {
 	*x = PositionLost{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[6]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +1002,7 @@ func (x *PositionLost) String() string {
 func (*PositionLost) ProtoMessage() {}
 
 func (x *PositionLost) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[6]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +1015,7 @@ func (x *PositionLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PositionLost.ProtoReflect.Descriptor instead.
 func (*PositionLost) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{6}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PositionLost) GetStreamId() uint32 {
@@ -992,7 +1061,7 @@ type CloseStream struct {
 
 func (x *CloseStream) Reset() {
 	*x = CloseStream{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[7]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1073,7 @@ func (x *CloseStream) String() string {
 func (*CloseStream) ProtoMessage() {}
 
 func (x *CloseStream) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[7]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1086,7 @@ func (x *CloseStream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseStream.ProtoReflect.Descriptor instead.
 func (*CloseStream) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{7}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CloseStream) GetStreamId() uint32 {
@@ -1071,7 +1140,7 @@ type CreditRequest struct {
 
 func (x *CreditRequest) Reset() {
 	*x = CreditRequest{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[8]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +1152,7 @@ func (x *CreditRequest) String() string {
 func (*CreditRequest) ProtoMessage() {}
 
 func (x *CreditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[8]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +1165,7 @@ func (x *CreditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreditRequest.ProtoReflect.Descriptor instead.
 func (*CreditRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{8}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CreditRequest) GetBytes() uint64 {
@@ -1145,7 +1214,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[9]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1226,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[9]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1239,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{9}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -1210,7 +1279,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[10]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1291,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[10]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1304,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{10}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Welcome) GetProtocolVersion() uint32 {
@@ -1334,7 +1403,7 @@ type StreamOpened struct {
 
 func (x *StreamOpened) Reset() {
 	*x = StreamOpened{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[11]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1415,7 @@ func (x *StreamOpened) String() string {
 func (*StreamOpened) ProtoMessage() {}
 
 func (x *StreamOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[11]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1428,7 @@ func (x *StreamOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamOpened.ProtoReflect.Descriptor instead.
 func (*StreamOpened) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{11}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StreamOpened) GetStreamId() uint32 {
@@ -1417,7 +1486,7 @@ type StartsWanted struct {
 
 func (x *StartsWanted) Reset() {
 	*x = StartsWanted{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[12]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1429,7 +1498,7 @@ func (x *StartsWanted) String() string {
 func (*StartsWanted) ProtoMessage() {}
 
 func (x *StartsWanted) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[12]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1442,7 +1511,7 @@ func (x *StartsWanted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartsWanted.ProtoReflect.Descriptor instead.
 func (*StartsWanted) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{12}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StartsWanted) GetStreamId() uint32 {
@@ -1465,7 +1534,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[13]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1546,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[13]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1559,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{13}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Ack) GetStreams() []*Ack_Stream {
@@ -1526,7 +1595,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[14]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +1607,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[14]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +1620,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{14}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Credit) GetBytes() uint64 {
@@ -1586,7 +1655,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[15]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1667,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[15]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1680,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{15}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Pace) GetLingerMs() uint32 {
@@ -1635,7 +1704,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[16]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +1716,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[16]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1660,7 +1729,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{16}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Drain) GetDeadlineMs() uint32 {
@@ -1696,7 +1765,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[17]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1777,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[17]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1790,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{17}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Reject) GetStreamId() uint32 {
@@ -1766,7 +1835,7 @@ type Starts_Stream struct {
 
 func (x *Starts_Stream) Reset() {
 	*x = Starts_Stream{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[18]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1847,7 @@ func (x *Starts_Stream) String() string {
 func (*Starts_Stream) ProtoMessage() {}
 
 func (x *Starts_Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[18]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1890,7 @@ type Ack_Stream struct {
 
 func (x *Ack_Stream) Reset() {
 	*x = Ack_Stream{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[19]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +1902,7 @@ func (x *Ack_Stream) String() string {
 func (*Ack_Stream) ProtoMessage() {}
 
 func (x *Ack_Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[19]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +1915,7 @@ func (x *Ack_Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack_Stream.ProtoReflect.Descriptor instead.
 func (*Ack_Stream) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{13, 0}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{14, 0}
 }
 
 func (x *Ack_Stream) GetStreamId() uint32 {
@@ -1867,7 +1936,7 @@ var File_headrace_protocol_v1_source_proto protoreflect.FileDescriptor
 
 const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\n" +
-	"!headrace/protocol/v1/source.proto\x12\x14headrace.protocol.v1\x1a$headrace/protocol/v1/connector.proto\x1a headrace/protocol/v1/frame.proto\"\x90\x05\n" +
+	"!headrace/protocol/v1/source.proto\x12\x14headrace.protocol.v1\x1a$headrace/protocol/v1/connector.proto\x1a headrace/protocol/v1/frame.proto\"\xc8\x05\n" +
 	"\rIngestRequest\x123\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1b.headrace.protocol.v1.HelloH\x00R\x05hello\x12C\n" +
 	"\vopen_stream\x18\x02 \x01(\v2 .headrace.protocol.v1.OpenStreamH\x00R\n" +
@@ -1880,7 +1949,8 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\agoodbye\x18\b \x01(\v2\x1d.headrace.protocol.v1.GoodbyeH\x00R\agoodbye\x126\n" +
 	"\x06starts\x18\t \x01(\v2\x1c.headrace.protocol.v1.StartsH\x00R\x06starts\x126\n" +
 	"\x06report\x18\n" +
-	" \x01(\v2\x1c.headrace.protocol.v1.ReportH\x00R\x06reportB\t\n" +
+	" \x01(\v2\x1c.headrace.protocol.v1.ReportH\x00R\x06report\x126\n" +
+	"\x06frames\x18\v \x01(\v2\x1c.headrace.protocol.v1.FramesH\x00R\x06framesB\t\n" +
 	"\amessage\"\xf2\x03\n" +
 	"\x0eIngestResponse\x129\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1d.headrace.protocol.v1.WelcomeH\x00R\awelcome\x12I\n" +
@@ -1910,7 +1980,9 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\x06Stream\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12?\n" +
 	"\bposition\x18\x02 \x01(\v2\x1e.headrace.protocol.v1.PositionH\x00R\bposition\x88\x01\x01B\v\n" +
-	"\t_position\"\xbb\x01\n" +
+	"\t_position\"=\n" +
+	"\x06Frames\x123\n" +
+	"\x06frames\x18\x01 \x03(\v2\x1b.headrace.protocol.v1.FrameR\x06frames\"\xbb\x01\n" +
 	"\aBacklog\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12,\n" +
 	"\x0flatest_sequence\x18\x02 \x01(\x04H\x00R\x0elatestSequence\x88\x01\x01\x12\x1f\n" +
@@ -1987,14 +2059,15 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12:\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\".headrace.protocol.v1.RejectReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12$\n" +
-	"\x0eretry_after_ms\x18\x04 \x01(\rR\fretryAfterMs*\x83\x01\n" +
+	"\x0eretry_after_ms\x18\x04 \x01(\rR\fretryAfterMs*\x9a\x01\n" +
 	"\n" +
 	"Capability\x12\x1a\n" +
 	"\x16CAPABILITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fCAPABILITY_PACE\x10\x01\x12\x15\n" +
 	"\x11CAPABILITY_REPORT\x10\x02\x12\x18\n" +
 	"\x14CAPABILITY_HEARTBEAT\x10\x03\x12\x13\n" +
-	"\x0fCAPABILITY_RUNS\x10\x04*c\n" +
+	"\x0fCAPABILITY_RUNS\x10\x04\x12\x15\n" +
+	"\x11CAPABILITY_FRAMES\x10\x05*c\n" +
 	"\n" +
 	"SourceKind\x12\x1b\n" +
 	"\x17SOURCE_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
@@ -2021,7 +2094,7 @@ func file_headrace_protocol_v1_source_proto_rawDescGZIP() []byte {
 }
 
 var file_headrace_protocol_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headrace_protocol_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_headrace_protocol_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_headrace_protocol_v1_source_proto_goTypes = []any{
 	(Capability)(0),        // 0: headrace.protocol.v1.Capability
 	(SourceKind)(0),        // 1: headrace.protocol.v1.SourceKind
@@ -2031,67 +2104,70 @@ var file_headrace_protocol_v1_source_proto_goTypes = []any{
 	(*Hello)(nil),          // 5: headrace.protocol.v1.Hello
 	(*OpenStream)(nil),     // 6: headrace.protocol.v1.OpenStream
 	(*Starts)(nil),         // 7: headrace.protocol.v1.Starts
-	(*Backlog)(nil),        // 8: headrace.protocol.v1.Backlog
-	(*PositionLost)(nil),   // 9: headrace.protocol.v1.PositionLost
-	(*CloseStream)(nil),    // 10: headrace.protocol.v1.CloseStream
-	(*CreditRequest)(nil),  // 11: headrace.protocol.v1.CreditRequest
-	(*Goodbye)(nil),        // 12: headrace.protocol.v1.Goodbye
-	(*Welcome)(nil),        // 13: headrace.protocol.v1.Welcome
-	(*StreamOpened)(nil),   // 14: headrace.protocol.v1.StreamOpened
-	(*StartsWanted)(nil),   // 15: headrace.protocol.v1.StartsWanted
-	(*Ack)(nil),            // 16: headrace.protocol.v1.Ack
-	(*Credit)(nil),         // 17: headrace.protocol.v1.Credit
-	(*Pace)(nil),           // 18: headrace.protocol.v1.Pace
-	(*Drain)(nil),          // 19: headrace.protocol.v1.Drain
-	(*Reject)(nil),         // 20: headrace.protocol.v1.Reject
-	(*Starts_Stream)(nil),  // 21: headrace.protocol.v1.Starts.Stream
-	(*Ack_Stream)(nil),     // 22: headrace.protocol.v1.Ack.Stream
-	(*Frame)(nil),          // 23: headrace.protocol.v1.Frame
-	(*Report)(nil),         // 24: headrace.protocol.v1.Report
-	(*Sdk)(nil),            // 25: headrace.protocol.v1.Sdk
-	(*Position)(nil),       // 26: headrace.protocol.v1.Position
+	(*Frames)(nil),         // 8: headrace.protocol.v1.Frames
+	(*Backlog)(nil),        // 9: headrace.protocol.v1.Backlog
+	(*PositionLost)(nil),   // 10: headrace.protocol.v1.PositionLost
+	(*CloseStream)(nil),    // 11: headrace.protocol.v1.CloseStream
+	(*CreditRequest)(nil),  // 12: headrace.protocol.v1.CreditRequest
+	(*Goodbye)(nil),        // 13: headrace.protocol.v1.Goodbye
+	(*Welcome)(nil),        // 14: headrace.protocol.v1.Welcome
+	(*StreamOpened)(nil),   // 15: headrace.protocol.v1.StreamOpened
+	(*StartsWanted)(nil),   // 16: headrace.protocol.v1.StartsWanted
+	(*Ack)(nil),            // 17: headrace.protocol.v1.Ack
+	(*Credit)(nil),         // 18: headrace.protocol.v1.Credit
+	(*Pace)(nil),           // 19: headrace.protocol.v1.Pace
+	(*Drain)(nil),          // 20: headrace.protocol.v1.Drain
+	(*Reject)(nil),         // 21: headrace.protocol.v1.Reject
+	(*Starts_Stream)(nil),  // 22: headrace.protocol.v1.Starts.Stream
+	(*Ack_Stream)(nil),     // 23: headrace.protocol.v1.Ack.Stream
+	(*Frame)(nil),          // 24: headrace.protocol.v1.Frame
+	(*Report)(nil),         // 25: headrace.protocol.v1.Report
+	(*Sdk)(nil),            // 26: headrace.protocol.v1.Sdk
+	(*Position)(nil),       // 27: headrace.protocol.v1.Position
 }
 var file_headrace_protocol_v1_source_proto_depIdxs = []int32{
 	5,  // 0: headrace.protocol.v1.IngestRequest.hello:type_name -> headrace.protocol.v1.Hello
 	6,  // 1: headrace.protocol.v1.IngestRequest.open_stream:type_name -> headrace.protocol.v1.OpenStream
-	23, // 2: headrace.protocol.v1.IngestRequest.frame:type_name -> headrace.protocol.v1.Frame
-	8,  // 3: headrace.protocol.v1.IngestRequest.backlog:type_name -> headrace.protocol.v1.Backlog
-	9,  // 4: headrace.protocol.v1.IngestRequest.position_lost:type_name -> headrace.protocol.v1.PositionLost
-	10, // 5: headrace.protocol.v1.IngestRequest.close_stream:type_name -> headrace.protocol.v1.CloseStream
-	11, // 6: headrace.protocol.v1.IngestRequest.credit_request:type_name -> headrace.protocol.v1.CreditRequest
-	12, // 7: headrace.protocol.v1.IngestRequest.goodbye:type_name -> headrace.protocol.v1.Goodbye
+	24, // 2: headrace.protocol.v1.IngestRequest.frame:type_name -> headrace.protocol.v1.Frame
+	9,  // 3: headrace.protocol.v1.IngestRequest.backlog:type_name -> headrace.protocol.v1.Backlog
+	10, // 4: headrace.protocol.v1.IngestRequest.position_lost:type_name -> headrace.protocol.v1.PositionLost
+	11, // 5: headrace.protocol.v1.IngestRequest.close_stream:type_name -> headrace.protocol.v1.CloseStream
+	12, // 6: headrace.protocol.v1.IngestRequest.credit_request:type_name -> headrace.protocol.v1.CreditRequest
+	13, // 7: headrace.protocol.v1.IngestRequest.goodbye:type_name -> headrace.protocol.v1.Goodbye
 	7,  // 8: headrace.protocol.v1.IngestRequest.starts:type_name -> headrace.protocol.v1.Starts
-	24, // 9: headrace.protocol.v1.IngestRequest.report:type_name -> headrace.protocol.v1.Report
-	13, // 10: headrace.protocol.v1.IngestResponse.welcome:type_name -> headrace.protocol.v1.Welcome
-	14, // 11: headrace.protocol.v1.IngestResponse.stream_opened:type_name -> headrace.protocol.v1.StreamOpened
-	16, // 12: headrace.protocol.v1.IngestResponse.ack:type_name -> headrace.protocol.v1.Ack
-	17, // 13: headrace.protocol.v1.IngestResponse.credit:type_name -> headrace.protocol.v1.Credit
-	18, // 14: headrace.protocol.v1.IngestResponse.pace:type_name -> headrace.protocol.v1.Pace
-	19, // 15: headrace.protocol.v1.IngestResponse.drain:type_name -> headrace.protocol.v1.Drain
-	20, // 16: headrace.protocol.v1.IngestResponse.reject:type_name -> headrace.protocol.v1.Reject
-	15, // 17: headrace.protocol.v1.IngestResponse.starts_wanted:type_name -> headrace.protocol.v1.StartsWanted
-	0,  // 18: headrace.protocol.v1.Hello.capabilities:type_name -> headrace.protocol.v1.Capability
-	25, // 19: headrace.protocol.v1.Hello.sdk:type_name -> headrace.protocol.v1.Sdk
-	1,  // 20: headrace.protocol.v1.OpenStream.kind:type_name -> headrace.protocol.v1.SourceKind
-	21, // 21: headrace.protocol.v1.Starts.streams:type_name -> headrace.protocol.v1.Starts.Stream
-	17, // 22: headrace.protocol.v1.Welcome.credit:type_name -> headrace.protocol.v1.Credit
-	18, // 23: headrace.protocol.v1.Welcome.pace:type_name -> headrace.protocol.v1.Pace
-	0,  // 24: headrace.protocol.v1.Welcome.capabilities:type_name -> headrace.protocol.v1.Capability
-	26, // 25: headrace.protocol.v1.StreamOpened.resume:type_name -> headrace.protocol.v1.Position
-	26, // 26: headrace.protocol.v1.StreamOpened.acknowledged:type_name -> headrace.protocol.v1.Position
-	26, // 27: headrace.protocol.v1.StreamOpened.earlier:type_name -> headrace.protocol.v1.Position
-	22, // 28: headrace.protocol.v1.Ack.streams:type_name -> headrace.protocol.v1.Ack.Stream
-	17, // 29: headrace.protocol.v1.Ack.credit:type_name -> headrace.protocol.v1.Credit
-	2,  // 30: headrace.protocol.v1.Reject.reason:type_name -> headrace.protocol.v1.RejectReason
-	26, // 31: headrace.protocol.v1.Starts.Stream.position:type_name -> headrace.protocol.v1.Position
-	26, // 32: headrace.protocol.v1.Ack.Stream.position:type_name -> headrace.protocol.v1.Position
-	3,  // 33: headrace.protocol.v1.SourceService.Ingest:input_type -> headrace.protocol.v1.IngestRequest
-	4,  // 34: headrace.protocol.v1.SourceService.Ingest:output_type -> headrace.protocol.v1.IngestResponse
-	34, // [34:35] is the sub-list for method output_type
-	33, // [33:34] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	25, // 9: headrace.protocol.v1.IngestRequest.report:type_name -> headrace.protocol.v1.Report
+	8,  // 10: headrace.protocol.v1.IngestRequest.frames:type_name -> headrace.protocol.v1.Frames
+	14, // 11: headrace.protocol.v1.IngestResponse.welcome:type_name -> headrace.protocol.v1.Welcome
+	15, // 12: headrace.protocol.v1.IngestResponse.stream_opened:type_name -> headrace.protocol.v1.StreamOpened
+	17, // 13: headrace.protocol.v1.IngestResponse.ack:type_name -> headrace.protocol.v1.Ack
+	18, // 14: headrace.protocol.v1.IngestResponse.credit:type_name -> headrace.protocol.v1.Credit
+	19, // 15: headrace.protocol.v1.IngestResponse.pace:type_name -> headrace.protocol.v1.Pace
+	20, // 16: headrace.protocol.v1.IngestResponse.drain:type_name -> headrace.protocol.v1.Drain
+	21, // 17: headrace.protocol.v1.IngestResponse.reject:type_name -> headrace.protocol.v1.Reject
+	16, // 18: headrace.protocol.v1.IngestResponse.starts_wanted:type_name -> headrace.protocol.v1.StartsWanted
+	0,  // 19: headrace.protocol.v1.Hello.capabilities:type_name -> headrace.protocol.v1.Capability
+	26, // 20: headrace.protocol.v1.Hello.sdk:type_name -> headrace.protocol.v1.Sdk
+	1,  // 21: headrace.protocol.v1.OpenStream.kind:type_name -> headrace.protocol.v1.SourceKind
+	22, // 22: headrace.protocol.v1.Starts.streams:type_name -> headrace.protocol.v1.Starts.Stream
+	24, // 23: headrace.protocol.v1.Frames.frames:type_name -> headrace.protocol.v1.Frame
+	18, // 24: headrace.protocol.v1.Welcome.credit:type_name -> headrace.protocol.v1.Credit
+	19, // 25: headrace.protocol.v1.Welcome.pace:type_name -> headrace.protocol.v1.Pace
+	0,  // 26: headrace.protocol.v1.Welcome.capabilities:type_name -> headrace.protocol.v1.Capability
+	27, // 27: headrace.protocol.v1.StreamOpened.resume:type_name -> headrace.protocol.v1.Position
+	27, // 28: headrace.protocol.v1.StreamOpened.acknowledged:type_name -> headrace.protocol.v1.Position
+	27, // 29: headrace.protocol.v1.StreamOpened.earlier:type_name -> headrace.protocol.v1.Position
+	23, // 30: headrace.protocol.v1.Ack.streams:type_name -> headrace.protocol.v1.Ack.Stream
+	18, // 31: headrace.protocol.v1.Ack.credit:type_name -> headrace.protocol.v1.Credit
+	2,  // 32: headrace.protocol.v1.Reject.reason:type_name -> headrace.protocol.v1.RejectReason
+	27, // 33: headrace.protocol.v1.Starts.Stream.position:type_name -> headrace.protocol.v1.Position
+	27, // 34: headrace.protocol.v1.Ack.Stream.position:type_name -> headrace.protocol.v1.Position
+	3,  // 35: headrace.protocol.v1.SourceService.Ingest:input_type -> headrace.protocol.v1.IngestRequest
+	4,  // 36: headrace.protocol.v1.SourceService.Ingest:output_type -> headrace.protocol.v1.IngestResponse
+	36, // [36:37] is the sub-list for method output_type
+	35, // [35:36] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_headrace_protocol_v1_source_proto_init() }
@@ -2112,6 +2188,7 @@ func file_headrace_protocol_v1_source_proto_init() {
 		(*IngestRequest_Goodbye)(nil),
 		(*IngestRequest_Starts)(nil),
 		(*IngestRequest_Report)(nil),
+		(*IngestRequest_Frames)(nil),
 	}
 	file_headrace_protocol_v1_source_proto_msgTypes[1].OneofWrappers = []any{
 		(*IngestResponse_Welcome)(nil),
@@ -2123,19 +2200,19 @@ func file_headrace_protocol_v1_source_proto_init() {
 		(*IngestResponse_Reject)(nil),
 		(*IngestResponse_StartsWanted)(nil),
 	}
-	file_headrace_protocol_v1_source_proto_msgTypes[5].OneofWrappers = []any{}
 	file_headrace_protocol_v1_source_proto_msgTypes[6].OneofWrappers = []any{}
-	file_headrace_protocol_v1_source_proto_msgTypes[8].OneofWrappers = []any{}
-	file_headrace_protocol_v1_source_proto_msgTypes[11].OneofWrappers = []any{}
-	file_headrace_protocol_v1_source_proto_msgTypes[14].OneofWrappers = []any{}
-	file_headrace_protocol_v1_source_proto_msgTypes[18].OneofWrappers = []any{}
+	file_headrace_protocol_v1_source_proto_msgTypes[7].OneofWrappers = []any{}
+	file_headrace_protocol_v1_source_proto_msgTypes[9].OneofWrappers = []any{}
+	file_headrace_protocol_v1_source_proto_msgTypes[12].OneofWrappers = []any{}
+	file_headrace_protocol_v1_source_proto_msgTypes[15].OneofWrappers = []any{}
+	file_headrace_protocol_v1_source_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_protocol_v1_source_proto_rawDesc), len(file_headrace_protocol_v1_source_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -320,7 +320,10 @@ pub struct Frame {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct IngestRequest {
     /// The message.
-    #[prost(oneof = "ingest_request::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(
+        oneof = "ingest_request::Message",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"
+    )]
     pub message: ::core::option::Option<ingest_request::Message>,
 }
 /// Nested message and enum types in `IngestRequest`.
@@ -358,6 +361,9 @@ pub mod ingest_request {
         /// How the connector is.
         #[prost(message, tag = "10")]
         Report(super::Report),
+        /// Small frames of one stream or of several. Only to a gateway that lists CAPABILITY_FRAMES (FRM-17).
+        #[prost(message, tag = "11")]
+        Frames(super::Frames),
     }
 }
 /// What the gateway sends: one message at a time.
@@ -467,6 +473,15 @@ pub mod starts {
         #[prost(message, optional, tag = "2")]
         pub position: ::core::option::Option<super::Position>,
     }
+}
+/// Several frames in one message, each as if it were sent in a message of its own, in this order: a message costs more than a
+/// small frame in it. They use credit as if they were sent one by one. At most 256 frames, at most `Welcome.max_frame_bytes` as
+/// a whole (FRM-17).
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Frames {
+    /// The frames; at least one.
+    #[prost(message, repeated, tag = "1")]
+    pub frames: ::prost::alloc::vec::Vec<Frame>,
 }
 /// What the source holds beyond the last frame that the session sent, for monitoring lag and for bounded runs. Send it when a
 /// stream is opened, when it has caught up, and about once a second (SRC-24).
@@ -722,6 +737,8 @@ pub enum Capability {
     /// A two-phase sink keeps apart what several runs of a pipeline write of one micro-batch: `Transaction.run` (SNK-37). A
     /// gateway then keeps what each of them has prepared until the commit log says whose batch it is.
     Runs = 4,
+    /// A source may send several frames in one message, `IngestRequest.frames`. A gateway accepts it.
+    Frames = 5,
 }
 impl Capability {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -735,6 +752,7 @@ impl Capability {
             Self::Report => "CAPABILITY_REPORT",
             Self::Heartbeat => "CAPABILITY_HEARTBEAT",
             Self::Runs => "CAPABILITY_RUNS",
+            Self::Frames => "CAPABILITY_FRAMES",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -745,6 +763,7 @@ impl Capability {
             "CAPABILITY_REPORT" => Some(Self::Report),
             "CAPABILITY_HEARTBEAT" => Some(Self::Heartbeat),
             "CAPABILITY_RUNS" => Some(Self::Runs),
+            "CAPABILITY_FRAMES" => Some(Self::Frames),
             _ => None,
         }
     }

@@ -17,6 +17,8 @@ _Run = tuple[list[Item], int, int]
 
 _NOTHING, _SOME, _FLUSH, _FULL = range(4)
 _CAPACITY_IN_FRAMES = 4
+_MIN_CAPACITY_MESSAGES = 4_096
+"""How many messages wait at least, also where a frame has few: many small frames share a message to the gateway."""
 
 
 class Gather:
@@ -42,6 +44,8 @@ class Gather:
         self._loop = loop
         self._changed = changed
         self._target_bytes, self._target_messages = target.bytes, target.messages
+        self._capacity_bytes = _CAPACITY_IN_FRAMES * target.bytes
+        self._capacity_messages = max(_CAPACITY_IN_FRAMES * target.messages, _MIN_CAPACITY_MESSAGES)
         # Complete runs, each as large as a frame.
         self._runs: deque[_Run] = deque()
         self._runs_bytes = self._runs_messages = 0
@@ -209,8 +213,8 @@ class Gather:
 
     def _is_full(self) -> bool:
         """Returns whether the reader must wait. It continues once half is taken, to avoid a thread switch for every item."""
-        share = _CAPACITY_IN_FRAMES // 2 if self.full else _CAPACITY_IN_FRAMES
-        return self._runs_bytes >= share * self._target_bytes or self._runs_messages >= share * self._target_messages
+        share = 0.5 if self.full else 1.0
+        return self._runs_bytes >= share * self._capacity_bytes or self._runs_messages >= share * self._capacity_messages
 
     def _raise_to(self, level: int, *, again: bool = False) -> None:
         """Wakes the sender when the fill level rises; with `again`, always."""

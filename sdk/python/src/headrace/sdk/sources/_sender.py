@@ -6,12 +6,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
 from headrace.contract.errors import HeadraceError
+from headrace.contract.limits import MAX_FRAMES
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.sdk._errors import InvalidMessage
 from headrace.sdk.sources._credit import Window
 from headrace.sdk.sources._stream import Stream
 
 _GOODBYE_S = 1.0
+_MAX_TOGETHER_BYTES = 64 * 1024
+"""How large frames are that share a message, all together: a larger frame gains nothing."""
 _ASK_FOR_OTHERS_S = 0.1
 """How long the stream whose turn it is waits for credit before the streams behind it request credit, in seconds."""
 
@@ -58,6 +61,9 @@ class Sender:
         self._muted = False
         self._flushing = False
         self._gone = asyncio.Event()
+        self._joins_frames = pb.CAPABILITY_FRAMES in welcome.capabilities
+        self._following: pb.IngestRequest | None = None
+        """What was next after frames that share a message."""
 
     async def run(self) -> None:
         """Sends until it is cancelled."""
@@ -65,7 +71,7 @@ class Sender:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                while (request := self._next()) is not None:
+                while (request := self._next_joined()) is not None:
                     await self._write(request)
                     if request.WhichOneof("message") == "goodbye":
                         self._gone.set()
@@ -151,8 +157,25 @@ class Sender:
             self._due.append(stream)
             self._wake.set()
 
+    def _next_joined(self) -> pb.IngestRequest | None:
+        """Returns the next message to write, with as many small frames as are due; None if there is none, or no credit for it."""
+        request, self._following = self._following or self._next(), None
+        if request is None or not self._joins_frames or not request.HasField("frame"):
+            return request
+        size = request.ByteSize()
+        if size > _MAX_TOGETHER_BYTES:
+            return request
+        frames = [request.frame]
+        while len(frames) < MAX_FRAMES and (following := self._next()) is not None:
+            size += following.ByteSize()
+            if size > min(_MAX_TOGETHER_BYTES, self._max_bytes) or not following.HasField("frame"):
+                self._following = following
+                break
+            frames.append(following.frame)
+        return pb.IngestRequest(frames=pb.Frames(frames=frames)) if len(frames) > 1 else request
+
     def _next(self) -> pb.IngestRequest | None:
-        """Returns the next message to write; None if there is none, or no credit for it."""
+        """Returns the next message; None if there is none, or no credit for it."""
         if self._control:
             return self._control.popleft()
         while self._due and not self._muted:

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file headrace/protocol/v1/source.proto.
  */
 export const file_headrace_protocol_v1_source: GenFile = /*@__PURE__*/
-  fileDesc("CiFoZWFkcmFjZS9wcm90b2NvbC92MS9zb3VyY2UucHJvdG8SFGhlYWRyYWNlLnByb3RvY29sLnYxIqoECg1Jbmdlc3RSZXF1ZXN0EiwKBWhlbGxvGAEgASgLMhsuaGVhZHJhY2UucHJvdG9jb2wudjEuSGVsbG9IABI3CgtvcGVuX3N0cmVhbRgCIAEoCzIgLmhlYWRyYWNlLnByb3RvY29sLnYxLk9wZW5TdHJlYW1IABIsCgVmcmFtZRgDIAEoCzIbLmhlYWRyYWNlLnByb3RvY29sLnYxLkZyYW1lSAASMAoHYmFja2xvZxgEIAEoCzIdLmhlYWRyYWNlLnByb3RvY29sLnYxLkJhY2tsb2dIABI7Cg1wb3NpdGlvbl9sb3N0GAUgASgLMiIuaGVhZHJhY2UucHJvdG9jb2wudjEuUG9zaXRpb25Mb3N0SAASOQoMY2xvc2Vfc3RyZWFtGAYgASgLMiEuaGVhZHJhY2UucHJvdG9jb2wudjEuQ2xvc2VTdHJlYW1IABI9Cg5jcmVkaXRfcmVxdWVzdBgHIAEoCzIjLmhlYWRyYWNlLnByb3RvY29sLnYxLkNyZWRpdFJlcXVlc3RIABIwCgdnb29kYnllGAggASgLMh0uaGVhZHJhY2UucHJvdG9jb2wudjEuR29vZGJ5ZUgAEi4KBnN0YXJ0cxgJIAEoCzIcLmhlYWRyYWNlLnByb3RvY29sLnYxLlN0YXJ0c0gAEi4KBnJlcG9ydBgKIAEoCzIcLmhlYWRyYWNlLnByb3RvY29sLnYxLlJlcG9ydEgAQgkKB21lc3NhZ2UiqwMKDkluZ2VzdFJlc3BvbnNlEjAKB3dlbGNvbWUYASABKAsyHS5oZWFkcmFjZS5wcm90b2NvbC52MS5XZWxjb21lSAASOwoNc3RyZWFtX29wZW5lZBgCIAEoCzIiLmhlYWRyYWNlLnByb3RvY29sLnYxLlN0cmVhbU9wZW5lZEgAEigKA2FjaxgDIAEoCzIZLmhlYWRyYWNlLnByb3RvY29sLnYxLkFja0gAEi4KBmNyZWRpdBgEIAEoCzIcLmhlYWRyYWNlLnByb3RvY29sLnYxLkNyZWRpdEgAEioKBHBhY2UYBSABKAsyGi5oZWFkcmFjZS5wcm90b2NvbC52MS5QYWNlSAASLAoFZHJhaW4YBiABKAsyGy5oZWFkcmFjZS5wcm90b2NvbC52MS5EcmFpbkgAEi4KBnJlamVjdBgHIAEoCzIcLmhlYWRyYWNlLnByb3RvY29sLnYxLlJlamVjdEgAEjsKDXN0YXJ0c193YW50ZWQYCCABKAsyIi5oZWFkcmFjZS5wcm90b2NvbC52MS5TdGFydHNXYW50ZWRIAEIJCgdtZXNzYWdlIsEBCgVIZWxsbxIYChBwcm90b2NvbF92ZXJzaW9uGAEgASgNEhEKCWNvbm5lY3RvchgCIAEoCRIZChFjb25uZWN0b3JfdmVyc2lvbhgDIAEoCRIQCghpbnN0YW5jZRgEIAEoCRI2CgxjYXBhYmlsaXRpZXMYBSADKA4yIC5oZWFkcmFjZS5wcm90b2NvbC52MS5DYXBhYmlsaXR5EiYKA3NkaxgGIAEoCzIZLmhlYWRyYWNlLnByb3RvY29sLnYxLlNkayJ2CgpPcGVuU3RyZWFtEhEKCXN0cmVhbV9pZBgBIAEoDRIOCgZzdHJlYW0YAiABKAkSLgoEa2luZBgDIAEoDjIgLmhlYWRyYWNlLnByb3RvY29sLnYxLlNvdXJjZUtpbmQSFQoNY2hvb3Nlc19zdGFydBgEIAEoCCKfAQoGU3RhcnRzEjQKB3N0cmVhbXMYASADKAsyIy5oZWFkcmFjZS5wcm90b2NvbC52MS5TdGFydHMuU3RyZWFtGl8KBlN0cmVhbRIRCglzdHJlYW1faWQYASABKA0SNQoIcG9zaXRpb24YAiABKAsyHi5oZWFkcmFjZS5wcm90b2NvbC52MS5Qb3NpdGlvbkgAiAEBQgsKCV9wb3NpdGlvbiKQAQoHQmFja2xvZxIRCglzdHJlYW1faWQYASABKA0SHAoPbGF0ZXN0X3NlcXVlbmNlGAIgASgESACIAQESFQoIbWVzc2FnZXMYAyABKARIAYgBARISCgVieXRlcxgEIAEoBEgCiAEBQhIKEF9sYXRlc3Rfc2VxdWVuY2VCCwoJX21lc3NhZ2VzQggKBl9ieXRlcyJnCgxQb3NpdGlvbkxvc3QSEQoJc3RyZWFtX2lkGAEgASgNEh4KEWVhcmxpZXN0X3NlcXVlbmNlGAIgASgESACIAQESDgoGcmVhc29uGAMgASgJQhQKEl9lYXJsaWVzdF9zZXF1ZW5jZSJFCgtDbG9zZVN0cmVhbRIRCglzdHJlYW1faWQYASABKA0SFQoNZW5kX29mX3N0cmVhbRgCIAEoCBIMCgRnb25lGAMgASgIIp0BCg1DcmVkaXRSZXF1ZXN0Eg0KBWJ5dGVzGAEgASgEEhAKCG1lc3NhZ2VzGAIgASgEEhEKCXN0cmVhbV9pZBgDIAEoDRIYCgtyZWFkeV9ieXRlcxgEIAEoBEgAiAEBEhsKDnJlYWR5X21lc3NhZ2VzGAUgASgESAGIAQFCDgoMX3JlYWR5X2J5dGVzQhEKD19yZWFkeV9tZXNzYWdlcyIZCgdHb29kYnllEg4KBnJlYXNvbhgBIAEoCSLFAgoHV2VsY29tZRIYChBwcm90b2NvbF92ZXJzaW9uGAEgASgNEhcKD2dhdGV3YXlfdmVyc2lvbhgCIAEoCRIPCgdzZXNzaW9uGAMgASgJEhcKD21heF9mcmFtZV9ieXRlcxgEIAEoBBIaChJtYXhfZnJhbWVfbWVzc2FnZXMYBSABKA0SEwoLbWF4X3N0cmVhbXMYBiABKA0SLAoGY3JlZGl0GAcgASgLMhwuaGVhZHJhY2UucHJvdG9jb2wudjEuQ3JlZGl0EigKBHBhY2UYCCABKAsyGi5oZWFkcmFjZS5wcm90b2NvbC52MS5QYWNlEhwKFGZyYW1lX292ZXJoZWFkX2J5dGVzGAkgASgNEjYKDGNhcGFiaWxpdGllcxgKIAMoDjIgLmhlYWRyYWNlLnByb3RvY29sLnYxLkNhcGFiaWxpdHkikQIKDFN0cmVhbU9wZW5lZBIRCglzdHJlYW1faWQYASABKA0SDQoFZXBvY2gYAiABKAQSMwoGcmVzdW1lGAMgASgLMh4uaGVhZHJhY2UucHJvdG9jb2wudjEuUG9zaXRpb25IAIgBARI5CgxhY2tub3dsZWRnZWQYBCABKAsyHi5oZWFkcmFjZS5wcm90b2NvbC52MS5Qb3NpdGlvbkgBiAEBEhEKCXNraXBfbG9zdBgFIAEoCBI0CgdlYXJsaWVyGAYgASgLMh4uaGVhZHJhY2UucHJvdG9jb2wudjEuUG9zaXRpb25IAogBAUIJCgdfcmVzdW1lQg8KDV9hY2tub3dsZWRnZWRCCgoIX2VhcmxpZXIiIQoMU3RhcnRzV2FudGVkEhEKCXN0cmVhbV9pZBgBIAEoDSK1AQoDQWNrEjEKB3N0cmVhbXMYASADKAsyIC5oZWFkcmFjZS5wcm90b2NvbC52MS5BY2suU3RyZWFtEiwKBmNyZWRpdBgCIAEoCzIcLmhlYWRyYWNlLnByb3RvY29sLnYxLkNyZWRpdBpNCgZTdHJlYW0SEQoJc3RyZWFtX2lkGAEgASgNEjAKCHBvc2l0aW9uGAIgASgLMh4uaGVhZHJhY2UucHJvdG9jb2wudjEuUG9zaXRpb24iTwoGQ3JlZGl0Eg0KBWJ5dGVzGAEgASgEEhAKCG1lc3NhZ2VzGAIgASgEEhYKCXN0cmVhbV9pZBgDIAEoDUgAiAEBQgwKCl9zdHJlYW1faWQiGQoEUGFjZRIRCglsaW5nZXJfbXMYASABKA0iLAoFRHJhaW4SEwoLZGVhZGxpbmVfbXMYASABKA0SDgoGcmVhc29uGAIgASgJIngKBlJlamVjdBIRCglzdHJlYW1faWQYASABKA0SMgoGcmVhc29uGAIgASgOMiIuaGVhZHJhY2UucHJvdG9jb2wudjEuUmVqZWN0UmVhc29uEg8KB21lc3NhZ2UYAyABKAkSFgoOcmV0cnlfYWZ0ZXJfbXMYBCABKA0qgwEKCkNhcGFiaWxpdHkSGgoWQ0FQQUJJTElUWV9VTlNQRUNJRklFRBAAEhMKD0NBUEFCSUxJVFlfUEFDRRABEhUKEUNBUEFCSUxJVFlfUkVQT1JUEAISGAoUQ0FQQUJJTElUWV9IRUFSVEJFQVQQAxITCg9DQVBBQklMSVRZX1JVTlMQBCpjCgpTb3VyY2VLaW5kEhsKF1NPVVJDRV9LSU5EX1VOU1BFQ0lGSUVEEAASGgoWU09VUkNFX0tJTkRfUkVQTEFZQUJMRRABEhwKGFNPVVJDRV9LSU5EX1JFREVMSVZFUklORxACKoEBCgxSZWplY3RSZWFzb24SHQoZUkVKRUNUX1JFQVNPTl9VTlNQRUNJRklFRBAAEhgKFFJFSkVDVF9SRUFTT05fUkVPUEVOEAESFwoTUkVKRUNUX1JFQVNPTl9PV05FRBACEh8KG1JFSkVDVF9SRUFTT05fTk9UX1BFUk1JVFRFRBADMmgKDVNvdXJjZVNlcnZpY2USVwoGSW5nZXN0EiMuaGVhZHJhY2UucHJvdG9jb2wudjEuSW5nZXN0UmVxdWVzdBokLmhlYWRyYWNlLnByb3RvY29sLnYxLkluZ2VzdFJlc3BvbnNlKAEwAWIGcHJvdG8z", [file_headrace_protocol_v1_connector, file_headrace_protocol_v1_frame]);
+  fileDesc("CiFoZWFkcmFjZS9wcm90b2NvbC92MS9zb3VyY2UucHJvdG8SFGhlYWRyYWNlLnByb3RvY29sLnYxItoECg1Jbmdlc3RSZXF1ZXN0EiwKBWhlbGxvGAEgASgLMhsuaGVhZHJhY2UucHJvdG9jb2wudjEuSGVsbG9IABI3CgtvcGVuX3N0cmVhbRgCIAEoCzIgLmhlYWRyYWNlLnByb3RvY29sLnYxLk9wZW5TdHJlYW1IABIsCgVmcmFtZRgDIAEoCzIbLmhlYWRyYWNlLnByb3RvY29sLnYxLkZyYW1lSAASMAoHYmFja2xvZxgEIAEoCzIdLmhlYWRyYWNlLnByb3RvY29sLnYxLkJhY2tsb2dIABI7Cg1wb3NpdGlvbl9sb3N0GAUgASgLMiIuaGVhZHJhY2UucHJvdG9jb2wudjEuUG9zaXRpb25Mb3N0SAASOQoMY2xvc2Vfc3RyZWFtGAYgASgLMiEuaGVhZHJhY2UucHJvdG9jb2wudjEuQ2xvc2VTdHJlYW1IABI9Cg5jcmVkaXRfcmVxdWVzdBgHIAEoCzIjLmhlYWRyYWNlLnByb3RvY29sLnYxLkNyZWRpdFJlcXVlc3RIABIwCgdnb29kYnllGAggASgLMh0uaGVhZHJhY2UucHJvdG9jb2wudjEuR29vZGJ5ZUgAEi4KBnN0YXJ0cxgJIAEoCzIcLmhlYWRyYWNlLnByb3RvY29sLnYxLlN0YXJ0c0gAEi4KBnJlcG9ydBgKIAEoCzIcLmhlYWRyYWNlLnByb3RvY29sLnYxLlJlcG9ydEgAEi4KBmZyYW1lcxgLIAEoCzIcLmhlYWRyYWNlLnByb3RvY29sLnYxLkZyYW1lc0gAQgkKB21lc3NhZ2UiqwMKDkluZ2VzdFJlc3BvbnNlEjAKB3dlbGNvbWUYASABKAsyHS5oZWFkcmFjZS5wcm90b2NvbC52MS5XZWxjb21lSAASOwoNc3RyZWFtX29wZW5lZBgCIAEoCzIiLmhlYWRyYWNlLnByb3RvY29sLnYxLlN0cmVhbU9wZW5lZEgAEigKA2FjaxgDIAEoCzIZLmhlYWRyYWNlLnByb3RvY29sLnYxLkFja0gAEi4KBmNyZWRpdBgEIAEoCzIcLmhlYWRyYWNlLnByb3RvY29sLnYxLkNyZWRpdEgAEioKBHBhY2UYBSABKAsyGi5oZWFkcmFjZS5wcm90b2NvbC52MS5QYWNlSAASLAoFZHJhaW4YBiABKAsyGy5oZWFkcmFjZS5wcm90b2NvbC52MS5EcmFpbkgAEi4KBnJlamVjdBgHIAEoCzIcLmhlYWRyYWNlLnByb3RvY29sLnYxLlJlamVjdEgAEjsKDXN0YXJ0c193YW50ZWQYCCABKAsyIi5oZWFkcmFjZS5wcm90b2NvbC52MS5TdGFydHNXYW50ZWRIAEIJCgdtZXNzYWdlIsEBCgVIZWxsbxIYChBwcm90b2NvbF92ZXJzaW9uGAEgASgNEhEKCWNvbm5lY3RvchgCIAEoCRIZChFjb25uZWN0b3JfdmVyc2lvbhgDIAEoCRIQCghpbnN0YW5jZRgEIAEoCRI2CgxjYXBhYmlsaXRpZXMYBSADKA4yIC5oZWFkcmFjZS5wcm90b2NvbC52MS5DYXBhYmlsaXR5EiYKA3NkaxgGIAEoCzIZLmhlYWRyYWNlLnByb3RvY29sLnYxLlNkayJ2CgpPcGVuU3RyZWFtEhEKCXN0cmVhbV9pZBgBIAEoDRIOCgZzdHJlYW0YAiABKAkSLgoEa2luZBgDIAEoDjIgLmhlYWRyYWNlLnByb3RvY29sLnYxLlNvdXJjZUtpbmQSFQoNY2hvb3Nlc19zdGFydBgEIAEoCCKfAQoGU3RhcnRzEjQKB3N0cmVhbXMYASADKAsyIy5oZWFkcmFjZS5wcm90b2NvbC52MS5TdGFydHMuU3RyZWFtGl8KBlN0cmVhbRIRCglzdHJlYW1faWQYASABKA0SNQoIcG9zaXRpb24YAiABKAsyHi5oZWFkcmFjZS5wcm90b2NvbC52MS5Qb3NpdGlvbkgAiAEBQgsKCV9wb3NpdGlvbiI1CgZGcmFtZXMSKwoGZnJhbWVzGAEgAygLMhsuaGVhZHJhY2UucHJvdG9jb2wudjEuRnJhbWUikAEKB0JhY2tsb2cSEQoJc3RyZWFtX2lkGAEgASgNEhwKD2xhdGVzdF9zZXF1ZW5jZRgCIAEoBEgAiAEBEhUKCG1lc3NhZ2VzGAMgASgESAGIAQESEgoFYnl0ZXMYBCABKARIAogBAUISChBfbGF0ZXN0X3NlcXVlbmNlQgsKCV9tZXNzYWdlc0IICgZfYnl0ZXMiZwoMUG9zaXRpb25Mb3N0EhEKCXN0cmVhbV9pZBgBIAEoDRIeChFlYXJsaWVzdF9zZXF1ZW5jZRgCIAEoBEgAiAEBEg4KBnJlYXNvbhgDIAEoCUIUChJfZWFybGllc3Rfc2VxdWVuY2UiRQoLQ2xvc2VTdHJlYW0SEQoJc3RyZWFtX2lkGAEgASgNEhUKDWVuZF9vZl9zdHJlYW0YAiABKAgSDAoEZ29uZRgDIAEoCCKdAQoNQ3JlZGl0UmVxdWVzdBINCgVieXRlcxgBIAEoBBIQCghtZXNzYWdlcxgCIAEoBBIRCglzdHJlYW1faWQYAyABKA0SGAoLcmVhZHlfYnl0ZXMYBCABKARIAIgBARIbCg5yZWFkeV9tZXNzYWdlcxgFIAEoBEgBiAEBQg4KDF9yZWFkeV9ieXRlc0IRCg9fcmVhZHlfbWVzc2FnZXMiGQoHR29vZGJ5ZRIOCgZyZWFzb24YASABKAkixQIKB1dlbGNvbWUSGAoQcHJvdG9jb2xfdmVyc2lvbhgBIAEoDRIXCg9nYXRld2F5X3ZlcnNpb24YAiABKAkSDwoHc2Vzc2lvbhgDIAEoCRIXCg9tYXhfZnJhbWVfYnl0ZXMYBCABKAQSGgoSbWF4X2ZyYW1lX21lc3NhZ2VzGAUgASgNEhMKC21heF9zdHJlYW1zGAYgASgNEiwKBmNyZWRpdBgHIAEoCzIcLmhlYWRyYWNlLnByb3RvY29sLnYxLkNyZWRpdBIoCgRwYWNlGAggASgLMhouaGVhZHJhY2UucHJvdG9jb2wudjEuUGFjZRIcChRmcmFtZV9vdmVyaGVhZF9ieXRlcxgJIAEoDRI2CgxjYXBhYmlsaXRpZXMYCiADKA4yIC5oZWFkcmFjZS5wcm90b2NvbC52MS5DYXBhYmlsaXR5IpECCgxTdHJlYW1PcGVuZWQSEQoJc3RyZWFtX2lkGAEgASgNEg0KBWVwb2NoGAIgASgEEjMKBnJlc3VtZRgDIAEoCzIeLmhlYWRyYWNlLnByb3RvY29sLnYxLlBvc2l0aW9uSACIAQESOQoMYWNrbm93bGVkZ2VkGAQgASgLMh4uaGVhZHJhY2UucHJvdG9jb2wudjEuUG9zaXRpb25IAYgBARIRCglza2lwX2xvc3QYBSABKAgSNAoHZWFybGllchgGIAEoCzIeLmhlYWRyYWNlLnByb3RvY29sLnYxLlBvc2l0aW9uSAKIAQFCCQoHX3Jlc3VtZUIPCg1fYWNrbm93bGVkZ2VkQgoKCF9lYXJsaWVyIiEKDFN0YXJ0c1dhbnRlZBIRCglzdHJlYW1faWQYASABKA0itQEKA0FjaxIxCgdzdHJlYW1zGAEgAygLMiAuaGVhZHJhY2UucHJvdG9jb2wudjEuQWNrLlN0cmVhbRIsCgZjcmVkaXQYAiABKAsyHC5oZWFkcmFjZS5wcm90b2NvbC52MS5DcmVkaXQaTQoGU3RyZWFtEhEKCXN0cmVhbV9pZBgBIAEoDRIwCghwb3NpdGlvbhgCIAEoCzIeLmhlYWRyYWNlLnByb3RvY29sLnYxLlBvc2l0aW9uIk8KBkNyZWRpdBINCgVieXRlcxgBIAEoBBIQCghtZXNzYWdlcxgCIAEoBBIWCglzdHJlYW1faWQYAyABKA1IAIgBAUIMCgpfc3RyZWFtX2lkIhkKBFBhY2USEQoJbGluZ2VyX21zGAEgASgNIiwKBURyYWluEhMKC2RlYWRsaW5lX21zGAEgASgNEg4KBnJlYXNvbhgCIAEoCSJ4CgZSZWplY3QSEQoJc3RyZWFtX2lkGAEgASgNEjIKBnJlYXNvbhgCIAEoDjIiLmhlYWRyYWNlLnByb3RvY29sLnYxLlJlamVjdFJlYXNvbhIPCgdtZXNzYWdlGAMgASgJEhYKDnJldHJ5X2FmdGVyX21zGAQgASgNKpoBCgpDYXBhYmlsaXR5EhoKFkNBUEFCSUxJVFlfVU5TUEVDSUZJRUQQABITCg9DQVBBQklMSVRZX1BBQ0UQARIVChFDQVBBQklMSVRZX1JFUE9SVBACEhgKFENBUEFCSUxJVFlfSEVBUlRCRUFUEAMSEwoPQ0FQQUJJTElUWV9SVU5TEAQSFQoRQ0FQQUJJTElUWV9GUkFNRVMQBSpjCgpTb3VyY2VLaW5kEhsKF1NPVVJDRV9LSU5EX1VOU1BFQ0lGSUVEEAASGgoWU09VUkNFX0tJTkRfUkVQTEFZQUJMRRABEhwKGFNPVVJDRV9LSU5EX1JFREVMSVZFUklORxACKoEBCgxSZWplY3RSZWFzb24SHQoZUkVKRUNUX1JFQVNPTl9VTlNQRUNJRklFRBAAEhgKFFJFSkVDVF9SRUFTT05fUkVPUEVOEAESFwoTUkVKRUNUX1JFQVNPTl9PV05FRBACEh8KG1JFSkVDVF9SRUFTT05fTk9UX1BFUk1JVFRFRBADMmgKDVNvdXJjZVNlcnZpY2USVwoGSW5nZXN0EiMuaGVhZHJhY2UucHJvdG9jb2wudjEuSW5nZXN0UmVxdWVzdBokLmhlYWRyYWNlLnByb3RvY29sLnYxLkluZ2VzdFJlc3BvbnNlKAEwAWIGcHJvdG8z", [file_headrace_protocol_v1_connector, file_headrace_protocol_v1_frame]);
 
 /**
  * What a connector sends: one message at a time.
@@ -107,6 +107,14 @@ export type IngestRequest = Message<"headrace.protocol.v1.IngestRequest"> & {
      */
     value: Report;
     case: "report";
+  } | {
+    /**
+     * Small frames of one stream or of several. Only to a gateway that lists CAPABILITY_FRAMES (FRM-17).
+     *
+     * @generated from field: headrace.protocol.v1.Frames frames = 11;
+     */
+    value: Frames;
+    case: "frames";
   } | { case: undefined; value?: undefined };
 };
 
@@ -362,6 +370,29 @@ export const Starts_StreamSchema: GenMessage<Starts_Stream> = /*@__PURE__*/
   messageDesc(file_headrace_protocol_v1_source, 4, 0);
 
 /**
+ * Several frames in one message, each as if it were sent in a message of its own, in this order: a message costs more than a
+ * small frame in it. They use credit as if they were sent one by one. At most 256 frames, at most `Welcome.max_frame_bytes` as
+ * a whole (FRM-17).
+ *
+ * @generated from message headrace.protocol.v1.Frames
+ */
+export type Frames = Message<"headrace.protocol.v1.Frames"> & {
+  /**
+   * The frames; at least one.
+   *
+   * @generated from field: repeated headrace.protocol.v1.Frame frames = 1;
+   */
+  frames: Frame[];
+};
+
+/**
+ * Describes the message headrace.protocol.v1.Frames.
+ * Use `create(FramesSchema)` to create a new message.
+ */
+export const FramesSchema: GenMessage<Frames> = /*@__PURE__*/
+  messageDesc(file_headrace_protocol_v1_source, 5);
+
+/**
  * What the source holds beyond the last frame that the session sent, for monitoring lag and for bounded runs. Send it when a
  * stream is opened, when it has caught up, and about once a second (SRC-24).
  *
@@ -403,7 +434,7 @@ export type Backlog = Message<"headrace.protocol.v1.Backlog"> & {
  * Use `create(BacklogSchema)` to create a new message.
  */
 export const BacklogSchema: GenMessage<Backlog> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_source, 5);
+  messageDesc(file_headrace_protocol_v1_source, 6);
 
 /**
  * The source cannot resume: messages after the resume position are gone. The gateway answers with Reject (REOPEN). The
@@ -440,7 +471,7 @@ export type PositionLost = Message<"headrace.protocol.v1.PositionLost"> & {
  * Use `create(PositionLostSchema)` to create a new message.
  */
 export const PositionLostSchema: GenMessage<PositionLost> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_source, 6);
+  messageDesc(file_headrace_protocol_v1_source, 7);
 
 /**
  * No more frames on this stream id. Its acks still arrive. The connector may end once the last message that it sent, or the
@@ -482,7 +513,7 @@ export type CloseStream = Message<"headrace.protocol.v1.CloseStream"> & {
  * Use `create(CloseStreamSchema)` to create a new message.
  */
 export const CloseStreamSchema: GenMessage<CloseStream> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_source, 7);
+  messageDesc(file_headrace_protocol_v1_source, 8);
 
 /**
  * A stream has a frame to send, and credit does not allow it. The request is needed in two cases, and harmless in all
@@ -542,7 +573,7 @@ export type CreditRequest = Message<"headrace.protocol.v1.CreditRequest"> & {
  * Use `create(CreditRequestSchema)` to create a new message.
  */
 export const CreditRequestSchema: GenMessage<CreditRequest> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_source, 8);
+  messageDesc(file_headrace_protocol_v1_source, 9);
 
 /**
  * The connector ends the session, and needs no more answers.
@@ -563,7 +594,7 @@ export type Goodbye = Message<"headrace.protocol.v1.Goodbye"> & {
  * Use `create(GoodbyeSchema)` to create a new message.
  */
 export const GoodbyeSchema: GenMessage<Goodbye> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_source, 9);
+  messageDesc(file_headrace_protocol_v1_source, 10);
 
 /**
  * The session is established.
@@ -648,7 +679,7 @@ export type Welcome = Message<"headrace.protocol.v1.Welcome"> & {
  * Use `create(WelcomeSchema)` to create a new message.
  */
 export const WelcomeSchema: GenMessage<Welcome> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_source, 10);
+  messageDesc(file_headrace_protocol_v1_source, 11);
 
 /**
  * The connector may send frames of a stream.
@@ -709,7 +740,7 @@ export type StreamOpened = Message<"headrace.protocol.v1.StreamOpened"> & {
  * Use `create(StreamOpenedSchema)` to create a new message.
  */
 export const StreamOpenedSchema: GenMessage<StreamOpened> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_source, 11);
+  messageDesc(file_headrace_protocol_v1_source, 12);
 
 /**
  * A pipeline that is new to the source needs to know where a stream begins. Answer with Starts. Sent only for streams that
@@ -732,7 +763,7 @@ export type StartsWanted = Message<"headrace.protocol.v1.StartsWanted"> & {
  * Use `create(StartsWantedSchema)` to create a new message.
  */
 export const StartsWantedSchema: GenMessage<StartsWanted> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_source, 12);
+  messageDesc(file_headrace_protocol_v1_source, 13);
 
 /**
  * Messages are in the checkpoint of every pipeline that reads them.
@@ -760,7 +791,7 @@ export type Ack = Message<"headrace.protocol.v1.Ack"> & {
  * Use `create(AckSchema)` to create a new message.
  */
 export const AckSchema: GenMessage<Ack> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_source, 13);
+  messageDesc(file_headrace_protocol_v1_source, 14);
 
 /**
  * One acknowledged position.
@@ -788,7 +819,7 @@ export type Ack_Stream = Message<"headrace.protocol.v1.Ack.Stream"> & {
  * Use `create(Ack_StreamSchema)` to create a new message.
  */
 export const Ack_StreamSchema: GenMessage<Ack_Stream> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_source, 13, 0);
+  messageDesc(file_headrace_protocol_v1_source, 14, 0);
 
 /**
  * Grants credit, which is added to what is left. Less may be returned than was used: windows shrink as sessions join
@@ -827,7 +858,7 @@ export type Credit = Message<"headrace.protocol.v1.Credit"> & {
  * Use `create(CreditSchema)` to create a new message.
  */
 export const CreditSchema: GenMessage<Credit> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_source, 14);
+  messageDesc(file_headrace_protocol_v1_source, 15);
 
 /**
  * How long a connector should gather messages before it sends a frame that is not full (SRC-36).
@@ -848,7 +879,7 @@ export type Pace = Message<"headrace.protocol.v1.Pace"> & {
  * Use `create(PaceSchema)` to create a new message.
  */
 export const PaceSchema: GenMessage<Pace> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_source, 15);
+  messageDesc(file_headrace_protocol_v1_source, 16);
 
 /**
  * Finish and reconnect: send nothing new (frames in flight are fine), process the acks that still arrive, and end the
@@ -877,7 +908,7 @@ export type Drain = Message<"headrace.protocol.v1.Drain"> & {
  * Use `create(DrainSchema)` to create a new message.
  */
 export const DrainSchema: GenMessage<Drain> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_source, 16);
+  messageDesc(file_headrace_protocol_v1_source, 17);
 
 /**
  * A stream is closed by the gateway, or was not opened; the session continues. Frames of its id that are still in flight are
@@ -921,7 +952,7 @@ export type Reject = Message<"headrace.protocol.v1.Reject"> & {
  * Use `create(RejectSchema)` to create a new message.
  */
 export const RejectSchema: GenMessage<Reject> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_source, 17);
+  messageDesc(file_headrace_protocol_v1_source, 18);
 
 /**
  * Something that a connector or a gateway can do beyond the minimum. Each side lists its own: the connector in Hello or
@@ -966,6 +997,13 @@ export enum Capability {
    * @generated from enum value: CAPABILITY_RUNS = 4;
    */
   RUNS = 4,
+
+  /**
+   * A source may send several frames in one message, `IngestRequest.frames`. A gateway accepts it.
+   *
+   * @generated from enum value: CAPABILITY_FRAMES = 5;
+   */
+  FRAMES = 5,
 }
 
 /**
