@@ -134,6 +134,13 @@ class MakesLargeFrames(Source):
         super().welcomed(response)
 
 
+class SharesMessagesUnasked(Source):
+    async def send(self, **message: object) -> None:
+        if (frame := message.get("frame")) is not None:
+            message = {"frames": pb.Frames(frames=[frame])}
+        await super().send(**message)
+
+
 class ForgetsSomeBytes(Source):
     def charge(self, frame: frame_pb2.Frame) -> int:
         return super().charge(frame) - 3
@@ -333,6 +340,7 @@ FAULTS: dict[str, type[Source]] = {
     "sequences": StepsBack,
     "frames": MiscountsItsHeaders,
     "frame-limits": MakesLargeFrames,
+    "shared-messages": SharesMessagesUnasked,
     "credit-bytes": ForgetsSomeBytes,
     "credit-messages": CountsOnlyBytes,
     "credit-returns": TakesCreditFromAcksAlone,

@@ -1,7 +1,7 @@
 """A gateway that does what a test tells it, over a real gRPC connection, and checks that connectors keep to their credit."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.fake_gateway.server import DEADLINE, FakeServer, ScriptedCall
 
@@ -34,16 +34,25 @@ class FakeSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
     hello: pb.Hello
     credit_bytes: int
     credit_messages: int
-    takes_reports: bool = False
+    capabilities: tuple[pb.Capability.ValueType, ...] = ()
     overrun: str = ""
+    shared: list[int] = field(default_factory=list)
+    """How many frames each message had that had several. Each of them is received as if it came in a message of its own."""
 
     def take(self, request: pb.IngestRequest) -> None:
+        if request.WhichOneof("message") == "frames":
+            if pb.CAPABILITY_FRAMES not in self.capabilities:
+                self.overrun = "several frames in one message, which this gateway does not list among its capabilities"
+            self.shared.append(len(request.frames.frames))
+            for frame in request.frames.frames:
+                self.take(pb.IngestRequest(frame=frame))
+            return
         if request.WhichOneof("message") == "frame":
             self.credit_bytes -= request.frame.ByteSize() + FRAME_OVERHEAD
             self.credit_messages -= request.frame.count
             if self.credit_bytes < 0 or self.credit_messages < 0:
                 self.overrun = f"{-self.credit_bytes} bytes, {-self.credit_messages} messages over"
-        if request.WhichOneof("message") == "report" and not self.takes_reports:
+        if request.WhichOneof("message") == "report" and pb.CAPABILITY_REPORT not in self.capabilities:
             self.overrun = "a Report, which this gateway does not list among its capabilities"
         super().take(request)
 
@@ -131,7 +140,7 @@ class FakeGateway(FakeServer, SourceServiceServicer):
             metadata=dict(context.invocation_metadata()),
             credit_bytes=limits.credit_bytes,
             credit_messages=limits.credit_messages,
-            takes_reports=pb.CAPABILITY_REPORT in limits.capabilities,
+            capabilities=limits.capabilities,
         )
         welcome = pb.Welcome(
             protocol_version=1,

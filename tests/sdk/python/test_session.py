@@ -16,6 +16,7 @@ from headrace.sdk import (
     AsyncSource,
     Backlog,
     Batch,
+    FrameTarget,
     GatewayRefused,
     InvalidMessage,
     InvalidSource,
@@ -108,7 +109,12 @@ async def test_a_source_is_read_acknowledged_and_ends(gateway, connect, log):
     task = connect(source, instance="one", token="secret")
     session = await gateway.session()
     assert (session.hello.connector, session.hello.connector_version, session.hello.instance) == ("log", "7", "one")
-    assert list(session.hello.capabilities) == [pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT, pb.CAPABILITY_HEARTBEAT]
+    assert list(session.hello.capabilities) == [
+        pb.CAPABILITY_PACE,
+        pb.CAPABILITY_REPORT,
+        pb.CAPABILITY_HEARTBEAT,
+        pb.CAPABILITY_FRAMES,
+    ]
     assert session.metadata["authorization"] == "Bearer secret"
 
     stream = await session.open("log/0")
@@ -285,6 +291,45 @@ async def test_large_input_goes_in_large_frames(gateway, connect):
     while sum(counts) < 50_000:
         counts.append((await session.next("frame")).frame.count)
     assert len(counts) < 40
+
+
+@pytest.mark.parametrize("shares", [True, False])
+async def test_small_frames_that_wait_for_credit_share_messages_if_the_gateway_takes_them(gateway, connect, shares):
+    gateway.limits.capabilities = (pb.CAPABILITY_FRAMES,) if shares else ()
+    gateway.limits.credit_messages = 0
+    source = Log([b"m" * 60] * 3000)
+    connect(source, settings=Settings(frame=FrameTarget(messages=10)))
+    session = await gateway.session()
+    await session.open("log/0")
+    await until(lambda: source.closed == 1)
+    session.grant(0, 3000)
+    received = await session.messages(3000)
+    assert [m.sequence for m in received] == list(range(1, 3001))
+    assert (await session.next("close_stream")).close_stream.end_of_stream
+    # 64 KiB of frames, of some 660 bytes each, go into a message.
+    assert (sum(session.shared), len(session.shared)) == ((300, 4) if shares else (0, 0))
+
+
+async def test_small_frames_of_many_streams_share_messages_within_the_limit_of_a_frame(gateway, connect):
+    gateway.limits.capabilities = (pb.CAPABILITY_FRAMES,)
+    gateway.limits.max_frame_bytes = 1000
+    gateway.limits.credit_messages = 0
+
+    class Many(Log):
+        def partitions(self):
+            return [str(n) for n in range(20)]
+
+    source = Many([b"m" * 60] * 4)
+    connect(source)
+    session = await gateway.session()
+    ids = [await session.open() for _ in range(20)]
+    await until(lambda: source.closed == 20)
+    session.grant(0, 80)
+    frames = [(await session.next("frame", ignore=("backlog", "credit_request", "close_stream", "report"))).frame for _ in ids]
+    assert sorted(frame.stream_id for frame in frames) == sorted(ids)
+    assert all(frame.count == 4 for frame in frames)
+    assert max(session.shared) * frames[0].ByteSize() <= 1000
+    assert max(session.shared) > 1
 
 
 async def test_frames_keep_to_the_limits(gateway, connect):

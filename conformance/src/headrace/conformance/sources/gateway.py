@@ -23,6 +23,7 @@ class SourceGateway(SessionGateway[SourceSession], SourceServiceServicer):
 
     def __init__(self, trace: Trace, changes: Changes) -> None:
         super().__init__(trace, changes)
+        self.capabilities.append(pb.CAPABILITY_FRAMES)
         self.terms = Terms()
         self.reads = asyncio.Event()
         """Set while it reads what connectors send."""

@@ -61,6 +61,14 @@ async def frame_limits(trial: SourceTrial) -> None:
     await trial.arrived(await trial.session())
 
 
+@checks.check("shared-messages", "FRM-17", needs=("messages",), standing=True)
+async def shared_messages(trial: SourceTrial) -> None:
+    """It sends several frames in one message although Welcome lacks CAPABILITY_FRAMES, or too many, or too many bytes."""
+    trial.gateway.capabilities.remove(pb.CAPABILITY_FRAMES)
+    await trial.start()
+    await trial.arrived(await trial.session())
+
+
 @checks.check("credit-bytes", "SRC-30", needs=("messages",), standing=True)
 async def credit_bytes(trial: SourceTrial) -> None:
     """It sends more bytes than it has credit for; a frame uses its serialized length and frame_overhead_bytes."""

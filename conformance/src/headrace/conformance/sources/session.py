@@ -8,7 +8,7 @@ from headrace.conformance.core.frames import MalformedFrame, decode, sequences, 
 from headrace.conformance.core.server import UNKNOWN_KIND, ScriptedCall
 from headrace.conformance.sources.listener import Listener
 from headrace.conformance.sources.stream import Outstanding, Stream
-from headrace.contract.limits import MAX_SEQUENCE, PROTOCOL_VERSION
+from headrace.contract.limits import MAX_FRAMES, MAX_SEQUENCE, PROTOCOL_VERSION
 from headrace.contract.names import is_stream_name
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.frame_pb2 import Frame, Position
@@ -162,6 +162,8 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
                 self._take_open(request.open_stream)
             case "frame":
                 self._take_frame(request.frame)
+            case "frames":
+                self._take_frames(request.frames)
             case "backlog":
                 self._known(request.backlog.stream_id, "backlog").backlogs.append(request.backlog)
             case "credit_request":
@@ -233,6 +235,18 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
         if len(stream.messages) == before:
             self._return_credit([stream.outstanding.pop()])
         self.gateway.framed(self, stream, frame)
+
+    def _take_frames(self, several: pb.Frames) -> None:
+        count, size = len(several.frames), sum(frame.ByteSize() for frame in several.frames)
+        if pb.CAPABILITY_FRAMES not in self.gateway.capabilities:
+            self.gateway.breach("shared-messages", f"{count} frames in one message; Welcome does not list CAPABILITY_FRAMES")
+        if not 1 <= count <= MAX_FRAMES:
+            self.gateway.breach("shared-messages", f"{count} frames in one message; 1 to {MAX_FRAMES} are allowed")
+        if count > 1 and size > self.gateway.terms.max_frame_bytes:
+            most = self.gateway.terms.max_frame_bytes
+            self.gateway.breach("shared-messages", f"{count} frames of {size} bytes in one message; at most {most} are allowed")
+        for frame in several.frames:
+            self._take_frame(frame)
 
     def _check_sequence(self, stream: Stream, sequence: int) -> None:
         if stream.last is not None and sequence <= stream.last:

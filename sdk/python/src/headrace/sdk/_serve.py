@@ -164,7 +164,7 @@ async def _greet(call: _Call, driver: Driver, instance: str) -> pb.Welcome:
         connector=driver.connector,
         connector_version=driver.version,
         instance=instance,
-        capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT, pb.CAPABILITY_HEARTBEAT],
+        capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT, pb.CAPABILITY_HEARTBEAT, pb.CAPABILITY_FRAMES],
         sdk=SDK,
     )
     await call.write(pb.IngestRequest(hello=hello))
