@@ -35,6 +35,12 @@ def _fault(name: str, function: str, old: str, new: str, profile: str = "all", w
 
 GATEWAY = (
     _fault(
+        "takes the first of several frames only",
+        f"{SERVICES}.source:SourceService._take_several",
+        "for frame, serialized in several:",
+        "for frame, serialized in several[:1]:",
+    ),
+    _fault(
         "acknowledges what one of several readers has committed",
         f"{CORE}.streams.acknowledging:committed_by_all",
         "return min(",
@@ -289,6 +295,12 @@ SINK_SIDE = (
     ),
 )
 SDKS = (
+    _fault(
+        "forgets what follows small frames in one message",
+        f"{SDK}.sources._sender:Sender._next_joined",
+        "self._following = following",
+        "pass",
+    ),
     _fault(
         "sends more than its credit",
         f"{SDK}.sources._stream:Stream.frame",
