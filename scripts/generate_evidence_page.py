@@ -1,43 +1,54 @@
-"""Generates the tables in docs/internals/evidence.md from docs/start/guarantees.md. With --check, fails if they are stale.
+"""Generates the tables in docs/internals/evidence.md from scripts/evidence.toml. With --check, fails if they are stale.
 
-In docs/start/guarantees.md, a comment `<!-- shown by: TESTS -->` ends a line of a list or a table, or a paragraph.
+The file names the tests of each promise on docs/start/guarantees.md: a line of a list or a table, or a paragraph.
 """
 
 import re
 import sys
-import textwrap
+import tomllib
 from dataclasses import dataclass
 
 from scripts.generated_page import ROOT, generate, is_stale
 
 PAGE = ROOT / "docs" / "internals" / "evidence.md"
 PROMISES = ROOT / "docs" / "start" / "guarantees.md"
+EVIDENCE = ROOT / "scripts" / "evidence.toml"
 
 _TABLES = re.compile(r"(<!-- evidence -->\n).*?(<!-- end -->)", re.DOTALL)
-_SHOWN_BY = re.compile(r"\s*<!-- shown by: (.+?) -->")
-_BEGINNING = 70
-"""How many characters of a promise the page shows."""
 _BLOCK = re.compile(r"\n\n|\n(?=- |\|)")
 
 
 @dataclass(frozen=True)
 class Promise:
-    """A promise, the heading that it stands under, and what shows it."""
+    """A promise: the heading that it stands under, its text on the page, how it begins, and the tests that show it."""
 
     heading: str
     text: str
-    evidence: str
+    beginning: str
+    tests: tuple[str, ...]
 
 
 def promises() -> list[Promise]:
-    """The promises of the page that have evidence, in order."""
+    """The promises that have evidence, in the order of the file.
+
+    Raises:
+        LookupError: The beginning of a promise stands under its heading never, or more than once.
+    """
+    page = blocks()
     found = []
-    for section in re.split(r"^## ", PROMISES.read_text(), flags=re.MULTILINE)[1:]:
-        heading, _, body = section.partition("\n")
-        for block in _BLOCK.split(body):
-            if comment := _SHOWN_BY.search(block):
-                found.append(Promise(heading, _plain(_SHOWN_BY.sub("", block)), comment[1]))
+    for heading, named in tomllib.loads(EVIDENCE.read_text()).items():
+        for beginning, tests in named.items():
+            texts = [text for text in page.get(heading, []) if text.startswith(beginning)]
+            if len(texts) != 1:
+                raise LookupError(f"{EVIDENCE.name}: {len(texts)} promises under {heading!r} begin with {beginning!r}")
+            found.append(Promise(heading, texts[0], beginning, tuple(tests)))
     return found
+
+
+def blocks() -> dict[str, list[str]]:
+    """By heading, each paragraph, line of a list and row of a table on the page of the guarantees, as plain text."""
+    sections = [section.partition("\n") for section in re.split(r"^## ", PROMISES.read_text(), flags=re.MULTILINE)[1:]]
+    return {heading: [_plain(block) for block in _BLOCK.split(body) if block.strip()] for heading, _, body in sections}
 
 
 def filled(text: str) -> str:
@@ -48,7 +59,7 @@ def filled(text: str) -> str:
         if promise.heading != heading:
             heading = promise.heading
             lines += ["", f"### {heading}", "", "| promise | shown by |", "|---|---|"]
-        lines.append(f"| {promise.text} | {promise.evidence} |")
+        lines.append(f"| {promise.beginning.removesuffix(':')} | {', '.join(f'`{test}`' for test in promise.tests)} |")
     return _TABLES.sub(lambda match: "\n".join([match[1].rstrip(), *lines, "", match[2]]), text)
 
 
@@ -58,14 +69,11 @@ def stale() -> bool:
 
 
 def _plain(block: str) -> str:
-    """How a promise begins, with whole code spans, as a cell: of a row of a table the first words of its first two cells."""
+    """A block without links, bullet and lines; of a row of a table, its first two cells."""
     words = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", " ".join(block.split()).removeprefix("- "))
     if words.startswith("|"):
         words = ": ".join(cell.strip() for cell in words.strip("|").split("|")[:2])
-    first, *others = textwrap.wrap(words, _BEGINNING, break_long_words=False, break_on_hyphens=False)
-    if first.count("`") % 2:
-        first = first.rpartition("`")[0].rstrip()
-    return f"{first} …" if others else first
+    return words
 
 
 if __name__ == "__main__":
