@@ -1,9 +1,10 @@
-"""Who may import whom: the table on the page about the architecture, checked against every import that runs."""
+"""Who may import whom: the table in imports.toml, checked against every import that runs."""
 
 import ast
 import importlib
 import importlib.util
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -11,10 +12,9 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import table
 
-PAGE, HEADING = "docs/internals/architecture.md", "Packages and their imports"
 ROOT = Path(__file__).parents[1]
+IMPORTS = ROOT / "tests/imports.toml"
 SOURCES = tuple(sorted({path.parent for path in ROOT.glob("**/src/headrace") if ".venv" not in path.parts}))
 GENERATED = "headrace.protocol.v1."
 CONTRACT = "contract"
@@ -62,7 +62,7 @@ WITHOUT_PUBLIC = {
 
 def rows() -> Mapping[str, set[str]]:
     """What each package may import besides the contract, by its name without `headrace.`."""
-    return {row[0].strip("`"): {name.strip(" `") for name in row[1].split(",")} - {""} for row in table(PAGE, HEADING)}
+    return {package: set(names) for package, names in tomllib.loads(IMPORTS.read_text()).items()}
 
 
 def package_of(module: str, packages: Mapping[str, set[str]]) -> str:
@@ -70,7 +70,7 @@ def package_of(module: str, packages: Mapping[str, set[str]]) -> str:
     parts = module.split(".")[1:]
     names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
     found = next((name for name in names if name in packages), None)
-    assert found is not None, f"{module} belongs to no package in the table of {PAGE}"
+    assert found is not None, f"{module} belongs to no package in {IMPORTS.name}"
     return found
 
 
