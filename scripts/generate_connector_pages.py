@@ -94,7 +94,7 @@ def keys(model: type[BaseModel]) -> list[str]:
 
 def _row(parameter: Parameter) -> str:
     """Returns the row of a parameter."""
-    default = "required" if parameter.required else f"`{parameter.default_text}`" if parameter.default_text else "none"
+    default = "required" if parameter.required else f"`{parameter.default_text}`" if parameter.default_text else ""
     secret = " Secret." if parameter.secret else ""
     return f"| `{parameter.name}` | {parameter.type} | {_cell(default)} | {_cell(parameter.description)}{secret} |"
 

@@ -43,8 +43,8 @@ RENAMED = ("app.log.1", "app.1.log", "app-2026-01-31.log", "app.log-20260131", "
 @pytest.mark.parametrize("name", RENAMED)
 @pytest.mark.behaviour(
     "file",
-    "a log that was renamed while the connector is not running, and no new one yet",
-    "reads the rest in its stream, and nothing twice",
+    "a log that is renamed between two runs, with no new one yet",
+    "reads the rest in its stream",
 )
 async def test_a_log_that_was_renamed_before_a_restart_is_read_in_its_stream(tmp_path, name, packed):
     log, renamed, positions = tmp_path / "app.log", tmp_path / name, {}
@@ -82,7 +82,7 @@ async def test_rotations_and_no_log_at_a_restart(tmp_path, follow):
 
 
 @pytest.mark.behaviour(
-    "file", "another name of a file, added while the connector runs or not", "reads on in the stream of the first"
+    "file", "another name of a file, added while the connector runs or not", "reads on in the first one's stream"
 )
 async def test_another_name_of_a_file_changes_no_stream(tmp_path):
     positions = {}

@@ -123,7 +123,7 @@ async def test_copies_of_equal_files_are_told_apart_by_those_that_were_read(tmp_
 
 @pytest.mark.behaviour(
     "file",
-    "copies with the contents of the log, so that it cannot be told whether it was truncated",
+    "copies of the log that hide whether it was truncated",
     "loses the position, and names a copy",
 )
 async def test_a_log_with_the_contents_of_its_copies_has_lost_its_position(tmp_path):

@@ -80,7 +80,7 @@ async def test_rabbitmq_stream(rabbitmq, tmp_path):
 @pytest.mark.behaviour(
     "README",
     "a record above the gateway's `max_frame_bytes`",
-    "with `bad_records`, stores or skips that record, and sends the next",
+    "leaves that record to `bad_records`, and sends the next",
 )
 async def test_kafka(kafka, tmp_path):
     log = Log(kafka.url)
@@ -133,7 +133,7 @@ async def test_nats_core(nats):
 @pytest.mark.behaviour(
     "README",
     "a record above the gateway's `max_frame_bytes`",
-    "with `bad_records`, stores or skips that record, and sends the next",
+    "leaves that record to `bad_records`, and sends the next",
 )
 @pytest.mark.parametrize("outbox", [False, True])
 async def test_postgresql(postgresql, tmp_path, outbox):
@@ -154,8 +154,8 @@ async def test_postgresql(postgresql, tmp_path, outbox):
 
 @pytest.mark.behaviour(
     "postgresql",
-    'an event time that does not fit, with `bad_records = "skip"`',
-    "leaves out that row, and reads the others",
+    "an event time outside the years 1 to 9999",
+    "leaves that row to `bad_records`; an infinite time is null",
 )
 async def test_a_row_whose_event_time_does_not_fit_is_left_out_alone(postgresql):
     table = f"{NAME}_time"
@@ -190,7 +190,7 @@ async def test_file(tmp_path):
 @pytest.mark.behaviour(
     "README",
     "a record above the gateway's `max_frame_bytes`",
-    "with `bad_records`, stores or skips that record, and sends the next",
+    "leaves that record to `bad_records`, and sends the next",
 )
 async def test_tcp(tmp_path):
     source = TCP.build(TcpParameters(listen="127.0.0.1:0", **kept(tmp_path / "dead")))

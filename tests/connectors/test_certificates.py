@@ -69,12 +69,12 @@ async def presented(port: int, client: Pair | None = None) -> bytes | None:
 @pytest.mark.behaviour(
     "http",
     "a certificate and key that are replaced",
-    "new connections use them; the old ones stay in force until both fit together",
+    "new connections use them, once both fit together",
 )
 @pytest.mark.behaviour(
     "tcp",
     "a certificate and key that are replaced",
-    "new connections use them; the old ones stay in force until both fit together",
+    "new connections use them, once both fit together",
 )
 async def test_new_connections_get_the_new_certificate(make, tmp_path, caplog):
     authority = Authority(tmp_path, "authority")
@@ -113,7 +113,7 @@ async def test_a_hangup_reads_the_files_again(make, tmp_path, caplog):
         assert await presented(port) not in (first, None)
 
 
-@pytest.mark.behaviour("http", "client authorities that are added or removed", "follows with new connections")
+@pytest.mark.behaviour("http", "client authorities that are added or removed", "new connections follow")
 async def test_authorities_of_clients_come_and_go(tmp_path):
     server = Authority(tmp_path, "servers").issue("server")
     first, second = Authority(tmp_path, "first"), Authority(tmp_path, "second")

@@ -187,7 +187,7 @@ def test_the_backlog_is_what_lies_before_the_last_whole_line(tmp_path):
     assert backlog(source, "f") == Backlog(bytes=100, latest_sequence=200)
 
 
-@pytest.mark.behaviour("file", "a file that is shorter than the position in the checkpoint", "loses the position")
+@pytest.mark.behaviour("file", "a file that is shorter than the position", "loses the position")
 def test_a_file_shorter_than_the_position_has_lost_it(tmp_path):
     (tmp_path / "f").write_bytes(b"one\n")
     with pytest.raises(PositionLost, match="has 4 bytes, fewer than the 9"):
@@ -392,8 +392,8 @@ def test_a_followed_file_that_was_removed_is_not_gone_while_it_may_grow(tmp_path
 
 @pytest.mark.behaviour(
     "file",
-    "several rotations while the connector is not running",
-    "reads the rest of the old file, and the later ones in their order",
+    "several rotations between two runs",
+    "reads the rest of the old file, then the later ones in order",
 )
 def test_several_rotations_while_the_connector_is_away(tmp_path):
     path = tmp_path / "app.log"
@@ -453,8 +453,8 @@ def test_a_rotated_file_is_waited_for_as_long_as_it_grows(tmp_path):
 
 @pytest.mark.behaviour(
     "file",
-    "another file under the name of the one that was read",
-    "loses the position, and does not read it as the rest of the old one",
+    "another file of the same name",
+    "loses the position",
 )
 def test_another_file_of_the_same_name_is_not_taken_for_the_one_that_was_read(tmp_path):
     path = tmp_path / "app.log"
@@ -507,7 +507,7 @@ def test_a_position_without_a_cursor_goes_on_if_a_line_ends_there(tmp_path):
 # Records that cannot be taken
 
 
-@pytest.mark.behaviour("file", 'a line of more than 64 MiB, with `bad_records = "skip"`', "skips that line, and reads the next")
+@pytest.mark.behaviour("file", 'a line above 64 MiB, with `bad_records = "skip"`', "skips it")
 def test_a_line_that_is_far_too_long_may_be_left_out(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("headrace.connectors._records.MAX_RECORD_BYTES", 1_000_000)
     monkeypatch.setattr("headrace.connectors.file.splitter._LONG_LINE_BYTES", 500_000)

@@ -76,7 +76,7 @@ async def test_bytes_have_no_mark(tmp_path):
         assert await read(tmp_path / encoding.value, 2, encoding=Encoding.BYTES) == [data, b"b"]
 
 
-@pytest.mark.behaviour("file", "a line that is not valid in UTF-16 or UTF-32", "treats it as a record that cannot be sent")
+@pytest.mark.behaviour("file", "a line that is not valid in UTF-16 or UTF-32", "leaves it to `bad_records`")
 async def test_a_line_that_is_no_text_cannot_be_sent(tmp_path):
     text = "\ufeff" + "".join(f"{n}\n" if n % 3 else f"{n} \ud800 \n" for n in range(3000))
     (tmp_path / "a").write_bytes(text.encode("utf-16-le", "surrogatepass") + b"12\x00")
@@ -110,9 +110,7 @@ async def test_a_long_line_is_joined_and_a_longer_one_is_left_out(tmp_path, monk
     assert files.bad_records.total == 1
 
 
-@pytest.mark.behaviour(
-    "file", "a position within a character of UTF-16, to which the stream was moved", "loses the position, and says why"
-)
+@pytest.mark.behaviour("file", "a position within a UTF-16 character, after a move", "loses the position, with the reason")
 async def test_a_position_within_a_character_is_lost(tmp_path):
     (tmp_path / "a").write_bytes("\ufeffone\ntwo\n".encode("utf-16-le"))
     with pytest.raises(PositionLost, match=r"byte 9 of .*/a lies within a character of utf-16-le"):

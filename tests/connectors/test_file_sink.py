@@ -279,8 +279,8 @@ def test_a_file_is_complete_once_it_is_old_enough_though_nothing_comes(make, tmp
 
 @pytest.mark.behaviour(
     "file",
-    "the last output file was moved or changed by somebody else",
-    "leaves it alone, and creates a new one",
+    "a last output file that somebody else moved or changed",
+    "leaves it, and creates a new one",
 )
 @pytest.mark.parametrize(
     "change", [Path.unlink, lambda path: path.write_bytes(b"other"), lambda path: path.rename(path.parent / "x")]

@@ -85,8 +85,8 @@ class PatientEngine(Engine):
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.behaviour(
     "file",
-    "a full disk, no free inodes, an exceeded quota, a permission that is missing, at the sink",
-    "fails the part, vote or commit, shows nothing of it twice, and continues once it can",
+    "a full disk, inodes, a quota or a permission that lack, at the sink",
+    "fails the part, vote or commit, shows nothing twice, and continues once it can",
 )
 def test_a_disk_that_is_full_for_a_while_at_any_step(tmp_path, steps):
     for at in itertools.count(1):

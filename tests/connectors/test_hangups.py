@@ -360,7 +360,7 @@ async def ended(process: Connector) -> int:
     return await ending
 
 
-@pytest.mark.behaviour("README", "SIGHUP", "runs on; new connections use the TLS files that are there then")
+@pytest.mark.behaviour("README", "SIGHUP", "runs on; new connections use the present TLS files")
 async def test_a_connector_goes_on_with_its_new_certificate(case, tmp_path):
     certificates = case.certificates
     async with gateway() as (_, address), case.system as system:
@@ -382,8 +382,8 @@ async def test_a_connector_goes_on_with_its_new_certificate(case, tmp_path):
 
 @pytest.mark.behaviour(
     "README",
-    "authorities, certificates and keys that its system replaces before its own files are replaced",
-    "waits, tries again with backoff, and continues once its own files fit",
+    "authorities, certificates and keys that its system replaces before it does",
+    "tries again with backoff, and continues once its own files fit",
 )
 @pytest.mark.parametrize("case", CLIENTS_OF_TLS, ids=named, indirect=True)
 async def test_a_connector_waits_while_only_its_system_has_new_certificates(case, tmp_path):

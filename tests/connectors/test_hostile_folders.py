@@ -53,8 +53,8 @@ ODD = {
 @pytest.mark.parametrize("kind", ODD)
 @pytest.mark.behaviour(
     "file",
-    "a named pipe, a socket, a device, a folder, a link to nothing or to itself",
-    "leaves it out, names it once in the log, and reads the others",
+    "a named pipe, socket, device, folder, a link to nothing or itself",
+    "leaves it out, and logs it once",
 )
 async def test_what_is_no_regular_file_is_left_out_and_named(tmp_path, caplog, kind):
     kept = ODD[kind](tmp_path / "odd")
@@ -71,7 +71,7 @@ async def test_what_is_no_regular_file_is_left_out_and_named(tmp_path, caplog, k
     del kept
 
 
-@pytest.mark.behaviour("file", "a file that becomes a named pipe", "leaves it out, and reads the others")
+@pytest.mark.behaviour("file", "a file that becomes a named pipe", "leaves it out")
 async def test_a_file_that_becomes_a_pipe_stops_nothing(tmp_path):
     (tmp_path / "a").write_bytes(b"a1\n")
     (tmp_path / "b").write_bytes(b"b1\n")
@@ -84,9 +84,7 @@ async def test_a_file_that_becomes_a_pipe_stops_nothing(tmp_path):
         await found.has(b"b2")
 
 
-@pytest.mark.behaviour(
-    "file", "names of one file: hard links, symbolic links, a link that its target's rotations match", "reads it once"
-)
+@pytest.mark.behaviour("file", "hard links, symbolic links, a link that its target's rotations match", "reads the file once")
 async def test_a_file_of_several_names_is_read_once(tmp_path):
     (tmp_path / "b").write_bytes(b"b1\n")
     os.link(tmp_path / "b", tmp_path / "c")
@@ -108,7 +106,7 @@ async def test_a_file_of_several_names_is_read_once(tmp_path):
         }
 
 
-@pytest.mark.behaviour("file", "a link that is moved to the next file", "reads the rest of the one before, and then the next")
+@pytest.mark.behaviour("file", "a link that is moved to the next file", "reads the rest of the one before, then the next")
 async def test_a_link_that_moves_on_is_followed(tmp_path):
     (tmp_path / "logs").mkdir()
     for day in range(1, 4):
@@ -139,7 +137,7 @@ async def test_a_link_that_moves_on_is_followed(tmp_path):
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9.log", b"new\nline.log", b"\xff\xfe", "\u00fc".encode(), b"x" * 255])
-@pytest.mark.behaviour("file", "a name that is not UTF-8, or has a line feed", "reads it as a stream with a checksum in its name")
+@pytest.mark.behaviour("file", "a name that is not UTF-8, or has a line feed", "reads it; the stream's name contains a checksum")
 async def test_any_name_is_read(tmp_path, name):
     path = tmp_path / os.fsdecode(name)
     path.write_bytes(b"a1\n")
@@ -153,7 +151,7 @@ async def test_any_name_is_read(tmp_path, name):
     str(lost.value).encode()
 
 
-@pytest.mark.behaviour("file", "files that come and go", "reads what there is, and loses no position")
+@pytest.mark.behaviour("file", "files that come and go", "reads what there is")
 async def test_files_that_come_and_go_lose_no_position(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a1\n")
     async with reading(tmp_path / "*.txt") as found:
@@ -168,9 +166,7 @@ async def test_files_that_come_and_go_lose_no_position(tmp_path):
         assert len(found.values) == len(set(found.values))
 
 
-@pytest.mark.behaviour(
-    "file", "a file renamed, while it is read, to a name that is no rotation of its own", "continues with it in its stream"
-)
+@pytest.mark.behaviour("file", "a file that is renamed while it is read, to no rotation of its own", "continues in its stream")
 async def test_a_file_that_gets_another_name_is_not_read_again(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a1\n")
     async with reading(tmp_path / "*.txt") as found:
@@ -225,9 +221,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.behaviour(
-    "file", "a file or folder without permission", "leaves it out, names it once in the log, and reads it once it may"
-)
+@pytest.mark.behaviour("file", "a file or folder without permission", "logs it once, and reads it once it may")
 async def test_what_may_not_be_read_is_read_once_it_may(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a1\n")
     (tmp_path / "b.txt").write_bytes(b"b1\n")
@@ -280,9 +274,7 @@ PACK = {
 
 
 @pytest.mark.parametrize(("suffix", "pack"), PACK.items())
-@pytest.mark.behaviour(
-    "file", "rotated files that are compressed: `.gz`, `.zst`, `.bz2`, `.xz`, `.lz4`", "reads them, each once, in their order"
-)
+@pytest.mark.behaviour("file", "compressed rotations: `.gz`, `.zst`, `.bz2`, `.xz`, `.lz4`", "reads each once, in order")
 async def test_compressed_files_are_parts_of_the_log(tmp_path, suffix, pack):
     log, positions = tmp_path / "app.log", {}
     lines = [b"".join(b"%d line %d\n" % (part, n) for n in range(2000)) for part in range(3)]
@@ -326,8 +318,8 @@ async def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
 @pytest.mark.parametrize("away", [False, True], ids=["running", "away"])
 @pytest.mark.behaviour(
     "file",
-    "a log that is copied and truncated under a writer that does not append, so that it begins with a hole of zeros",
-    "reads the rest from the copy, and skips the zeros, with a warning",
+    "`copytruncate` under a writer that does not append, which leaves zeros at the beginning",
+    "reads the rest from the copy, skips the zeros, and warns",
 )
 async def test_a_hole_of_zeros_is_skipped(tmp_path, away, caplog):
     log, positions = tmp_path / "app.log", {}
@@ -367,9 +359,7 @@ async def test_a_file_that_is_overwritten_with_the_same_beginning_has_lost_its_p
             await found.has(b"tre")
 
 
-@pytest.mark.behaviour(
-    "file", "two new files of which neither name nor content tells which is next", "loses the position, and names both"
-)
+@pytest.mark.behaviour("file", "two new files, either of which may be next", "loses the position, and names both")
 async def test_an_order_that_cannot_be_told_is_a_lost_position(tmp_path):
     log, positions = tmp_path / "app.log", {}
     log.write_bytes(b"one\n")

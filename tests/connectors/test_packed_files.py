@@ -76,9 +76,7 @@ async def test_files_whose_numbers_count_up_are_known_again_once_they_are_compre
 
 @EACH
 @pytest.mark.parametrize("follow", [True, False])
-@pytest.mark.behaviour(
-    "file", "an empty file with the name of a compressed one", "reads nothing of it, and what is written to it later"
-)
+@pytest.mark.behaviour("file", "an empty file with the name of a compressed one", "reads what is written to it later")
 async def test_an_empty_file_is_not_damaged(tmp_path, suffix, follow):
     path = tmp_path / f"app.log.1{suffix}"
     path.touch()

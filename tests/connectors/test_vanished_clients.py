@@ -35,10 +35,8 @@ def host() -> Iterator[OtherHost]:
         absent(str(reason))
 
 
-@pytest.mark.behaviour(
-    "tcp", "the machine of a client vanishes", "the connection ends within a minute, and makes room for others"
-)
-@pytest.mark.behaviour("http", "the machine of a client vanishes", "the connection and its message end within a minute")
+@pytest.mark.behaviour("tcp", "the machine of a client vanishes", "the connection ends within a minute")
+@pytest.mark.behaviour("http", "the machine of a client vanishes", "connection and message end within a minute")
 async def test_clients_that_vanish_make_room(host: OtherHost) -> None:
     tcp = TcpSource(TcpParameters(source="tcp", listen=f"{host.here}:0", max_clients=1))
     http = HttpSource(HttpParameters(source="http", listen="[::]:0", answer_seconds=600))

@@ -28,9 +28,7 @@ def with_tls(folder: Path) -> tuple[dict[str, object], ssl.SSLContext]:
 # A client that ends its sending side
 
 
-@pytest.mark.behaviour(
-    "http", "a client that closes its sending side, with TLS or without", "answers once its message is committed"
-)
+@pytest.mark.behaviour("http", "a client that closes its sending side", "answers once its message is committed")
 @pytest.mark.parametrize("encrypted", [False, True])
 @pytest.mark.parametrize(("answer", "status"), [("committed", b"204"), ("received", b"202")])
 async def test_a_client_that_ends_its_sending_side_gets_its_answer(rig, tmp_path, encrypted, answer, status):
@@ -103,9 +101,7 @@ async def test_a_connection_that_is_idle_after_an_answer_ends(rig):
     assert (await client.received()).startswith(b"HTTP/1.1 202 ")
 
 
-@pytest.mark.behaviour(
-    "http", "bodies that do not end, until there is no room", "answers the oldest 503 once it has had a second"
-)
+@pytest.mark.behaviour("http", "bodies that do not end, until no room is left", "answers the oldest 503, after a second at least")
 @pytest.mark.parametrize(
     "declared", [b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n", b"Content-Length: 1000\r\n\r\n" + b"a" * 999]
 )
@@ -149,7 +145,7 @@ async def test_a_body_in_wrong_chunks_is_answered_as_such(rig, caplog, body):
 
 
 @pytest.mark.behaviour(
-    "http", "more connections than `max_connections`", "closes the one without a request in progress that has waited longest"
+    "http", "more connections than `max_connections`", "closes the one that has waited longest without a request"
 )
 async def test_the_connection_that_waits_longest_makes_room(rig):
     http = await rig(answer="received", max_connections=3, head_seconds=600)
@@ -162,7 +158,7 @@ async def test_the_connection_that_waits_longest_makes_room(rig):
         each.close()
 
 
-@pytest.mark.behaviour("http", "more connections, all with a request in progress", "closes the new one")
+@pytest.mark.behaviour("http", "the same, all with a request in progress", "closes the new one")
 async def test_a_request_in_progress_makes_no_room(rig, caplog):
     http = await rig(max_connections=2)
     waiting = [await http.raw(request(b"%d" % number)) for number in range(2)]
@@ -175,9 +171,7 @@ async def test_a_request_in_progress_makes_no_room(rig, caplog):
         assert await each.received(12) == b"HTTP/1.1 204"
 
 
-@pytest.mark.behaviour(
-    "http", "clients that do not begin TLS", "closes them after 10 s, or once another client needs their place"
-)
+@pytest.mark.behaviour("http", "clients that do not begin TLS", "closes them after 10 s, or for another client")
 async def test_clients_that_do_not_begin_tls_make_room(rig, tmp_path):
     parameters, tls = with_tls(tmp_path)
     http = await rig(answer="received", max_connections=2, **parameters)

@@ -15,7 +15,7 @@ from tests.gateway.wire import serve as gateway
 DESCRIPTORS = 256
 
 
-@pytest.mark.behaviour("http", "more clients than the process may have descriptors for", "64 are left to the connector itself")
+@pytest.mark.behaviour("http", "more clients than the process has descriptors for", "keeps 64 for itself")
 @pytest.mark.parametrize("sent", [b"", b"POST / HTTP/1.1\r\nHost: x\r\n"])
 async def test_clients_that_take_all_descriptors_keep_nobody_away(sent):
     port = free_port()

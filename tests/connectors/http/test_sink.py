@@ -167,7 +167,7 @@ async def test_what_may_pass_is_tried_again(receiver, status):
     assert receiver.keys()[:3] == ["totals/7/3/0"] * 3
 
 
-@pytest.mark.behaviour("http", "a receiver that answers 400, 409, 410, 413, 415, 422 or 431", "refuses that message alone")
+@pytest.mark.behaviour("http", "a receiver that answers 400, 409, 410, 413, 415, 422 or 431", "refuses that message")
 @pytest.mark.parametrize("status", [400, 409, 410, 413, 415, 422, 431])
 async def test_what_will_never_be_taken_is_refused(receiver, status):
     receiver.answers(204, web.Response(status=status, text="no\n\x00 such " + "thing " * 100))
@@ -197,7 +197,7 @@ async def test_what_is_wrong_with_every_request_is_an_error_that_says_what_to_do
     assert len(receiver.requests) == 1
 
 
-@pytest.mark.behaviour("http", "a redirection", "fails the batch with an error that names the target")
+@pytest.mark.behaviour("http", "a redirection", "fails the batch, and names the target")
 async def test_a_redirection_is_an_error_that_says_where_to(receiver):
     receiver.answers(web.Response(status=308, headers={"Location": "https://elsewhere/"}))
     with pytest.raises(Denied, match="308 Permanent Redirect; set url to https://elsewhere/"):
@@ -368,7 +368,7 @@ async def test_a_proxy_by_parameter_is_used_for_loopback_addresses_too(receiver,
     assert receiver.requests[0].headers["Proxy-Authorization"].startswith("Basic ")
 
 
-@pytest.mark.behaviour("http", "a proxy that fails", "names the proxy, and what configures it, in the error")
+@pytest.mark.behaviour("http", "a proxy that fails", "the error names it, and what configures it")
 @pytest.mark.parametrize("url", ["http://service.invalid/in", "https://service.invalid/in"])
 async def test_errors_name_the_proxy_without_its_password(no_proxies, monkeypatch, url):
     monkeypatch.setenv("ALL_PROXY", "http://me:s3cret@127.0.0.1:1")
@@ -396,7 +396,7 @@ def test_a_proxy_of_another_kind_is_refused(no_proxies, monkeypatch, wrong):
 # Certificates
 
 
-@pytest.mark.behaviour("http", "a file of `tls_ca` that is replaced", "trusts what it contains with new connections")
+@pytest.mark.behaviour("http", "a file of `tls_ca` that is replaced", "trusts it with new connections")
 async def test_new_connections_trust_the_new_authorities(tmp_path):
     first, second = Authority(tmp_path, "first"), Authority(tmp_path, "second")
     servers = {authority: authority.issue(f"server-{authority.cert.stem}") for authority in (first, second)}

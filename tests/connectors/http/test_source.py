@@ -44,7 +44,7 @@ async def test_a_request_is_answered_at_once_where_that_is_asked_for(rig):
     await http.comes_to(waiting_messages=0)
 
 
-@pytest.mark.behaviour("http", "a body above `max_body_bytes`", "answers 413, and says how many bytes a body may have")
+@pytest.mark.behaviour("http", "a body above `max_body_bytes`", "answers 413 with the limit")
 async def test_a_mebibyte_arrives_and_more_is_refused(rig):
     http = await rig()
     body = bytes(range(256)) * 4096

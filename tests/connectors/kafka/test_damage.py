@@ -44,8 +44,8 @@ SOUND = [*range(10), *range(20, 40)]
 
 @pytest.mark.behaviour(
     "kafka",
-    "a record batch whose checksum is wrong, with `bad_records` `skip` or `dead-letter`",
-    "leaves out the batch; the records around it arrive once",
+    "a wrong checksum of a record batch, with `bad_records` `skip` or `dead-letter`",
+    "leaves out the batch; records around it arrive once",
 )
 @pytest.mark.parametrize("policy", ["skip", "dead-letter"])
 async def test_what_is_around_a_damaged_batch_arrives_once(log, topic, address, query, damaged, tmp_path: Path, caplog, policy):
@@ -76,8 +76,8 @@ async def test_what_is_around_a_damaged_batch_arrives_once(log, topic, address, 
 
 @pytest.mark.behaviour(
     "kafka",
-    'a record batch whose checksum is wrong, with `bad_records = "fail"`',
-    "ends with an error that names the topic, partition and offsets",
+    'the same, with `bad_records = "fail"`',
+    "ends and names topic, partition and offsets",
 )
 async def test_a_damaged_batch_ends_the_connector_where_nothing_else_is_said(log, topic, address, query, damaged, each_client):
     told = f"topic {topic}, partition 0: the record batch at offset 10 fails its checksum.*; offsets 10 to 19 cannot be read; "
@@ -88,8 +88,8 @@ async def test_a_damaged_batch_ends_the_connector_where_nothing_else_is_said(log
 
 @pytest.mark.behaviour(
     "kafka",
-    'a record batch whose checksum is wrong, with `client = "librdkafka"`',
-    "ends with an error that names the topic, partition and offset, whatever `bad_records` is",
+    'the same, with `client = "librdkafka"`',
+    "ends and names topic, partition and offset, whatever `bad_records` is",
 )
 async def test_a_damaged_batch_always_ends_a_connector_with_librdkafka(log, topic, address, query, damaged):
     pytest.importorskip("confluent_kafka")

@@ -142,8 +142,8 @@ async def test_only_a_cluster_that_was_never_reached_ends_a_client_by_its_certif
 
 @pytest.mark.behaviour(
     "kafka",
-    "the files of `tls_ca`, `tls_certificate` and `tls_key` are replaced",
-    "uses the new files for its next connections, without a restart",
+    "files of `tls_ca`, `tls_certificate` and `tls_key` that are replaced",
+    "uses the new ones for its next connections",
 )
 async def test_tls_files_that_are_replaced_are_used_without_a_restart(
     kafka, log, topic, address, query, impatient, tmp_path, each_client

@@ -23,8 +23,8 @@ def positions(*words: str) -> Result:
 
 @pytest.mark.behaviour(
     "kafka",
-    "`headrace positions rewind` to a time that the checkpoint no longer has",
-    "finds it by Kafka's time index, with `--connector FILE:NAME`",
+    "`headrace positions rewind` to a time before the checkpoint's",
+    "finds it in Kafka, with `--connector FILE:NAME`",
 )
 async def test_a_query_goes_back_to_a_time_of_each_record(log, address, query, tmp_path):
     topic = log.create(3)

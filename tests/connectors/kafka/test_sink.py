@@ -96,7 +96,7 @@ def test_nothing_is_seen_of_a_transaction_that_fails(make, log, topic):
 @pytest.mark.behaviour(
     "kafka",
     "a second writer with the same transactional id",
-    "the first one can no longer write, and reports that",
+    "the first can no longer write, and reports it",
 )
 def test_a_second_instance_fences_the_first_which_says_so(make, log, topic):
     first, second = make(), make()
@@ -243,9 +243,8 @@ def test_what_a_topic_would_never_take_is_refused(make, log):
 
 @pytest.mark.behaviour(
     "kafka",
-    'a message that librdkafka would alter, with `client = "librdkafka"`: an event time in the first millisecond of 1970, a '
-    "NUL character in the name of a header",
-    "refuses it permanently",
+    "a message that librdkafka would alter: an event time in the first millisecond of 1970, a NUL in the name of a header",
+    'refuses it, with `client = "librdkafka"`',
 )
 def test_what_librdkafka_would_alter_is_refused(make, each_client):
     messages = [Message(b"x", event_time=999), Message(b"x", headers=[("a\0b", b"")]), Message(b"x", event_time=1000)]

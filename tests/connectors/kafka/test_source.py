@@ -92,8 +92,8 @@ async def test_partitions_and_topics_that_appear_are_read(log, address, query):
 
 @pytest.mark.behaviour(
     "kafka",
-    "records of an aborted transaction, or of one that is open",
-    "reads records of committed transactions only, in their order; what follows an open one waits for its end",
+    "records of aborted and open transactions",
+    "reads committed records only, in order; what follows an open transaction waits for its end",
 )
 async def test_what_is_not_committed_is_not_read(log, topic, address, query):
     producer = KafkaProducer(bootstrap_servers=log.servers, transactional_id=topic)
@@ -143,8 +143,8 @@ async def test_a_partition_may_begin_after_its_last_record(log, topic, address, 
 
 @pytest.mark.behaviour(
     "kafka",
-    "records that retention removed before they were read",
-    "loses the position, and names the stream and the range",
+    "records that retention removed unread",
+    "loses the position, and names stream and range",
 )
 async def test_retention_that_was_faster_is_told_with_the_range(log, topic, address, query):
     log.append(topic, numbered(0, 20))
@@ -175,8 +175,8 @@ async def test_a_topic_that_ends_before_the_position_has_lost_it(log, topic, add
 
 @pytest.mark.behaviour(
     "kafka",
-    "a topic that was deleted and created again",
-    "loses the position, although the name is the same",
+    "a topic that was recreated",
+    "loses the position",
 )
 async def test_a_topic_that_is_made_anew_is_another_one(log, topic, address, query, caplog):
     log.append(topic, numbered(0, 10))
@@ -199,7 +199,7 @@ async def test_a_topic_that_is_made_anew_is_another_one(log, topic, address, que
         await again.close()
 
 
-@pytest.mark.behaviour("kafka", "a topic that does not exist yet", "waits for it, and logs that")
+@pytest.mark.behaviour("kafka", "a topic that does not exist yet", "waits for it, and logs it")
 async def test_a_topic_that_is_not_there_is_waited_for(log, address, query, caplog):
     name = f"{log.create()}.later"
     one = query()

@@ -59,10 +59,8 @@ def forgetful(brokers_folder: Path, pytestconfig: pytest.Config) -> Iterator[Log
 # The source
 
 
-@pytest.mark.behaviour("kafka", "a header without a value", "reads and writes it as null, which is not the same as an empty one")
-@pytest.mark.behaviour(
-    "kafka", "names of headers that are not UTF-8", r"keeps them apart: a byte that is not UTF-8 becomes `\xNN`"
-)
+@pytest.mark.behaviour("kafka", "a header without a value", "reads and writes it as null, unlike an empty one")
+@pytest.mark.behaviour("kafka", "names of headers that are not UTF-8", "writes such a byte as `\\xNN`")
 async def test_headers_are_kept_apart(log, topic, address, query):
     log.append(topic, [b"v"], headers=[(Name("a"), b"1"), ("�a", b"2"), ("a", b"")])
     with closing(sink_of(bootstrap_servers=log.servers, topic=topic, sink=topic)) as sink:
@@ -76,9 +74,7 @@ async def test_headers_are_kept_apart(log, topic, address, query):
     assert second.headers == [("n", None), ("e", b""), ("n", b"1")]
 
 
-@pytest.mark.behaviour(
-    "kafka", "a topic with `message.timestamp.type=LogAppendTime`", "takes the time of the broker as the event time"
-)
+@pytest.mark.behaviour("kafka", "a topic with `message.timestamp.type=LogAppendTime`", "the event time is the broker's")
 async def test_the_time_of_the_broker_is_the_event_time(log, address, query, each_client):
     topic = log.create(message_timestamp_type="LogAppendTime")
     log.append(topic, numbered(0, 10), timestamp_ms=1)
@@ -126,7 +122,7 @@ def test_a_start_that_is_none_is_refused(start):
 @pytest.mark.behaviour(
     "kafka",
     "a transaction that stays open",
-    "shows the lag up to the end of the log, and names partition, offset and transactional id",
+    "shows the lag to the end of the log, and names partition, offset and transactional id",
 )
 async def test_a_transaction_that_stays_open_is_named(log, topic, address, query, each_client, monkeypatch):
     monkeypatch.setattr(open_transactions, "_HELD_S", 0.1)
@@ -159,8 +155,8 @@ async def test_a_transaction_that_stays_open_is_named(log, topic, address, query
 
 @pytest.mark.behaviour(
     "kafka",
-    'names of headers that are not UTF-8, with `client = "librdkafka"`',
-    "ends with an error that names the record, and what to set",
+    "names of headers that are not UTF-8, with librdkafka",
+    "ends and names the record, and what to set",
 )
 async def test_headers_that_librdkafka_cannot_read_are_told(log, topic):
     pytest.importorskip("confluent_kafka")
@@ -178,7 +174,7 @@ async def test_headers_that_librdkafka_cannot_read_are_told(log, topic):
 
 @pytest.mark.behaviour(
     "kafka",
-    "a transactional id that the brokers have forgotten (`transactional.id.expiration.ms`)",
+    "a transactional id that expired (`transactional.id.expiration.ms`)",
     "renews it, and writes the batch once",
 )
 def test_a_transactional_id_that_has_expired_is_renewed(forgetful, each_client):

@@ -239,8 +239,8 @@ async def test_a_consumer_that_is_deleted_ends_it(server, consumer, query, run):
 
 @pytest.mark.behaviour(
     "nats",
-    "a durable consumer that is deleted, or made anew, while nobody reads it",
-    "`nats-consumer` refuses to read, and creates none, once a checkpoint has a message of the former one; "
+    "a durable consumer that is deleted or made anew while nobody reads it",
+    "`nats-consumer` refuses to read once a checkpoint has a message of the former one; "
     '`new_consumer = "accept"` reads the new one',
 )
 @pytest.mark.parametrize("made_anew", [False, True])
@@ -395,8 +395,8 @@ async def test_a_consumer_that_gives_up_is_warned_of(server, consumer, query, ru
 
 @pytest.mark.behaviour(
     "nats",
-    "a message that a consumer has delivered almost as often as its `max_deliver` allows",
-    "`nats-consumer` warns of it, and the gateway names it, until the message is acknowledged",
+    "a message that was delivered almost `max_deliver` times",
+    "`nats-consumer` warns, and is degraded until it is acknowledged",
 )
 async def test_a_message_that_is_near_its_last_delivery_is_named(server, consumer, query, run, caplog, address):
     stream = await server.stream()
@@ -428,8 +428,8 @@ async def test_a_message_that_is_near_its_last_delivery_is_named(server, consume
 
 @pytest.mark.behaviour(
     "nats",
-    "`consumer_limits` of the stream allow fewer unacknowledged messages (`max_ack_pending`)",
-    "`nats-consumer` uses as many as they allow; if the parameter asks for more, it ends with an error that names both",
+    "`consumer_limits` that allow fewer unacknowledged messages",
+    "`nats-consumer` uses as many; if `max_ack_pending` asks for more, it ends and names both",
 )
 async def test_a_stream_may_limit_what_is_unacknowledged(server, consumer, query, run):
     stream = await server.raw_stream(unused("LIMITED"), consumer_limits={"max_ack_pending": 10})
@@ -446,7 +446,7 @@ async def test_a_stream_may_limit_what_is_unacknowledged(server, consumer, query
 @pytest.mark.behaviour(
     "nats",
     "a consumer that the server deletes while nobody reads it (`inactive_threshold`)",
-    "`nats-consumer` warns of it, and again when it creates the consumer anew; with interest retention the gateway names it",
+    "`nats-consumer` warns, and again when it creates the consumer anew; with interest retention, it is degraded",
 )
 @pytest.mark.parametrize("retention", ["limits", "interest"])
 async def test_a_consumer_that_does_not_stay_is_warned_of(server, consumer, query, run, caplog, address, retention):
@@ -507,7 +507,7 @@ async def test_a_consumer_with_priority_groups_is_refused(server, consumer, quer
     assert "has priority_groups" in str(await running.broken())
 
 
-@pytest.mark.behaviour("nats", "a consumer that is paused", "`nats-consumer` reports that it waits, and until when")
+@pytest.mark.behaviour("nats", "a consumer that is paused", "`nats-consumer` reports until when it waits")
 async def test_a_consumer_that_is_paused_is_named(server, consumer, query, run, monkeypatch):
     monkeypatch.setattr("headrace.connectors.nats.pull.HEARTBEAT_S", 0.2)
     stream = await server.stream()

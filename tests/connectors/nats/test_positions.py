@@ -29,8 +29,8 @@ def deployed(folder: Path, nats, stream: str, **more: object) -> str:
 
 @pytest.mark.behaviour(
     "nats",
-    "`headrace positions rewind` to a time that the checkpoint no longer has",
-    "finds it by the index of the stream, with `--connector FILE:NAME`",
+    "`headrace positions rewind` to a time before the checkpoint's",
+    "finds it in the stream, with `--connector FILE:NAME`",
 )
 @pytest.mark.parametrize("subjects", [[], ["b"]], ids=["all subjects", "one subject"])
 async def test_a_query_goes_back_to_the_time_of_any_message(nats, server, source, run, query, address, tmp_path, subjects):

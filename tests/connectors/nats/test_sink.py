@@ -136,7 +136,7 @@ async def test_ids_of_messages_win_wherever_they_are(server, sink):
 @pytest.mark.behaviour(
     "nats",
     "two different messages with the same id in a batch",
-    "refuses the second one, rather than have JetStream drop it",
+    "refuses the second, which JetStream would drop",
 )
 async def test_messages_that_share_an_id_and_differ_are_refused_rather_than_dropped(server, sink, caplog):
     stream = await server.stream()
@@ -252,7 +252,7 @@ async def test_a_stream_that_stays_full_fails_the_part(server, sink):
 # Limits and settings of streams
 
 
-@pytest.mark.behaviour("nats", "a stream has `no_ack`", "`nats-sink` fails the batch with an error that names it")
+@pytest.mark.behaviour("nats", "a stream has `no_ack`", "`nats-sink` fails the batch, and names it")
 @pytest.mark.parametrize("subject", ["x", "{key}"])
 async def test_a_stream_that_acknowledges_nothing_is_named_and_not_written_again(server, sink, subject, monkeypatch):
     monkeypatch.setattr("headrace.connectors.nats.publisher._ANSWER_S", 0.5)
@@ -270,7 +270,7 @@ async def test_a_stream_that_acknowledges_nothing_is_named_and_not_written_again
 @pytest.mark.behaviour(
     "nats",
     "a subject is full (`max_msgs_per_subject`, `discard_new_per_subject`)",
-    "`nats-sink` refuses its messages after `retry_seconds`, and writes messages of other subjects",
+    "`nats-sink` refuses its messages after `retry_seconds`, and writes the others",
 )
 async def test_one_full_subject_does_not_hold_up_others(server, sink):
     stream = await server.raw_stream(

@@ -54,7 +54,7 @@ async def test_keys_may_be_any_bytes(server, source, query, run):
     assert (message.key, message.headers) == (b"\x00\xff\xfe", [("K", b"\x00\xff\xfe"), ("K", b"second")])
 
 
-@pytest.mark.behaviour("nats", "a subject that is not valid UTF-8", "reads the message, and the next ones")
+@pytest.mark.behaviour("nats", "a subject that is not valid UTF-8", "reads it")
 async def test_a_subject_that_is_not_text_does_not_stop_the_source(server, source, query, run):
     stream = await server.stream()
     subject = stream.encode() + b".\xff\xfe"
@@ -298,7 +298,7 @@ async def test_messages_that_were_purged_after_they_were_read_are_not_missed(ser
 @pytest.mark.behaviour(
     "nats",
     "a stream that keeps the last message of each subject only",
-    "reads what is there; the gaps are no losses",
+    "reads what is there; gaps are no losses",
 )
 async def test_a_stream_that_keeps_the_last_message_of_each_subject_loses_nothing(server, source, query, run):
     stream = await server.stream(max_msgs_per_subject=1)
@@ -398,7 +398,7 @@ async def test_limits_that_a_stream_imposes_on_consumers_are_kept(server, source
 @pytest.mark.behaviour(
     "nats",
     "a KV bucket with `max_bytes` or a TTL",
-    "reads the latest values; a key whose value expired unread loses the position, with an error that names `max_age`",
+    "reads the latest values; a key that expired unread loses the position, and the error names `max_age`",
 )
 @pytest.mark.parametrize("limits", [{"max_bytes": 100_000}, {"max_age": 3600 * 10**9}])
 async def test_a_bucket_whose_values_are_replaced_loses_nothing(server, source, query, run, limits):

@@ -90,7 +90,7 @@ class Observed(PostgreSQLSource):
 @pytest.mark.behaviour(
     "postgresql",
     "certificates, keys and authorities that are replaced while it runs",
-    "reads the files again at the next connection; waits if they do not fit the server's yet, and reports that it waits",
+    "reads them at the next connection; waits, and reports it, if they do not fit the server's yet",
 )
 @pytest.mark.parametrize("both", [False, True])
 async def test_new_certificates_are_used_without_a_restart(url, database, numbered, encrypted, tmp_path, both):

@@ -237,9 +237,7 @@ async def test_the_settings_of_a_role_change_no_byte(url, database, schema, t, c
         await database.execute(f"DROP OWNED BY {schema}; DROP ROLE {schema}")
 
 
-@pytest.mark.behaviour(
-    "postgresql", "a database that is not in UTF-8", "ends at the start, with an error that names the encoding"
-)
+@pytest.mark.behaviour("postgresql", "a database that is not in UTF-8", "ends at the start, and names the encoding")
 async def test_a_database_that_is_not_utf8_is_refused(url):
     in_database(url, "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
     latin = url.rsplit("/", 1)[0] + "/latin"
@@ -274,9 +272,7 @@ def stored(letters: Path) -> list[DeadLetter]:
     return list(dead_letters(letters))
 
 
-@pytest.mark.behaviour(
-    "postgresql", "headers that are not an object, or not characters", "leaves that row to `bad_records`, and reads the others"
-)
+@pytest.mark.behaviour("postgresql", "headers that are not an object, or not characters", "leaves that row to `bad_records`")
 @pytest.mark.parametrize(
     "headers", ["[1]", '"x"', r'{"a": "\ud83d"}', r'{"\ud83d": "b"}', '{"a": ' + "[" * 3000 + "]" * 3000 + "}"]
 )
@@ -311,9 +307,7 @@ async def test_headers_are_as_they_are_written(url, database, t, headers, expect
     assert message.headers == expected
 
 
-@pytest.mark.behaviour(
-    "postgresql", "a row that the server cannot read", "leaves that row to `bad_records`, and reads the others"
-)
+@pytest.mark.behaviour("postgresql", "a row that the server cannot read", "leaves that row to `bad_records`")
 @pytest.mark.parametrize("kind", ["postgresql", "postgresql-outbox"])
 async def test_a_row_at_which_the_statement_fails_harms_itself_only(url, database, schema, t, letters, kind):
     await database.execute(
@@ -339,7 +333,7 @@ async def test_a_row_at_which_the_statement_fails_harms_itself_only(url, databas
         await read_once(make(url, t, value_column="value"))
 
 
-@pytest.mark.behaviour("postgresql", "a `where` that fails for a row", "leaves that row to `bad_records`, and reads the others")
+@pytest.mark.behaviour("postgresql", "a `where` that fails for a row", "leaves that row to `bad_records`")
 async def test_a_condition_that_fails_for_a_row_harms_that_row_only(url, database, t, letters):
     await database.execute(f"CREATE TABLE {t} ({NUMBERED}, n int)")
     await database.execute(f"INSERT INTO {t} (n) SELECT n % 50 FROM generate_series(1, 200) AS n")
@@ -364,9 +358,7 @@ async def test_a_time_outside_the_calendar_harms_its_row_only(url, database, t, 
     assert ["outside the years from 1 to 9999" in letter.reason for letter in stored(letters)] == [True]
 
 
-@pytest.mark.behaviour(
-    "postgresql", "a row of an outbox whose topic is null or no name", "leaves that row to `bad_records`, and reads the others"
-)
+@pytest.mark.behaviour("postgresql", "a row of an outbox whose topic is null or no name", "leaves that row to `bad_records`")
 @pytest.mark.parametrize("topic", [None, "orders/eu", "Ärger", "", "x" * 300])
 @pytest.mark.parametrize("kept", ["delete", "keep"])
 async def test_a_row_without_a_route_is_reported_and_harms_no_other(url, database, t, topic, kept, letters):
@@ -386,9 +378,7 @@ async def test_a_row_without_a_route_is_reported_and_harms_no_other(url, databas
         await outbox(url, t, partition_column="topic").partitions()
 
 
-@pytest.mark.behaviour(
-    "postgresql", "a partition column of type `numeric`, or with a blind collation", "ends with an error that names it"
-)
+@pytest.mark.behaviour("postgresql", "a partition column of type `numeric`, or with a blind collation", "ends and names it")
 @pytest.mark.parametrize("type_", ["numeric", "float8", "timestamptz", "text COLLATE blind"])
 async def test_partitions_need_a_type_whose_equal_values_have_one_text(url, database, schema, t, type_):
     await database.execute(f"CREATE COLLATION {schema}.blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
@@ -397,9 +387,7 @@ async def test_partitions_need_a_type_whose_equal_values_have_one_text(url, data
         await outbox(url, t, partition_column="topic").partitions()
 
 
-@pytest.mark.behaviour(
-    "postgresql", "a zero byte in a message id", "refuses that message if the id is stored, and writes the others"
-)
+@pytest.mark.behaviour("postgresql", "a zero byte in a message id", "refuses it, if the id is stored")
 @pytest.mark.parametrize(("column", "refuses"), [(None, False), ("i", True)])
 async def test_a_zero_byte_in_an_id_harms_its_message_only(url, database, t, column, refuses, closing):
     await database.execute(f"CREATE TABLE {t} (n int, i text, h text)")
@@ -418,7 +406,7 @@ async def test_a_zero_byte_in_an_id_harms_its_message_only(url, database, t, col
     assert await rows_of(database, f"SELECT n FROM {t} ORDER BY n") == [(n,) for n in range(3) if not (refuses and n == 1)]
 
 
-@pytest.mark.behaviour("postgresql", "a trigger that raises any error", "refuses that message, and writes the others")
+@pytest.mark.behaviour("postgresql", "a trigger that raises any error", "refuses that message")
 async def test_what_a_policy_or_a_trigger_refuses_is_refused_for_its_row(url, database, schema, t, closing):
     await database.execute(f"CREATE TABLE {t} (n int)")
     await database.execute(
@@ -434,9 +422,7 @@ async def test_what_a_policy_or_a_trigger_refuses_is_refused_for_its_row(url, da
     assert [type(outcome) is Refused for outcome in outcomes] == [False, True, True, True, False]
 
 
-@pytest.mark.behaviour(
-    "postgresql", "a rule of the table of a sink that does something `INSTEAD`", "ends with an error that names it"
-)
+@pytest.mark.behaviour("postgresql", "a rule of a sink's table that does something `INSTEAD`", "ends and names it")
 @pytest.mark.parametrize("event", ["INSERT", "INSERT WHERE new.k = 'x'", "DELETE", "UPDATE"])
 async def test_a_rule_that_does_something_else_is_refused(url, database, t, event, closing):
     await database.execute(f"CREATE TABLE {t} (k text PRIMARY KEY, v int)")
@@ -451,7 +437,7 @@ async def test_a_rule_that_does_something_else_is_refused(url, database, t, even
             await sink.look()
 
 
-@pytest.mark.behaviour("postgresql", "rows that row-level security hides, and an `UNLOGGED` table", "warns of them at the start")
+@pytest.mark.behaviour("postgresql", "row-level security that hides rows, an `UNLOGGED` table", "warns at the start")
 async def test_rows_that_may_be_hidden_are_warned_of(url, database, schema, t, caplog):
     await database.execute(f"CREATE UNLOGGED TABLE {t} ({NUMBERED})")
     await database.execute(f"INSERT INTO {t} SELECT FROM generate_series(1, 3)")
@@ -488,7 +474,7 @@ async def test_row_level_security_that_begins_later_is_warned_of(url, database, 
 
 @pytest.mark.behaviour(
     "postgresql",
-    "a trigger that does what a prepared transaction may not, such as NOTIFY",
+    "a trigger that does what no prepared transaction may, such as NOTIFY",
     "fails the batch, and says what to do",
 )
 async def test_a_trigger_that_prevents_prepared_transactions_says_what_to_do(url, database, schema, t, closing):
@@ -526,9 +512,7 @@ async def test_pages_of_large_rows_are_small(url, database, t):
     assert max(size for _, size in sizes) <= 512 * 1024 + 220_000
 
 
-@pytest.mark.behaviour(
-    "postgresql", "a page that takes longer than `timeout_seconds`", "reads half as many rows, until it succeeds"
-)
+@pytest.mark.behaviour("postgresql", "a page of rows that takes longer than `timeout_seconds`", "halves it, until it succeeds")
 async def test_a_page_that_takes_too_long_is_halved(url, database, schema, t):
     await database.execute(f"CREATE TABLE {t} ({NUMBERED}, value text)")
     await database.execute(f"INSERT INTO {t} (value) SELECT n FROM generate_series(1, 400) AS n")
@@ -566,8 +550,8 @@ async def next_of(queue: "asyncio.Queue[object]") -> object:
 
 @pytest.mark.behaviour(
     "postgresql",
-    "a column that is added, dropped, renamed or retyped while it is read",
-    "ends with an error that names it, if messages are made of it",
+    "a column that is added, dropped, renamed or retyped",
+    "ends and names it, if messages are made of it and rows are left; `accept_changes` reads it as it is now",
 )
 @pytest.mark.parametrize(
     ("change", "given", "message"),
@@ -602,7 +586,9 @@ async def test_columns_that_change_are_named_if_they_matter(url, database, t, ch
 
 
 @pytest.mark.behaviour(
-    "postgresql", "`ATTACH PARTITION` while the table is read", "continues, or names the partition if its rows would be missed"
+    "postgresql",
+    "`ATTACH` or `DETACH PARTITION`",
+    "continues, or ends and names the partition if its rows would be missed; `accept_changes` leaves them out",
 )
 async def test_partitions_that_come_with_rows_of_their_own_are_named(url, database, schema, t):
     await database.execute(f"CREATE TABLE {t} (id bigint, PRIMARY KEY (id)) PARTITION BY RANGE (id)")

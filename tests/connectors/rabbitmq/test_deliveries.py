@@ -185,7 +185,7 @@ def test_the_key_may_be_something_else(key, keys):
 @pytest.mark.behaviour(
     "rabbitmq",
     "a `timestamp` in milliseconds, or after the year 9999",
-    "`rabbitmq` takes it for milliseconds; a message whose time is then later than the year 9999 has none",
+    "`rabbitmq` takes it for milliseconds; if that is also after 9999, there is none",
 )
 @pytest.mark.parametrize(
     ("properties", "event_time"),

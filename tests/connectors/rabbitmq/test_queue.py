@@ -184,8 +184,8 @@ async def test_a_binary_routing_key(rabbit, source, address, query):
 
 @pytest.mark.behaviour(
     "rabbitmq",
-    "a message in a queue above the gateway's `max_frame_bytes`",
-    "rejects that message, and reads the next",
+    "a message above the gateway's `max_frame_bytes`",
+    "rejects that message",
 )
 async def test_a_message_above_the_limit_of_the_gateway_is_rejected_alone(rabbit, source, caplog):
     dead = rabbit.declare()
@@ -247,7 +247,7 @@ async def test_messages_that_are_too_large_can_be_rejected(rabbit, source, addre
     assert [len(body) for _, _, body in await asyncio.to_thread(rabbit.take, dead, 2)] == [1001, 2000]
 
 
-@pytest.mark.behaviour("rabbitmq", "a queue that does not exist", "ends with an error that names it")
+@pytest.mark.behaviour("rabbitmq", "a queue that does not exist", "ends and names it")
 async def test_a_queue_that_is_missing_ends_the_connector(source, address, query):
     async with serving(source("nowhere"), address) as task:
         await query().batch(0)
@@ -327,13 +327,13 @@ TEMPORARY = [
 
 @pytest.mark.behaviour(
     "rabbitmq",
-    "the same, with `temporary_queue = accept`",
-    "`rabbitmq` reads it; the gateway names it as degraded",
+    'a queue that goes with its last consumer, with `temporary_queue = "accept"`',
+    "`rabbitmq` reads it, and is degraded",
 )
 @pytest.mark.behaviour(
     "rabbitmq",
     "a queue that goes with its last consumer (auto-delete, `x-expires`)",
-    "`rabbitmq` ends with an error before it consumes; the messages stay in the queue",
+    "`rabbitmq` ends before it consumes; messages stay in the queue",
 )
 @pytest.mark.parametrize(("properties", "said"), TEMPORARY)
 @on_each_version
@@ -372,7 +372,7 @@ async def test_a_queue_that_goes_with_its_last_consumer_can_be_accepted_and_is_n
 @pytest.mark.behaviour(
     "rabbitmq",
     "a queue that is exclusive to another connection",
-    "`rabbitmq` ends with an error",
+    "`rabbitmq` ends",
 )
 @pytest.mark.parametrize(
     "properties",
@@ -395,8 +395,8 @@ async def test_a_queue_that_stays_is_read(rabbit, source, address, query, proper
 
 @pytest.mark.behaviour(
     "rabbitmq",
-    "a message that a quorum queue has delivered in vain almost as often as its delivery limit allows",
-    "`rabbitmq` warns of it, and the gateway names it, until the message is acknowledged",
+    "a message that is near the delivery limit of a quorum queue",
+    "`rabbitmq` warns, and is degraded until it is acknowledged",
 )
 @on_each_version
 async def test_a_message_that_is_near_the_delivery_limit_is_named(rabbit, source, address, query, caplog):
@@ -453,7 +453,7 @@ async def test_who_has_the_queue_to_himself_is_waited_for(rabbit, source, addres
 @pytest.mark.behaviour(
     "rabbitmq",
     "a stream queue, with the connector `rabbitmq`",
-    "ends with an error that names the connector for it",
+    "ends and names the connector for it",
 )
 async def test_a_stream_queue_needs_the_other_connector(rabbit, source, address, query):
     queue = rabbit.declare("stream")

@@ -175,7 +175,7 @@ async def test_what_can_never_be_published_is_refused(sink, message, reason):
     assert reason in outcome.reason
 
 
-@pytest.mark.behaviour("rabbitmq", "a routing key that leads to no queue", "refuses that message alone")
+@pytest.mark.behaviour("rabbitmq", "a routing key that leads to no queue", "refuses that message")
 async def test_only_what_no_queue_takes_is_refused(rabbit, sink, address):
     queue = rabbit.declare("quorum")
     some = [Message(b"%d" % (n % 5), queue.encode() if n % 3 else b"nowhere") for n in range(3000)]
@@ -221,13 +221,13 @@ async def test_what_is_larger_than_the_broker_allows_is_refused(rabbit, rabbitmq
 
 @pytest.mark.behaviour(
     "rabbitmq",
-    "a message for which the broker closes the channel, such as an expiration of 30 million years",
-    "`rabbitmq-sink` finds it by writing one message at a time, and refuses it",
+    "a message for which the broker closes the channel",
+    "`rabbitmq-sink` writes one message at a time, finds it, and refuses it",
 )
 @pytest.mark.behaviour(
     "rabbitmq",
     "headers that do not fit in a frame of the broker (`frame_max`)",
-    "`rabbitmq-sink` refuses the message, and writes all others once",
+    "`rabbitmq-sink` refuses the message, and writes the others once",
 )
 @pytest.mark.parametrize("size", [127_000, 131_072])
 @on_each_version

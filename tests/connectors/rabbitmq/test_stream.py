@@ -130,7 +130,7 @@ async def until_removed(rabbit, source, queue: str) -> None:
 
 @pytest.mark.behaviour(
     "rabbitmq",
-    "messages of a stream queue that retention removed before they were read",
+    "messages of a stream queue that retention removed unread",
     "loses the position, and names the range",
 )
 async def test_what_retention_has_removed_is_named(rabbit, source, address, query):

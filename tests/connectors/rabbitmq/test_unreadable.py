@@ -140,7 +140,7 @@ class Nested(pika.BasicProperties):
 @pytest.mark.behaviour(
     "rabbitmq",
     "headers that are nested too deeply",
-    "reads the message; its header `amqp-unreadable` has the reason",
+    "reads it; its header `amqp-unreadable` contains the reason",
 )
 async def test_a_header_that_is_nested_too_deeply_ends_no_queue(rabbit, address):
     queue = rabbit.declare("classic")

@@ -162,7 +162,7 @@ async def test_a_gateway_that_is_away_is_waited_for_while_clients_send(rig):
 @pytest.mark.behaviour(
     "tcp",
     "clients that send faster than the query commits",
-    "does not read from them until there is room again",
+    "does not read from them until there is room",
 )
 async def test_clients_are_not_read_while_too_much_waits(rig):
     tcp = await rig(buffer_bytes=100_000)
@@ -182,8 +182,8 @@ async def test_clients_are_not_read_while_too_much_waits(rig):
 
 @pytest.mark.behaviour(
     "tcp",
-    "a message that is announced with more than `max_message_bytes`, or an HTTP request",
-    "ends that connection, and logs the length; earlier messages are kept",
+    "a length above `max_message_bytes`, or an HTTP request",
+    "ends that connection, and logs the length",
 )
 @pytest.mark.parametrize(
     ("hostile", "length"),
@@ -206,7 +206,7 @@ async def test_a_length_that_is_too_large_ends_only_its_connection(rig, caplog, 
     assert sorted(await tcp.read(3)) == [b"0123456789", b"after", b"before"]
 
 
-@pytest.mark.behaviour("tcp", "a connection that breaks within a message", "loses that message alone, and logs it")
+@pytest.mark.behaviour("tcp", "a connection that breaks within a message", "loses and logs that message")
 async def test_a_connection_that_is_cut_within_a_message_loses_only_that_one(rig, caplog):
     tcp = await rig()
     writer = await tcp.client()
@@ -297,7 +297,7 @@ async def test_a_port_that_is_taken_is_told(rig):
 # Clients that hold something
 
 
-@pytest.mark.behaviour("tcp", "more clients than `max_clients`, one of which has never sent a message", "that one is closed")
+@pytest.mark.behaviour("tcp", "the same, one of which has never sent a message", "that one is closed")
 async def test_a_client_that_has_never_sent_a_message_makes_room(rig, caplog):
     tcp = await rig(max_clients=2)
     sender = await tcp.client()
@@ -312,7 +312,7 @@ async def test_a_client_that_has_never_sent_a_message_makes_room(rig, caplog):
     assert sorted(await tcp.read(2)) == [b"three", b"two"]
 
 
-@pytest.mark.behaviour("tcp", "a client that sends nothing for `idle_seconds`", "its connection is closed, and logged")
+@pytest.mark.behaviour("tcp", "a client that sends nothing for `idle_seconds`", "closes and logs its connection")
 async def test_a_silent_client_ends_if_that_is_asked_for(rig, caplog):
     tcp = await rig(idle_seconds=0.1)
     reader, _ = await tcp.both()
@@ -320,9 +320,7 @@ async def test_a_silent_client_ends_if_that_is_asked_for(rig, caplog):
     assert "it has sent nothing for 0.1 s (idle_seconds)" in caplog.text
 
 
-@pytest.mark.behaviour(
-    "tcp", "messages that do not end, of more than `buffer_bytes` in all", "the connection whose message began first is closed"
-)
+@pytest.mark.behaviour("tcp", "unfinished messages of more than `buffer_bytes` in all", "closes the one that began first")
 async def test_what_has_arrived_of_messages_is_bounded(rig, caplog):
     tcp = await rig(buffer_bytes=2500, max_message_bytes=1000)
     clients = []
@@ -341,7 +339,7 @@ async def test_what_has_arrived_of_messages_is_bounded(rig, caplog):
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-@pytest.mark.behaviour("tcp", "a client that closes its sending side", "all messages before that are kept")
+@pytest.mark.behaviour("tcp", "a client that closes its sending side", "keeps all messages before")
 async def test_what_was_sent_before_the_end_of_sending_is_kept(rig, tmp_path, encrypted):
     pair = Authority(tmp_path, "authority").issue("server")
     tcp = await rig(**({"tls_certificate": pair.cert, "tls_key": pair.key} if encrypted else {}))

@@ -42,10 +42,9 @@ class BadRecordParameters(Parameters):
 
     bad_records: BadRecords = Field(
         BadRecords.FAIL,
-        description="What to do with a record that cannot be sent, for example because it exceeds the gateway's "
-        "max_frame_bytes: fail; skip (counted and logged); or dead-letter.",
+        description="What to do with a record that cannot be sent, such as one above the gateway's max_frame_bytes.",
     )
-    dead_letters: Path | None = Field(None, description="The folder for dead letters, which headrace dead-letters reads.")
+    dead_letters: Path | None = Field(None, description="The folder for dead letters.")
 
     @model_validator(mode="after")
     def _has_a_place(self) -> Self:

@@ -22,7 +22,7 @@ class Listening(Parameters):
     listen: str = Field(description="The address to listen on, HOST:PORT.")
     tls_certificate: Path | None = Field(None, description="Listen with TLS, with this certificate chain, PEM.")
     tls_key: Path | None = Field(None, description="The private key of the certificate, PEM.")
-    tls_client_ca: Path | None = Field(None, description="Require client certificates signed by one of these authorities, PEM.")
+    tls_client_ca: Path | None = Field(None, description="Require client certificates of these authorities, PEM.")
 
     @field_validator("listen")
     @classmethod

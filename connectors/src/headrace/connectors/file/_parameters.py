@@ -29,42 +29,37 @@ class FileParameters(BadRecordParameters):
 
     path: tuple[Path, ...] = Field(min_length=1, description="Files, or patterns that match files.", examples=["trades/*.csv"])
     source: str = Field(description="Streams are named SOURCE/<path>.", examples=["trades"])
-    format: Format = Field(
-        default=Format.LINES, description="Format of the files; length-prefixed: a big-endian u32 before each record."
-    )
+    format: Format = Field(default=Format.LINES, description="The format; length-prefixed: a big-endian u32 before each record.")
     encoding: Encoding = Field(
         default=Encoding.UTF_8,
-        description="Encoding of files of lines without a byte order mark. Lines are sent in UTF-8; with bytes, they are sent as "
-        "they are, and no mark is looked for.",
+        description="Encoding of lines without a byte order mark. They are sent in UTF-8; with bytes, unchanged, and"
+        " marks do not count.",
     )
     follow: bool = Field(
-        default=True, description="Wait for more data at the end of a file, and for new files; otherwise the stream ends there."
+        default=True, description="Wait for more data and new files; otherwise a stream ends at the end of its file."
     )
     names: Names = Field(
         default=Names.RELATIVE,
-        description="How streams are named: relative, the path below root; or base, the file name alone.",
+        description="What names streams: the path below root, or the file name alone.",
     )
     root: Path | None = Field(
         default=None,
-        description="The folder that paths in stream names are relative to; default: the folder before a pattern's first "
-        "wildcard.",
+        description="The folder for relative names; default: the one before a pattern's first wildcard.",
     )
     rotation: bool = Field(
         default=True,
-        description="Follow rotated files: app.log.1, app.log-20260131, app.2026-01-31.log and app.log.1.gz are read as earlier "
-        "parts of app.log.",
+        description="Read rotated files, such as app.log.1, app-2026-01-31.log and app.log.1.gz, as earlier parts of app.log.",
     )
     rotated_seconds: float = Field(
-        default=5.0, ge=0, description="How long a rotated file must be unchanged before the next one is read, in seconds."
+        default=5.0, ge=0, description="How long a rotated file is unchanged before the next one is read, in seconds."
     )
     max_streams: int = Field(
         default=500,
         ge=1,
-        description="Maximum number of files read at the same time; others take turns. At most the gateway's "
-        "max_streams_per_session.",
+        description="Most files read at a time; others take turns. At most the gateway's max_streams_per_session.",
     )
     idle_seconds: float = Field(
-        default=2.0, ge=0, description="How long a file must have no new data before a waiting file gets its turn, in seconds."
+        default=2.0, ge=0, description="How long a file has nothing new before a waiting one gets its turn, in seconds."
     )
 
 
@@ -79,13 +74,11 @@ class FileSinkParameters(Parameters):
     sink: str = Field(description='The name of the sink in Spark: format("headrace").option("sink", SINK).', examples=["alerts"])
     format: SinkFormat = Field(
         default=SinkFormat.JSON,
-        description="json: the whole message as one line; lines: its value; length-prefixed: its value after a big-endian u32.",
+        description="json: the message as a line; lines: its value; length-prefixed: its value after a big-endian u32.",
     )
-    rotate_bytes: Size = Field(
-        default=128 << 20, ge=1, description="Start a new file when the current one has reached this size."
-    )
+    rotate_bytes: Size = Field(default=128 << 20, ge=1, description="Size at which a new file begins.")
     rotate_seconds: float | None = Field(
-        default=None, gt=0, description="Start a new file when the current one has reached this age, in seconds; default: never."
+        default=None, gt=0, description="Age at which a new file begins, in seconds; default: never."
     )
 
 

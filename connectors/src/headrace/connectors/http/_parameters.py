@@ -36,9 +36,8 @@ class HttpParameters(Listening, BadRecordParameters):
 
     bad_records: BadRecords = Field(
         BadRecords.SKIP,
-        description="What to do with a message that cannot be sent, for example because it exceeds the gateway's "
-        "max_frame_bytes: fail; skip (counted and logged); or dead-letter. In any case, its request is answered "
-        "with 413.",
+        description="What to do with a message that cannot be sent, such as one above the gateway's max_frame_bytes."
+        " The answer is 413 in any case.",
     )
     listen: str = Field("127.0.0.1:8080", description="The address to listen on, HOST:PORT.")
     source: str = Field(description="Streams are named SOURCE/<path>; the path / is SOURCE/0.", examples=["hooks"])
@@ -48,56 +47,47 @@ class HttpParameters(Listening, BadRecordParameters):
     streams: Literal["by-path", "one"] = Field("by-path", description="One stream for each path, or SOURCE/0 for all paths.")
     answer: Literal["committed", "received"] = Field(
         "committed",
-        description="When to answer: committed, once the message is in the checkpoint; or received, immediately, in which case"
-        " messages that are not yet in the checkpoint are lost if this process dies.",
+        description="When to answer: committed, once the message is in the checkpoint; or received, at once: if this"
+        " process dies, messages that are not in the checkpoint are lost.",
     )
     body: Literal["message", "lines"] = Field("message", description="What a message is: the whole body, or each line of it.")
     id_header: HeaderName | None = Field(
         None,
-        description="The header that contains the message id; requests without it are rejected.",
+        description="The header with the message id; requests without it are rejected.",
         examples=["Idempotency-Key"],
     )
-    key_header: HeaderName | None = Field(None, description="The header that contains the message key.")
+    key_header: HeaderName | None = Field(None, description="The header with the message key.")
     headers: tuple[HeaderOrPath, ...] = Field(
-        (), description="Request headers that become message headers; :path stands for the path of the request."
+        (), description="Request headers that become message headers; :path is the path of the request."
     )
     token: SecretStr | None = Field(None, description="The token that clients must send as `Authorization: Bearer TOKEN`.")
-    health_path: UrlPath = Field(
-        "/health", description="The path at which a GET reports whether queries read all streams: 200 or 503."
-    )
+    health_path: UrlPath = Field("/health", description="The path for a GET: 200 if queries read all streams, or else 503.")
     max_body_bytes: Size = Field(
         1 << 20,
         ge=1,
-        description="Maximum size of a body; larger ones are answered with 413. Keep it below the gateway's max_frame_bytes.",
+        description="The largest body; above, the answer is 413. Keep it below the gateway's max_frame_bytes.",
     )
     max_waiting_messages: int = Field(
         1000,
         ge=1,
-        description="Maximum number of messages that wait for the checkpoint; further ones are answered with 503. Each is an "
-        "open connection.",
+        description="Most messages that wait for the checkpoint, each an open connection; further ones are answered with 503.",
     )
     max_waiting_bytes: Size = Field(
-        64 << 20, ge=1, description="Maximum number of bytes that wait for the checkpoint; further ones are answered with 503."
+        64 << 20, ge=1, description="Most bytes that wait for the checkpoint; then the answer is 503."
     )
     max_connections: int = Field(
         2000,
         ge=1,
-        description="Maximum number of open connections. For a further one, the one without a request in progress that has "
-        "waited longest makes room; if all have one, the new one is closed.",
+        description="Most open connections. For a new one, the one that has waited longest without a request closes;"
+        " if all have one, the new one.",
     )
-    head_seconds: float = Field(
-        10.0, gt=0, description="How long the head of a request may take to arrive, in seconds; then the connection is closed."
-    )
-    idle_seconds: float = Field(
-        75.0, gt=0, description="How long a connection stays open after an answer, in seconds, while no other request begins."
-    )
+    head_seconds: float = Field(10.0, gt=0, description="How long a head may take, in seconds; then the connection closes.")
+    idle_seconds: float = Field(75.0, gt=0, description="How long a connection stays open after an answer, in seconds.")
     answer_seconds: float = Field(
-        30.0, gt=0, description="How long a request waits for the checkpoint before it is answered with 503, in seconds."
+        30.0, gt=0, description="How long a request waits for the checkpoint, in seconds; then the answer is 503."
     )
-    receive_seconds: float = Field(
-        30.0, gt=0, description="How long a body may take to arrive before it is answered with 408, in seconds."
-    )
-    retry_after_seconds: int = Field(1, ge=0, description="The value of Retry-After in a 503 response, in seconds.")
+    receive_seconds: float = Field(30.0, gt=0, description="How long a body may take, in seconds; then the answer is 408.")
+    retry_after_seconds: int = Field(1, ge=0, description="Retry-After in a 503, in seconds.")
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
@@ -136,23 +126,20 @@ class HttpSinkParameters(Parameters):
     method: Literal["POST", "PUT", "PATCH"] = Field("POST", description="The HTTP method.")
     batch: Literal["message", "json-array", "ndjson"] = Field(
         "message",
-        description="The content of a request: one value unchanged, or several JSON values, as an array or one per line.",
+        description="A request contains one value unchanged, or several JSON values, as an array or one per line.",
     )
-    batch_messages: int = Field(100, ge=1, description="Maximum number of messages in a request with several messages.")
+    batch_messages: int = Field(100, ge=1, description="Most messages in a request.")
     batch_bytes: Size = Field(
         1 << 20,
         ge=1,
-        description="Maximum total size of the messages in such a request; a single message may exceed it.",
+        description="Largest total of messages in a request; a single one may exceed it.",
     )
     content_type: str | None = Field(
         None,
-        description="The content type; default: application/octet-stream, application/json or application/x-ndjson, depending "
-        "on batch.",
+        description="The content type; default by batch: application/octet-stream, application/json or application/x-ndjson.",
     )
     headers: dict[HeaderName, str] = Field({}, description="Headers to add to every request.")
-    secret_headers: dict[HeaderName, SecretStr] = Field(
-        {}, description="Further headers to add to every request, whose values are never shown."
-    )
+    secret_headers: dict[HeaderName, SecretStr] = Field({}, description="Further headers whose values are never shown.")
     token: SecretStr | None = Field(None, description="Sent as `Authorization: Bearer TOKEN`.")
     idempotency_header: HeaderName | None = Field(
         "Idempotency-Key", description="The header for PIPELINE/BATCH/PARTITION/SEQUENCE, which is the same for each attempt."
@@ -164,20 +151,19 @@ class HttpSinkParameters(Parameters):
         1,
         ge=1,
         le=256,
-        description="Maximum number of concurrent requests. Above 1, only messages with the same key stay in order.",
+        description="Most concurrent requests. Above 1, only messages of one key stay in order.",
     )
     timeout_seconds: float = Field(30.0, gt=0, description="How long a request may take, in seconds.")
-    retry_seconds: float = Field(60.0, ge=0, description="How long a request is retried before the task fails, in seconds.")
+    retry_seconds: float = Field(60.0, ge=0, description="How long a request is retried, in seconds; then the task fails.")
     max_backoff_seconds: float = Field(
-        10.0, gt=0, description="The longest wait between two attempts, in seconds, unless the receiver asks for a longer one."
+        10.0, gt=0, description="The longest wait between attempts, in seconds, unless the receiver asks for a longer one."
     )
     tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: the system's authorities.")
     proxy: SecretStr | None = Field(
         None,
-        description="The proxy to send requests through, http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ before "
-        "HOST if it requires that; or none. Default: the one that http_proxy, https_proxy or all_proxy in the environment "
-        "names, in lower or upper case, unless no_proxy excepts the receiver. Loopback addresses are never reached through "
-        "that one.",
+        description="The proxy, http[s]://[USER:PASSWORD@]HOST:PORT; or none. Default: http_proxy, https_proxy or "
+        "all_proxy in the environment, in either case, unless no_proxy excepts the receiver or it is a "
+        "loopback address.",
     )
 
     @field_validator("url")

@@ -29,7 +29,7 @@ class KafkaConnection(SystemParameters):
 
     bootstrap_servers: tuple[str, ...] = Field(
         min_length=1,
-        description="Initial brokers, HOST:PORT each; the others are discovered.",
+        description="Initial brokers, HOST:PORT; others are discovered.",
         examples=["127.0.0.1:9092"],
     )
     tls: bool = Field(False, description="Encrypt connections.")
@@ -44,8 +44,7 @@ class KafkaConnection(SystemParameters):
     password: SecretStr | None = Field(None, description="The password, for PLAIN and SCRAM.")
     oauth_token_url: str | None = Field(
         None,
-        description="For OAUTHBEARER: the endpoint that answers oauth_client_id and oauth_client_secret with tokens, such as "
-        "https://login.example.com/oauth2/token.",
+        description="For OAUTHBEARER: the endpoint for tokens, such as https://login.example.com/oauth2/token.",
     )
     oauth_client_id: str | None = Field(None, description="The client id at the endpoint.")
     oauth_client_secret: SecretStr | None = Field(None, description="The client secret at the endpoint.")
@@ -54,15 +53,15 @@ class KafkaConnection(SystemParameters):
         None, description="Certificates to trust at the endpoint, PEM; default: the system's authorities."
     )
     oauth_token_file: Path | None = Field(
-        None, description="For OAUTHBEARER, instead of oauth_token_url: a file with the token, which is read with each login."
+        None, description="Instead of oauth_token_url: a file with the token, read with each login."
     )
     client_properties: dict[str, str] = Field(
         {},
-        description="Further settings of the client library, by its names, such as metadata_max_age_ms or socks5_proxy of "
-        "kafka-python, or socket.keepalive.enable of librdkafka.",
+        description="Further settings of the client library by its names, such as socks5_proxy of kafka-python, or "
+        "socket.keepalive.enable of librdkafka.",
     )
     client: Literal["kafka-python", "librdkafka"] = Field(
-        "kafka-python", description="The client library: librdkafka is faster, and needs the extra kafka-librdkafka."
+        "kafka-python", description="The client library; librdkafka is faster, and needs the extra kafka-librdkafka."
     )
     client_id: str = Field("headrace", description="The name of this client in the brokers' logs, metrics and quotas.")
 

@@ -22,27 +22,26 @@ class KafkaParameters(KafkaConnection, BadRecordParameters):
     topics: tuple[str, ...] = Field((), description="Topics to read.", examples=["orders"])
     topic_pattern: str | None = Field(
         None,
-        description="Instead of topics: a regular expression that must match the whole name of a topic; new topics are detected.",
+        description="Instead of topics: a regular expression for the whole name of a topic; new topics are found.",
     )
     group: str | None = Field(
         None,
-        description="A consumer group that no other application uses. Its offsets follow the checkpoint, for tools that show "
-        "lag.",
+        description="A consumer group of its own, whose offsets follow the checkpoint, for tools that show lag.",
     )
     start: str = Field(
         "earliest",
-        description="Where a new query begins: earliest, the first available record; latest, after the last one; or a time such "
-        "as 2026-01-31T12:00:00Z, the first record that is not older.",
+        description="Where a new query begins: earliest; latest, after the last record; or the first record since a "
+        "time such as 2026-01-31T12:00:00Z.",
     )
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
         "read_committed", description="Whether to read records of open or aborted transactions."
     )
     verify_checksums: bool = Field(
         True,
-        description="Verify the checksums of fetched data. Takes half a microsecond per message, less with the package crc32c.",
+        description="Verify checksums of fetched data: half a microsecond per message, less with the package crc32c.",
     )
-    partition_fetch_bytes: Size = Field(1 << 20, ge=1, description="Maximum number of bytes to fetch from a partition at once.")
-    fetch_bytes: Size = Field(16 << 20, ge=1, description="Maximum number of bytes to fetch from a broker at once.")
+    partition_fetch_bytes: Size = Field(1 << 20, ge=1, description="Most bytes to fetch from a partition at once.")
+    fetch_bytes: Size = Field(16 << 20, ge=1, description="Most bytes to fetch from a broker at once.")
 
     @field_validator("start")
     @classmethod
@@ -76,28 +75,27 @@ class KafkaSinkParameters(KafkaConnection):
     """
 
     topic: str = Field(
-        description="The topic to write to. {key}, {message_id} and {header:NAME} stand for what the message has there.",
+        description="The topic; {key}, {message_id} and {header:NAME} stand for values of the message.",
         examples=["alerts"],
     )
     sink: str = Field(description='The name of the sink in Spark: format("headrace").option("sink", SINK).', examples=["alerts"])
     transactional_id: str | None = Field(
-        None, description="The transactional.id of this writer; only one writer may use it at a time. Default: headrace-SINK."
+        None, description="The transactional.id, for one writer at a time. Default: headrace-SINK."
     )
     state_topic: str | None = Field(
         None,
-        description="A compacted topic for the ids of transactions; created if it does not exist. Default: headrace-SINK.",
+        description="The compacted topic for ids of transactions, created if missing. Default: headrace-SINK.",
     )
     transaction_timeout_seconds: float = Field(
         300.0,
         gt=0,
-        description="Transaction timeout, in seconds: longer than writing a micro-batch takes, and at most the brokers' "
-        "transaction.max.timeout.ms. If the sink dies and is not restarted, its open transaction may block "
-        "consumers for this long.",
+        description="Transaction timeout, in seconds: longer than a micro-batch takes to write, at most the brokers'"
+        " transaction.max.timeout.ms. The open transaction of a dead sink may block consumers this long.",
     )
     retry_seconds: float = Field(
         120.0,
         ge=15,
-        description="How long a micro-batch waits for brokers that cannot be reached before it fails, in seconds.",
+        description="How long a micro-batch waits for unreachable brokers before it fails, in seconds.",
     )
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
         "none", description="The compression of written records."

@@ -33,7 +33,7 @@ class NatsConnection(SystemParameters):
     servers: tuple[str, ...] = Field(
         ("nats://127.0.0.1:4222",),
         min_length=1,
-        description="Initial servers, nats://HOST:PORT, or tls://HOST:PORT for TLS; the others are discovered.",
+        description="Initial servers, nats://HOST:PORT, or tls://HOST:PORT; others are discovered.",
     )
     user: str | None = Field(None, description="The user name.")
     password: SecretStr | None = Field(None, description="The password.")
@@ -43,9 +43,7 @@ class NatsConnection(SystemParameters):
     tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: the system's authorities.")
     tls_certificate: Path | None = Field(None, description="The client certificate chain, PEM.")
     tls_key: Path | None = Field(None, description="The private key of the client certificate, PEM.")
-    tls_server_name: str | None = Field(
-        None, description="The name in the servers' certificate, if it differs from their host name."
-    )
+    tls_server_name: str | None = Field(None, description="The name in the servers' certificate, if not their host name.")
     tls_first: bool = Field(False, description="Start with TLS, for servers with handshake_first.")
     client_name: str = Field("headrace", description="The name of this client in the servers' monitoring.")
     connect_seconds: float = Field(5.0, gt=0, description="How long a server may take to answer, in seconds.")
@@ -101,8 +99,8 @@ class JetStreamParameters(Parameters):
 
     stream: str = Field(pattern=_NAME, description="The JetStream stream, which must exist.", examples=["ORDERS"])
     domain: str | None = Field(None, pattern=_NAME, description="The JetStream domain, if it is not the server's own.")
-    prefetch_messages: int = Field(4000, ge=1, description="Number of messages to request in advance, for each partition.")
-    prefetch_bytes: Size = Field(8 << 20, ge=1024, description="Number of bytes to request in advance, for each partition.")
+    prefetch_messages: int = Field(4000, ge=1, description="Messages to request in advance, for each partition.")
+    prefetch_bytes: Size = Field(8 << 20, ge=1024, description="Bytes to request in advance, for each partition.")
 
     @property
     def partition(self) -> str:
@@ -122,12 +120,12 @@ class NatsParameters(NatsConnection, ShapeParameters, JetStreamParameters, BadRe
     )
     start: str = Field(
         "earliest",
-        description="Where a new query begins: earliest, the first available message; latest, after the last one; or a time such "
-        "as 2026-01-31T12:00:00Z, the first message that was not stored earlier.",
+        description="Where a new query begins: earliest; latest, after the last message; or the first message since "
+        "a time such as 2026-01-31T12:00:00Z.",
     )
     partition_by_subject: bool = Field(
         False,
-        description="Make each of the subjects a partition, SOURCE/<subject>; they are read concurrently.",
+        description="Make each subject a partition, SOURCE/<subject>, read concurrently.",
     )
 
     @field_validator("start")
@@ -160,9 +158,8 @@ class NatsConsumerParameters(NatsConnection, ShapeParameters, JetStreamParameter
 
     bad_records: BadRecords = Field(
         BadRecords.SKIP,
-        description="What to do with a message that cannot be sent, for example because it exceeds the gateway's "
-        "max_frame_bytes: fail; skip (counted and logged), which tells the server to stop redelivering it; or "
-        "dead-letter, which stores it first.",
+        description="What to do with a message that cannot be sent, such as one above the gateway's max_frame_bytes."
+        " skip and dead-letter tell the server to stop redelivering it.",
     )
     source: str = Field(description="Streams are named SOURCE/<stream>.", examples=["jobs"])
     consumer: str = Field(pattern=_NAME, description="The name of the durable pull consumer.", examples=["headrace"])
@@ -170,20 +167,20 @@ class NatsConsumerParameters(NatsConnection, ShapeParameters, JetStreamParameter
     create: bool = Field(True, description="Create the consumer if it does not exist.")
     new_consumer: Literal["refuse", "accept"] = Field(
         "refuse",
-        description="What to do if the consumer is not the one whose messages a checkpoint has, because it was deleted while "
-        "nobody read it: refuse to read, or accept, which reads what the present one delivers: a created one begins with the "
-        "first message that the stream still has.",
+        description="What to do if a checkpoint has messages of a former consumer, which was deleted while nobody "
+        "read it: refuse to read, or accept what the present one delivers. A created one begins with the"
+        " first message in the stream.",
     )
     ack_wait_seconds: float = Field(
         30.0,
         ge=1,
-        description="When creating a consumer: after how many seconds messages are redelivered if their reader was killed. A "
-        "live reader extends this time by itself.",
+        description="For a created consumer: seconds until messages of a killed reader are redelivered. A live "
+        "reader extends it.",
     )
     max_ack_pending: int | None = Field(
         None,
         ge=1,
-        description="When creating a consumer: maximum number of unacknowledged messages; default: 20000, or what the stream's "
+        description="For a created consumer: most unacknowledged messages; default: 20000, or what the stream's "
         "consumer_limits allow.",
     )
 
@@ -196,22 +193,15 @@ class NatsCoreParameters(NatsConnection, ShapeParameters, BadRecordParameters):
 
     bad_records: BadRecords = Field(
         BadRecords.SKIP,
-        description="What to do with a message that cannot be sent, for example because it exceeds the gateway's "
-        "max_frame_bytes: fail; skip (counted and logged); or dead-letter.",
+        description="What to do with a message that cannot be sent, such as one above the gateway's max_frame_bytes.",
     )
     source: str = Field(description="The stream is named SOURCE/0.", examples=["metrics"])
     subjects: tuple[Subject, ...] = Field(
         min_length=1, description="The subjects to subscribe to; wildcards are allowed.", examples=["metrics.>"]
     )
-    queue_group: str | None = Field(
-        None, pattern=r"^\S+$", description="Share the messages with all subscribers of this queue group."
-    )
-    buffer_messages: int = Field(
-        100_000, ge=1, description="Maximum number of messages that wait for Spark; further ones are dropped."
-    )
-    buffer_bytes: Size = Field(
-        64 << 20, ge=1024, description="Maximum number of bytes that wait for Spark; further ones are dropped."
-    )
+    queue_group: str | None = Field(None, pattern=r"^\S+$", description="Share the messages with the subscribers of this group.")
+    buffer_messages: int = Field(100_000, ge=1, description="Most messages that wait for Spark; further ones are dropped.")
+    buffer_bytes: Size = Field(64 << 20, ge=1024, description="Most bytes that wait for Spark; further messages are dropped.")
 
 
 class NatsSinkParameters(NatsConnection):
@@ -227,28 +217,24 @@ class NatsSinkParameters(NatsConnection):
     key_header: str | None = Field(None, pattern=_HEADER, description="The header to store the key in.")
     deduplicate: Literal["all", "given", "none"] = Field(
         "all",
-        description="Which messages get a Nats-Msg-Id: all (derived from batch and position for messages without a "
-        "message_id), given (only messages with a message_id), or none.",
+        description="Which messages get a Nats-Msg-Id: all (without a message_id, one derived from batch and "
+        "position), given (with a message_id), or none.",
     )
     nats_headers: bool = Field(
         False,
-        description="Also send headers whose names begin with Nats-, which the server interprets as instructions, such as "
-        "Nats-TTL.",
+        description="Also send headers Nats-*, which the server takes as instructions, such as Nats-TTL.",
     )
-    max_in_flight: int = Field(4000, ge=1, description="Maximum number of messages that wait for their acknowledgement.")
-    max_in_flight_bytes: Size = Field(
-        16 << 20, ge=1024, description="Maximum number of bytes that wait for their acknowledgement."
-    )
+    max_in_flight: int = Field(4000, ge=1, description="Most messages that wait for their acknowledgement.")
+    max_in_flight_bytes: Size = Field(16 << 20, ge=1024, description="Most bytes that wait for their acknowledgement.")
     retry_seconds: float = Field(
         60.0,
         ge=0,
-        description="How long to retry if the server is unavailable or the stream is full, in seconds, before Spark's task "
-        "fails.",
+        description="How long to retry if the server is unavailable or the stream full, in seconds; then Spark's task fails.",
     )
     full_subject: Literal["refuse", "fail"] = Field(
         "refuse",
-        description="What to do with messages of a subject that is still full (max_msgs_per_subject, discard new) after "
-        "retry_seconds: refuse them, and write the messages of other subjects; or fail Spark's task.",
+        description="What to do if a subject is still full (max_msgs_per_subject) after retry_seconds: refuse its "
+        "messages, and write the others; or fail Spark's task.",
     )
 
     @field_validator("subject")

@@ -17,15 +17,15 @@ class PostgreSQLConnection(Parameters):
     """How to reach a database."""
 
     url: SecretStr = Field(
-        description="The address of the database, in libpq's format: postgresql://USER:PASSWORD@HOST:PORT/DATABASE; for TLS "
-        "add ?sslmode=verify-full&sslrootcert=FILE.",
+        description="The database, in libpq's format: postgresql://USER:PASSWORD@HOST:PORT/DATABASE; for TLS add "
+        "?sslmode=verify-full&sslrootcert=FILE.",
         examples=["postgresql://headrace@127.0.0.1/postgres"],
     )
     password: SecretStr | None = Field(None, description="The password, if the URL has none.")
     timeout_seconds: float = Field(
         30.0,
         ge=1,
-        description="Statement timeout, in seconds. A statement that takes longer is cancelled, and retried on a new connection.",
+        description="After how many seconds a statement is cancelled, and retried on a new connection.",
     )
 
     @field_validator("url")
@@ -42,21 +42,17 @@ class PostgreSQLConnection(Parameters):
 class PostgreSQLRows(PostgreSQLConnection):
     """The parameters that both sources share."""
 
-    table: str = Field(description="The table, written as in SQL: with its schema unless that is in the search path.")
+    table: str = Field(description="The table as in SQL: with its schema, unless that is in the search path.")
     source: str = Field(pattern=_NAMES, description="Streams are named SOURCE/<partition>.")
-    sequence_column: str = Field(
-        "id", description="An integer column whose value the server generates for each row when it is inserted."
-    )
-    key_column: str | None = Field(None, description="The column that contains the message key, of any type.")
-    headers_column: str | None = Field(
-        None, description="The column that contains the message headers, of type json or jsonb: an object with text values."
-    )
-    event_time_column: str | None = Field(None, description="The column that contains the event time: a timestamp, or a date.")
+    sequence_column: str = Field("id", description="The integer column that the server fills when a row is inserted.")
+    key_column: str | None = Field(None, description="The column for the message key, of any type.")
+    headers_column: str | None = Field(None, description="The column for the headers, json or jsonb: an object with text values.")
+    event_time_column: str | None = Field(None, description="The column for the event time: a timestamp or a date.")
     hold_back: Literal["writers", "transactions"] = Field(
         "writers",
-        description="What to wait for when numbers are missing. writers: transactions that have written to the table, which is"
-        " correct if the INSERT itself generates the number. transactions: all transactions of the database, for "
-        "applications that may generate the number earlier.",
+        description="Whom to wait for at a missing number. writers: transactions that have written to the table, if "
+        "the INSERT generates the number. transactions: all of the database, if a program may generate "
+        "it earlier.",
     )
     accept_changes: tuple[str, ...] = Field(
         (),
@@ -72,18 +68,18 @@ class PostgreSQLParameters(PostgreSQLRows, BadRecordParameters):
     """
 
     table: str = Field(
-        description="The table, written as in SQL: with its schema unless that is in the search path.", examples=["orders"]
+        description="The table as in SQL: with its schema, unless that is in the search path.", examples=["orders"]
     )
     source: str = Field(pattern=_NAMES, description="The stream is named SOURCE/0.", examples=["orders"])
     value_column: str | None = Field(
-        None, description="The column that is the value, unchanged; default: the value is a JSON object of columns."
+        None, description="The column that is the value, unchanged; default: a JSON object of columns."
     )
     columns: tuple[str, ...] = Field((), description="The columns of that object; default: all of them.")
     where: str | None = Field(None, description="An SQL condition; rows that do not satisfy it are skipped.")
     poll_seconds: float = Field(0.1, gt=0, description="Interval between checks for new rows, in seconds.")
     detect_deleted: bool = Field(
         False,
-        description="Treat the position as lost if the table has no row at or before it: for tables whose oldest rows are "
+        description="The position is lost if the table has no row at or before it: for tables whose old rows are "
         "deleted, but never the last one that was read.",
     )
 
@@ -96,7 +92,7 @@ class PostgreSQLOutboxParameters(PostgreSQLRows, BadRecordParameters):
 
     table: str = Field(
         "outbox",
-        description="The table, written as in SQL: with its schema unless that is in the search path.",
+        description="The table as in SQL: with its schema, unless that is in the search path.",
         examples=["outbox"],
     )
     source: str = Field(
@@ -104,10 +100,10 @@ class PostgreSQLOutboxParameters(PostgreSQLRows, BadRecordParameters):
     )
     value_column: str = Field("value", description="The column that is the value, unchanged.")
     partition_column: str | None = Field(
-        None, description="The column whose values are the partitions, each a stream; an index must begin with this column."
+        None, description="The column whose values are partitions, each a stream; an index must begin with it."
     )
     channel: str = Field("headrace_outbox", description="The channel to listen on.")
-    poll_seconds: float = Field(1.0, gt=0, description="Interval between checks for new rows without a notification, in seconds.")
+    poll_seconds: float = Field(1.0, gt=0, description="Interval between checks without a notification, in seconds.")
     acknowledged_rows: Literal["delete", "keep"] = Field("delete", description="What to do with rows once they are acknowledged.")
 
 
@@ -115,7 +111,7 @@ class PostgreSQLTarget(PostgreSQLConnection):
     """The parameters that both sinks share."""
 
     table: str = Field(
-        description="The table, written as in SQL: with its schema unless that is in the search path.", examples=["alerts"]
+        description="The table as in SQL: with its schema, unless that is in the search path.", examples=["alerts"]
     )
     sink: str = Field(
         pattern=_NAMES, description='The name of the sink in Spark: format("headrace").option("sink", SINK).', examples=["alerts"]
@@ -124,13 +120,12 @@ class PostgreSQLTarget(PostgreSQLConnection):
         "0",
         pattern=_NAMES,
         max_length=64,
-        description="The name under which the connector stores its own data: a different one for each instance of a sink, and "
-        "the same after each restart.",
+        description="Names the connector's own data: different for each instance of a sink, the same after each restart.",
     )
     columns: tuple[str, ...] = Field(
         (),
-        description="The columns to fill from the members of the value, a JSON object. Default: all columns without a default,"
-        " unless value_column is set.",
+        description="The columns to fill from the members of the value. Default: all without a default, unless "
+        "value_column is set.",
     )
     value_column: str | None = Field(None, description="The column for the value, unchanged.")
     event_time_column: str | None = Field(None, description="The column for the event time.")
@@ -148,7 +143,7 @@ class PostgreSQLSinkParameters(PostgreSQLTarget):
     key_column: str | None = Field(None, description="The column for the message key.")
     on_conflict: Literal["refuse", "skip"] = Field(
         "refuse",
-        description="What to do with a row that violates a unique constraint: refuse it, or skip it silently.",
+        description="What to do with a row that violates a unique constraint; skip is silent.",
     )
 
 
@@ -162,8 +157,7 @@ class PostgreSQLUpsertParameters(PostgreSQLTarget):
         "0",
         pattern=_NAMES,
         max_length=64,
-        description="The name under which the connector stores the numbers of batches: the same for all instances of a sink, "
-        "and after each restart.",
+        description="Names the stored numbers of batches: the same for all instances of a sink, and after each restart.",
     )
     key_columns: tuple[str, ...] = Field(
         min_length=1,
@@ -172,6 +166,5 @@ class PostgreSQLUpsertParameters(PostgreSQLTarget):
     )
     key: Literal["message", "value"] = Field(
         "message",
-        description="What fills the key columns: the message key, which is a JSON object if there are several columns; or "
-        "members of the value.",
+        description="What fills the key columns: the message key, a JSON object if there are several; or members of the value.",
     )

@@ -22,21 +22,17 @@ class RabbitMQConnection(SystemParameters):
 
     url: SecretStr = Field(
         SecretStr("amqp://guest:guest@127.0.0.1:5672/%2F"),
-        description="The address of the broker: amqp://USER:PASSWORD@HOST:PORT/VHOST, or amqps:// for TLS; special characters "
-        "are percent-encoded. Default: amqp://guest:guest@127.0.0.1:5672/%2F.",
+        description="The broker: amqp://USER:PASSWORD@HOST:PORT/VHOST, or amqps:// for TLS; percent-encode special "
+        "characters. Default: amqp://guest:guest@127.0.0.1:5672/%2F.",
         examples=["amqp://headrace@127.0.0.1/%2F"],
     )
     password: SecretStr | None = Field(None, description="The password, if the URL has none.")
-    nodes: tuple[str, ...] = Field(
-        (), description="Further nodes of the cluster, HOST or HOST:PORT, tried after the node in the URL."
-    )
+    nodes: tuple[str, ...] = Field((), description="Further nodes, HOST or HOST:PORT, tried after the URL's.")
     tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: the system's authorities.")
     tls_certificate: Path | None = Field(None, description="The client certificate chain, PEM.")
     tls_key: Path | None = Field(None, description="The private key of the client certificate, PEM.")
     connect_seconds: float = Field(10.0, gt=0, description="How long a node may take to answer, in seconds.")
-    heartbeat_seconds: int = Field(
-        30, ge=2, le=600, description="A broker that is silent for longer, in seconds, is considered unavailable."
-    )
+    heartbeat_seconds: int = Field(30, ge=2, le=600, description="After how many silent seconds a broker counts as unavailable.")
 
     @field_validator("url")
     @classmethod
@@ -102,27 +98,27 @@ class RabbitMQParameters(RabbitMQQueues, BadRecordParameters):
 
     bad_records: BadRecords = Field(
         BadRecords.DEAD_LETTER,
-        description="What to do with a message that cannot be sent, for example because it exceeds the gateway's "
-        "max_frame_bytes: fail; skip (counted and logged); or dead-letter. Without dead_letters, dead-letter only "
-        "rejects the message, which goes to the dead-letter exchange of its queue, if there is one.",
+        description="What to do with a message that cannot be sent, such as one above the gateway's max_frame_bytes."
+        " Without dead_letters, dead-letter rejects it to the dead-letter exchange of its queue, if "
+        "there is one.",
     )
 
     prefetch: int = Field(
         20_000,
         ge=1,
         le=65_535,
-        description="Maximum number of unacknowledged messages of a queue; the broker holds them in memory.",
+        description="Most unacknowledged messages of a queue, which the broker holds in memory.",
     )
     temporary_queue: Literal["refuse", "accept"] = Field(
         "refuse",
-        description="What to do with a queue that the broker deletes, with its messages, once it has no consumer (auto-delete, "
-        "x-expires): refuse to read it; or accept, which the gateway then names as degraded.",
+        description="What to do with a queue that the broker deletes, with its messages, once nobody consumes it "
+        "(auto-delete, x-expires): refuse to read it, or accept, and be degraded.",
     )
-    exclusive: bool = Field(False, description="Be the only consumer of each queue; wait until that is possible.")
+    exclusive: bool = Field(False, description="Be the only consumer of each queue, and wait for that.")
     reject_above_bytes: Size | None = Field(
         None,
         ge=1,
-        description="Reject larger messages: they go to the dead-letter exchange of their queue, if there is one.",
+        description="Reject larger messages to the dead-letter exchange of their queue, if there is one.",
     )
 
 
@@ -134,9 +130,9 @@ class RabbitMQStreamParameters(RabbitMQQueues, BadRecordParameters):
 
     start: str = Field(
         "first",
-        description="Where a query without a checkpoint begins: first, an offset, or a time such as 2026-01-31T12:00:00Z.",
+        description="Where a new query begins: first, an offset, or a time such as 2026-01-31T12:00:00Z.",
     )
-    prefetch: int = Field(10_000, ge=1, le=65_535, description="Maximum number of messages of a queue in flight.")
+    prefetch: int = Field(10_000, ge=1, le=65_535, description="Most messages of a queue in flight.")
 
     @field_validator("start")
     @classmethod
@@ -157,19 +153,18 @@ class RabbitMQSinkParameters(RabbitMQConnection):
     sink: str = Field(
         pattern=_NAMES, description='The name of the sink in Spark: format("headrace").option("sink", SINK).', examples=["alerts"]
     )
-    exchange: str = Field("", description="The exchange, which must exist. Without one, the routing key is the name of a queue.")
+    exchange: str = Field("", description="The exchange, which must exist; without one, the routing key names a queue.")
     routing_key: str = Field(
-        description="The routing key. {key}, {message_id} and {header:NAME} are replaced by the values of the message.",
+        description="The routing key; {key}, {message_id} and {header:NAME} stand for values of the message.",
         examples=["alerts.{key}"],
     )
-    mandatory: bool = Field(True, description="Refuse messages that reach no queue; if false, the broker drops them.")
+    mandatory: bool = Field(True, description="Refuse messages that reach no queue, which the broker drops otherwise.")
     persistent: bool = Field(True, description="Make the broker store messages on disk.")
     window: int = Field(2_000, ge=1, description="Maximum number of unconfirmed messages.")
     wait_seconds: float = Field(
         240.0,
         gt=0,
-        description="How long a micro-batch waits for a broker that is unavailable, or a queue that is full, before it fails, "
-        "in seconds.",
+        description="How long a micro-batch waits for an unavailable broker or a full queue before it fails, in seconds.",
     )
 
     @field_validator("routing_key")

@@ -50,9 +50,7 @@ class StdoutSinkParameters(Parameters):
     """Print messages, at least once."""
 
     sink: str = Field(description='The name of the sink in Spark: format("headrace").option("sink", SINK).', examples=["alerts"])
-    as_json: bool = Field(
-        default=False, alias="json", description="Print the whole message as a line of JSON, instead of its value."
-    )
+    as_json: bool = Field(default=False, alias="json", description="Print the message as a line of JSON, instead of its value.")
 
 
 def _sink(parameters: StdoutSinkParameters) -> StdoutSink:

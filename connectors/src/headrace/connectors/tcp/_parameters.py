@@ -15,31 +15,30 @@ class TcpParameters(Listening, BadRecordParameters):
 
     bad_records: BadRecords = Field(
         BadRecords.SKIP,
-        description="What to do with a message that cannot be sent, for example because it exceeds the gateway's "
-        "max_frame_bytes: fail; skip (counted and logged); or dead-letter.",
+        description="What to do with a message that cannot be sent, such as one above the gateway's max_frame_bytes.",
     )
     listen: str = Field("127.0.0.1:7000", description="The address to listen on, HOST:PORT.")
     source: str = Field(description="The stream is named SOURCE/0.", examples=["trades"])
     max_message_bytes: Size = Field(
         1 << 20,
         ge=1,
-        description="Maximum size of a message; a longer one ends its connection. Keep it below the gateway's max_frame_bytes.",
+        description="The largest message; a longer one ends its connection. Keep it below the gateway's max_frame_bytes.",
     )
     max_clients: int = Field(
         1000,
         ge=1,
-        description="Maximum number of connected clients. For a further one, the client that has waited longest without ever "
-        "having sent a message makes room; if all have, it is rejected.",
+        description="Most clients. For a new one, the one that has waited longest without ever sending a message "
+        "closes; if all have sent one, the new one.",
     )
     buffer_bytes: Size = Field(
         64 << 20,
         ge=1024,
-        description="Maximum number of bytes that wait for the checkpoint; at this limit, clients are not read. Messages that "
-        "have only arrived in part may have as many: then the one that began first is given up.",
+        description="Most bytes that wait for the checkpoint; then clients are not read. Incomplete messages may "
+        "take as many more; then the one that began first is dropped.",
     )
     message_seconds: float = Field(
-        30.0, gt=0, description="How long a message may take to arrive once it has begun, in seconds; then its connection ends."
+        30.0, gt=0, description="How long a message may take to arrive, in seconds; then its connection ends."
     )
     idle_seconds: float | None = Field(
-        None, gt=0, description="How long a client may send nothing, in seconds; then its connection ends. Default: for ever."
+        None, gt=0, description="How long a client may be silent, in seconds; then its connection ends. Default: for ever."
     )
