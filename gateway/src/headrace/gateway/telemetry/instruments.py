@@ -440,3 +440,9 @@ STREAM_INSTRUMENTS = (
     ),
 )
 """The instruments with series for each stream, if `http.stream_metrics` is set."""
+
+
+def read_instruments(*, of_streams: bool) -> tuple[Instrument, ...]:
+    """Returns the instruments that are read from an observation, with or without the instruments of streams."""
+    known = (*INSTRUMENTS, *CONNECTOR_INSTRUMENTS, *APPLICATION_INSTRUMENTS, *(STREAM_INSTRUMENTS if of_streams else ()))
+    return tuple(instrument for instrument in known if instrument.read is not None)

@@ -12,20 +12,10 @@ from opentelemetry.sdk.resources import Resource
 
 from headrace.gateway.core import VERSION, Gateway
 from headrace.gateway.observer import Observation
-from headrace.gateway.telemetry.instruments import (
-    APPLICATION_INSTRUMENTS,
-    COMMIT_TO_ACK,
-    COMMIT_TO_ACK_BUCKETS,
-    CONNECTOR_INSTRUMENTS,
-    INSTRUMENTS,
-    STREAM_INSTRUMENTS,
-    Instrument,
-    Type,
-)
+from headrace.gateway.telemetry.instruments import COMMIT_TO_ACK, COMMIT_TO_ACK_BUCKETS, Instrument, Type, read_instruments
 from headrace.gateway.telemetry.readings import Read, labelled_names
+from headrace.gateway.telemetry.rendering import MAX_SERIES
 
-MAX_SERIES = 4_000
-"""How many series an instrument may have: for each of 1,000 sinks, there is one for each outcome of its transactions."""
 CARDINALITY_LIMITS: dict[type, int] = {ObservableCounter: MAX_SERIES, ObservableGauge: MAX_SERIES}
 SCOPE = "headrace.gateway"
 
@@ -45,25 +35,13 @@ class Measuring(Generic[_Reader]):
     def __init__(self, gateway: Gateway, new_reader: Callable[[], _Reader], *, prefix: str = "", of_streams: bool) -> None:
         self._new_reader = new_reader
         self._prefix = prefix
-        self._resource = Resource.create({"service.name": "headrace-gateway", "service.version": VERSION})
-        self._read = [
-            *INSTRUMENTS,
-            *CONNECTOR_INSTRUMENTS,
-            *APPLICATION_INSTRUMENTS,
-            *(STREAM_INSTRUMENTS if of_streams else ()),
-        ]
+        self._read = read_instruments(of_streams=of_streams)
         self._names: set[str] = set()
         self._observed: Observation | None = None
         self._one_at_a_time = Lock()
-        self._recorded_by, self._recorded = self._provider()
+        self._recorded = new_reader()
+        self._recorded_by = recording(gateway, self._recorded, prefix)
         self._read_by, self._reader = self._observing()
-        histogram = self._recorded_by.get_meter(SCOPE, VERSION).create_histogram(
-            prefix + COMMIT_TO_ACK.name,
-            COMMIT_TO_ACK.unit,
-            COMMIT_TO_ACK.description,
-            explicit_bucket_boundaries_advisory=COMMIT_TO_ACK_BUCKETS,
-        )
-        gateway.acknowledgement_observers.append(histogram.record)
 
     @contextmanager
     def reading(self, observed: Observation) -> Iterator[Sequence[_Reader]]:
@@ -81,13 +59,10 @@ class Measuring(Generic[_Reader]):
             finally:
                 self._observed = None
 
-    def _provider(self) -> tuple[MeterProvider, _Reader]:
-        reader = self._new_reader()
-        return MeterProvider([reader], self._resource, shutdown_on_exit=False), reader
-
     def _observing(self) -> tuple[MeterProvider, _Reader]:
         """Returns a provider of all instruments that are read, and its reader."""
-        provider, reader = self._provider()
+        reader = self._new_reader()
+        provider = _provider(reader)
         meter = provider.get_meter(SCOPE, VERSION)
         for instrument in self._read:
             if instrument.read is not None:
@@ -105,3 +80,30 @@ class Measuring(Generic[_Reader]):
             return [metrics.Observation(value, labels) for value, labels in read(self._observed)]
 
         return observe
+
+
+def recording(gateway: Gateway, reader: MetricReader, prefix: str = "") -> MeterProvider:
+    """Records what is not read from observations: the time from a commit to its acknowledgements.
+
+    Args:
+        gateway: The gateway.
+        reader: Reads what is recorded.
+        prefix: The beginning of the instrument's name, if the reader does not add it.
+
+    Returns:
+        The owner of the instrument.
+    """
+    provider = _provider(reader)
+    histogram = provider.get_meter(SCOPE, VERSION).create_histogram(
+        prefix + COMMIT_TO_ACK.name,
+        COMMIT_TO_ACK.unit,
+        COMMIT_TO_ACK.description,
+        explicit_bucket_boundaries_advisory=COMMIT_TO_ACK_BUCKETS,
+    )
+    gateway.acknowledgement_observers.append(histogram.record)
+    return provider
+
+
+def _provider(reader: MetricReader) -> MeterProvider:
+    resource = Resource.create({"service.name": "headrace-gateway", "service.version": VERSION})
+    return MeterProvider([reader], resource, shutdown_on_exit=False)

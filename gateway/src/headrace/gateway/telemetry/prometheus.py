@@ -8,9 +8,12 @@ from prometheus_client.exposition import choose_encoder
 
 from headrace.gateway.core import Gateway
 from headrace.gateway.observer import Observation, Observer
-from headrace.gateway.telemetry.measuring import CARDINALITY_LIMITS, Measuring
+from headrace.gateway.telemetry.instruments import read_instruments
+from headrace.gateway.telemetry.measuring import recording
+from headrace.gateway.telemetry.rendering import Format, rendered
 
 _PREFIX = "headrace"
+_END = b"# EOF\n"
 
 
 class Prometheus:
@@ -24,8 +27,12 @@ class Prometheus:
 
     def __init__(self, gateway: Gateway, observer: Observer, *, of_streams: bool) -> None:
         self._observer = observer
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._measuring = Measuring(gateway, self._reader, of_streams=of_streams)
+        self._instruments = read_instruments(of_streams=of_streams)
+        self._recorded = CollectorRegistry(auto_describe=False)
+        reader = PrometheusMetricReader(
+            disable_target_info=True, prefix=_PREFIX, scope_info_enabled=False, registry=self._recorded
+        )
+        self._recorded_by = recording(gateway, reader)
         self._of: Observation | None = None
         self._texts: dict[str, bytes] = {}
         self._one_at_a_time = asyncio.Lock()
@@ -42,19 +49,12 @@ class Prometheus:
                 self._of = observed
                 self._texts.clear()
             if content_type not in self._texts:
-                self._texts[content_type] = await asyncio.to_thread(self._encoded, observed, accept)
+                self._texts[content_type] = await asyncio.to_thread(self.encoded, observed, accept)
             return self._texts[content_type], content_type
 
-    def _encoded(self, observed: Observation, accept: str) -> bytes:
-        encode, _ = choose_encoder(accept)
-        with self._measuring.reading(observed):
-            return encode(self._registry)
-
-    def _reader(self) -> PrometheusMetricReader:
-        return PrometheusMetricReader(
-            disable_target_info=True,
-            prefix=_PREFIX,
-            scope_info_enabled=False,
-            registry=self._registry,
-            cardinality_limits=CARDINALITY_LIMITS,
-        )
+    def encoded(self, observed: Observation, accept: str) -> bytes:
+        """Returns the text of an observation. It may take long: do not call it in the event loop."""
+        encode, content_type = choose_encoder(accept)
+        form, recorded = Format.of(content_type), encode(self._recorded)
+        read = rendered(self._instruments, observed, form).encode()
+        return recorded.removesuffix(_END) + read + _END if form.open_metrics else recorded + read

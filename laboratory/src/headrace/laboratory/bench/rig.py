@@ -25,6 +25,7 @@ START_S = 30.0
 _LISTENS_S = 120.0
 STOP_S = 15.0
 _LOOKS_EVERY_S = 1.0
+_STATUS_S = 30.0
 SOURCES = "headrace.laboratory.bench.sources"
 KEYED_SOURCES = "headrace.laboratory.bench.pipelines.connectors"
 """The modules of connectors; those of the second one send messages with keys."""
@@ -36,10 +37,12 @@ class RunningGateway:
 
     address: str
     process: psutil.Process
+    admin: admin_pb2_grpc.AdminServiceStub
+    """On a connection of its own: sessions by the thousand that begin at once leave no room for new ones of strangers."""
 
     def status(self) -> admin_pb2.GetStatusResponse:
         """Returns its status."""
-        return status(self.address)
+        return self.admin.GetStatus(admin_pb2.GetStatusRequest(), timeout=_STATUS_S)
 
     def cpu_s(self) -> float:
         """Returns the processor time that it has used, in seconds."""
@@ -55,7 +58,7 @@ def status(address: str, ca: Path | None = None) -> admin_pb2.GetStatusResponse:
     """Returns the status of the gateway at an address, which serves TLS if there is an authority to trust."""
     plain, secure = grpc.insecure_channel, grpc.secure_channel
     with plain(address) if ca is None else secure(address, grpc.ssl_channel_credentials(ca.read_bytes())) as channel:
-        return admin_pb2_grpc.AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=10)
+        return admin_pb2_grpc.AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=_STATUS_S)
 
 
 GATEWAY = ("headrace.cli", "gateway", "--log-level", "error")
@@ -71,7 +74,11 @@ def gateway(*options: str, module: Sequence[str] = GATEWAY) -> Iterator[RunningG
         process = subprocess.Popen([*command, "--ready-file", str(ready), *options])
         try:
             wait_for("the gateway to listen", lambda: ready.exists() and ready.read_text().strip() != "", _LISTENS_S)
-            yield RunningGateway(ready.read_text().strip(), psutil.Process(process.pid))
+            address = ready.read_text().strip()
+            with grpc.insecure_channel(address) as channel:
+                running = RunningGateway(address, psutil.Process(process.pid), admin_pb2_grpc.AdminServiceStub(channel))
+                running.status()
+                yield running
         finally:
             process.terminate()
             process.wait(STOP_S)
