@@ -37,6 +37,7 @@ async def serve(
     tokens: Sequence[Token] = (),
     *,
     port: int = 0,
+    has_rounds: bool = True,
     more: Callable[[grpc.aio.Server], object] = lambda _: None,
 ) -> AsyncIterator[tuple[Gateway, str]]:
     """A gateway on this machine, on a free port if none is given, without configuration, TLS or signals.
@@ -46,6 +47,7 @@ async def serve(
         rules: Its rules for streams.
         tokens: Its tokens; none if it needs none.
         port: Its port.
+        has_rounds: Whether it does its periodic work, or the test does that.
         more: Adds further services.
     """
     gateway = Gateway(limits or Limits(query_lease_ms=600_000), rules)
@@ -58,7 +60,7 @@ async def serve(
     more(server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
-    housekeeping = asyncio.create_task(run_housekeeping(gateway))
+    housekeeping = asyncio.create_task(run_housekeeping(gateway) if has_rounds else asyncio.sleep(0))
     try:
         yield gateway, f"127.0.0.1:{port}"
     finally:

@@ -1,7 +1,7 @@
 """Periodic work, once a second: checks clock, heartbeats and streams, paces connectors, ends leases, forgets what is unused."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -29,7 +29,17 @@ log = structlog.get_logger("headrace.gateway")
 async def run_housekeeping(gateway: Gateway) -> None:
     """Runs the periodic work of a gateway until cancelled. An error of one step keeps no other step from its turn."""
     interval_s = min(INTERVAL_S, gateway.limits.query_lease_ms / 1000)
-    steps: dict[str, Callable[[], None]] = {
+    steps = round_of(gateway, interval_s)
+    while True:
+        await asyncio.sleep(interval_s)
+        for name, step in steps.items():
+            with lasting_step(name, gateway.own_faults):
+                step()
+
+
+def round_of(gateway: Gateway, interval_s: float) -> Mapping[str, Callable[[], None]]:
+    """Returns the steps of a round, by name, if one passes in so many seconds."""
+    return {
         "checking the clock": gateway.clock_jumps.check,
         "looking for silence and stalls": lambda: pass_round(gateway, interval_s),
         "looking for sessions of deployments": lambda: look_for_sessions(gateway),
@@ -41,11 +51,6 @@ async def run_housekeeping(gateway: Gateway) -> None:
         "forgetting streams that are gone": lambda: forget_gone(gateway),
         "forgetting what is unused": lambda: forget_unused(gateway),
     }
-    while True:
-        await asyncio.sleep(interval_s)
-        for name, step in steps.items():
-            with lasting_step(name, gateway.own_faults):
-                step()
 
 
 def forget_silent(gateway: Gateway) -> None:
