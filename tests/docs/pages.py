@@ -1,7 +1,9 @@
 """The pages of the documentation, and what is on them."""
 
+import ast
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +71,13 @@ def anchors(page: str) -> set[str]:
     headings = (match[2] for match in _HEADING.finditer(prose(page)))
     made = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     return made | set(_ANCHOR.findall(prose(page)))
+
+
+@cache
+def functions(path: str) -> set[str]:
+    """The functions that a file defines."""
+    tree = ast.parse((ROOT / path).read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 def _without_fences(whole: str) -> str:

@@ -1,15 +1,13 @@
 """Links lead somewhere, and the commands, tests, files and targets that the pages name exist."""
 
-import ast
 import re
 import shlex
-from functools import cache
 from itertools import takewhile
 
 import click
 import pytest
 from scripts.documentation_site import sections
-from tests.docs.pages import PAGES, ROOT, anchors, blocks, prose, spans, text
+from tests.docs.pages import PAGES, ROOT, anchors, blocks, functions, prose, spans, text
 
 from headrace import conformance, connectors_cli, gateway_cli
 from headrace.cli import cli
@@ -79,13 +77,6 @@ def test_make_targets_exist() -> None:
         assert named <= targets, page
 
 
-@cache
-def functions(path: str) -> set[str]:
-    """The functions that a file defines."""
-    tree = ast.parse((ROOT / path).read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-
-
 @pytest.mark.parametrize("page", [page for page in PAGES if "/README" not in page])
 def test_named_files_and_tests_exist(page: str) -> None:
     for span in spans(page):
@@ -95,13 +86,6 @@ def test_named_files_and_tests_exist(page: str) -> None:
         assert (ROOT / path).exists(), f"{page}: {span}"
         if name:
             assert name in functions(path), f"{page}: {span}"
-
-
-def test_every_fault_test_is_evidence_of_a_guarantee() -> None:
-    tests = set(re.findall(r"tests/[\w/]+/test_\w+\.py::\w+", text("docs/internals/evidence.md")))
-    folders = ("tests/faults", "tests/exactly_once", "tests/sdk/languages")
-    faults = {f"{folder}/{path.name}" for folder in folders for path in (ROOT / folder).glob("test_*.py")}
-    assert faults <= {test.partition("::")[0] for test in tests}, "a fault test that the evidence does not name"
 
 
 def test_decisions_are_listed_and_whole() -> None:
