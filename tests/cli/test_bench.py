@@ -151,6 +151,25 @@ def test_a_benchmark_that_is_told_to_stop_leaves_nothing_behind(folder: Path) ->
     assert list(folder.iterdir()) == []
 
 
+def test_a_benchmark_whose_jvm_is_killed_names_that_and_shows_no_stack_trace_of_its_own(folder: Path) -> None:
+    command = [sys.executable, "-m", "headrace.cli", "bench", "core", "--only", "sessions", "--quick"]
+    environ = {**os.environ, "TMPDIR": str(folder)}
+    with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as bench:
+        deadline = time.monotonic() + 300
+        started: list[psutil.Process] = []
+        while not any(is_gateway(child) for child in started):
+            assert bench.poll() is None
+            assert time.monotonic() < deadline, started
+            started = psutil.Process(bench.pid).children(recursive=True)
+        (jvm,) = (child for child in started if child.is_running() and "java" in child.name())
+        jvm.kill()
+        _, errors = bench.communicate(timeout=300)
+    assert bench.returncode == 1, errors
+    assert "Spark's JVM has ended (killed by SIGKILL) during the benchmark" in errors
+    # Py4J logs errors of its own, and Spark's workers, which lose the JVM, too.
+    assert "headrace/laboratory/" not in errors
+
+
 def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures() -> None:
     command = [
         sys.executable,

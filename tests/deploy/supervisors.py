@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,8 @@ from headrace.deploy import Ending, IsStopped, Kind, Known, Plan, ProcessStatus,
 from headrace.deploy.link_call import Reach
 from headrace.deploy.plan import Replaying
 
+DEADLINE_S = 300.0
+"""How long a deployment of a test may take, however busy the machine is."""
 SLEEPS = "exec sleep 600"
 TELLS_ITS_ADDRESS = 'echo 127.0.0.1:1 > "${1:-/dev/null}"\n'
 """What a gateway does with its options at its first start, which the supervisor adds."""
@@ -76,7 +79,25 @@ class Watched:
         return self
 
     def run(self) -> Ending:
-        return self._supervisor.run(self.told.append)
+        """Runs it until it ends; stops it, and fails, if the steps do not lead there."""
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            stop_this_process()
+
+        # The second signal ends processes that ignore the first one.
+        timers = [threading.Timer(DEADLINE_S, end), threading.Timer(1.2 * DEADLINE_S, stop_this_process)]
+        for timer in timers:
+            timer.daemon = True
+            timer.start()
+        try:
+            ending = self._supervisor.run(self.told.append)
+        finally:
+            for timer in timers:
+                timer.cancel()
+        assert not late.is_set(), (f"it did not end within {DEADLINE_S:.0f} s", self.told[-20:], self.statuses[-1:])
+        return ending
 
     def states(self, name: str) -> list[str]:
         """The states that a process was seen in, in order, each once in a row."""
@@ -102,6 +123,10 @@ def runs(*names: str) -> Callable[[Status], bool]:
 
 def stop(_: Status) -> None:
     """What SIGTERM does."""
+    stop_this_process()
+
+
+def stop_this_process() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 

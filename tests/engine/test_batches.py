@@ -10,6 +10,8 @@ from tests.engine.frames import Message
 from tests.engine.real_sinks import RealSinks
 from tests.engine.test_queries import Rig, new_rig
 
+from headrace.engine.source._options import Options
+from headrace.engine.spark._batches import REFUSED_FOR_S, BatchedRun
 from headrace.gateway_status import TimelineDocument, timeline_document
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 
@@ -100,6 +102,21 @@ def test_a_gateway_that_does_not_note_them_changes_nothing(code: grpc.StatusCode
     query.stop()
     assert rig.sequences("orders/0") == [1, 2, 3, 4, 5, 6, 7]
     assert len(rig.gateway.reported) == (2 if is_asked_again else 1)
+
+
+def test_a_run_that_may_not_report_asks_again_after_a_minute_and_one_that_was_replaced_never() -> None:
+    now = 0.0
+    run = BatchedRun(Options.__new__(Options), lambda pipeline, most: [], lambda: now)
+    for code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAUTHENTICATED):
+        run.note_refusal(code)
+        assert not run.is_refused
+    run.note_refusal(grpc.StatusCode.PERMISSION_DENIED)
+    assert run.is_refused
+    now = REFUSED_FOR_S
+    assert not run.is_refused
+    run.note_refusal(grpc.StatusCode.ABORTED)
+    now = 1e12
+    assert run.is_refused
 
 
 def test_the_timeline_has_the_numbers_of_the_checkpoint_also_after_the_gateway_was_killed(

@@ -16,6 +16,8 @@ from headrace.gateway.core import Gateway
 from headrace.gateway.core.base.last_error import MAX_LENGTH, LastError, later
 from headrace.gateway.observer import Observer
 from headrace.gateway_status import status_document
+from headrace.gateway_status.last_errors import LastErrors
+from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1 import connector_pb2
 
 RUNNING, DEGRADED = connector_pb2.CONNECTOR_STATE_RUNNING, connector_pb2.CONNECTOR_STATE_DEGRADED
@@ -76,6 +78,15 @@ async def test_an_error_of_a_stream_that_another_connector_sends_is_not_taken(ri
     found = await document(rig[0])
     (stream,) = [one for one in found["streams"] if one["stream"] == "payroll/0"]
     assert (stream["last_error"], stream["last_error_age_ms"]) == (None, None)
+
+
+@pytest.mark.parametrize(("kind", "is_over"), [("process-starts", True), ("paused", True), ("pipeline-fails", False)])
+def test_an_error_is_over_while_its_part_only_starts_or_is_paused(kind: str, is_over: bool) -> None:
+    status = pb.GetStatusResponse(problems=[pb.Problem(part="pipeline p", kind=kind)], problems_in_all=1)
+    pipeline = pb.PipelineStatus(pipeline="p", error=pb.PartError(message="no price", age_ms=9_000))
+    told = LastErrors(status, datetime.now(UTC)).of_part("pipeline p", pipeline)["last_error"]
+    assert told is not None
+    assert told["is_over"] is is_over
 
 
 async def test_why_a_session_has_ended_stays_after_the_next_one_has_begun() -> None:

@@ -6,6 +6,7 @@ Nothing depends on it: reports are sent by a thread of their own, and are droppe
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,8 +26,8 @@ MAX_WAITING = 100
 MAX_HISTORY = 100
 """How many earlier micro-batches are reported to a gateway that asks for them: as many as Spark keeps by default."""
 _IDLE_S = 30.0
-_LASTING = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.ABORTED)
-"""What a later report of the run would be answered with, too."""
+REFUSED_FOR_S = 60.0
+"""How long a gateway that does not permit reports gets none of a run: the token may have got the right by then."""
 
 log = logging.getLogger("headrace.engine")
 
@@ -59,8 +60,21 @@ class BatchedRun:
     options: Options
     history: Callable[[str, int], Sequence[Logged]]
     """Returns what the checkpoint has of a pipeline's last micro-batches, at most so many, by ascending number."""
-    is_refused: bool = field(default=False, init=False)
-    """Whether the gateway refuses reports, because another run has taken over, or it may not report."""
+    clock: Callable[[], float] = time.monotonic
+    """Returns the time, in seconds."""
+    _refused_until: float = field(default=float("-inf"), init=False)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the gateway would refuse reports: for ever if another run has taken over, or for a while if it permits none."""
+        return self.clock() < self._refused_until
+
+    def note_refusal(self, code: grpc.StatusCode) -> None:
+        """Notes with which status a report has failed."""
+        if code is grpc.StatusCode.ABORTED:
+            self._refused_until = float("inf")
+        elif code is grpc.StatusCode.PERMISSION_DENIED:
+            self._refused_until = self.clock() + REFUSED_FOR_S
 
 
 def offsets_of(progress: Any) -> Iterator[tuple[Offset | None, Offset]]:
@@ -132,7 +146,7 @@ def _send(run: BatchedRun, batch: Logged) -> None:
             _call(connection, batch.end, earlier, history=True)
     except grpc.RpcError as error:
         code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
-        run.is_refused = code in _LASTING
+        run.note_refusal(code)
         fields = {"pipeline": batch.end.pipeline, "batch": batch.number}
         log.info("micro-batch %d is not on the timeline: %s", batch.number, to_error(error, connection), extra=fields)
 

@@ -1,6 +1,8 @@
 """What a benchmark prints at its end, also at one that is early."""
 
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,8 +14,30 @@ if TYPE_CHECKING:
     from headrace.laboratory.bench.figures import Figure
 
 
+JVM_ENDS_WITHIN_S = 2.0
+"""How long a JVM may take to end whose connection was lost, in seconds."""
+
+
 def _nothing(_: dict[str, Any]) -> str:
     return ""
+
+
+def ended_jvm() -> str | None:
+    """Returns how Spark's JVM has ended, which is why all calls to it fail; None if it runs, or there is none."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        code = process.wait(JVM_ENDS_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        return None
+    how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+    remedy = "; if the machine has run out of memory, end what else runs, and measure again" if code == -signal.SIGKILL else ""
+    return f"Spark's JVM has ended ({how}) during the benchmark{remedy}"
 
 
 def report(
@@ -38,11 +62,12 @@ def report(
         with own_temporary_folder("bench"):
             measured: tuple[list[Figure], dict[str, Any]] = run(parts, quick, progress)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
-        if not progress.figures:
+        gone = ended_jvm() if isinstance(error, Exception) else None
+        if not progress.figures and gone is None:
             raise
         summary = f"{len(progress.figures)} figures, and the benchmark ended early"
         result = document(progress.figures, machine() | {"quick": quick})
-        why = str(error) if isinstance(error, Exception) else "it was told to stop"
+        why = gone or (str(error) if isinstance(error, Exception) else "it was told to stop")
         if not as_json:
             console().print(table(title, progress.figures))
         if isinstance(error, Exception):
