@@ -316,7 +316,7 @@ def test_a_micro_batch_that_a_sink_may_have_written_is_not_abandoned_unasked() -
 
 HOOK = """
 import os, signal
-from headrace.engine.checkpoint._copy import CheckpointCopy
+from headrace.engine.checkpoint.copy import CheckpointCopy
 write = CheckpointCopy.write
 
 def dying(self, name, text):

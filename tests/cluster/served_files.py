@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark import SparkFiles
 
 from headrace.engine import build_session
-from headrace.engine.checkpoint._state_files import StateFiles, state_files
-from headrace.engine.spark._served_files import driver_files, served
+from headrace.engine.checkpoint.state_files import StateFiles, state_files
+from headrace.engine.spark.served_files import driver_files, served
 
 TASKS = 4
 CONTENT = [b"some ", bytes(300_000), b" of them"]

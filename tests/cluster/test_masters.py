@@ -58,7 +58,7 @@ def test_a_submitted_program_runs_where_and_as_spark_submit_says(
     assert executors_of(cluster, str(said["id"]))
     assert said["workers"] == [str(executor_python.parents[1])] * 2
     assert {name: said[name] for name in SETTINGS} == SETTINGS
-    assert said["spark.python.daemon.module"] == "headrace.engine.spark._daemon"
+    assert said["spark.python.daemon.module"] == "headrace.engine.spark.daemon"
 
 
 def test_headrace_run_needs_a_shared_checkpoint_and_has_the_executors_work(

@@ -8,7 +8,7 @@ from tests.contract.test_units import SUFFIXES, UNITS
 from tests.docs.pages import codes, table
 
 from headrace.configuration import Flag
-from headrace.engine.source._options import Defaults, parse
+from headrace.engine.source.options import Defaults, parse
 from headrace.gateway import load_config
 
 

@@ -16,9 +16,9 @@ import headrace.gateway
 from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.contract.units import parse_duration, parse_size
 from headrace.engine.codec import COLUMNS
-from headrace.engine.sink import _options as _sink_options
-from headrace.engine.source import _options
-from headrace.engine.wire import _gateway_options
+from headrace.engine.sink import options as sink_options
+from headrace.engine.source import options
+from headrace.engine.wire import gateway_options
 from headrace.gateway import Config, Http, Limits, Log, Paused, Peek, StreamRule, Telemetry, Tls, Token, load_config
 from headrace.gateway.core.base.errors import ProtocolError
 from headrace.gateway.statuses import reason_name
@@ -37,8 +37,8 @@ def names(page: str, heading: str) -> list[str]:
 
 
 def test_spark_options() -> None:
-    assert sorted(names(SPARK, "Options")) == sorted(_options.NAMES)
-    assert sorted(names(SPARK, "Options of the sink")) == sorted(_sink_options.NAMES)
+    assert sorted(names(SPARK, "Options")) == sorted(options.NAMES)
+    assert sorted(names(SPARK, "Options of the sink")) == sorted(sink_options.NAMES)
 
 
 def test_defaults_of_spark_options() -> None:
@@ -46,11 +46,11 @@ def test_defaults_of_spark_options() -> None:
         {codes(row[0])[0]: codes(row[1]) for row in table(SPARK, heading)} for heading in ("Options", "Options of the sink")
     )
     for defaults in (source, sink):
-        assert parse_duration(defaults["gatewayTimeout"][0]).total_seconds() == _gateway_options.DEFAULT_GATEWAY_TIMEOUT_S
+        assert parse_duration(defaults["gatewayTimeout"][0]).total_seconds() == gateway_options.DEFAULT_GATEWAY_TIMEOUT_S
         assert defaults["gateway"] == ["HEADRACE_GATEWAY", DEFAULT_GATEWAY]
-    assert parse_size(source["inlineBytes"][0]) == _options.DEFAULT_INLINE_BYTES
+    assert parse_size(source["inlineBytes"][0]) == options.DEFAULT_INLINE_BYTES
     assert source["failOnDataLoss"] == ["true"]
-    assert parse_duration(source["streamTimeout"][0]).total_seconds() == _options.DEFAULT_STREAM_TIMEOUT_S
+    assert parse_duration(source["streamTimeout"][0]).total_seconds() == options.DEFAULT_STREAM_TIMEOUT_S
     assert source["onStreamAway"] == ["fail"]
     assert sink["onOlderCheckpoint"] == sink["onSinkLoss"] == sink["onRefused"] == ["fail"]
 

@@ -19,7 +19,7 @@ from headrace.engine.applications.states.keys import bucket_ids
 from headrace.engine.applications.states.state_cache import StateCache
 from headrace.engine.applications.states.store import Head, read_head
 from headrace.engine.codec import Columns
-from headrace.engine.source._ranges import Ends
+from headrace.engine.source.ranges import Ends
 from headrace.pipelines import Message, Pipeline
 from headrace.pipelines.runtime import Key, States
 

@@ -7,7 +7,7 @@ from tests.engine.frames import Message, frame
 
 from headrace.engine.applications.real_time.arrivals import MAX_MESSAGES, SLICE_BYTES, SLICE_S, Arrivals
 from headrace.engine.applications.real_time.following import Arrived
-from headrace.engine.checkpoint._position import Position
+from headrace.engine.checkpoint.position import Position
 from headrace.engine.codec import columns, record_batch, sequences_of
 
 

@@ -12,8 +12,8 @@ from headrace.engine.applications.real_time import at_once
 from headrace.engine.applications.real_time.at_once import MAX_KEPT_BYTES, MAX_WAITING_BYTES, AtOnce
 from headrace.engine.applications.real_time.parts import Run
 from headrace.engine.applications.stages.plan import BlockRow
-from headrace.engine.sink._options import parse_sink
-from headrace.engine.wire._gateway_options import Defaults
+from headrace.engine.sink.options import parse_sink
+from headrace.engine.wire.gateway_options import Defaults
 
 DEADLINE_S = 150.0
 

@@ -18,13 +18,13 @@ from headrace.engine.applications.batches.commits import Commits
 from headrace.engine.applications.stages.reports import Report
 from headrace.engine.applications.states import garbage
 from headrace.engine.applications.states.bucket_files import BucketFiles
-from headrace.engine.checkpoint._backups import back_up
-from headrace.engine.checkpoint._folder import LocalFolder
-from headrace.engine.checkpoint._log import owner_named_in
-from headrace.engine.checkpoint._manifests import Bucket, Manifest, ManifestLog
-from headrace.engine.checkpoint._runs import RunLog
-from headrace.engine.checkpoint._state_files import LocalFiles
-from headrace.engine.checkpoint._trees import Digest, LocalTree
+from headrace.engine.checkpoint.backups import back_up
+from headrace.engine.checkpoint.folder import LocalFolder
+from headrace.engine.checkpoint.log import owner_named_in
+from headrace.engine.checkpoint.manifests import Bucket, Manifest, ManifestLog
+from headrace.engine.checkpoint.runs import RunLog
+from headrace.engine.checkpoint.state_files import LocalFiles
+from headrace.engine.checkpoint.trees import Digest, LocalTree
 
 BUCKETS: list[Bucket] = [(1, 0), (1, 1), (2, 0)]
 Pieces = dict[Bucket, dict[int, bytes]]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.spark import _session
+from headrace.engine.spark import session
 
 VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
-OWN = str(_session._WORKER_PYTHON)
+OWN = str(session._WORKER_PYTHON)
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, **environ: str) -> list[str | None]:
@@ -18,7 +18,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, **environ: str) -> list[str | None]:
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    _session._choose_python({}, local=True)
+    session._choose_python({}, local=True)
     return [os.environ.get(name) for name in (*VARIABLES, "HEADRACE_WORKER_PYTHON")]
 
 
@@ -28,7 +28,7 @@ def test_without_a_choice_it_is_the_one_of_this_process(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("worker_python", ["", "/elsewhere/bin/python"])
 def test_a_process_of_another_installation_has_chosen_nothing(monkeypatch: pytest.MonkeyPatch, worker_python: str) -> None:
-    other = "/elsewhere/lib/python3.11/site-packages/headrace/engine/spark/_worker_python.sh"
+    other = "/elsewhere/lib/python3.11/site-packages/headrace/engine/spark/worker_python.sh"
     variables = {**dict.fromkeys(VARIABLES, other), "HEADRACE_WORKER_PYTHON": worker_python}
     assert chosen(monkeypatch, **variables) == [OWN, OWN, sys.executable]
 

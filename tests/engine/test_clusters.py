@@ -6,10 +6,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.engine import CheckpointError, OptionError
-from headrace.engine.sink._options import parse_sink
-from headrace.engine.source._options import parse
-from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
-from headrace.engine.wire._gateway_options import Defaults
+from headrace.engine.sink.options import parse_sink
+from headrace.engine.source.options import parse
+from headrace.engine.spark.shared_checkpoint import refuse_local_checkpoint
+from headrace.engine.wire.gateway_options import Defaults
 
 HERE = ["local", "local[*]", "local[2,4]", "local-cluster[2,1,1024]"]
 LOOPBACK = ["spark://127.0.0.1:7077", "spark://localhost:7077", "spark://[::1]:7077", "spark://127.0.0.1:1,localhost:2"]

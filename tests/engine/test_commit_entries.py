@@ -12,8 +12,8 @@ from tests.engine.frames import Message
 from tests.fake_gateway.engine_sinks import FakeSinkGateway
 
 from headrace.engine import register
-from headrace.engine.checkpoint._folder import HadoopFolder
-from headrace.engine.checkpoint._runs import drop_unnamed_entries
+from headrace.engine.checkpoint.folder import HadoopFolder
+from headrace.engine.checkpoint.runs import drop_unnamed_entries
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"

@@ -14,7 +14,7 @@ from typing import IO
 
 import pytest
 
-from headrace.engine.spark._daemon import IDLE_S
+from headrace.engine.spark.daemon import IDLE_S
 
 SECRET = "secret"
 DEADLINE_S = 150.0
@@ -27,7 +27,7 @@ class Daemon:
         environ |= {"PYTHON_WORKER_FACTORY_SECRET": SECRET, "SPARK_REUSE_WORKER": "1"}
         if domain:
             environ |= {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": str(folder)}
-        command = [sys.executable, "-m", "headrace.engine.spark._daemon", "pyspark.worker"]
+        command = [sys.executable, "-m", "headrace.engine.spark.daemon", "pyspark.worker"]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | environ)
         assert self.process.stdout is not None
         self._domain = domain
@@ -124,5 +124,5 @@ def test_a_worker_does_not_wait_for_longer_than_it_is_told(tmp_path: Path) -> No
 
 
 def test_it_imports_nothing_that_starts_threads() -> None:
-    program = "import sys, headrace.engine.spark._daemon; print(*({'grpc', 'pyarrow', 'numpy', 'pandas'} & sys.modules.keys()))"
+    program = "import sys, headrace.engine.spark.daemon; print(*({'grpc', 'pyarrow', 'numpy', 'pandas'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split() == []

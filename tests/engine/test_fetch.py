@@ -8,13 +8,13 @@ from tests.fake_gateway.engine import FakeGateway
 
 from headrace.engine import GatewayAway, MessagesLost
 from headrace.engine._errors import SourceSilent
-from headrace.engine.checkpoint._position import Position
+from headrace.engine.checkpoint.position import Position
 from headrace.engine.codec import record_batches
-from headrace.engine.source._fetch import PipelineRun, fetch
-from headrace.engine.source._options import Defaults, parse
-from headrace.engine.source._ranges import Range
-from headrace.engine.wire._connection import Connection
-from headrace.engine.wire._retry import Retry
+from headrace.engine.source.fetch import PipelineRun, fetch
+from headrace.engine.source.options import Defaults, parse
+from headrace.engine.source.ranges import Range
+from headrace.engine.wire.connection import Connection
+from headrace.engine.wire.retry import Retry
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 

@@ -16,7 +16,7 @@ from headrace.pipelines import Pipeline
 from headrace.sdk import Message, Position, Source
 
 DEADLINE_S = 150.0
-DAEMON = "headrace.engine.spark._daemon"
+DAEMON = "headrace.engine.spark.daemon"
 
 
 class Numbers(Source):

@@ -12,8 +12,8 @@ import pytest
 from tests.engine.frames import Message, frame
 
 from headrace.engine.applications.real_time.following import Arrived, Following
-from headrace.engine.checkpoint._position import Position
-from headrace.engine.wire._connection import Connection
+from headrace.engine.checkpoint.position import Position
+from headrace.engine.wire.connection import Connection
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1.engine_pb2_grpc import EngineServiceServicer, add_EngineServiceServicer_to_server
 

@@ -15,14 +15,14 @@ IMPORTS = "import sys, {module}; print(*(name for name in sys.argv[1:] if name i
 @pytest.mark.parametrize(
     ("module", "unneeded"),
     [
-        ("headrace.engine.spark._format", ["grpc", "headrace.protocol", "headrace.pipelines", "headrace.engine.spark._session"]),
+        ("headrace.engine.spark.format", ["grpc", "headrace.protocol", "headrace.pipelines", "headrace.engine.spark.session"]),
         (
-            "headrace.engine.source._reader",
-            ["headrace.pipelines", "headrace.engine.spark._session", "headrace.engine.sink._writer"],
+            "headrace.engine.source.reader",
+            ["headrace.pipelines", "headrace.engine.spark.session", "headrace.engine.sink.writer"],
         ),
         (
-            "headrace.engine.sink._writer",
-            ["headrace.pipelines", "headrace.engine.spark._session", "headrace.engine.source._reader"],
+            "headrace.engine.sink.writer",
+            ["headrace.pipelines", "headrace.engine.spark.session", "headrace.engine.source.reader"],
         ),
     ],
 )

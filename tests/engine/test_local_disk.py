@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.checkpoint._folder import LocalFolder
-from headrace.engine.checkpoint._state_files import LocalFiles
+from headrace.engine.checkpoint.folder import LocalFolder
+from headrace.engine.checkpoint.state_files import LocalFiles
 
 STEPS = ("open", "writev", "fsync", "close", "link", "rename", "mkdir", "unlink")
 

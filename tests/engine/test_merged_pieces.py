@@ -10,8 +10,8 @@ from headrace.engine.applications.states.bucket_files import BucketFiles
 from headrace.engine.applications.states.durable import catch_up, load, save
 from headrace.engine.applications.states.segments import DirtyKeys
 from headrace.engine.applications.states.store import MERGED, TIER_BYTES, due, read_head
-from headrace.engine.checkpoint._manifests import Entry
-from headrace.engine.checkpoint._state_files import LocalFiles
+from headrace.engine.checkpoint.manifests import Entry
+from headrace.engine.checkpoint.state_files import LocalFiles
 from headrace.pipelines.runtime import StateClass, States
 
 CLASSES = {"s": StateClass(bytes, "s")}

@@ -21,8 +21,8 @@ from headrace.engine import (
     PositionRefused,
     Target,
 )
-from headrace.engine.checkpoint._moves import BEGINNING, Point, moved_to
-from headrace.engine.checkpoint._position import Position
+from headrace.engine.checkpoint.moves import BEGINNING, Point, moved_to
+from headrace.engine.checkpoint.position import Position
 
 S = "orders/0"
 

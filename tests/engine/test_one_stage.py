@@ -11,7 +11,7 @@ from tests.examples.rig import rig
 
 from headrace.connectors import FileSource
 from headrace.contract.errors import HeadraceError
-from headrace.engine.spark import _jvm_classes
+from headrace.engine.spark import jvm_classes
 
 WIDE = "x" * 1_500_000
 """The rest of a message that is worth two tasks."""
@@ -71,11 +71,11 @@ def test_a_missing_jar_is_an_error_that_says_so(spark: SparkSession, tmp_path: P
     jvm: Any = spark._jvm
     thread = jvm.java.lang.Thread.currentThread()
     loader = thread.getContextClassLoader()
-    monkeypatch.setattr(_jvm_classes, "JAR", tmp_path / "headrace-engine.jar")
+    monkeypatch.setattr(jvm_classes, "JAR", tmp_path / "headrace-engine.jar")
     # That of a JVM which has not loaded the classes yet.
     thread.setContextClassLoader(loader.getParent())
     try:
         with pytest.raises(HeadraceError, match=r"headrace-engine\.jar is missing: .* install it again, or run `make jar`"):
-            _jvm_classes.install(spark)
+            jvm_classes.install(spark)
     finally:
         thread.setContextClassLoader(loader)

@@ -5,9 +5,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from headrace.engine import OptionError
-from headrace.engine.source._options import Defaults, parse
-from headrace.engine.spark._format import HeadraceSource
-from headrace.engine.wire._connection import Connection
+from headrace.engine.source.options import Defaults, parse
+from headrace.engine.spark.format import HeadraceSource
+from headrace.engine.wire.connection import Connection
 
 SECRET = "t0p-s3cret"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headrace.engine.source._parallelism import Parallelism
-from headrace.engine.source._ranges import MIN_TASK_WEIGHT
+from headrace.engine.source.parallelism import Parallelism
+from headrace.engine.source.ranges import MIN_TASK_WEIGHT
 
 
 class Clock:

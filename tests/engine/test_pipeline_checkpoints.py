@@ -22,7 +22,7 @@ from headrace.cli import cli
 from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import CheckpointError, StoredStates, rescale
 from headrace.engine.applications.starting.start import _dropped
-from headrace.engine.checkpoint._log import CheckpointLog, Dropped
+from headrace.engine.checkpoint.log import CheckpointLog, Dropped
 from headrace.pipelines import OnError, Pipeline, StateError, total, tumbling
 from headrace.sdk import Part, Rows, Transaction
 

@@ -15,10 +15,10 @@ from tests.engine.frames import Message
 from tests.fake_gateway.engine import DEADLINE_S, FakeGateway
 
 from headrace.engine import CheckpointError, GatewayAway, GatewayError, MessagesLost, NotAllowed, SinkAway, StreamAway, TakenOver
-from headrace.engine.source._options import Defaults, parse
-from headrace.engine.source._planner import Planner
-from headrace.engine.source._ranges import Ends
-from headrace.engine.wire._connection import Connection
+from headrace.engine.source.options import Defaults, parse
+from headrace.engine.source.planner import Planner
+from headrace.engine.source.ranges import Ends
+from headrace.engine.wire.connection import Connection
 
 ALL = ReadAllAvailable()
 
@@ -312,7 +312,7 @@ def test_a_replay_does_not_need_the_gateway_to_be_planned(gateway: FakeGateway) 
 PLANNER = """
 import sys
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from headrace.engine.spark._format import HeadraceSource, SCHEMA
+from headrace.engine.spark.format import HeadraceSource, SCHEMA
 
 reader = HeadraceSource({"gateway": sys.argv[1], "stream": "orders/*", "pipeline": "p"}).streamReader(SCHEMA)
 reader.latestOffset(reader.initialOffset(), ReadAllAvailable())

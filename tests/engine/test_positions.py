@@ -25,8 +25,8 @@ from headrace.engine import (
     Target,
 )
 from headrace.engine.applications.offline.reposition import repositioned
-from headrace.engine.checkpoint._moves import Change
-from headrace.engine.checkpoint._position import Position
+from headrace.engine.checkpoint.moves import Change
+from headrace.engine.checkpoint.position import Position
 from headrace.pipelines import Pipeline
 
 STREAM = "n/0"
@@ -223,11 +223,11 @@ def test_only_the_lines_of_moved_pipelines_change_and_all_of_them_count_one_more
 
 POINTS = (
     "headrace.engine.applications.offline.reposition.StoredPositions._write_states",
-    "headrace.engine.checkpoint._runs.RunLog.follow",
-    "headrace.engine.checkpoint._log.CheckpointLog.note_predecessors",
+    "headrace.engine.checkpoint.runs.RunLog.follow",
+    "headrace.engine.checkpoint.log.CheckpointLog.note_predecessors",
     "headrace.engine.applications.offline.reposition.StoredPositions._write_logs",
     "headrace.engine.applications.offline.reposition.repositioned",
-    "headrace.engine.checkpoint._log.CheckpointLog.mark_finished",
+    "headrace.engine.checkpoint.log.CheckpointLog.mark_finished",
 )
 
 

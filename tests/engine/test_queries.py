@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 from tests.engine.frames import Message
 from tests.fake_gateway.engine import FakeGateway
 
-from headrace.engine.source._reader import StreamReader
-from headrace.engine.spark._format import HeadraceSource
+from headrace.engine.source.reader import StreamReader
+from headrace.engine.spark.format import HeadraceSource
 
 TOKEN = "t0p-s3cret"
 

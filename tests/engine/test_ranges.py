@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine.checkpoint._position import Position
-from headrace.engine.source._parallelism import Parallelism
-from headrace.engine.source._ranges import Range, split
+from headrace.engine.checkpoint.position import Position
+from headrace.engine.source.parallelism import Parallelism
+from headrace.engine.source.ranges import Range, split
 
 positions = st.none() | st.builds(Position, st.integers(0, 1), st.integers(0, 100))
 

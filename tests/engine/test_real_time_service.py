@@ -11,8 +11,8 @@ import pytest
 from headrace.engine import CheckpointError
 from headrace.engine.applications.real_time.parts import Run
 from headrace.engine.applications.real_time.service import ServedWorker, Service
-from headrace.engine.checkpoint._manifests import Manifest
-from headrace.engine.source._ranges import NO_ENDS
+from headrace.engine.checkpoint.manifests import Manifest
+from headrace.engine.source.ranges import NO_ENDS
 
 DEADLINE_S = 150.0
 

@@ -18,10 +18,10 @@ from headrace.engine.applications.real_time.crossing import crossing
 from headrace.engine.applications.real_time.following import Arrived
 from headrace.engine.applications.real_time.parts import Run
 from headrace.engine.applications.real_time.worker import MAX_MISSED, RealTimeWorker
-from headrace.engine.checkpoint._manifests import Manifest
-from headrace.engine.checkpoint._position import Position
+from headrace.engine.checkpoint.manifests import Manifest
+from headrace.engine.checkpoint.position import Position
 from headrace.engine.codec import Columns, columns
-from headrace.engine.source._ranges import NO_ENDS
+from headrace.engine.source.ranges import NO_ENDS
 from headrace.pipelines import StepError
 
 DEADLINE_S = 150.0

@@ -13,7 +13,7 @@ from tests.examples.rig import rig
 from headrace.connectors import FileSource
 from headrace.engine import StoredStates
 from headrace.engine.applications.offline.reposition import StoredPositions
-from headrace.engine.checkpoint._moves import By, Direction
+from headrace.engine.checkpoint.moves import By, Direction
 
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.spark import _causes
-from headrace.engine.spark._causes import cause_of
-from headrace.engine.spark._run_faults import failed
+from headrace.engine.spark import causes
+from headrace.engine.spark.causes import cause_of
+from headrace.engine.spark.run_faults import failed
 from headrace.protocol.v1 import metrics_pb2 as pb
 
 OF_A_FUNCTION = """org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
@@ -45,7 +45,7 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o52.write.
 """
 OF_A_SINK = """org.apache.spark.SparkException: Writing job aborted
 Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
-  File "/venv/lib/python3.12/site-packages/headrace/engine/sink/_delivery.py", line 140, in finish
+  File "/venv/lib/python3.12/site-packages/headrace/engine/sink/delivery.py", line 140, in finish
     raise meaning from None
 headrace.engine.SinkFailed: sink totals-out cannot write batch 7: instance w: No space left on device; restart the query
 \t... 21 more
@@ -97,7 +97,7 @@ def test_an_error_is_reduced_to_its_first_cause(error: str, text: str | None, or
 
 def test_a_full_disk_is_named_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint, temporary = tmp_path / "checkpoint", tmp_path / "spark"
-    monkeypatch.setattr(_causes, "is_full", lambda folder: folder == str(checkpoint))
+    monkeypatch.setattr(causes, "is_full", lambda folder: folder == str(checkpoint))
     fault = failed(7, OF_A_DISK, f"file://{checkpoint}", [str(temporary)])
     assert fault.message == f"java.io.IOException: No space left on device: {checkpoint} has no room left"
     assert (fault.about, fault.batch) == (str(checkpoint), 7)
@@ -112,6 +112,6 @@ def test_a_disk_without_inodes_is_full(tmp_path: Path, monkeypatch: pytest.Monke
     class Found:
         f_bavail, f_frsize, f_files, f_favail = 10**6, 4096, 64, 0
 
-    assert not _causes.is_full(str(tmp_path / "gone"))
-    monkeypatch.setattr(_causes.os, "statvfs", lambda folder: Found)  # type: ignore[attr-defined]
-    assert _causes.is_full(str(tmp_path))
+    assert not causes.is_full(str(tmp_path / "gone"))
+    monkeypatch.setattr(causes.os, "statvfs", lambda folder: Found)  # type: ignore[attr-defined]
+    assert causes.is_full(str(tmp_path))

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from tests.fake_gateway.engine_sinks import FakeSinkGateway
 
 from headrace.engine import Replaced, TakenOver
-from headrace.engine.checkpoint._position import Offset, Position
-from headrace.engine.checkpoint._runs import MAX_SEGMENTS, Run, RunLog, Segment
-from headrace.engine.checkpoint._votes import Votes
-from headrace.engine.sink._options import parse_sink
-from headrace.engine.source._options import parse
-from headrace.engine.spark._execution import Execution
-from headrace.engine.spark._listener import detach
-from headrace.engine.spark._reporter import CommitReporter
-from headrace.engine.spark._reporting import CommitLog, ReportedRun
-from headrace.engine.wire._gateway_options import Defaults
+from headrace.engine.checkpoint.position import Offset, Position
+from headrace.engine.checkpoint.runs import MAX_SEGMENTS, Run, RunLog, Segment
+from headrace.engine.checkpoint.votes import Votes
+from headrace.engine.sink.options import parse_sink
+from headrace.engine.source.options import parse
+from headrace.engine.spark.execution import Execution
+from headrace.engine.spark.listener import detach
+from headrace.engine.spark.reporter import CommitReporter
+from headrace.engine.spark.reporting import CommitLog, ReportedRun
+from headrace.engine.wire.gateway_options import Defaults
 from headrace.protocol.v1 import engine_pb2 as pb
 
 STEPS = 5

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
 import headrace.engine
-from headrace.engine._master import is_one_jvm
+from headrace.engine.master import is_one_jvm
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from headrace.engine.sink._delivery import delivery_start
-from headrace.engine.sink._options import SinkOptions, parse_sink
-from headrace.engine.wire._gateway_options import Defaults
+from headrace.engine.sink.delivery import delivery_start
+from headrace.engine.sink.options import SinkOptions, parse_sink
+from headrace.engine.wire.gateway_options import Defaults
 from headrace.protocol.v1 import sink_pb2
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from headrace.engine import SCHEMA, SchemaError, codec
-from headrace.engine.sink._spool import Spool
+from headrace.engine.sink.spool import Spool
 from headrace.protocol.v1 import frame_pb2 as pb
 
 small = st.binary(max_size=6)

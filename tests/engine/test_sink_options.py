@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 
 from headrace.engine import HeadraceError, OptionError
-from headrace.engine.sink._options import parse_sink
-from headrace.engine.source._schema import SCHEMA
-from headrace.engine.spark._format import HeadraceSource
-from headrace.engine.wire._connection import Connection
-from headrace.engine.wire._gateway_options import Defaults
+from headrace.engine.sink.options import parse_sink
+from headrace.engine.source.schema import SCHEMA
+from headrace.engine.spark.format import HeadraceSource
+from headrace.engine.wire.connection import Connection
+from headrace.engine.wire.gateway_options import Defaults
 
 SECRET = "t0p-s3cret"
 

@@ -13,10 +13,10 @@ from headrace.engine._errors import CheckpointError
 from headrace.engine.applications.batches.commits import Commits
 from headrace.engine.applications.stages.reports import Report
 from headrace.engine.applications.states.bucket_files import BucketFiles
-from headrace.engine.checkpoint._folder import LocalFolder
-from headrace.engine.checkpoint._manifests import Bucket, Manifest, ManifestLog, new_file, origin_of
-from headrace.engine.checkpoint._runs import RunLog
-from headrace.engine.checkpoint._state_files import LocalFiles
+from headrace.engine.checkpoint.folder import LocalFolder
+from headrace.engine.checkpoint.manifests import Bucket, Manifest, ManifestLog, new_file, origin_of
+from headrace.engine.checkpoint.runs import RunLog
+from headrace.engine.checkpoint.state_files import LocalFiles
 
 BUCKETS: list[Bucket] = [(1, 0), (1, 1), (2, 0)]
 BEFORE = 5

@@ -23,8 +23,8 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from headrace.engine import HeadraceError
-from headrace.engine.checkpoint import _state_files
-from headrace.engine.checkpoint._state_files import LocalFiles, ServedFiles, StateFiles, state_files
+from headrace.engine.checkpoint import state_files as state_files_module
+from headrace.engine.checkpoint.state_files import LocalFiles, ServedFiles, StateFiles, state_files
 
 DEADLINE_S = 150.0
 READ, WRITE = 1, 2
@@ -124,7 +124,7 @@ def test_a_local_file_whose_writer_fails_is_gone_and_one_whose_writer_dies_is_no
     program = "\n".join(
         [
             "import resource, signal, sys, pathlib",
-            "from headrace.engine.checkpoint._state_files import LocalFiles",
+            "from headrace.engine.checkpoint.state_files import LocalFiles",
             f"resource.setrlimit(resource.RLIMIT_FSIZE, ({MEBIBYTE}, {resource.RLIM_INFINITY}))",
             f"signal.signal(signal.SIGXFSZ, signal.{'SIG_DFL' if is_killed else 'SIG_IGN'})",
             "try:",
@@ -322,7 +322,7 @@ def test_a_task_waits_for_the_service_that_its_jvm_is_about_to_start(
         return str(tmp_path)
 
     monkeypatch.setattr(SparkFiles, "getRootDirectory", folder)
-    monkeypatch.setattr(_state_files, "_services", {})
+    monkeypatch.setattr(state_files_module, "_services", {})
     (tmp_path / "x").write_bytes(b"found")
     with ThreadPoolExecutor(1) as thread:
         found = thread.submit(ServedFiles(f"file:{tmp_path}").read, "x", 0, 5)
@@ -334,7 +334,7 @@ def test_a_task_waits_for_the_service_that_its_jvm_is_about_to_start(
 
 def test_a_task_whose_jvm_starts_no_service_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkFiles, "getRootDirectory", lambda: str(tmp_path))
-    monkeypatch.setattr(_state_files, "_services", {})
-    monkeypatch.setattr(_state_files, "START_S", 0.1)
+    monkeypatch.setattr(state_files_module, "_services", {})
+    monkeypatch.setattr(state_files_module, "START_S", 0.1)
     with pytest.raises(TimeoutError, match=r"does not serve the files of the checkpoint.*headrace-files"):
         ServedFiles("hdfs://host/states").read("x", 0, 1)

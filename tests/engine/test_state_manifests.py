@@ -11,9 +11,9 @@ from headrace.engine import CheckpointError
 from headrace.engine.applications.batches.commits import Commits
 from headrace.engine.applications.stages.reports import Report
 from headrace.engine.applications.states.bucket_files import BucketFiles
-from headrace.engine.checkpoint._folder import LocalFolder
-from headrace.engine.checkpoint._manifests import Bucket, Entry, Manifest, ManifestLog
-from headrace.engine.checkpoint._state_files import LocalFiles
+from headrace.engine.checkpoint.folder import LocalFolder
+from headrace.engine.checkpoint.manifests import Bucket, Entry, Manifest, ManifestLog
+from headrace.engine.checkpoint.state_files import LocalFiles
 
 BUCKETS: list[Bucket] = [(1, 0), (1, 1), (2, 0)]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.spark._submission import settings_before_jvm
+from headrace.engine.spark.submission import settings_before_jvm
 
 DEFAULTS = """
 # Everybody's.

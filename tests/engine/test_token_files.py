@@ -10,9 +10,9 @@ import pytest
 from headrace.contract.token_files import TokenFile
 from headrace.engine import OptionError
 from headrace.engine._errors import GatewayAway, NotAllowed
-from headrace.engine.source._options import parse
-from headrace.engine.wire._connection import Connection, to_error
-from headrace.engine.wire._gateway_options import Defaults
+from headrace.engine.source.options import parse
+from headrace.engine.wire.connection import Connection, to_error
+from headrace.engine.wire.gateway_options import Defaults
 from headrace.protocol.v1 import engine_pb2 as pb
 
 ORDERS = {"stream": "orders/*"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from tests.examples.rig import rig
 
-from headrace.engine._collector import FULL_EVERY_S, FULL_SHARE, TaskGarbage
+from headrace.engine.collector import FULL_EVERY_S, FULL_SHARE, TaskGarbage
 from headrace.pipelines import Pipeline
 from headrace.sdk import Message, Position, Source
 
@@ -63,7 +63,7 @@ def test_garbage_of_a_task_is_freed_after_it() -> None:
         said_by(
             """
         import gc, weakref
-        from headrace.engine._collector import TaskGarbage, freeze_modules
+        from headrace.engine.collector import TaskGarbage, freeze_modules
         from tests.engine.test_worker_memory import Ring
 
         garbage, alive = TaskGarbage(), []
@@ -85,7 +85,7 @@ def test_without_the_daemon_no_more_than_one_task_is_frozen() -> None:
         said_by(
             """
         import gc, weakref
-        from headrace.engine._collector import freeze_modules
+        from headrace.engine.collector import freeze_modules
         from tests.engine.test_worker_memory import Ring
 
         alive = []

@@ -10,7 +10,7 @@ import pytest
 
 import headrace.engine
 
-WRAPPER = Path(headrace.engine.__file__).parent / "spark" / "_worker_python.sh"
+WRAPPER = Path(headrace.engine.__file__).parent / "spark" / "worker_python.sh"
 DEADLINE_S = 150.0
 IMPORTED_SLOWLY = """
 import os, sys, time

@@ -221,11 +221,11 @@ def report_commits_of_an_older_run(module: ModuleType) -> None:
 
 
 ALL = (
-    Plant(BEGIN_ANEW, "headrace.sdk.sources._driver", begin_anew),
+    Plant(BEGIN_ANEW, "headrace.sdk.sources.driver", begin_anew),
     Plant(ACK_EARLY, "headrace.gateway.services.engine", acknowledge_planned_ranges),
     Plant(COMMIT_WITHOUT_LOG, "headrace.connectors.file._sink", commit_at_vote),
-    Plant(WRITE_AGAIN, "headrace.sdk.sinks._idempotent", forget_transactions),
-    Plant(READ_AGAIN, "headrace.engine.source._fetch", take_up_from_the_start),
+    Plant(WRITE_AGAIN, "headrace.sdk.sinks.idempotent", forget_transactions),
+    Plant(READ_AGAIN, "headrace.engine.source.fetch", take_up_from_the_start),
     Plant(BELIEVE_ANY_RUN, "headrace.gateway.core.sinks.commit_log", commit_for_any_run),
     Plant(BELIEVE_OLDER_RUN, "headrace.gateway.core.batches.delivering", report_commits_of_an_older_run),
     Plant(DROP_UPDATE, "pyspark.sql.streaming.state", drop_an_update),

@@ -103,8 +103,8 @@ def _is_after_a_batch(arguments: Arguments, result: Any) -> bool:
 def _of_source(role: str) -> list[Point]:
     sent, of_frame = ("headrace.sdk.wire._call", "Call.write"), _in_process_of(role, _is_frame)
     received, told = (
-        ("headrace.sdk.sources._stream", "Stream.acknowledge"),
-        ("headrace.sdk.sources._reader", "ThreadReader._deliver"),
+        ("headrace.sdk.sources.stream", "Stream.acknowledge"),
+        ("headrace.sdk.sources.reader", "ThreadReader._deliver"),
     )
     return [
         Point(role, "frame-sent", "before", *sent, At.ENTRY, of_frame),
@@ -118,10 +118,10 @@ _GATEWAY = "headrace.gateway.core"
 _DELIVERING, _PARTS = f"{_GATEWAY}.batches.delivering", f"{_GATEWAY}.sinks.session"
 _PLANNING, _SESSION = f"{_GATEWAY}.batches.planning", f"{_GATEWAY}.streams.session"
 _ENGINE_SERVICE = "headrace.gateway.services.engine"
-_READER, _WRITER, _DELIVERY = "headrace.engine.source._reader", "headrace.engine.sink._writer", "headrace.engine.sink._delivery"
-_MANIFESTS, _STATES = "headrace.engine.checkpoint._manifests", "headrace.engine.applications.states.bucket_files"
+_READER, _WRITER, _DELIVERY = "headrace.engine.source.reader", "headrace.engine.sink.writer", "headrace.engine.sink.delivery"
+_MANIFESTS, _STATES = "headrace.engine.checkpoint.manifests", "headrace.engine.applications.states.bucket_files"
 _FILES, _STAGING = "headrace.connectors.file._sink", "headrace.connectors.file.staging"
-_HELD = "headrace.sdk.sinks._idempotent"
+_HELD = "headrace.sdk.sinks.idempotent"
 
 POINTS: tuple[Point, ...] = (
     *_of_source("replayable"),

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tests.faults.processes import write_whole
 from tests.faults.queries import Query
 
-from headrace.engine.spark._format import HeadraceSource
+from headrace.engine.spark.format import HeadraceSource
 
 POLL_S = 0.01
 

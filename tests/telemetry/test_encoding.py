@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from headrace.telemetry._encoding import MessagesSpan, MessagesSpanExporter
+from headrace.telemetry.encoding import MessagesSpan, MessagesSpanExporter
 
 RESOURCE = Resource.create({"service.name": "test", "service.version": "0"})
 SCOPE = InstrumentationScope("headrace", "0", "https://opentelemetry.io/schemas/1.44.0")

@@ -3,7 +3,7 @@
 import json
 
 from headrace.engine import build_session
-from headrace.engine.spark._class_archive import class_archive
+from headrace.engine.spark.class_archive import class_archive
 
 
 def main() -> None:

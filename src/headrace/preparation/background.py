@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 
-from headrace.engine.spark._class_archive import class_archive
+from headrace.engine.spark.class_archive import class_archive
 from headrace.processes import headrace
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.contract.errors import HeadraceError
-from headrace.engine.spark._class_archive import class_archive
+from headrace.engine.spark.class_archive import class_archive
 from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess, process_group, supervised
 

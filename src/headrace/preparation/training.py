@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.engine import build_session, start
-from headrace.engine.spark._class_archive import write_at_exit
+from headrace.engine.spark.class_archive import write_at_exit
 from headrace.pipelines import Pipeline
 from headrace.processes import end_with_supervisor
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.sdk import FrameTarget, Message
-from headrace.sdk.sources._gather import Gather
+from headrace.sdk.sources.gather import Gather
 from headrace.sdk.wire import pack
 
 MESSAGES = 10_000

@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from headrace.telemetry._encoding import MessagesSpan, MessagesSpanExporter
 from headrace.telemetry._exporting import ExportRepeats
+from headrace.telemetry.encoding import MessagesSpan, MessagesSpanExporter
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 """The version of the semantic conventions whose names are used."""

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from headrace.engine.applications.offline.stored_states import StateSize, StoredStates
     from headrace.engine.applications.shipping.ship import ship
     from headrace.engine.applications.starting.start import DEFAULT_WORKER_MEMORY, start
-    from headrace.engine.checkpoint._backups import (
+    from headrace.engine.checkpoint.backups import (
         Backup,
         Verification,
         back_up_checkpoint,
         restore_checkpoint,
         verify_checkpoint,
     )
-    from headrace.engine.checkpoint._moves import (
+    from headrace.engine.checkpoint.moves import (
         After,
         AtBatch,
         AtBeginning,
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
         Direction,
         Target,
     )
-    from headrace.engine.checkpoint._position import Position
-    from headrace.engine.source._schema import SCHEMA
-    from headrace.engine.spark._quiet import discard_output
-    from headrace.engine.spark._session import build_session, register
+    from headrace.engine.checkpoint.position import Position
+    from headrace.engine.source.schema import SCHEMA
+    from headrace.engine.spark.quiet import discard_output
+    from headrace.engine.spark.session import build_session, register
 
 __all__ = [
     "DEFAULT_WORKER_MEMORY",
@@ -117,8 +117,8 @@ _MODULES = {
     "applications.shipping.ship": ("ship",),
     "applications.starting.start": ("DEFAULT_WORKER_MEMORY", "start"),
     "applications.offline.stored_states": ("StateSize", "StoredStates"),
-    "checkpoint._backups": ("Backup", "Verification", "back_up_checkpoint", "restore_checkpoint", "verify_checkpoint"),
-    "checkpoint._moves": (
+    "checkpoint.backups": ("Backup", "Verification", "back_up_checkpoint", "restore_checkpoint", "verify_checkpoint"),
+    "checkpoint.moves": (
         "After",
         "AtBatch",
         "AtBeginning",
@@ -130,10 +130,10 @@ _MODULES = {
         "Direction",
         "Target",
     ),
-    "checkpoint._position": ("Position",),
-    "source._schema": ("SCHEMA",),
-    "spark._quiet": ("discard_output",),
-    "spark._session": ("build_session", "register"),
+    "checkpoint.position": ("Position",),
+    "source.schema": ("SCHEMA",),
+    "spark.quiet": ("discard_output",),
+    "spark.session": ("build_session", "register"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

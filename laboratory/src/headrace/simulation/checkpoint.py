@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from headrace.engine.checkpoint._position import Offset, Position
+from headrace.engine.checkpoint.position import Offset, Position
 
 
 class MemoryFolder:
-    """A folder of a checkpoint: `headrace.engine.checkpoint._folder.Folder`."""
+    """A folder of a checkpoint: `headrace.engine.checkpoint.folder.Folder`."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}

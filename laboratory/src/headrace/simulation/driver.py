@@ -1,7 +1,7 @@
 """A model of Spark's driver: one run of a query, from its announcement to its end.
 
 Of the engine, it contains the real `RunLog`, `Votes`, offsets and division into tasks; what calls the gateway is modelled after
-`headrace.engine.spark._listener` and `headrace.engine.spark._reporting`, which run in threads.
+`headrace.engine.spark.listener` and `headrace.engine.spark.reporting`, which run in threads.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ from typing import Any
 import grpc
 
 from headrace.contract.errors import HeadraceError
-from headrace.engine.checkpoint._position import Offset, to_stream_positions
-from headrace.engine.checkpoint._runs import Run, RunLog, Segment, covering, extended
-from headrace.engine.checkpoint._votes import Votes
-from headrace.engine.source._ranges import Range, split
+from headrace.engine.checkpoint.position import Offset, to_stream_positions
+from headrace.engine.checkpoint.runs import Run, RunLog, Segment, covering, extended
+from headrace.engine.checkpoint.votes import Votes
+from headrace.engine.source.ranges import Range, split
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import sink_pb2
 from headrace.simulation.calls import CallFailed, ask

@@ -49,7 +49,7 @@ class Engine:
 
 
 class Retry:
-    """Waits for a gateway that is away: `headrace.engine.wire._retry.Retry` without a thread."""
+    """Waits for a gateway that is away: `headrace.engine.wire.retry.Retry` without a thread."""
 
     def __init__(self, engine: Engine, longest_s: float) -> None:
         self._engine = engine

@@ -1,6 +1,6 @@
 """A model of the planner: it attaches a run, commits with each plan, and returns where a batch ends.
 
-It repeats `headrace.engine.source._planner.Planner`, which blocks a thread.
+It repeats `headrace.engine.source.planner.Planner`, which blocks a thread.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import grpc
 
-from headrace.engine.checkpoint._position import Offset, Position, ended, left_out, moved, to_stream_positions
+from headrace.engine.checkpoint.position import Offset, Position, ended, left_out, moved, to_stream_positions
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.simulation.calls import CallFailed, ask
 from headrace.simulation.engine import Engine, QueryFailed, Retry

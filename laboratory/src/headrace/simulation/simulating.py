@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from headrace.contract import clock, randomness
-from headrace.engine._collector import paused_collector
+from headrace.engine.collector import paused_collector
 from headrace.simulation.loop import START_S, VirtualClock
 from headrace.simulation.record import Record, Violation
 from headrace.simulation.schedule import Schedule

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import grpc
 
-from headrace.engine.checkpoint._position import Position
-from headrace.engine.source._ranges import Range
+from headrace.engine.checkpoint.position import Position
+from headrace.engine.source.ranges import Range
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import frame_pb2, sink_pb2
 from headrace.sdk import Message

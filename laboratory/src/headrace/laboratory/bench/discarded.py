@@ -11,9 +11,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.engine.applications.batches.commits import commits
 from headrace.engine.applications.stages.plan import REPORT, Plan
 from headrace.engine.applications.starting.keyed_stages import add_keyed_stages
-from headrace.engine.checkpoint._folder import qualified
-from headrace.engine.checkpoint._manifests import STATES
-from headrace.engine.spark._application_sink import FORMAT, add_handler, remove_handler
+from headrace.engine.checkpoint.folder import qualified
+from headrace.engine.checkpoint.manifests import STATES
+from headrace.engine.spark.application_sink import FORMAT, add_handler, remove_handler
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from headrace.engine.source._schema import SCHEMA
+from headrace.engine.source.schema import SCHEMA
 from headrace.laboratory.bench.sources import MESSAGE_BYTES
 
 ROWS_PER_ARROW_BATCH = 10_000

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyspark
 
-from headrace.engine.spark._class_archive import class_archive, use
+from headrace.engine.spark.class_archive import class_archive, use
 from headrace.laboratory.cluster.daemon import Worker, daemon, master_command, worker_command
 from headrace.laboratory.errors import ClusterError
 from headrace.machine.ports import free_address

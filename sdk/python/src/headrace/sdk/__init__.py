@@ -21,11 +21,11 @@ from headrace.sdk._errors import (
 from headrace.sdk._run import run
 from headrace.sdk._serve import serve
 from headrace.sdk._settings import FrameTarget, Settings, Tls, stream_name
-from headrace.sdk.sinks._async import AsyncIdempotentSink, AsyncSink, AsyncTwoPhaseSink
-from headrace.sdk.sinks._rows import Rows
-from headrace.sdk.sinks._sink import IdempotentSink, Sink, TwoPhaseSink
-from headrace.sdk.sinks._types import WRITTEN, Outcome, Outcomes, Part, Recovered, Refused, Transaction, Written
-from headrace.sdk.sources._source import AsyncSource, Source, SourceKind
+from headrace.sdk.sinks.async_sinks import AsyncIdempotentSink, AsyncSink, AsyncTwoPhaseSink
+from headrace.sdk.sinks.rows import Rows
+from headrace.sdk.sinks.sink import IdempotentSink, Sink, TwoPhaseSink
+from headrace.sdk.sinks.types import WRITTEN, Outcome, Outcomes, Part, Recovered, Refused, Transaction, Written
+from headrace.sdk.sources.source import AsyncSource, Source, SourceKind
 from headrace.sdk.wire import (
     CLOSE,
     GONE,

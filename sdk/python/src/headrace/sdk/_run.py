@@ -15,8 +15,8 @@ from headrace.contract.errors import HeadraceError
 from headrace.logs.output import LogFormatError, configure_from_environment
 from headrace.sdk._serve import serve
 from headrace.sdk._settings import Settings, Tls
-from headrace.sdk.sinks._driver import AnySink
-from headrace.sdk.sources._source import AsyncSource, Source
+from headrace.sdk.sinks.driver import AnySink
+from headrace.sdk.sources.source import AsyncSource, Source
 
 log = logging.getLogger("headrace.sdk")
 

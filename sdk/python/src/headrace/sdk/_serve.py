@@ -14,15 +14,15 @@ from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.logs.context import log_fields
 from headrace.logs.repeats import Repeats
 from headrace.protocol.v1 import source_pb2 as pb
-from headrace.sdk._closing import close_within
 from headrace.sdk._errors import GatewayRefused, GatewayUnavailable, SinkFailed
 from headrace.sdk._settings import Endpoint, Settings, Tls, endpoint
-from headrace.sdk.sinks._driver import AnySink, SinkDriver
-from headrace.sdk.sinks._serve import attach
-from headrace.sdk.sinks._sink import SinkBase
-from headrace.sdk.sources._driver import Driver
-from headrace.sdk.sources._session import Session
-from headrace.sdk.sources._source import AsyncSource, Source
+from headrace.sdk.closing import close_within
+from headrace.sdk.sinks.driver import AnySink, SinkDriver
+from headrace.sdk.sinks.serve import attach
+from headrace.sdk.sinks.sink import SinkBase
+from headrace.sdk.sources.driver import Driver
+from headrace.sdk.sources.session import Session
+from headrace.sdk.sources.source import AsyncSource, Source
 from headrace.sdk.wire import SDK, Call, Ending, InvalidCertificates, Reports, Transport, calling, over_grpc, welcomed
 
 log = logging.getLogger("headrace.sdk")

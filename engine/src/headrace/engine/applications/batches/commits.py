@@ -17,14 +17,14 @@ from headrace.engine.applications.stages.call_files import CallFiles, function_r
 from headrace.engine.applications.stages.reports import unpack
 from headrace.engine.applications.stages.results import vote
 from headrace.engine.applications.states.garbage import Garbage
-from headrace.engine.checkpoint._fence import Fence
-from headrace.engine.checkpoint._folder import Folder, open_folder
-from headrace.engine.checkpoint._log import CheckpointLog
-from headrace.engine.checkpoint._manifests import MANIFESTS, STATES, Manifest, ManifestLog
-from headrace.engine.checkpoint._runs import RUNS, RunLog
-from headrace.engine.sink._delivery import VoteGivenUp
-from headrace.engine.sink._options import SinkOptions
-from headrace.engine.sink._writer import Written
+from headrace.engine.checkpoint.fence import Fence
+from headrace.engine.checkpoint.folder import Folder, open_folder
+from headrace.engine.checkpoint.log import CheckpointLog
+from headrace.engine.checkpoint.manifests import MANIFESTS, STATES, Manifest, ManifestLog
+from headrace.engine.checkpoint.runs import RUNS, RunLog
+from headrace.engine.sink.delivery import VoteGivenUp
+from headrace.engine.sink.options import SinkOptions
+from headrace.engine.sink.writer import Written
 from headrace.protocol.v1.metrics_pb2 import RunFault, RunMetrics
 
 STOPPED = "stopped"

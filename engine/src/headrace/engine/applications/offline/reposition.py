@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 
 from headrace.contract.names import covers
 from headrace.engine._errors import CheckpointError, PositionRefused
-from headrace.engine.checkpoint._copy import CheckpointCopy
-from headrace.engine.checkpoint._folder import HadoopFolder, open_folder, qualified
-from headrace.engine.checkpoint._log import CheckpointLog, LoggedBatch, Predecessor
-from headrace.engine.checkpoint._manifests import BY_COMMAND, MANIFESTS, STATES, Manifest, ManifestLog
-from headrace.engine.checkpoint._moves import Change, Direction, Point, Target, moved_to
-from headrace.engine.checkpoint._position import Offset, Position
-from headrace.engine.checkpoint._runs import RUNS, RunLog
-from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
+from headrace.engine.checkpoint.copy import CheckpointCopy
+from headrace.engine.checkpoint.folder import HadoopFolder, open_folder, qualified
+from headrace.engine.checkpoint.log import CheckpointLog, LoggedBatch, Predecessor
+from headrace.engine.checkpoint.manifests import BY_COMMAND, MANIFESTS, STATES, Manifest, ManifestLog
+from headrace.engine.checkpoint.moves import Change, Direction, Point, Target, moved_to
+from headrace.engine.checkpoint.position import Offset, Position
+from headrace.engine.checkpoint.runs import RUNS, RunLog
+from headrace.engine.spark.shared_checkpoint import refuse_local_checkpoint
 
 _OPERATORS = "state"
 _AS_THEY_ARE = ("sources", "headrace-dropped-states", "headrace-steps")

@@ -18,15 +18,15 @@ from headrace.engine.applications.states.bucket_files import BucketFiles
 from headrace.engine.applications.states.durable import begin
 from headrace.engine.applications.states.keys import bucket_ids, buckets_of
 from headrace.engine.applications.states.segments import whole
-from headrace.engine.checkpoint._folder import HadoopFolder, open_folder, qualified
-from headrace.engine.checkpoint._log import CheckpointLog, Predecessor
-from headrace.engine.checkpoint._manifests import BY_COMMAND, MANIFESTS, STATES, Bucket, Manifest, ManifestLog
-from headrace.engine.checkpoint._runs import RUNS, RunLog
-from headrace.engine.checkpoint._state_files import StateFiles
-from headrace.engine.spark._format import FORMAT
-from headrace.engine.spark._served_files import driver_files
-from headrace.engine.spark._session import register
-from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
+from headrace.engine.checkpoint.folder import HadoopFolder, open_folder, qualified
+from headrace.engine.checkpoint.log import CheckpointLog, Predecessor
+from headrace.engine.checkpoint.manifests import BY_COMMAND, MANIFESTS, STATES, Bucket, Manifest, ManifestLog
+from headrace.engine.checkpoint.runs import RUNS, RunLog
+from headrace.engine.checkpoint.state_files import StateFiles
+from headrace.engine.spark.format import FORMAT
+from headrace.engine.spark.served_files import driver_files
+from headrace.engine.spark.session import register
+from headrace.engine.spark.shared_checkpoint import refuse_local_checkpoint
 from headrace.pipelines import Pipeline
 from headrace.pipelines.runtime import Graph, States, check_fingerprints, dumps_plain, merged
 

@@ -12,10 +12,10 @@ from headrace.engine.applications.states.bucket_files import BucketFiles
 from headrace.engine.applications.states.durable import load
 from headrace.engine.applications.states.keys import bucket_ids, buckets_of
 from headrace.engine.applications.states.store import Head, Stored, read_head
-from headrace.engine.checkpoint._folder import open_folder, qualified
-from headrace.engine.checkpoint._log import CheckpointLog
-from headrace.engine.checkpoint._manifests import MANIFESTS, STATES, ManifestLog
-from headrace.engine.spark._served_files import driver_files
+from headrace.engine.checkpoint.folder import open_folder, qualified
+from headrace.engine.checkpoint.log import CheckpointLog
+from headrace.engine.checkpoint.manifests import MANIFESTS, STATES, ManifestLog
+from headrace.engine.spark.served_files import driver_files
 from headrace.pipelines.runtime import Graph, Key, StateClass, States
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.engine.applications.real_time.following import Arrived
-from headrace.engine.checkpoint._position import Position
+from headrace.engine.checkpoint.position import Position
 from headrace.engine.codec import cut, sequences_of
 
 SLICE_S = 0.025

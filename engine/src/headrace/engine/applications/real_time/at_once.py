@@ -13,12 +13,12 @@ from headrace.engine._errors import GatewayAway, NotAtOnce, SinkAway, SinkFailed
 from headrace.engine.applications.real_time.parts import PartsCall, Run
 from headrace.engine.applications.stages.plan import BlockRow
 from headrace.engine.applications.stages.results import blocks_of
-from headrace.engine.sink._delivery import sink_error
-from headrace.engine.sink._options import SinkOptions
-from headrace.engine.sink._spool import Spool
-from headrace.engine.sink._writer import Refused, Task, TaskWriter, Written
-from headrace.engine.wire._connection import Connection
-from headrace.engine.wire._retry import Retry
+from headrace.engine.sink.delivery import sink_error
+from headrace.engine.sink.options import SinkOptions
+from headrace.engine.sink.spool import Spool
+from headrace.engine.sink.writer import Refused, Task, TaskWriter, Written
+from headrace.engine.wire.connection import Connection
+from headrace.engine.wire.retry import Retry
 
 MAX_WAITING_BYTES = 32 * 2**20
 """The size of the results that wait for an at-least-once sink, in bytes, at which processing waits, too."""

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import grpc
 
 from headrace.engine._errors import FrameError, GatewayAway, NotAttached
-from headrace.engine.checkpoint._position import Position, to_wire
+from headrace.engine.checkpoint.position import Position, to_wire
 from headrace.engine.codec import Columns, columns, cut
-from headrace.engine.wire._connection import Connection, to_error
-from headrace.engine.wire._retry import Retry
+from headrace.engine.wire.connection import Connection, to_error
+from headrace.engine.wire.retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import frame_pb2
 

@@ -10,10 +10,10 @@ from itertools import count
 import pyarrow as pa
 
 from headrace.engine.codec import frames
-from headrace.engine.sink._delivery import delivery_start
-from headrace.engine.sink._options import SinkOptions
-from headrace.engine.sink._writer import Refused, Task
-from headrace.engine.wire._connection import Connection
+from headrace.engine.sink.delivery import delivery_start
+from headrace.engine.sink.options import SinkOptions
+from headrace.engine.sink.writer import Refused, Task
+from headrace.engine.wire.connection import Connection
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import sink_pb2
 

@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from headrace.engine._collector import paused_collector
 from headrace.engine.applications.stages.keyed_stage import divided, process, state_classes
 from headrace.engine.applications.stages.plan import REPORT, BlockRow, Plan
 from headrace.engine.applications.stages.reports import Report, merged, report_of
@@ -14,10 +13,11 @@ from headrace.engine.applications.states.bucket_files import BucketFiles
 from headrace.engine.applications.states.durable import save
 from headrace.engine.applications.states.state_cache import read_bucket
 from headrace.engine.applications.states.store import read_head
-from headrace.engine.checkpoint._manifests import Bucket, Entry, Manifest
-from headrace.engine.checkpoint._state_files import StateFiles
+from headrace.engine.checkpoint.manifests import Bucket, Entry, Manifest
+from headrace.engine.checkpoint.state_files import StateFiles
 from headrace.engine.codec import Columns
-from headrace.engine.source._ranges import Ends
+from headrace.engine.collector import paused_collector
+from headrace.engine.source.ranges import Ends
 from headrace.pipelines.runtime import Key
 
 

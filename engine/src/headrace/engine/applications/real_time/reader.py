@@ -12,11 +12,11 @@ from headrace.engine.applications.real_time.service import ServedWorker
 from headrace.engine.applications.real_time.worker import Reached
 from headrace.engine.applications.stages.plan import BlockRow
 from headrace.engine.applications.stages.source_stage import batches_of
-from headrace.engine.checkpoint._position import Offset, Position
-from headrace.engine.source._options import Options
-from headrace.engine.source._planner import Planner
-from headrace.engine.source._reader import PrefetchingReader
-from headrace.engine.wire._connection import Connection
+from headrace.engine.checkpoint.position import Offset, Position
+from headrace.engine.source.options import Options
+from headrace.engine.source.planner import Planner
+from headrace.engine.source.reader import PrefetchingReader
+from headrace.engine.wire.connection import Connection
 from headrace.protocol.v1 import engine_pb2 as pb
 
 

@@ -13,9 +13,9 @@ from headrace.engine.applications.real_time.parts import Run
 from headrace.engine.applications.real_time.socket_folder import SocketFolder
 from headrace.engine.applications.real_time.worker import Reached, RealTimeWorker
 from headrace.engine.applications.stages.plan import BlockRow
-from headrace.engine.checkpoint._manifests import Manifest
-from headrace.engine.checkpoint._position import Position
-from headrace.engine.source._ranges import Ends
+from headrace.engine.checkpoint.manifests import Manifest
+from headrace.engine.checkpoint.position import Position
+from headrace.engine.source.ranges import Ends
 
 Present = Callable[[], tuple[int, Manifest, Run]]
 """Returns the next micro-batch, the states that it continues from, and the run of the query."""

@@ -16,13 +16,13 @@ from headrace.engine.applications.real_time.parts import Run
 from headrace.engine.applications.real_time.processor import Processor
 from headrace.engine.applications.stages.call_files import record_calls
 from headrace.engine.applications.stages.plan import BlockRow, Plan
-from headrace.engine.checkpoint._manifests import Manifest
-from headrace.engine.checkpoint._position import Position
-from headrace.engine.checkpoint._state_files import StateFiles
-from headrace.engine.sink._options import SinkOptions
-from headrace.engine.sink._writer import Written
-from headrace.engine.source._ranges import Ends
-from headrace.engine.wire._connection import Connection
+from headrace.engine.checkpoint.manifests import Manifest
+from headrace.engine.checkpoint.position import Position
+from headrace.engine.checkpoint.state_files import StateFiles
+from headrace.engine.sink.options import SinkOptions
+from headrace.engine.sink.writer import Written
+from headrace.engine.source.ranges import Ends
+from headrace.engine.wire.connection import Connection
 from headrace.protocol.v1 import engine_pb2 as pb
 
 MAX_ARRIVED_BYTES = 32 * 2**20

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from headrace.engine._collector import freeze_modules, paused_collector
 from headrace.engine.applications.shipping.ship_programs import shipped_programs
 from headrace.engine.applications.stages.blocks import Block
 from headrace.engine.applications.stages.plan import BlockRow, Plan
@@ -18,6 +17,7 @@ from headrace.engine.applications.stages.tracing import Processing, processing
 from headrace.engine.applications.states.durable import Changed, save
 from headrace.engine.applications.states.state_cache import STATE_CACHE, StateCache, read_bucket
 from headrace.engine.applications.states.store import Store, read_head
+from headrace.engine.collector import freeze_modules, paused_collector
 from headrace.pipelines.runtime import (
     END,
     NO_TIME,

@@ -15,10 +15,10 @@ from headrace.engine.applications.stages.reports import Report, merged, report_o
 from headrace.engine.applications.stages.results import Results
 from headrace.engine.applications.stages.source_stage import batches_of, record_batch_of
 from headrace.engine.applications.states.bucket_files import BucketFiles
-from headrace.engine.checkpoint._manifests import Bucket, Entry, Manifest
-from headrace.engine.checkpoint._state_files import StateFiles, state_files
-from headrace.engine.sink._options import RUN_NUMBER, SinkOptions
-from headrace.engine.sink._writer import BATCH, this_task
+from headrace.engine.checkpoint.manifests import Bucket, Entry, Manifest
+from headrace.engine.checkpoint.state_files import StateFiles, state_files
+from headrace.engine.sink.options import RUN_NUMBER, SinkOptions
+from headrace.engine.sink.writer import BATCH, this_task
 
 STATES = "headrace.states"
 """The local property of a task with the states that its micro-batch continues from: a manifest."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headrace.engine.applications.stages.plan import REPORT, BlockRow
-from headrace.engine.checkpoint._manifests import Bucket, Entry
-from headrace.engine.sink._writer import Written
+from headrace.engine.checkpoint.manifests import Bucket, Entry
+from headrace.engine.sink.writer import Written
 from headrace.pipelines.runtime import StepMeasures, summed
 
 _LENGTH = struct.Struct("!i")

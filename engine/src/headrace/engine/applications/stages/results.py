@@ -7,8 +7,8 @@ from types import TracebackType
 import pyarrow as pa
 
 from headrace.engine.applications.stages.plan import BlockRow
-from headrace.engine.sink._options import SinkOptions
-from headrace.engine.sink._writer import Task, TaskWriter, Writer, Written
+from headrace.engine.sink.options import SinkOptions
+from headrace.engine.sink.writer import Task, TaskWriter, Writer, Written
 
 LARGEST_ROWS = 16_384
 """Blocks of one sink are joined up to about this number of rows, so that small blocks do not become separate frames."""

@@ -16,7 +16,7 @@ from headrace.engine.applications.stages.stage_output import StageOutput
 from headrace.engine.applications.stages.tracing import processing
 from headrace.engine.applications.states.keys import packed_buckets
 from headrace.engine.codec import Columns, Texts, table
-from headrace.engine.source._ranges import Ends
+from headrace.engine.source.ranges import Ends
 from headrace.pipelines.runtime import END, EVERY_STREAM, Elements, Pass, matches
 
 PIECE_MESSAGES = 16_384

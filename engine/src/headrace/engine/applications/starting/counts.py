@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace.engine.applications.stages.plan import COUNTS
-from headrace.engine.spark._counts import OBSERVED
+from headrace.engine.spark.counts import OBSERVED
 from headrace.pipelines.runtime import Graph
 
 

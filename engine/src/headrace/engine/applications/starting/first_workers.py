@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 # What the first tasks of an application import.
 from headrace.engine.applications.stages import keyed_task  # noqa: F401
-from headrace.engine.source import _reader  # noqa: F401
+from headrace.engine.source import reader  # noqa: F401
 
 log = logging.getLogger("headrace.engine")
 

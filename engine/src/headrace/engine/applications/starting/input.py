@@ -11,7 +11,7 @@ from headrace.engine.applications.stages.plan import ROWS, Plan
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
 
-    from headrace.engine.source._options import Options
+    from headrace.engine.source.options import Options
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Input:
     def reader(self, options: "Options") -> "DataSourceStreamReader":
         """A reader that runs the steps before the first shuffle."""
         from headrace.engine.applications.stages.source_stage import source_stage_rows, stream_end_rows
-        from headrace.engine.source._reader import Reader
+        from headrace.engine.source.reader import Reader
 
         kind = Reader
         if options.real_time is not None:

@@ -7,8 +7,8 @@ from pyspark.sql import DataFrame
 
 from headrace.engine.applications.stages.keyed_task import KeyedTask
 from headrace.engine.applications.stages.plan import ROWS, Plan
-from headrace.engine.sink._options import SinkOptions
-from headrace.engine.spark._served_files import served
+from headrace.engine.sink.options import SinkOptions
+from headrace.engine.spark.served_files import served
 
 
 def add_keyed_stages(plan: Plan, rows: DataFrame, root: str, options: SinkOptions | None) -> DataFrame:

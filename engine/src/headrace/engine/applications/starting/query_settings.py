@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import SparkSession
 
-from headrace.engine._master import is_one_jvm
-from headrace.engine.spark._session import QUICK_SETTINGS
+from headrace.engine.master import is_one_jvm
+from headrace.engine.spark.session import QUICK_SETTINGS
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 _SHORT_TRACEBACKS = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"

@@ -32,20 +32,20 @@ from headrace.engine.applications.starting.start_arguments import (
 )
 from headrace.engine.applications.starting.start_retries import start_with_retries
 from headrace.engine.applications.states.keys import bucket_ids
-from headrace.engine.checkpoint._folder import open_folder, qualified
-from headrace.engine.checkpoint._log import CheckpointLog
-from headrace.engine.checkpoint._manifests import MANIFESTS, STATES, ManifestLog
-from headrace.engine.sink._options import NAMES as SINK_NAMES
-from headrace.engine.sink._options import parse_sink
-from headrace.engine.source._options import NAMES as SOURCE_NAMES
-from headrace.engine.source._options import parse
-from headrace.engine.spark._application_sink import FORMAT as APPLICATION_SINK
-from headrace.engine.spark._application_sink import add_handler, remove_handler
-from headrace.engine.spark._format import FORMAT
-from headrace.engine.spark._served_files import driver_files
-from headrace.engine.spark._session import defaults_in, register
-from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
-from headrace.engine.wire._connection import Connection
+from headrace.engine.checkpoint.folder import open_folder, qualified
+from headrace.engine.checkpoint.log import CheckpointLog
+from headrace.engine.checkpoint.manifests import MANIFESTS, STATES, ManifestLog
+from headrace.engine.sink.options import NAMES as SINK_NAMES
+from headrace.engine.sink.options import parse_sink
+from headrace.engine.source.options import NAMES as SOURCE_NAMES
+from headrace.engine.source.options import parse
+from headrace.engine.spark.application_sink import FORMAT as APPLICATION_SINK
+from headrace.engine.spark.application_sink import add_handler, remove_handler
+from headrace.engine.spark.format import FORMAT
+from headrace.engine.spark.served_files import driver_files
+from headrace.engine.spark.session import defaults_in, register
+from headrace.engine.spark.shared_checkpoint import refuse_local_checkpoint
+from headrace.engine.wire.connection import Connection
 from headrace.pipelines import Pipeline
 from headrace.pipelines.runtime import Graph, check_fingerprints
 

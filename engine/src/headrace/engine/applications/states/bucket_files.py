@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Sequence
 
 from headrace.engine._errors import CheckpointError
-from headrace.engine.checkpoint._manifests import RESTORE, STATES, Bucket, Entry, new_file
-from headrace.engine.checkpoint._state_files import StateFiles
+from headrace.engine.checkpoint.manifests import RESTORE, STATES, Bucket, Entry, new_file
+from headrace.engine.checkpoint.state_files import StateFiles
 from headrace.pipelines.runtime import dumps_plain
 
 _Place = tuple[str, int, int, int]

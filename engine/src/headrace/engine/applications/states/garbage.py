@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from headrace.engine._errors import Replaced
-from headrace.engine.checkpoint._fence import Fence
-from headrace.engine.checkpoint._folder import Folder
-from headrace.engine.checkpoint._manifests import Manifest, ManifestLog, origin_of
+from headrace.engine.checkpoint.fence import Fence
+from headrace.engine.checkpoint.folder import Folder
+from headrace.engine.checkpoint.manifests import Manifest, ManifestLog, origin_of
 
 _CHECKED_EVERY = 32
 """The number of files that are deleted before the run is checked again."""

@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 from headrace.engine.applications.stages.plan import ROWS, Plan
 from headrace.engine.applications.stages.source_stage import source_stage_rows
 from headrace.engine.codec import record_batches
-from headrace.engine.source._parallelism import Parallelism
-from headrace.engine.source._schema import SCHEMA
+from headrace.engine.source.parallelism import Parallelism
+from headrace.engine.source.schema import SCHEMA
 from headrace.laboratory.bench.inprocess import Numbers
 from headrace.laboratory.bench.pipelines.feed import Feed, frames
 

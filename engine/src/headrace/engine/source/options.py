@@ -1,0 +1,129 @@
+"""The options of `spark.readStream.format("headrace")`: names, defaults, validation."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from headrace.contract.names import is_name, is_stream_pattern
+from headrace.contract.units import parse_size
+from headrace.engine._errors import OptionError
+from headrace.engine.wire.gateway_options import NAMES as GATEWAY_NAMES
+from headrace.engine.wire.gateway_options import (
+    Defaults,
+    GatewayOptions,
+    boolean,
+    canonical,
+    fail_or,
+    parse_gateway,
+    parsed,
+    seconds,
+)
+
+DEFAULT_INLINE_BYTES = 256 * 2**10
+DEFAULT_STREAM_TIMEOUT_S = 60.0
+
+NAMES = (
+    "stream",
+    *GATEWAY_NAMES,
+    "pipeline",
+    "maxMessagesPerTrigger",
+    "maxBytesPerTrigger",
+    "failOnDataLoss",
+    "streamTimeout",
+    "onStreamAway",
+    "readTasks",
+    "inlineBytes",
+)
+OWN_NAMES = ("application", "asksForPresent", "finish", "interval", "realTime", "resumeAt")
+"""Internal options, which Headrace sets when it starts an application."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(GatewayOptions):
+    """The validated options of one source."""
+
+    streams: tuple[str, ...]
+    pipeline: str | None = None
+    max_messages: int | None = None
+    max_bytes: int | None = None
+    fail_on_data_loss: bool = True
+    stream_timeout_s: float = DEFAULT_STREAM_TIMEOUT_S
+    accept_away: bool = False
+    read_tasks: int = 1
+    inline_bytes: int = DEFAULT_INLINE_BYTES
+    application: str | None = None
+    """The application whose first steps run in the reading tasks; an internal option."""
+    finish: bool | None = None
+    """Whether an application's event time ends when all streams have ended; None for only with availableNow."""
+    asks_for_present: bool = False
+    """Whether the application needs to know when a batch was planned."""
+    interval_s: float = 0.0
+    """The time between the starts of two micro-batches of the application, in seconds; 0 if one follows the other."""
+    real_time: str | None = None
+    """The path of the socket of the application's worker in real-time mode; None without it."""
+    driver: str = ""
+    """The id of the driver, if it sends heartbeats."""
+    resume_at: str | None = None
+    """The offset, as JSON, at which a rescaled checkpoint starts. The run that creates the checkpoint reads nothing."""
+
+
+def parse(given: Mapping[str, str], defaults: Defaults) -> Options:
+    """Parses and validates the options of a source.
+
+    Raises:
+        OptionError: An option is unknown, missing or invalid; the error names the option, the value and the remedy.
+    """
+    values = canonical(given, NAMES, OWN_NAMES)
+    return Options(
+        **vars(parse_gateway(values, defaults)),
+        streams=_streams(values),
+        pipeline=parsed(values, "pipeline", _pipeline, None),
+        max_messages=parsed(values, "maxMessagesPerTrigger", _at_least_one(_whole), None),
+        max_bytes=parsed(values, "maxBytesPerTrigger", _at_least_one(parse_size), None),
+        fail_on_data_loss=parsed(values, "failOnDataLoss", boolean, True),
+        stream_timeout_s=parsed(values, "streamTimeout", seconds, DEFAULT_STREAM_TIMEOUT_S),
+        accept_away=parsed(values, "onStreamAway", fail_or("accept"), False),
+        read_tasks=parsed(values, "readTasks", _at_least_one(_whole), defaults.read_tasks),
+        inline_bytes=parsed(values, "inlineBytes", parse_size, DEFAULT_INLINE_BYTES),
+        application=values.get("application"),
+        asks_for_present=parsed(values, "asksForPresent", boolean, False),
+        finish=parsed(values, "finish", boolean, None),
+        interval_s=parsed(values, "interval", float, 0.0),
+        real_time=values.get("realTime"),
+        driver=defaults.driver,
+        resume_at=values.get("resumeAt"),
+    )
+
+
+def _streams(values: Mapping[str, str]) -> tuple[str, ...]:
+    example = 'for example .option("stream", "orders/*")'
+    patterns = tuple(p.strip() for p in values.get("stream", "").split(",") if p.strip())
+    if not patterns:
+        raise OptionError(f"option stream is missing: set the streams to read, {example}")
+    for pattern in patterns:
+        if not is_stream_pattern(pattern):
+            raise OptionError(
+                f"option stream: {pattern!r} is not a pattern source/partition; use letters, digits and ._-*, {example}"
+            )
+    return patterns
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise ValueError("want a whole number")
+    return int(text)
+
+
+def _at_least_one(parse_number: Callable[[str], int]) -> Callable[[str], int]:
+    def parse_positive(text: str) -> int:
+        number = parse_number(text)
+        if not 1 <= number < 2**63:
+            raise ValueError("want at least 1")
+        return number
+
+    return parse_positive
+
+
+def _pipeline(text: str) -> str:
+    if not is_name(text):
+        raise ValueError("want 1 to 255 letters, digits and ._-")
+    return text

@@ -1,0 +1,90 @@
+"""The sink of applications' queries in the JVM, and the driver's handlers of their micro-batches."""
+
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from headrace.engine.spark.jvm_classes import APPLICATION_SINK, NO_SHUFFLE, install
+from headrace.protocol.v1.metrics_pb2 import RunFault, RunMetrics
+
+FORMAT = APPLICATION_SINK
+"""The name for `writeStream.format(...)`."""
+
+
+class Handler(Protocol):
+    """Handles the micro-batches of one query, in the driver: `ApplicationSink.Handler`, with a method for its end."""
+
+    def began(self, query: str, run: str, number: int) -> None:
+        """The query has begun a run with this number, both with Spark's ids."""
+
+    def begin(self, run: str | None, batch: str) -> str:
+        """The states that a micro-batch of a run continues from; what is wrong, after `!`, if it cannot begin."""
+
+    def commit(self, batch: int, reports: bytes) -> str | None:
+        """Receives the reports of all tasks; returns what is wrong."""
+
+    def hindered(self) -> RunFault | None:
+        """What hinders the run; None if nothing does."""
+
+    def metrics(self) -> RunMetrics:
+        """The totals of the run since it started."""
+
+    def abort(self, batch: int) -> None:
+        """A micro-batch has failed."""
+
+    def close(self) -> None:
+        """The query has ended."""
+
+
+_handlers: dict[str, Handler] = {}
+
+
+def add_handler(spark: SparkSession, run: str, handler: Handler) -> None:
+    """Prepares a session for a query with this sink, and the option `run`.
+
+    Raises:
+        HeadraceError: The JVM cannot load the class of the sink.
+    """
+    install(spark)
+    _skip_shuffles(spark)
+    jvm: Any = spark._jvm
+    jvm.headrace.engine.ApplicationSink.register(run, handler)
+    _handlers[run] = handler
+
+
+def tell_run(run: str, query_id: str, run_id: str, number: int) -> None:
+    """Tells the handler of a query, if there is one, that its run has begun."""
+    handler = _handlers.get(run)
+    if handler is not None:
+        handler.began(query_id, run_id, number)
+
+
+def metrics_of(run: str) -> RunMetrics | None:
+    """The totals of the run of a query's handler since it started; None if it has no handler."""
+    handler = _handlers.get(run)
+    return None if handler is None else handler.metrics()
+
+
+def fault_of(run: str) -> RunFault | None:
+    """What hinders the run of a query's handler; None if nothing does, or it has no handler."""
+    handler = _handlers.get(run)
+    return None if handler is None else handler.hindered()
+
+
+def remove_handler(spark: SparkSession, run: str) -> None:
+    """Ends the handler of a query that has ended."""
+    handler = _handlers.pop(run, None)
+    if handler is None:
+        return
+    jvm: Any = spark._jvm
+    jvm.headrace.engine.ApplicationSink.remove(run)
+    handler.close()
+
+
+def _skip_shuffles(spark: SparkSession) -> None:
+    """Adds the rule for micro-batches that one task reads to the rules of the session's optimizer, once."""
+    jvm: Any = spark._jvm
+    methods = spark._jsparkSession.experimental()
+    rules = list(jvm.scala.jdk.javaapi.CollectionConverters.asJava(methods.extraOptimizations()))
+    if not any(rule.getClass().getName() == NO_SHUFFLE for rule in rules):
+        getattr(methods, "extraOptimizations_$eq")(jvm.PythonUtils.toSeq([*rules, jvm.headrace.engine.NoShuffle()]))

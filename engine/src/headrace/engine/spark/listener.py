@@ -1,0 +1,328 @@
+"""Monitors the queries of a session in the driver.
+
+Before a query's first batch, the listener rejects asynchronous progress tracking, and records the run as the current one of its
+checkpoint. While a query runs, the listener reports committed batches to the gateway, for its sinks. When the query ends, it
+detaches the query with the committed positions, so that the last batch is acknowledged before the next start.
+"""
+
+import logging
+import threading
+import time
+import weakref
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import grpc
+from pyspark.sql import SparkSession
+
+from headrace.contract.errors import HeadraceError
+from headrace.engine.checkpoint.log import Predecessor
+from headrace.engine.checkpoint.position import Offset, to_stream_positions
+from headrace.engine.checkpoint.runs import drop_unnamed_entries
+from headrace.engine.checkpoint.votes import Votes
+from headrace.engine.sink.options import SinkOptions
+from headrace.engine.source.fetch import PipelineRun
+from headrace.engine.source.options import Options
+from headrace.engine.spark.application_sink import fault_of, metrics_of, remove_handler, tell_run
+from headrace.engine.spark.batches import BatchedRun, BatchReporter, Logged, offsets_of
+from headrace.engine.spark.commit_logs import begin_run, end_run
+from headrace.engine.spark.counts import log_counts, stages_of
+from headrace.engine.spark.execution import Execution
+from headrace.engine.spark.heartbeats import Heartbeats
+from headrace.engine.spark.jvm_classes import CHECKPOINTS, NAMED_CHECKPOINTS
+from headrace.engine.spark.reporter import CommitReporter
+from headrace.engine.spark.reporting import CommitLog, ReportedRun
+from headrace.engine.spark.run_faults import Executors, failed, local_folders
+from headrace.engine.spark.shared_checkpoint import refuse_local_checkpoint
+from headrace.engine.wire.connection import Connection, to_error
+from headrace.engine.wire.gateway_options import Defaults
+from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_ORIGIN_OTHER_RUN
+
+DETACH_TIMEOUT_S = 2.0
+ASYNC_REFUSED = (
+    "Headrace does not support asyncProgressTrackingEnabled: Spark then plans a batch before the previous one is in the "
+    "commit log, and messages would be acknowledged too early. Remove the option from writeStream; nothing was processed"
+)
+UNNAMED = (
+    "%s writes the checkpoint, so its commit log does not name the runs that write it: if two drivers meet on this checkpoint, a "
+    "two-phase sink may lose a batch. Set spark.sql.streaming.checkpointFileManagerClass before headrace.engine.register, not "
+    "after it"
+)
+
+_watching: "weakref.WeakKeyDictionary[SparkSession, Defaults]" = weakref.WeakKeyDictionary()
+"""The monitored sessions, with the defaults of their queries' options."""
+
+log = logging.getLogger("headrace.engine")
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """A running query with its Headrace sources, and its Headrace sink if it has one.
+
+    The commits of queries that it has replaced are reported too, since no other process does so.
+    """
+
+    execution: Execution
+    sources: tuple[Options, ...]
+    reported: ReportedRun
+    followed: tuple[ReportedRun, ...] = ()
+    batched: dict[str, BatchedRun] = field(default_factory=dict)
+    """The runs of its sources, by pipeline."""
+
+
+class QueryListener:
+    """Implements Spark's listener interface directly on py4j: pyspark's own wrapper copies every progress event.
+
+    Spark calls `onQueryStarted` in the query's own thread before its first batch, and the other methods from its event bus.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._watched: dict[str, _Watched] = {}
+        self._batches = BatchReporter()
+        self._heartbeats = Heartbeats()
+        self._reporter = CommitReporter(lambda: spark.sparkContext._jsc is None)
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Starts to monitor a query, or rejects it: it must not use asynchronous progress tracking, for example."""
+        try:
+            execution, query_id = Execution(self._spark, event.id()), event.id().toString()
+            run_id = event.runId().toString()
+            try:
+                watched = self._watch(execution, query_id, run_id)
+                if watched is not None:
+                    self._heartbeats.add(run_id, watched.sources)
+            except HeadraceError as error:
+                _refuse(execution, query_id, str(error))
+                return
+            if watched is not None:
+                self._watched[run_id] = watched
+        except Exception:
+            log.warning("cannot monitor a query that starts", exc_info=True)
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Reports the batch to the gateway if it is in the commit log."""
+        fields = {}
+        try:
+            if not self._watched:
+                return
+            progress = event.progress()
+            watched = self._watched.get(progress.runId().toString())
+            if watched is None:
+                return
+            fields = {"query": watched.reported.query_id}
+            if watched.sources:
+                self._note_batch(watched, progress)
+            if watched.reported.options is None:
+                return
+            batch = int(progress.batchId())
+            # A trigger without data also causes progress events, with the number of the next batch: only the log proves a commit.
+            if watched.execution.has_committed(batch, watched.reported.run.id):
+                if len(watched.reported.readers) < len(watched.sources):
+                    watched.reported.readers |= {offset.pipeline for offset in watched.execution.offsets(batch)}
+                if watched.reported.measure is not None:
+                    watched.reported.stages_ms += stages_of(progress)
+                self._reporter.committed(watched.reported, batch)
+                log_counts(progress)
+        except Exception:
+            log.warning("cannot report a committed batch at once", exc_info=True, extra=fields)
+
+    def _note_batch(self, watched: _Watched, progress: Any) -> None:
+        """Tells the gateway the number of a micro-batch that has read something."""
+        committed_ms = time.time_ns() // 1_000_000
+        for start, end in offsets_of(progress):
+            run = watched.batched.get(end.pipeline)
+            if run is None:
+                options = _options_of(watched.sources, end)
+                if options is None:
+                    continue
+                run = watched.batched[end.pipeline] = BatchedRun(options, watched.execution.history)
+            self._batches.report(run, Logged(int(progress.batchId()), start, end, committed_ms=committed_ms))
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Does nothing; Spark requires the method."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Reports what the query has committed, and detaches it from the gateway."""
+        fields = {}
+        try:
+            self._heartbeats.remove(event.runId().toString())
+            watched = self._watched.pop(event.runId().toString(), None)
+            if watched is None:
+                return
+            fields = {"query": watched.reported.query_id}
+            if watched.reported.options is not None and watched.reported.options.run is not None:
+                remove_handler(self._spark, watched.reported.options.run)
+            end_run(self._spark, watched.execution.checkpoint, watched.reported.run.id)
+            if event.exception().isDefined():
+                committed = watched.execution.last_committed()
+                batch, error = 0 if committed is None else committed + 1, event.exception().get()
+                failure = failed(batch, error, watched.execution.checkpoint, local_folders(self._spark))
+                watched.reported.failure = failure
+                if failure.origin == RUN_FAULT_ORIGIN_OTHER_RUN:
+                    # A micro-batch has found the other driver before the reports did, which end here.
+                    watched.reported.tell_replaced()
+            for reported in (watched.reported, *watched.followed):
+                self._reporter.end(reported)
+            if watched.sources:
+                detach(watched.execution, watched.reported, watched.sources)
+        except Exception:
+            text = "cannot detach from the gateway; the last commits are acknowledged at the query's next start"
+            log.info(text, exc_info=True, extra=fields)
+
+    class Java:
+        """The Java interface, for py4j."""
+
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+    def _watch(self, execution: Execution, query_id: str, run_id: str) -> _Watched | None:
+        """Starts to monitor a query that has a Headrace source or sink, as the current run of its checkpoint; None for others.
+
+        Raises:
+            HeadraceError: The query must not start.
+        """
+        defaults = _watching[self._spark]
+        sources = execution.sources(defaults)
+        if sources and execution.is_asynchronous:
+            raise HeadraceError(ASYNC_REFUSED)
+        if not sources and not execution.writes_to_sink:
+            return None
+        try:
+            options = execution.sink_options(defaults) if execution.writes_to_sink else None
+            shared = any(each.shared_checkpoint for each in (*sources, *((options,) if options is not None else ())))
+            refuse_local_checkpoint(self._spark, execution.checkpoint, shared=shared)
+            # A query that is told where to resume is the one that completes a rescaled checkpoint.
+            completes = any(source.resume_at is not None for source in sources)
+            if execution.is_unfinished and not completes:
+                raise HeadraceError(
+                    f"{execution.checkpoint} is incomplete, since its creation did not finish; delete it, and create it again"
+                )
+            reported = _begun(execution, query_id, run_id, options)
+            reported.readers |= {source.pipeline for source in sources if source.pipeline is not None}
+            last = execution.last_committed()
+            if last is not None:
+                reported.readers |= {offset.pipeline for offset in execution.offsets(last)}
+            elif options is not None and len(reported.readers) < len(sources):
+                reported.find_readers = lambda: {offset.pipeline for offset in execution.offsets(0)}
+            followed = (
+                tuple(_of_predecessor(query, reported) for query in execution.predecessors()) if options is not None else ()
+            )
+            if options is not None and options.run is not None:
+                reported.measure = partial(metrics_of, options.run)
+            executors = Executors(self._spark)
+            application = options.run if options is not None else None
+            reported.hindered = lambda: executors.lost() or (fault_of(application) if application is not None else None)
+            reported.beat = self._heartbeats.send
+            for each in (*followed, reported):
+                self._reporter.start(each)
+            if options is not None and options.run is not None:
+                tell_run(options.run, query_id, run_id, reported.run.number)
+            committed = partial(self._reporter.committed, reported)
+            named = begin_run(self._spark, execution.checkpoint, query_id, run_id, reported.run.number, committed)
+            if not named or execution.file_manager not in (CHECKPOINTS, NAMED_CHECKPOINTS):
+                log.warning(UNNAMED, execution.file_manager, extra={"query": query_id})
+        except HeadraceError:
+            raise
+        except Exception as error:
+            raise HeadraceError(f"the checkpoint cannot be read or written: {error}; nothing was processed") from error
+        return _Watched(execution, sources, reported, followed)
+
+
+def _begun(execution: Execution, query_id: str, run_id: str, options: SinkOptions | None) -> ReportedRun:
+    """Records a run as the current one of its checkpoint.
+
+    Raises:
+        Replaced: Another run started at the same time.
+    """
+    runs, last = execution.runs, execution.last_committed()
+    run = runs.begin(run_id, last, execution.owner, options.sinks if options is not None else ())
+    # From now on, no run before this one adds an entry: it would find this one's file, or not find its own.
+    drop_unnamed_entries(execution.commits)
+    execution.set_run_number(run.number)
+    commits = CommitLog(
+        last=execution.last_committed,
+        owner=execution.owner,
+        fail=partial(_fail, execution),
+        is_stopped=lambda: execution.is_stopped,
+    )
+
+    def write_votes(text: str) -> None:
+        runs.check(run)
+        execution.write_votes(text)
+
+    votes = Votes(execution.read_votes, write_votes, {"query": query_id, "run": run_id})
+    return ReportedRun(query_id, run, options, commits, runs, votes, committed=last)
+
+
+def _of_predecessor(query: Predecessor, reported: ReportedRun) -> ReportedRun:
+    """The commits of a query that another one has replaced."""
+    run = replace(reported.run, earlier=query.segments)
+    return ReportedRun(query.query, run, reported.options, committed=query.committed)
+
+
+def _fail(execution: Execution, reason: str) -> None:
+    """Ends a running query, in another thread, since the query's thread may wait for the caller."""
+    threading.Thread(target=execution.fail, args=(reason,), name="headrace-replaced", daemon=True).start()
+
+
+def _refuse(execution: Execution, query_id: str, reason: str) -> None:
+    log.error("%s", reason, extra={"query": query_id})
+    try:
+        execution.refuse(reason)
+    except Exception:
+        threading.Thread(target=execution.stop, name="headrace-refusal", daemon=True).start()
+        raise
+
+
+def _options_of(sources: tuple[Options, ...], offset: Offset) -> Options | None:
+    """The options of the source that an offset is of; None if more than one could be it."""
+    named = [s for s in sources if s.pipeline == offset.pipeline]
+    unnamed = {s for s in sources if s.pipeline is None}
+    candidates = named or (list(unnamed) if len(unnamed) == 1 else [])
+    return candidates[0] if candidates else None
+
+
+def detach(execution: Execution, reported: ReportedRun, sources: tuple[Options, ...]) -> None:
+    """Detaches a run that has ended from its gateways, unless another one has taken over its checkpoint."""
+    last = execution.last_committed()
+    offsets = () if last is None else tuple(execution.offsets(last))
+    # In this order: an offset that a newer run has committed names that run, whose file in the run log is older.
+    if reported.is_replaced():
+        return
+    for offset in offsets:
+        _detach(sources, offset)
+
+
+def _detach(sources: tuple[Options, ...], offset: Offset) -> None:
+    options = _options_of(sources, offset)
+    if offset.run_number is None or options is None:
+        return
+    connection = Connection.of(options)
+    request = pb.DetachRequest(
+        pipeline=PipelineRun(offset.pipeline, offset.run_number, offset.run_id, offset.checkpoint).to_proto(options),
+        committed=to_stream_positions(offset.streams),
+    )
+    try:
+        connection.stub().Detach(request, timeout=DETACH_TIMEOUT_S, metadata=connection.metadata)
+    except grpc.RpcError as error:
+        fields = {"pipeline": offset.pipeline}
+        log.info("could not send the last commit to the gateway: %s", to_error(error, connection), extra=fields)
+
+
+def watch_queries(spark: SparkSession, defaults: Defaults) -> None:
+    """Monitors the queries of a session until it ends; if it is monitored already, replaces the defaults."""
+    from py4j.java_gateway import java_import  # type: ignore[import-untyped]
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    if spark in _watching:
+        _watching[spark] = defaults
+        return
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    java_import(gateway.jvm, "org.apache.spark.sql.streaming.*")
+    listener = gateway.jvm.PythonStreamingQueryListenerWrapper(QueryListener(spark))
+    _watching[spark] = defaults
+    spark._jsparkSession.streams().addListener(listener)

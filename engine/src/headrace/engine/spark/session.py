@@ -1,0 +1,210 @@
+"""Registers the data source with Spark, and creates sessions with settings for fast micro-batches."""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from headrace.contract.errors import HeadraceError
+from headrace.contract.limits import DEFAULT_GATEWAY
+from headrace.contract.token_files import TokenFile
+from headrace.engine.classic import refuse_connect
+from headrace.engine.master import is_this_machine
+from headrace.engine.spark.class_archive import OPTIONS, class_archive, use
+from headrace.engine.spark.format import Application, HeadraceSource
+from headrace.engine.spark.heartbeats import driver_id
+from headrace.engine.spark.jvm_classes import use_checkpoints
+from headrace.engine.spark.jvm_exit import why_exited
+from headrace.engine.spark.listener import watch_queries
+from headrace.engine.spark.quiet import last_lines, launch_quietly, log_options
+from headrace.engine.spark.submission import MASTER, has_jvm, jvm_settings, settings_before_jvm, spark_home
+from headrace.engine.wire.gateway_options import Defaults
+from headrace.logs.output import is_verbose
+
+log = logging.getLogger("headrace.engine")
+
+_STATE_STORE_SETTING = "spark.sql.streaming.stateStore.providerClass"
+_STATE_FORMAT_SETTING = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+QUICK_SETTINGS = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    _STATE_STORE_SETTING: _STATE_STORE,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # The commit log names the attempts whose files count, so files of another attempt at the same batch are harmless.
+    _STATE_FORMAT_SETTING: "2",
+    # Idle workers stay alive, with the states that they cache.
+    "spark.python.daemon.module": "headrace.engine.spark.daemon",
+    # A task whose worker has died tells what it was processing, and where in the code it crashed.
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+}
+_WORKER_PYTHON = Path(__file__).with_name("worker_python.sh")
+"""A script that starts Spark's Python processes in half the time."""
+_LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Shuffled data stays on this machine, most of it in memory.
+    "spark.shuffle.compress": "false",
+}
+_AT_START = {"spark.ui.showConsoleProgress": "false"}
+"""Settings that take effect only at the start of a JVM, which otherwise has its own values."""
+_DEFAULT_MASTER = "local[*]"
+_PYTHONS = {"PYSPARK_DRIVER_PYTHON": "spark.pyspark.driver.python", "PYSPARK_PYTHON": "spark.pyspark.python"}
+"""Spark looks up data sources with the first one, and does everything else with the second."""
+_QUICK_START = "-XX:TieredStopAtLevel=1"
+
+
+def register(spark: SparkSession, applications: Mapping[str, Application] | None = None) -> None:
+    """Registers `format("headrace")` with a session, and monitors the session's queries. Call it once for each session.
+
+    Queries that start from now on write their checkpoints with Headrace's file manager, which calls the one that the session has
+    in `spark.sql.streaming.checkpointFileManagerClass`, if any: each entry of a commit log names the run that wrote it.
+
+    HEADRACE_GATEWAY, HEADRACE_TOKEN and HEADRACE_TOKEN_FILE are the defaults of the options `gateway`, `token` and `tokenFile`,
+    and the session's parallelism is the default of `readTasks`.
+
+    Args:
+        spark: The session.
+        applications: The applications whose queries start next, by name.
+
+    Raises:
+        HeadraceError: It is a Spark Connect session, whose queries cannot be monitored from this process.
+    """
+    refuse_connect(spark)
+    try:
+        use_checkpoints(spark)
+    except HeadraceError as error:
+        log.info("Spark's own manager writes the files of checkpoints: %s", error)
+    defaults = defaults_in(spark)
+    # A new class passes the defaults to the processes in which Spark creates the source.
+    known = {"defaults": defaults, "registered": True, "applications": dict(applications or {})}
+    spark.dataSource.register(type("RegisteredHeadraceSource", (HeadraceSource,), known))
+    watch_queries(spark, defaults)
+
+
+def defaults_in(spark: SparkSession) -> Defaults:
+    """The defaults of options in a session."""
+    return Defaults(
+        gateway=os.environ.get("HEADRACE_GATEWAY") or DEFAULT_GATEWAY,
+        token=os.environ.get("HEADRACE_TOKEN") or None,
+        token_file=TokenFile(Path(file).absolute()) if (file := os.environ.get("HEADRACE_TOKEN_FILE")) else None,
+        read_tasks=max(1, spark.sparkContext.defaultParallelism),
+        master=str(spark.sparkContext.master),
+        driver=driver_id(),
+    )
+
+
+def build_session(
+    app_name: str,
+    master: str | None = None,
+    conf: Mapping[str, str | int | bool] | None = None,
+    *,
+    quick_start: bool = False,
+    quiet: bool = False,
+) -> SparkSession:
+    """Creates a session with settings for fast micro-batches, and registers it.
+
+    Settings from outside the program, from spark-submit's `--master` and `--conf`, PYSPARK_SUBMIT_ARGS or spark-defaults.conf,
+    are not changed. This function only sets what is unset.
+
+    Args:
+        app_name: The name of the application in Spark.
+        master: Spark master URL; None for the one from outside the program, else `local[*]`.
+        conf: Further Spark settings, which take precedence over all others: `{"spark.ui.enabled": True}`.
+        quick_start: Whether a local JVM uses only its fast compiler. The start then takes half the processor time, and nothing
+            is lost if the work is done in Python, as in applications. Spark's own operators take a third longer.
+        quiet: Whether a JVM that is started here logs only errors, except errors that a query raises, which the program should
+            show. Your own log4j configuration takes precedence. Everything is logged if HEADRACE_VERBOSE is set to `1`.
+
+    Raises:
+        HeadraceError: There already is a Spark Connect session in this process.
+    """
+    given = {name: _text(value) for name, value in (conf or {}).items()}
+    if master is not None:
+        given[MASTER] = master
+    if not has_jvm():
+        _start_jvm(given, settings_before_jvm(), quick_start, quiet and not is_verbose())
+    told = jvm_settings()
+    master = given.get(MASTER) or told.get(MASTER) or _DEFAULT_MASTER
+    _choose_python({**told, **given}, is_this_machine(master))
+    quick = QUICK_SETTINGS | (_LOCAL if is_this_machine(master) else {})
+    if {**told, **given}.get(_STATE_STORE_SETTING, _STATE_STORE) != _STATE_STORE:
+        # Other state stores do not have this format.
+        del quick[_STATE_FORMAT_SETTING]
+    unset = {name: value for name, value in quick.items() if name not in told}
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in {**unset, **given}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def _start_jvm(given: Mapping[str, str], outside: Mapping[str, str], quick_start: bool, quiet: bool) -> None:
+    """Starts the JVM of this process, with the settings that take effect only at its start.
+
+    Args:
+        given: The settings of the program.
+        outside: The settings from outside the program.
+        quick_start: Whether the JVM uses only its fast compiler, if it is local.
+        quiet: Whether the JVM logs only errors.
+    """
+    expected = {**outside, **given}
+    local = is_this_machine(expected.get(MASTER, _DEFAULT_MASTER))
+    _choose_python(expected, local)
+    at_start = dict(_AT_START)
+    options = log_options(expected) if quiet else []
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        options += [*use(class_archive()), *([_QUICK_START] if quick_start else [])]
+    if local or options:
+        at_start[OPTIONS] = " ".join(options)
+    settings = {name: value for name, value in at_start.items() if name not in outside} | dict(given)
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    last_lines.clear()
+    try:
+        SparkContext._ensure_initialized(gateway=launch_quietly(conf) if quiet else None, conf=conf)
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise HeadraceError(f"Spark's JVM has ended before it was ready: {why_exited(last_lines)}") from error
+    except OSError as error:
+        raise HeadraceError(f"Spark's JVM cannot be started: {error}; {why_exited(last_lines)}") from error
+
+
+def _choose_python(settings: Mapping[str, str], local: bool) -> None:
+    """Makes Spark use the Python of this process, unless its settings or the environment name another one.
+
+    Args:
+        settings: Spark's settings.
+        local: Whether driver and executors run on this machine.
+    """
+    for name, setting in _PYTHONS.items():
+        if setting in settings:
+            os.environ[name] = settings[setting]
+    quick = str(_WORKER_PYTHON)
+    unset = [name for name in _PYTHONS if _is_own_python(os.environ.get(name, quick))]
+    if local and len(unset) == len(_PYTHONS) and os.access(quick, os.X_OK) and spark_home() == Path(pyspark.__file__).parent:
+        os.environ |= {**dict.fromkeys(_PYTHONS, quick), "HEADRACE_WORKER_PYTHON": sys.executable}
+    else:
+        os.environ |= dict.fromkeys(unset, sys.executable)
+
+
+def _is_own_python(python: str) -> bool:
+    """Whether nobody has chosen this Python: it is the one of this process, or the script of a process that has started this one.
+
+    That process may run Headrace from another environment.
+    """
+    return python == sys.executable or Path(python).parts[-4:] == _WORKER_PYTHON.parts[-4:]
+
+
+def _text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
