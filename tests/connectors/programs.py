@@ -26,6 +26,7 @@ class Page:
         self._folder = folder
         self._instead = instead
         self._stack = stack
+        self._written = 0
 
     async def connector(self, name: str, gateway: str) -> asyncio.subprocess.Process:
         """Runs the command of the first example that runs a connector."""
@@ -36,8 +37,13 @@ class Page:
 
     async def program(self, number: int) -> asyncio.subprocess.Process:
         """Runs the Python program that is the n-th on the page."""
-        path = self._folder / f"{number}.py"
-        path.write_text(self._adapted(blocks(self._page, "python")[number].text))
+        return await self.other_side(blocks(self._page, "python")[number].text)
+
+    async def other_side(self, program: str) -> asyncio.subprocess.Process:
+        """Runs a Python program of the system that the page connects to."""
+        self._written += 1
+        path = self._folder / f"{self._written}.py"
+        path.write_text(self._adapted(program))
         return await self._start(sys.executable, str(path))
 
     def _adapted(self, text: str) -> str:

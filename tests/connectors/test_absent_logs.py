@@ -41,11 +41,6 @@ RENAMED = ("app.log.1", "app.1.log", "app-2026-01-31.log", "app.log-20260131", "
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize("name", RENAMED)
-@pytest.mark.behaviour(
-    "file",
-    "a log that is renamed between two runs, with no new one yet",
-    "reads the rest in its stream",
-)
 async def test_a_log_that_was_renamed_before_a_restart_is_read_in_its_stream(tmp_path, name, packed):
     log, renamed, positions = tmp_path / "app.log", tmp_path / name, {}
     log.write_bytes(b"one\n")

@@ -63,11 +63,6 @@ async def address():
         yield address
 
 
-@pytest.mark.behaviour(
-    "file",
-    "a damaged `.gz`, with `bad_records` `skip` or `dead-letter`",
-    "reads it up to the damage, then the next file",
-)
 @pytest.mark.parametrize("policy", ["skip", "dead-letter"])
 async def test_a_damaged_packed_file_is_read_up_to_there_and_then_the_next_one(tmp_path, address, policy, caplog):
     (tmp_path / "logs").mkdir()
@@ -96,11 +91,6 @@ async def test_a_damaged_packed_file_is_read_up_to_there_and_then_the_next_one(t
     await reader.close()
 
 
-@pytest.mark.behaviour(
-    "file",
-    'a damaged `.gz`, with `bad_records = "fail"`',
-    "ends and names file and byte",
-)
 async def test_a_damaged_packed_file_ends_the_connector_where_nothing_else_is_said(tmp_path, address):
     (tmp_path / "logs").mkdir()
     path = rotated(tmp_path / "logs")

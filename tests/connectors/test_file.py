@@ -160,7 +160,6 @@ def test_reading_goes_on_after_a_position(tmp_path):
     assert read(tmp_path / "f", position=14) == []
 
 
-@pytest.mark.behaviour("file", "a line without an end", "waits for the rest")
 def test_a_growing_file_is_followed_and_a_partial_line_waits(tmp_path):
     path = tmp_path / "f"
     path.write_bytes(b"one\ntw")
@@ -187,7 +186,6 @@ def test_the_backlog_is_what_lies_before_the_last_whole_line(tmp_path):
     assert backlog(source, "f") == Backlog(bytes=100, latest_sequence=200)
 
 
-@pytest.mark.behaviour("file", "a file that is shorter than the position", "loses the position")
 def test_a_file_shorter_than_the_position_has_lost_it(tmp_path):
     (tmp_path / "f").write_bytes(b"one\n")
     with pytest.raises(PositionLost, match="has 4 bytes, fewer than the 9"):
@@ -390,11 +388,6 @@ def test_a_followed_file_that_was_removed_is_not_gone_while_it_may_grow(tmp_path
     assert [next(items) for _ in range(2)] == [None, None]
 
 
-@pytest.mark.behaviour(
-    "file",
-    "several rotations between two runs",
-    "reads the rest of the old file, then the later ones in order",
-)
 def test_several_rotations_while_the_connector_is_away(tmp_path):
     path = tmp_path / "app.log"
     write(path, LINES[:5])
@@ -451,11 +444,6 @@ def test_a_rotated_file_is_waited_for_as_long_as_it_grows(tmp_path):
     assert some(items, 2) == [(8, b"two"), (14, b"three")]
 
 
-@pytest.mark.behaviour(
-    "file",
-    "another file of the same name",
-    "loses the position",
-)
 def test_another_file_of_the_same_name_is_not_taken_for_the_one_that_was_read(tmp_path):
     path = tmp_path / "app.log"
     write(path, LINES)
@@ -507,7 +495,6 @@ def test_a_position_without_a_cursor_goes_on_if_a_line_ends_there(tmp_path):
 # Records that cannot be taken
 
 
-@pytest.mark.behaviour("file", 'a line above 64 MiB, with `bad_records = "skip"`', "skips it")
 def test_a_line_that_is_far_too_long_may_be_left_out(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("headrace.connectors._records.MAX_RECORD_BYTES", 1_000_000)
     monkeypatch.setattr("headrace.connectors.file.splitter._LONG_LINE_BYTES", 500_000)

@@ -84,7 +84,6 @@ async def test_a_file_that_becomes_a_pipe_stops_nothing(tmp_path):
         await found.has(b"b2")
 
 
-@pytest.mark.behaviour("file", "hard links, symbolic links, a link that its target's rotations match", "reads the file once")
 async def test_a_file_of_several_names_is_read_once(tmp_path):
     (tmp_path / "b").write_bytes(b"b1\n")
     os.link(tmp_path / "b", tmp_path / "c")
@@ -151,7 +150,6 @@ async def test_any_name_is_read(tmp_path, name):
     str(lost.value).encode()
 
 
-@pytest.mark.behaviour("file", "files that come and go", "reads what there is")
 async def test_files_that_come_and_go_lose_no_position(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a1\n")
     async with reading(tmp_path / "*.txt") as found:
@@ -221,7 +219,6 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.behaviour("file", "a file or folder without permission", "logs it once, and reads it once it may")
 async def test_what_may_not_be_read_is_read_once_it_may(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a1\n")
     (tmp_path / "b.txt").write_bytes(b"b1\n")
@@ -274,7 +271,6 @@ PACK = {
 
 
 @pytest.mark.parametrize(("suffix", "pack"), PACK.items())
-@pytest.mark.behaviour("file", "compressed rotations: `.gz`, `.zst`, `.bz2`, `.xz`, `.lz4`", "reads each once, in order")
 async def test_compressed_files_are_parts_of_the_log(tmp_path, suffix, pack):
     log, positions = tmp_path / "app.log", {}
     lines = [b"".join(b"%d line %d\n" % (part, n) for n in range(2000)) for part in range(3)]

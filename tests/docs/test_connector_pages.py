@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from scripts import generate_connector_pages
-from tests.docs.pages import ROOT, blocks, text
+from tests.docs.pages import ROOT, blocks, codes, table, text
 
 from headrace.connectors import CONNECTORS
 from headrace.connectors.configuration import load_connector
@@ -33,10 +33,15 @@ def test_configuration_files_on_the_pages_are_valid(page: str, tmp_path: Path, m
         load_connector(str(path), variables)
 
 
+def test_the_overview_explains_what_the_tables_leave_out() -> None:
+    rows = table("docs/reference/connectors/README.md", "What all of them have")
+    assert sorted(name for row in rows for name in codes(row[0])) == sorted(generate_connector_pages.LEFT_OUT)
+
+
 def test_a_stale_table_is_filled() -> None:
     page = "before\n<!-- parameters: stdout-sink -->\nold\n<!-- end -->\nafter\n"
     filled = generate_connector_pages.filled(page)
-    assert "| `sink` | text | required | The name of the sink in Spark" in filled
+    assert "| `json` | Boolean; `false` | Print the message" in filled
     assert "old" not in filled
     assert generate_connector_pages.filled(filled) == filled
     with pytest.raises(LookupError, match="there is no connector nothing"):

@@ -61,7 +61,6 @@ async def test_a_request_that_can_no_longer_be_complete_ends_its_connection(rig,
 # Clients that are slow
 
 
-@pytest.mark.behaviour("http", "a head that does not end", "answers 408 after `head_seconds`, and closes the connection")
 @pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"X: " + b"y" * 7000])
 async def test_a_head_that_does_not_end_ends_its_connection(rig, sent):
     http = await rig(answer="received", head_seconds=0.1)
@@ -94,7 +93,6 @@ async def test_a_next_head_has_its_time_too(rig):
     assert b"HTTP/1.1 408 " in await client.received()
 
 
-@pytest.mark.behaviour("http", "no further request after an answer", "closes the connection after `idle_seconds`")
 async def test_a_connection_that_is_idle_after_an_answer_ends(rig):
     http = await rig(answer="received", head_seconds=600, idle_seconds=0.1)
     client = await http.raw(request(b"one"))
@@ -144,9 +142,6 @@ async def test_a_body_in_wrong_chunks_is_answered_as_such(rig, caplog, body):
 # Clients that are many
 
 
-@pytest.mark.behaviour(
-    "http", "more connections than `max_connections`", "closes the one that has waited longest without a request"
-)
 async def test_the_connection_that_waits_longest_makes_room(rig):
     http = await rig(answer="received", max_connections=3, head_seconds=600)
     first, second = await http.raw(HEAD), await http.raw(HEAD)
@@ -158,7 +153,6 @@ async def test_the_connection_that_waits_longest_makes_room(rig):
         each.close()
 
 
-@pytest.mark.behaviour("http", "the same, all with a request in progress", "closes the new one")
 async def test_a_request_in_progress_makes_no_room(rig, caplog):
     http = await rig(max_connections=2)
     waiting = [await http.raw(request(b"%d" % number)) for number in range(2)]

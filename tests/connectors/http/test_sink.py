@@ -154,11 +154,6 @@ async def test_a_failure_of_one_stops_all(receiver):
 # Answers
 
 
-@pytest.mark.behaviour(
-    "http",
-    "a receiver that answers 408, 425, 429, 500, 502, 503 or 504, or breaks the connection",
-    "sends the request again, with backoff",
-)
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 0])
 async def test_what_may_pass_is_tried_again(receiver, status):
     receiver.answers(status, status)
@@ -167,7 +162,6 @@ async def test_what_may_pass_is_tried_again(receiver, status):
     assert receiver.keys()[:3] == ["totals/7/3/0"] * 3
 
 
-@pytest.mark.behaviour("http", "a receiver that answers 400, 409, 410, 413, 415, 422 or 431", "refuses that message")
 @pytest.mark.parametrize("status", [400, 409, 410, 413, 415, 422, 431])
 async def test_what_will_never_be_taken_is_refused(receiver, status):
     receiver.answers(204, web.Response(status=status, text="no\n\x00 such " + "thing " * 100))
@@ -342,7 +336,6 @@ def no_proxies(monkeypatch):
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-@pytest.mark.behaviour("http", "a proxy in the environment of `http-sink`", "uses it, unless NO_PROXY excepts the receiver")
 async def test_requests_go_through_the_proxy_of_the_environment(receiver, no_proxies, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", receiver.url.removesuffix("/in"))
     out = HttpSink(HttpSinkParameters(url="http://service.invalid/in", sink="alerts"))

@@ -44,7 +44,6 @@ async def test_a_request_is_answered_at_once_where_that_is_asked_for(rig):
     await http.comes_to(waiting_messages=0)
 
 
-@pytest.mark.behaviour("http", "a body above `max_body_bytes`", "answers 413 with the limit")
 async def test_a_mebibyte_arrives_and_more_is_refused(rig):
     http = await rig()
     body = bytes(range(256)) * 4096
@@ -146,7 +145,6 @@ async def test_a_client_that_has_gone_is_forgotten_unless_a_query_has_its_messag
     assert (await http.health())[1]["waiting_messages"] == 0
 
 
-@pytest.mark.behaviour("http", "more requests than `max_waiting_messages`", "answers 503 with `Retry-After`")
 async def test_too_many_that_wait_are_told_to_come_later(rig):
     http = await rig(max_waiting_messages=2, retry_after_seconds=7)
     requests = [http.post(b"one"), http.post(b"two")]
@@ -179,7 +177,6 @@ async def test_health_tells_whether_queries_read_all_streams(rig):
     assert (await http.health())[0] == 503
 
 
-@pytest.mark.behaviour("http", "a body that does not arrive", "answers 408, and closes the connection")
 async def test_a_body_that_does_not_come_is_given_up(rig):
     http = await rig(receive_seconds=0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", http.source.port)

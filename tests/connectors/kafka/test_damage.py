@@ -42,11 +42,6 @@ def damaged(kafka: Kafka, log: Log, topic: str) -> bytes:
 SOUND = [*range(10), *range(20, 40)]
 
 
-@pytest.mark.behaviour(
-    "kafka",
-    "a wrong checksum of a record batch, with `bad_records` `skip` or `dead-letter`",
-    "leaves out the batch; records around it arrive once",
-)
 @pytest.mark.parametrize("policy", ["skip", "dead-letter"])
 async def test_what_is_around_a_damaged_batch_arrives_once(log, topic, address, query, damaged, tmp_path: Path, caplog, policy):
     kept = {} if policy == "skip" else {"dead_letters": tmp_path / "dead"}
@@ -74,11 +69,6 @@ async def test_what_is_around_a_damaged_batch_arrives_once(log, topic, address, 
         assert source.bad_records.total == 0
 
 
-@pytest.mark.behaviour(
-    "kafka",
-    'the same, with `bad_records = "fail"`',
-    "ends and names topic, partition and offsets",
-)
 async def test_a_damaged_batch_ends_the_connector_where_nothing_else_is_said(log, topic, address, query, damaged, each_client):
     told = f"topic {topic}, partition 0: the record batch at offset 10 fails its checksum.*; offsets 10 to 19 cannot be read; "
     if each_client == "librdkafka":
@@ -88,7 +78,7 @@ async def test_a_damaged_batch_ends_the_connector_where_nothing_else_is_said(log
 
 @pytest.mark.behaviour(
     "kafka",
-    'the same, with `client = "librdkafka"`',
+    "a wrong checksum of a record batch, with librdkafka",
     "ends and names topic, partition and offset, whatever `bad_records` is",
 )
 async def test_a_damaged_batch_always_ends_a_connector_with_librdkafka(log, topic, address, query, damaged):

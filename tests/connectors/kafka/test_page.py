@@ -8,7 +8,32 @@ from tests.connectors.programs import page
 from tests.gateway.sink_wire import Writer
 
 PAGE = "docs/reference/connectors/kafka.md"
-SENDER, TAKER = 0, 1
+SENDER = """\
+from kafka import KafkaAdminClient, KafkaProducer
+
+admin = KafkaAdminClient(bootstrap_servers="127.0.0.1:9092")
+topics = {name: {"num_partitions": 2} for name in ("orders", "alerts")}
+admin.create_topics(topics, wait_for_metadata=True)
+admin.close()
+
+producer = KafkaProducer(bootstrap_servers="127.0.0.1:9092")
+for number in range(3):
+    producer.send("orders", b"order %d" % number, key=b"ann")
+producer.close()
+"""
+TAKER = """\
+from kafka import KafkaConsumer
+
+consumer = KafkaConsumer(
+    "alerts",
+    bootstrap_servers="127.0.0.1:9092",
+    isolation_level="read_committed",
+    auto_offset_reset="earliest",
+    group_id="alerting",
+)
+for alert in consumer:
+    print(alert.value.decode(), flush=True)
+"""
 
 
 async def test_the_example_of_the_page(log, address: str, query, tmp_path: Path) -> None:
@@ -16,7 +41,7 @@ async def test_the_example_of_the_page(log, address: str, query, tmp_path: Path)
     one: Query = query()
     await one.attach()
     async with page(PAGE, tmp_path, instead) as shown:
-        sender = await shown.program(SENDER)
+        sender = await shown.other_side(SENDER)
         assert await asyncio.wait_for(sender.wait(), DEADLINE) == 0
         await shown.connector("kafka", address)
         orders = await one.read(3)
@@ -28,7 +53,7 @@ async def test_the_example_of_the_page(log, address: str, query, tmp_path: Path)
         for batch, alert in enumerate([b"alert", b"next alert"]):
             await writer.deliver(batch, [alert])
             await writer.vote(batch)
-        taker = await shown.program(TAKER)
+        taker = await shown.other_side(TAKER)
         assert {await printed(taker), await printed(taker)} == {"alert", "next alert"}
         await writer.close()
 

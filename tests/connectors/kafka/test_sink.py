@@ -93,11 +93,6 @@ def test_nothing_is_seen_of_a_transaction_that_fails(make, log, topic):
     assert sink.last("p") == 1
 
 
-@pytest.mark.behaviour(
-    "kafka",
-    "a second writer with the same transactional id",
-    "the first can no longer write, and reports it",
-)
 def test_a_second_instance_fences_the_first_which_says_so(make, log, topic):
     first, second = make(), make()
     write(first, 0, b"a")

@@ -90,11 +90,6 @@ async def test_partitions_and_topics_that_appear_are_read(log, address, query):
         assert sorted(one.messages) == [f"s/{name}-0", f"s/{name}-1", f"s/{name}-2", f"s/{name}-more-0"]
 
 
-@pytest.mark.behaviour(
-    "kafka",
-    "records of aborted and open transactions",
-    "reads committed records only, in order; what follows an open transaction waits for its end",
-)
 async def test_what_is_not_committed_is_not_read(log, topic, address, query):
     producer = KafkaProducer(bootstrap_servers=log.servers, transactional_id=topic)
     producer.init_transactions()
@@ -173,11 +168,6 @@ async def test_a_topic_that_ends_before_the_position_has_lost_it(log, topic, add
             await one.read(1)
 
 
-@pytest.mark.behaviour(
-    "kafka",
-    "a topic that was recreated",
-    "loses the position",
-)
 async def test_a_topic_that_is_made_anew_is_another_one(log, topic, address, query, caplog):
     log.append(topic, numbered(0, 10))
     one = query()
@@ -199,7 +189,6 @@ async def test_a_topic_that_is_made_anew_is_another_one(log, topic, address, que
         await again.close()
 
 
-@pytest.mark.behaviour("kafka", "a topic that does not exist yet", "waits for it, and logs it")
 async def test_a_topic_that_is_not_there_is_waited_for(log, address, query, caplog):
     name = f"{log.create()}.later"
     one = query()

@@ -74,7 +74,6 @@ async def test_headers_are_kept_apart(log, topic, address, query):
     assert second.headers == [("n", None), ("e", b""), ("n", b"1")]
 
 
-@pytest.mark.behaviour("kafka", "a topic with `message.timestamp.type=LogAppendTime`", "the event time is the broker's")
 async def test_the_time_of_the_broker_is_the_event_time(log, address, query, each_client):
     topic = log.create(message_timestamp_type="LogAppendTime")
     log.append(topic, numbered(0, 10), timestamp_ms=1)
@@ -119,11 +118,6 @@ def test_a_start_that_is_none_is_refused(start):
         KafkaParameters(source="s", bootstrap_servers="127.0.0.1:9092", topics="t", start=start)
 
 
-@pytest.mark.behaviour(
-    "kafka",
-    "a transaction that stays open",
-    "shows the lag to the end of the log, and names partition, offset and transactional id",
-)
 async def test_a_transaction_that_stays_open_is_named(log, topic, address, query, each_client, monkeypatch):
     monkeypatch.setattr(open_transactions, "_HELD_S", 0.1)
     log.append(topic, numbered(0, 3))

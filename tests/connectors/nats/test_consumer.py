@@ -227,7 +227,6 @@ async def test_a_network_that_breaks_loses_nothing_and_repeats_only_what_it_lost
     await until(lambda: _is_empty(server, stream))
 
 
-@pytest.mark.behaviour("nats", "a durable consumer that is deleted while it is read", "ends with an error")
 async def test_a_consumer_that_is_deleted_ends_it(server, consumer, query, run):
     stream = await server.stream()
     running = run(consumer(stream))
@@ -237,12 +236,6 @@ async def test_a_consumer_that_is_deleted_ends_it(server, consumer, query, run):
     assert f"consumer c of stream {stream} was deleted while it was read" in str(await running.broken())
 
 
-@pytest.mark.behaviour(
-    "nats",
-    "a durable consumer that is deleted or made anew while nobody reads it",
-    "`nats-consumer` refuses to read once a checkpoint has a message of the former one; "
-    '`new_consumer = "accept"` reads the new one',
-)
 @pytest.mark.parametrize("made_anew", [False, True])
 async def test_a_consumer_that_was_deleted_while_away_is_refused_or_accepted(
     server, consumer, query, run, address, caplog, made_anew
@@ -393,11 +386,6 @@ async def test_a_consumer_that_gives_up_is_warned_of(server, consumer, query, ru
     assert "stops redelivering a message after 3 deliveries" in caplog.text
 
 
-@pytest.mark.behaviour(
-    "nats",
-    "a message that was delivered almost `max_deliver` times",
-    "`nats-consumer` warns, and is degraded until it is acknowledged",
-)
 async def test_a_message_that_is_near_its_last_delivery_is_named(server, consumer, query, run, caplog, address):
     stream = await server.stream()
     await server.js.add_consumer(stream, durable_name="c", ack_policy="explicit", max_deliver=4)

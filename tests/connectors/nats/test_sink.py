@@ -133,11 +133,6 @@ async def test_ids_of_messages_win_wherever_they_are(server, sink):
     assert await values(server, stream) == [b"a", b"b"]
 
 
-@pytest.mark.behaviour(
-    "nats",
-    "two different messages with the same id in a batch",
-    "refuses the second, which JetStream would drop",
-)
 async def test_messages_that_share_an_id_and_differ_are_refused_rather_than_dropped(server, sink, caplog):
     stream = await server.stream()
     given = [Message(b"a", message_id="1"), Message(b"b", message_id="1"), Message(b"a", message_id="1")]
@@ -203,7 +198,6 @@ async def test_a_key_cannot_speak_to_the_server(server, sink):
     assert (await server.js.stream_info(stream)).config.name == stream
 
 
-@pytest.mark.behaviour("nats", "a subject that no stream takes", "refuses that message")
 async def test_a_subject_that_no_stream_takes_is_refused(server, sink):
     stream = await server.stream()
     out = sink("{key}", deduplicate="given")
@@ -227,7 +221,6 @@ async def test_what_is_larger_than_the_stream_takes_is_refused(server, sink):
 # Faults
 
 
-@pytest.mark.behaviour("nats", "a full stream", "waits for room, and publishes again")
 async def test_a_full_stream_is_waited_for(server, sink, caplog):
     stream = await server.stream(max_msgs=5, discard="new", retention="workqueue")
     writing = asyncio.create_task(sink(f"{stream}.x").write(rows(*(b"%d" % n for n in range(20)))))
@@ -252,7 +245,6 @@ async def test_a_stream_that_stays_full_fails_the_part(server, sink):
 # Limits and settings of streams
 
 
-@pytest.mark.behaviour("nats", "a stream has `no_ack`", "`nats-sink` fails the batch, and names it")
 @pytest.mark.parametrize("subject", ["x", "{key}"])
 async def test_a_stream_that_acknowledges_nothing_is_named_and_not_written_again(server, sink, subject, monkeypatch):
     monkeypatch.setattr("headrace.connectors.nats.publisher._ANSWER_S", 0.5)
@@ -267,11 +259,6 @@ async def test_a_stream_that_acknowledges_nothing_is_named_and_not_written_again
     assert await out.write(given) is None
 
 
-@pytest.mark.behaviour(
-    "nats",
-    "a subject is full (`max_msgs_per_subject`, `discard_new_per_subject`)",
-    "`nats-sink` refuses its messages after `retry_seconds`, and writes the others",
-)
 async def test_one_full_subject_does_not_hold_up_others(server, sink):
     stream = await server.raw_stream(
         unused("FULL"), discard="new", discard_new_per_subject=True, max_msgs_per_subject=5, retention="workqueue"

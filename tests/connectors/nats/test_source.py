@@ -203,7 +203,6 @@ async def _has_no_consumer(server, stream: str) -> bool:
 # What is lost
 
 
-@pytest.mark.behaviour("nats", "messages that expired before they were read", "loses the position, and names the range")
 async def test_messages_that_expired_while_it_was_away_are_named(server, source, query, run):
     stream = await server.stream(max_msgs=10)
     await server.numbers(f"{stream}.x", 10)
@@ -295,11 +294,6 @@ async def test_messages_that_were_purged_after_they_were_read_are_not_missed(ser
     assert numbers(found) == list(range(20))
 
 
-@pytest.mark.behaviour(
-    "nats",
-    "a stream that keeps the last message of each subject only",
-    "reads what is there; gaps are no losses",
-)
 async def test_a_stream_that_keeps_the_last_message_of_each_subject_loses_nothing(server, source, query, run):
     stream = await server.stream(max_msgs_per_subject=1)
     for n in range(10):
@@ -315,7 +309,6 @@ async def test_a_stream_that_keeps_the_last_message_of_each_subject_loses_nothin
     assert numbers(await reading.read(2)) == [18, 19]
 
 
-@pytest.mark.behaviour("nats", "a stream that was deleted and created again", "loses the position")
 @pytest.mark.parametrize("count", [5, 50])
 async def test_a_stream_that_was_created_anew_is_noticed(server, source, query, run, count):
     stream = await server.stream()

@@ -296,7 +296,6 @@ async def everything(url: str, table: Drawn, name: str, copy: str) -> None:
             assert texts(connection, copy, table.sequence) == []
 
 
-@pytest.mark.behaviour("postgresql", "values of all built-in types, at their extremes", "reads and writes them unchanged")
 def test_what_comes_out_of_a_random_table_is_what_went_in(url: str) -> None:
     @settings(max_examples=12, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(tables())

@@ -123,11 +123,6 @@ async def test_a_part_of_many_chunks_keeps_its_order(make, database, t):
 # What is refused
 
 
-@pytest.mark.behaviour(
-    "postgresql",
-    "a message that the table refuses",
-    "refuses it with the server's reason",
-)
 @pytest.mark.parametrize(
     ("columns", "value", "reason"),
     [
@@ -346,7 +341,6 @@ async def test_a_table_that_does_not_fit_is_told(make, database, t, columns, opt
     assert message in str(raised.value)
 
 
-@pytest.mark.behaviour("postgresql", "a server that allows no prepared transactions", "ends and names the setting")
 async def test_a_server_without_prepared_transactions_is_told_what_to_do(url, database, t, monkeypatch):
     await database.execute(f"CREATE TABLE {t} (a text)")
     fetch = Session.fetch

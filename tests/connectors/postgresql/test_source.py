@@ -176,11 +176,6 @@ async def begun(url, stack, insert, value) -> AsyncConnection:
     return writer
 
 
-@pytest.mark.behaviour(
-    "postgresql",
-    "a row that commits after rows with higher numbers",
-    "waits for it, and reads it in its place",
-)
 @pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK", "PREPARE", "ROLLBACK TO SAVEPOINT s"])
 async def test_a_row_that_commits_late_is_not_skipped(url, table, numbered, gateway, stack, ending):
     stream = Stream(gateway, "s/0")
@@ -226,11 +221,6 @@ async def test_who_only_changes_other_rows_holds_back_nothing(url, table, number
     await stream.close()
 
 
-@pytest.mark.behaviour(
-    "postgresql",
-    "a transaction that holds back rows for over 10 s",
-    "waits; log and health name its process, or that it is prepared",
-)
 @pytest.mark.parametrize("ending", ["COMMIT", "PREPARE TRANSACTION 'left'"])
 async def test_who_holds_rows_back_for_long_is_named(url, table, numbered, gateway, stack, monkeypatch, caplog, ending):
     monkeypatch.setattr(reading, "_HELD_REPORT_S", 0.0)
@@ -377,11 +367,6 @@ async def test_a_foreign_table_is_named_with_what_to_do(url, schema, database):
         await database.execute(f"DROP FOREIGN DATA WRAPPER {schema} CASCADE")
 
 
-@pytest.mark.behaviour(
-    "postgresql",
-    "a table that is dropped or changed while it is read",
-    "ends and names the change",
-)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -55,7 +55,6 @@ async def closing() -> AsyncIterator[AsyncExitStack]:
 # Names
 
 
-@pytest.mark.behaviour("postgresql", "a column with any name, such as `members` or `select`", "reads it")
 @pytest.mark.parametrize("column", ODD)
 async def test_a_column_may_have_any_name(url, database, t, column):
     create = sql.SQL("CREATE TABLE {} ({}, {} int)").format(sql.SQL(t), sql.SQL(NUMBERED), sql.Identifier(column))
@@ -65,7 +64,6 @@ async def test_a_column_may_have_any_name(url, database, t, column):
     assert [json.loads(message.value) for message in found] == [{"id": 1, column: 5}, {"id": 2, column: None}]
 
 
-@pytest.mark.behaviour("postgresql", "a sequence column called `key`, `value` or `event_time`", "reads all rows in order")
 @pytest.mark.parametrize("column", ["key", "value", "headers", "event_time", "number", "bytes", "size", "50%", "position"])
 async def test_the_sequence_column_may_have_any_name(url, database, t, column, monkeypatch):
     monkeypatch.setattr("headrace.connectors.postgresql.reading.MAX_ROWS", 100)
@@ -99,7 +97,6 @@ async def test_a_table_may_have_any_name(url, database, schema, called, closing)
 # Types with a length, and times
 
 
-@pytest.mark.behaviour("postgresql", "a value that is too long for its column", "refuses that message")
 @pytest.mark.parametrize(
     ("columns", "given", "message"),
     [
@@ -198,7 +195,6 @@ TYPED = {
 }  # fmt: skip
 
 
-@pytest.mark.behaviour("postgresql", "settings of a role, such as `DateStyle`", "reads and writes the same bytes")
 async def test_the_settings_of_a_role_change_no_byte(url, database, schema, t, closing):
     types = {name: (await rows_of(database, f"SELECT pg_typeof({written})::text"))[0][0] for name, written in TYPED.items()}
     types["tx"] = "text"
@@ -237,7 +233,6 @@ async def test_the_settings_of_a_role_change_no_byte(url, database, schema, t, c
         await database.execute(f"DROP OWNED BY {schema}; DROP ROLE {schema}")
 
 
-@pytest.mark.behaviour("postgresql", "a database that is not in UTF-8", "ends at the start, and names the encoding")
 async def test_a_database_that_is_not_utf8_is_refused(url):
     in_database(url, "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
     latin = url.rsplit("/", 1)[0] + "/latin"
@@ -288,7 +283,6 @@ async def test_odd_headers_harm_their_row_only(url, database, t, headers, letter
         await read_once(source(url, t, value_column="value", headers_column="h"))
 
 
-@pytest.mark.behaviour("postgresql", "headers with repeated names, numbers or null", "sends them as they are written")
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [
@@ -406,7 +400,6 @@ async def test_a_zero_byte_in_an_id_harms_its_message_only(url, database, t, col
     assert await rows_of(database, f"SELECT n FROM {t} ORDER BY n") == [(n,) for n in range(3) if not (refuses and n == 1)]
 
 
-@pytest.mark.behaviour("postgresql", "a trigger that raises any error", "refuses that message")
 async def test_what_a_policy_or_a_trigger_refuses_is_refused_for_its_row(url, database, schema, t, closing):
     await database.execute(f"CREATE TABLE {t} (n int)")
     await database.execute(
@@ -472,11 +465,6 @@ async def test_row_level_security_that_begins_later_is_warned_of(url, database, 
         await database.execute(f"DROP OWNED BY {schema}; DROP ROLE {schema}")
 
 
-@pytest.mark.behaviour(
-    "postgresql",
-    "a trigger that does what no prepared transaction may, such as NOTIFY",
-    "fails the batch, and says what to do",
-)
 async def test_a_trigger_that_prevents_prepared_transactions_says_what_to_do(url, database, schema, t, closing):
     await database.execute(f"CREATE TABLE {t} (n int)")
     await database.execute(
@@ -495,7 +483,6 @@ async def test_a_trigger_that_prevents_prepared_transactions_says_what_to_do(url
 # Large rows
 
 
-@pytest.mark.behaviour("postgresql", "a backlog of large rows", "reads pages of about 512 KiB")
 async def test_pages_of_large_rows_are_small(url, database, t):
     await database.execute(f"CREATE TABLE {t} ({NUMBERED}, value text)")
     await database.execute(f"INSERT INTO {t} (value) SELECT 'x' FROM generate_series(1, 9000)")

@@ -182,11 +182,6 @@ def test_the_key_may_be_something_else(key, keys):
     assert ("amqp-routing-key", b"k2") in batch.headers[1]
 
 
-@pytest.mark.behaviour(
-    "rabbitmq",
-    "a `timestamp` in milliseconds, or after the year 9999",
-    "`rabbitmq` takes it for milliseconds; if that is also after 9999, there is none",
-)
 @pytest.mark.parametrize(
     ("properties", "event_time"),
     [

@@ -182,11 +182,6 @@ async def test_a_binary_routing_key(rabbit, source, address, query):
     assert message.key == b"\xff\x00\xfe"
 
 
-@pytest.mark.behaviour(
-    "rabbitmq",
-    "a message above the gateway's `max_frame_bytes`",
-    "rejects that message",
-)
 async def test_a_message_above_the_limit_of_the_gateway_is_rejected_alone(rabbit, source, caplog):
     dead = rabbit.declare()
     queue = rabbit.declare(delivery_limit=2, dead_letter_exchange="", dead_letter_routing_key=dead)
@@ -325,16 +320,6 @@ TEMPORARY = [
 ]
 
 
-@pytest.mark.behaviour(
-    "rabbitmq",
-    'a queue that goes with its last consumer, with `temporary_queue = "accept"`',
-    "`rabbitmq` reads it, and is degraded",
-)
-@pytest.mark.behaviour(
-    "rabbitmq",
-    "a queue that goes with its last consumer (auto-delete, `x-expires`)",
-    "`rabbitmq` ends before it consumes; messages stay in the queue",
-)
 @pytest.mark.parametrize(("properties", "said"), TEMPORARY)
 @on_each_version
 async def test_a_queue_that_goes_with_its_last_consumer_is_refused_with_its_messages_in_it(
@@ -369,11 +354,6 @@ async def test_a_queue_that_goes_with_its_last_consumer_can_be_accepted_and_is_n
     assert f"queue {queue}: it is auto-delete: the broker deletes it" in caplog.text
 
 
-@pytest.mark.behaviour(
-    "rabbitmq",
-    "a queue that is exclusive to another connection",
-    "`rabbitmq` ends",
-)
 @pytest.mark.parametrize(
     "properties",
     [
@@ -393,11 +373,6 @@ async def test_a_queue_that_stays_is_read(rabbit, source, address, query, proper
     rabbit.delete(queue)
 
 
-@pytest.mark.behaviour(
-    "rabbitmq",
-    "a message that is near the delivery limit of a quorum queue",
-    "`rabbitmq` warns, and is degraded until it is acknowledged",
-)
 @on_each_version
 async def test_a_message_that_is_near_the_delivery_limit_is_named(rabbit, source, address, query, caplog):
     queue = declared(rabbit, arguments={"x-queue-type": "quorum", "x-delivery-limit": 20})

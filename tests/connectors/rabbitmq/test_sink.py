@@ -175,7 +175,6 @@ async def test_what_can_never_be_published_is_refused(sink, message, reason):
     assert reason in outcome.reason
 
 
-@pytest.mark.behaviour("rabbitmq", "a routing key that leads to no queue", "refuses that message")
 async def test_only_what_no_queue_takes_is_refused(rabbit, sink, address):
     queue = rabbit.declare("quorum")
     some = [Message(b"%d" % (n % 5), queue.encode() if n % 3 else b"nowhere") for n in range(3000)]
@@ -219,16 +218,6 @@ async def test_what_is_larger_than_the_broker_allows_is_refused(rabbit, rabbitmq
     assert set(bodies(await take(rabbit, queue, rabbit.count(queue)))) == {b"a", b"b" * 10_000, b"c"}
 
 
-@pytest.mark.behaviour(
-    "rabbitmq",
-    "a message for which the broker closes the channel",
-    "`rabbitmq-sink` writes one message at a time, finds it, and refuses it",
-)
-@pytest.mark.behaviour(
-    "rabbitmq",
-    "headers that do not fit in a frame of the broker (`frame_max`)",
-    "`rabbitmq-sink` refuses the message, and writes the others once",
-)
 @pytest.mark.parametrize("size", [127_000, 131_072])
 @on_each_version
 async def test_headers_up_to_the_largest_frame_are_written_and_larger_ones_are_refused(rabbit, sink, size):
@@ -262,7 +251,6 @@ async def test_values_of_any_size(rabbit, sink):
     assert bodies(await take(rabbit, queue, 5)) == some
 
 
-@pytest.mark.behaviour("rabbitmq", "a full queue", "publishes again until there is room; the query waits")
 async def test_a_queue_that_is_full_holds_the_query_back(rabbit, sink, caplog):
     queue = rabbit.declare("classic", max_length=10, overflow="reject-publish")
     writing = asyncio.create_task(sink(queue).write(rows(*numbered(25))))

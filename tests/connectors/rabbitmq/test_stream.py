@@ -128,11 +128,6 @@ async def until_removed(rabbit, source, queue: str) -> None:
     await until(is_removed)
 
 
-@pytest.mark.behaviour(
-    "rabbitmq",
-    "messages of a stream queue that retention removed unread",
-    "loses the position, and names the range",
-)
 async def test_what_retention_has_removed_is_named(rabbit, source, address, query):
     queue = short(rabbit)
     rabbit.publish(queue, [b"x"])

@@ -137,11 +137,6 @@ class Nested(pika.BasicProperties):
         return [table(b"\x01a" + NESTED)]
 
 
-@pytest.mark.behaviour(
-    "rabbitmq",
-    "headers that are nested too deeply",
-    "reads it; its header `amqp-unreadable` contains the reason",
-)
 async def test_a_header_that_is_nested_too_deeply_ends_no_queue(rabbit, address):
     queue = rabbit.declare("classic")
     with contextlib.closing(rabbit.channel()) as channel:

@@ -159,11 +159,6 @@ async def test_a_gateway_that_is_away_is_waited_for_while_clients_send(rig):
     assert [value for value in received if value != b"other"] == values
 
 
-@pytest.mark.behaviour(
-    "tcp",
-    "clients that send faster than the query commits",
-    "does not read from them until there is room",
-)
 async def test_clients_are_not_read_while_too_much_waits(rig):
     tcp = await rig(buffer_bytes=100_000)
     writer = await tcp.client()
@@ -218,7 +213,6 @@ async def test_a_connection_that_is_cut_within_a_message_loses_only_that_one(rig
     assert await tcp.read(1) == [b"next"]
 
 
-@pytest.mark.behaviour("tcp", "a message that takes longer than `message_seconds`", "ends that connection, and logs it")
 async def test_a_message_that_does_not_come_ends_its_connection(rig, caplog):
     tcp = await rig(message_seconds=0.1)
     idle = await tcp.client()
@@ -255,7 +249,6 @@ async def test_a_connector_that_is_killed_breaks_its_connections_and_begins_anew
             await query.until_alone()
 
 
-@pytest.mark.behaviour("tcp", "more clients than `max_clients`", "closes the new connection, and logs it")
 async def test_more_clients_than_are_allowed_are_turned_away(rig, caplog):
     tcp = await rig(max_clients=1)
     first = await tcp.client()
@@ -297,7 +290,6 @@ async def test_a_port_that_is_taken_is_told(rig):
 # Clients that hold something
 
 
-@pytest.mark.behaviour("tcp", "the same, one of which has never sent a message", "that one is closed")
 async def test_a_client_that_has_never_sent_a_message_makes_room(rig, caplog):
     tcp = await rig(max_clients=2)
     sender = await tcp.client()
@@ -312,7 +304,6 @@ async def test_a_client_that_has_never_sent_a_message_makes_room(rig, caplog):
     assert sorted(await tcp.read(2)) == [b"three", b"two"]
 
 
-@pytest.mark.behaviour("tcp", "a client that sends nothing for `idle_seconds`", "closes and logs its connection")
 async def test_a_silent_client_ends_if_that_is_asked_for(rig, caplog):
     tcp = await rig(idle_seconds=0.1)
     reader, _ = await tcp.both()
@@ -320,7 +311,6 @@ async def test_a_silent_client_ends_if_that_is_asked_for(rig, caplog):
     assert "it has sent nothing for 0.1 s (idle_seconds)" in caplog.text
 
 
-@pytest.mark.behaviour("tcp", "unfinished messages of more than `buffer_bytes` in all", "closes the one that began first")
 async def test_what_has_arrived_of_messages_is_bounded(rig, caplog):
     tcp = await rig(buffer_bytes=2500, max_message_bytes=1000)
     clients = []
