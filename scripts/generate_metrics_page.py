@@ -34,12 +34,12 @@ def filled(text: str) -> str:
 
 def table(instruments: tuple[Instrument, ...]) -> list[str]:
     """Returns the table of a group of instruments."""
-    return ["| metric | type | labels | |", "|---|---|---|---|", *map(_row, instruments)]
+    return ["| metric | type, labels | |", "|---|---|---|", *map(_row, instruments)]
 
 
 def _row(instrument: Instrument) -> str:
-    labels = ", ".join(f"`{label}`" for label in instrument.labels)
-    return f"| `{instrument.exported_name}` | {instrument.type.value} | {labels} | {instrument.description} |"
+    cell = ", ".join([instrument.type.value, *(f"`{label}`" for label in instrument.labels)])
+    return f"| `{instrument.exported_name}` | {cell} | {instrument.description} |"
 
 
 def stale() -> bool:
