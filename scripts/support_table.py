@@ -2,7 +2,8 @@
 
 The tests of the SDKs run the kit, and store what it prints with `--json` in `.build/conformance`. Each compares its run with the
 page. This script writes all stored runs into the page; the columns of other languages stay, and what a run with `--only` has not
-judged. A table has only the checks that some example has not passed: the page counts the others, and a new check makes it stale.
+judged. A table has only the checks that some examples have passed: the page counts the checks that all have passed, and names the
+checks that all have skipped.
 """
 
 import json
@@ -26,6 +27,8 @@ CHECKS = {
 }
 CELLS = {"passed": "yes", "skipped": "-", "failed": "**fails**", "known failure": "**fails**", "unexpected pass": "yes"}
 
+_SKIPPED = "No example declares what these need: "
+
 Column = Mapping[str, str]
 """The cells of a language, by check."""
 
@@ -43,6 +46,7 @@ def shown(page: str, kind: str) -> dict[str, Column]:
     """Returns the cells of all checks on the page, by language: a check without a row has passed everywhere."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in _lines(page, kind)]
     cells = {row[0].strip("`"): row[1:] for row in rows[2:]}
+    cells |= {name: [CELLS["skipped"]] * len(LANGUAGES) for name in _skipped(page, kind)}
     passed = [CELLS["passed"]] * len(LANGUAGES)
     return {language: {name: cells.get(name, passed)[place] for name in CHECKS[kind]} for place, language in enumerate(LANGUAGES)}
 
@@ -60,9 +64,11 @@ def filled(page: str, runs: Mapping[tuple[str, str], Column]) -> str:
             if of == kind:
                 columns[language] = columns.get(language, {}) | dict(found)
         rows = {name: [columns[language][name] for language in LANGUAGES] for name in checks}
-        unlike = {name: cells for name, cells in rows.items() if {*cells} != {CELLS["passed"]}}
+        passed, skipped = ([name for name, cells in rows.items() if {*cells} == {CELLS[one]}] for one in ("passed", "skipped"))
+        unlike = {name: cells for name, cells in rows.items() if name not in {*passed, *skipped}}
+        named = f" {_SKIPPED}{', '.join(f'`{name}`' for name in skipped)}." if skipped else ""
         lines = [
-            f"All five examples have passed {len(rows) - len(unlike)} of {len(rows)} checks. The others:",
+            f"All five examples have passed {len(passed)} of {len(rows)} checks.{named}",
             "",
             f"| check | {' | '.join(TITLES.values())} |",
             "|---" * (len(LANGUAGES) + 1) + "|",
@@ -100,9 +106,18 @@ def _marked(kind: str) -> re.Pattern[str]:
 
 
 def _lines(page: str, kind: str) -> list[str]:
+    return [line for line in _text(page, kind).splitlines() if line.startswith("|")]
+
+
+def _skipped(page: str, kind: str) -> list[str]:
+    """Returns the checks that the page lists as skipped for every language."""
+    return re.findall(r"`([^`]+)`", _text(page, kind).partition(_SKIPPED)[2].partition("\n")[0])
+
+
+def _text(page: str, kind: str) -> str:
     match = _marked(kind).search(page)
     assert match is not None, f"{PAGE} has no table of kind {kind}"
-    return [line for line in match[2].splitlines() if line.startswith("|")]
+    return match[2]
 
 
 if __name__ == "__main__":
