@@ -22,7 +22,9 @@ PAGE, EVIDENCE = "docs/run/operate.md", "docs/internals/evidence.md"
 
 def test_every_path_is_on_the_page_with_the_rights_that_it_needs() -> None:
     documented = {
-        codes(row[0])[0].replace("{name}", "{name:path}"): set(codes(row[2])) for row in table(PAGE, "Operating a gateway")
+        path.replace("{name}", "{name:path}"): set(codes(row[2]))
+        for row in table(PAGE, "Operating a gateway")
+        for path in codes(row[0])
     }
     assert documented == {path: {right.value for right in needed} for path, needed in PATHS.items()}
 
