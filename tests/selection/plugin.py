@@ -7,14 +7,14 @@ test, for `spent.py`.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.selection.choice import TABLE, Heavy, Share, cost_of, parse_share, read_costs, sample, subject_of
-from tests.selection.spent import Spent
+from tests.selection.processor_time import Group, of_children_s, own_group
+from tests.selection.spent import BESIDE, Spent
 
 KINDS = frozenset({"hdfs", "s3", "nats_cluster"})
 """The fixtures that are kinds of their own: each run has a test of each store, and of a cluster of brokers.
@@ -23,6 +23,7 @@ Each single broker has light tests, which every run has.
 """
 _left_out = pytest.StashKey[list[tuple[str, str]]]()
 _spent = pytest.StashKey[list[Spent]]()
+_group = pytest.StashKey[Group | None]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,6 +38,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_left_out] = []
     config.stash[_spent] = []
+    config.stash[_group] = None
+    if config.getoption("spent") is not None and (parent := own_group()) is not None:
+        with suppress(OSError):
+            config.stash[_group] = Group(parent)
 
 
 @pytest.hookimpl(trylast=True)
@@ -71,9 +76,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
-    began = processor_s()
+    began = _processor_s(item.config)
     handled: object = yield
-    item.config.stash[_spent].append((item.nodeid, max(0.0, round(processor_s() - began, 2))))
+    item.config.stash[_spent].append((item.nodeid, max(0.0, round(_processor_s(item.config) - began, 2))))
     return handled
 
 
@@ -91,33 +96,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         file.write_text("".join(json.dumps(one) + "\n" for one in config.stash[_left_out]))
     file = config.getoption("spent")
     if file is not None:
-        file.write_text("".join(json.dumps(one) + "\n" for one in config.stash[_spent]))
+        spent = config.stash[_spent]
+        beside = _processor_s(config) - sum(seconds for _, seconds in spent)
+        file.write_text("".join(json.dumps(one) + "\n" for one in [*spent, (BESIDE, max(0.0, round(beside, 2)))]))
+    if (group := config.stash[_group]) is not None:
+        group.leave()
 
 
-def processor_s() -> float:
-    """What this process has spent, those that it has waited for, and its children that still run, such as Spark's JVM.
-
-    Where there is no `/proc`, the time of a child counts once it has ended.
-    """
-    times = os.times()
-    running = sum(map(_spent_by, _children()))
-    return times.user + times.system + times.children_user + times.children_system + running
-
-
-def _children() -> Iterator[str]:
-    with suppress(OSError):
-        for thread in os.listdir("/proc/self/task"):
-            with suppress(OSError), open(f"/proc/self/task/{thread}/children") as children:  # The thread may just have ended.
-                yield from children.read().split()
-
-
-def _spent_by(process: str) -> float:
-    """The processor seconds of a process, and of those that it has waited for; 0 if it has just ended."""
-    try:
-        fields = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+def _processor_s(config: pytest.Config) -> float:
+    group = config.stash[_group]
+    return of_children_s() if group is None else group.processor_s()
 
 
 def _choice(text: str) -> str | Share:

@@ -1,7 +1,7 @@
 """Prints the processor time of a run by folder, and which dear tests have no line in `costs.txt`.
 
-`python -m tests.selection.spent FILE...`: the files of `--spent`. The time of Spark's JVM counts for the tests
-that use it. That of a broker, which another process starts, counts for the last test, or for none.
+`python -m tests.selection.spent FILE...`: the files of `--spent`. The time of Spark's JVM, and of brokers, counts for the tests
+during which it passes.
 """
 
 import json
@@ -14,6 +14,8 @@ from tests.selection.choice import TABLE, cost_of, read_costs
 
 Spent = tuple[str, float]
 """A test, and its processor seconds."""
+BESIDE = "before and after tests"
+"""Stands for a test in what a session has spent on none: to collect them, and to end."""
 DEAR_S = 5.0
 """A test that is to be sampled; what costs less may be a machine that is busy."""
 
@@ -24,10 +26,10 @@ def describe(spent: Iterable[Spent], costs: Mapping[str, float]) -> Iterator[str
     lacking: list[Spent] = []
     for test, seconds in spent:
         folders["/".join(test.partition("::")[0].split("/")[:2])] += seconds
-        if seconds >= DEAR_S and cost_of(test, costs) is None:
+        if test != BESIDE and seconds >= DEAR_S and cost_of(test, costs) is None:
             lacking.append((test, seconds))
     dearest = sorted(folders.items(), key=lambda each: -each[1])
-    yield f"processor time: {sum(folders.values()):,.0f} s, with what tests have started and waited for"
+    yield f"processor time: {sum(folders.values()):,.0f} s, with what tests have started"
     yield "  " + ", ".join(f"{folder} {seconds:.0f}" for folder, seconds in dearest if seconds >= 1)
     if lacking:
         yield f"{TABLE.name} lacks these, unless they paid for what others use, too:"

@@ -145,8 +145,9 @@ def test_what_was_left_out_is_described_by_reason_and_folder() -> None:
 
 def test_what_was_spent_is_told_by_folder_and_dear_tests_that_lack_a_line_are_named() -> None:
     times = [("tests/a/test_a.py::test_f[1]", 6.0), ("tests/a/b/test_b.py::test_g", 7.5), ("tests/c/test_c.py::test_h", 40.0)]
-    lines = [*spent.describe([*times, ("tests/d/test_d.py::test_i", 0.2)], {"tests/c/test_c.py::test_h": 30.0})]
-    assert lines[0].startswith("processor time: 54 s")
-    assert lines[1] == "  tests/c 40, tests/a 14"
+    more = [("tests/d/test_d.py::test_i", 0.2), (spent.BESIDE, 9.0)]
+    lines = [*spent.describe([*times, *more], {"tests/c/test_c.py::test_h": 30.0})]
+    assert lines[0].startswith("processor time: 63 s")
+    assert lines[1] == "  tests/c 40, tests/a 14, before and after tests 9"
     assert lines[3:] == ["6.0 tests/a/test_a.py::test_f[1]", "7.5 tests/a/b/test_b.py::test_g"]
     assert len([*spent.describe(times[2:], {"tests/c/test_c.py::test_h": 30.0})]) == 2

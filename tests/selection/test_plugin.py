@@ -5,10 +5,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from tests.selection.plugin import processor_s
+from tests.selection.processor_time import Group, of_children_s, own_group
+from tests.selection.spent import BESIDE
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 300.0
@@ -104,22 +107,59 @@ def test_the_processor_time_of_each_test_that_ran_is_written(sessions: Sessions,
     file = tmp_path / "spent"
     ran, _ = sessions.run("--heavy", "sample", "--kill-seed", "7", "--spent", str(file))
     spent = dict(map(json.loads, file.read_text().splitlines()))
-    assert {test.rpartition("::")[2] for test in spent} == ran
+    assert {test.rpartition("::")[2] for test in spent} == {*ran, BESIDE}
     assert all(seconds >= 0 for seconds in spent.values())
+
+
+@contextmanager
+def meters() -> Iterator[list[Callable[[], float]]]:
+    """All that can tell what this process has spent: the time of children, and of a control group where it may make one."""
+    group = None
+    if (parent := own_group()) is not None:
+        with suppress(OSError):
+            group = Group(parent)
+    try:
+        yield [of_children_s, *([] if group is None else [group.processor_s])]
+    finally:
+        if group is not None:
+            group.leave()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, a child counts once it has ended")
 def test_a_child_counts_while_it_runs() -> None:
     program = "import time\nwhile time.process_time() < 0.5:\n    pass\nprint(flush=True)\ninput()\n"
-    began = processor_s()
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"\n"
-        running = processor_s() - began
-        child.communicate(b"\n", DEADLINE_S)
-    assert running >= 0.4
-    # Of a child that runs, the system tells whole ticks.
-    assert processor_s() - began >= running - 0.05
+    with meters() as found:
+        began = [meter() for meter in found]
+        with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"\n"
+            running = [meter() - before for meter, before in zip(found, began, strict=True)]
+            child.communicate(b"\n", DEADLINE_S)
+        assert min(running) >= 0.4
+        # Of a child that runs, the system tells whole ticks.
+        ended = [meter() - before for meter, before in zip(found, began, strict=True)]
+        assert all(after >= during - 0.05 for after, during in zip(ended, running, strict=True))
+
+
+def test_a_control_group_is_made_for_this_process_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left, own = tmp_path / "headrace-tests-1", tmp_path / f"headrace-tests-{os.getpid()}"
+    left.mkdir()
+    with pytest.raises(FileNotFoundError):
+        Group(tmp_path)
+    assert [*tmp_path.iterdir()] == []
+    mkdir = Path.mkdir
+
+    def make(folder: Path) -> None:
+        mkdir(folder)
+        # The kernel writes it.
+        (folder / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
+
+    monkeypatch.setattr(Path, "mkdir", make)
+    group = Group(tmp_path)
+    assert group.processor_s() == 2.5
+    assert (own / "cgroup.procs").read_text() == str(os.getpid())
+    group.leave()
+    assert (tmp_path / "cgroup.procs").read_text() == str(os.getpid())
 
 
 def test_a_share_without_tests_succeeds(sessions: Sessions) -> None:
