@@ -5,6 +5,8 @@ import io
 import json
 import logging
 import re
+import subprocess
+import sys
 from typing import Any
 
 import grpc
@@ -154,3 +156,9 @@ def test_a_caller_that_goes_away_while_it_is_answered_is_no_error() -> None:
             core.exception("raised in core by servicer method")
     (line,) = out.getvalue().splitlines()
     assert "a handler is wrong" in json.loads(line)["exception"]
+
+
+def test_no_rich_is_loaded_with_structlog() -> None:
+    program = "import sys, headrace.gateway.server, structlog\nprint('rich' in sys.modules, structlog.dev.rich)\nimport rich"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout == "False None\n"
