@@ -1,6 +1,6 @@
 """Loads structlog without Rich, which takes a sixth of the gateway's start.
 
-structlog would only format tracebacks with it, and those of the gateway are plain.
+structlog would only format tracebacks with it, and the gateway logs plain ones.
 """
 
 import importlib
