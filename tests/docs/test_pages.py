@@ -94,7 +94,7 @@ def test_decisions_are_listed_and_whole() -> None:
     assert sorted(re.findall(r"\((2\S+\.md)\)", text("docs/internals/decisions/README.md"))) == files
     for name in files:
         headings = re.findall(r"^## (.+)$", text(f"docs/internals/decisions/{name}"), re.MULTILINE)
-        assert headings == ["Summary", "Context", "Decision", "Consequences"], name
+        assert headings == ["Context", "Decision", "Consequences"], name
 
 
 @pytest.mark.parametrize("page", ["docs/reference/protocol.md", "docs/write/writing-a-source.md", "docs/write/writing-a-sink.md"])
