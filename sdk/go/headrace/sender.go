@@ -25,7 +25,16 @@ type sender struct {
 	quiet       bool                // no more frames
 	flushing    bool                // without waiting for more messages
 	frameSent   func(*stream)       // told after a frame, or the end of a stream
+	joins       bool                // the gateway takes several frames in one message
+	following   *pb.IngestRequest   // comes after frames that share a message
 }
+
+const (
+	// maxJoinedFrames is how many frames may share a message (FRM-17).
+	maxJoinedFrames = 256
+	// maxJoinedBytes is how large the frames are that share a message: a larger frame gains nothing.
+	maxJoinedBytes = 64 << 10
+)
 
 // say sends a control message, before any further frame.
 func (s *sender) say(request *pb.IngestRequest) {
@@ -86,7 +95,37 @@ func (s *sender) grantTo(st *stream, c *pb.Credit) {
 	s.turns = slices.Insert(s.turns, 0, st)
 }
 
-// next returns the next message to send; nil if there is none, or no credit for it.
+// joined returns the next message to send, with as many small frames as are due; nil if there is none, or no credit for it.
+func (s *sender) joined(now time.Time) *pb.IngestRequest {
+	request := s.following
+	s.following = nil
+	if request == nil {
+		request = s.next(now)
+	}
+	size, most := uint64(proto.Size(request)), min(uint64(maxJoinedBytes), s.maxBytes)
+	if !s.joins || request.GetFrame() == nil || size > most {
+		return request
+	}
+	frames := []*pb.Frame{request.GetFrame()}
+	for len(frames) < maxJoinedFrames {
+		following := s.next(now)
+		if following == nil {
+			break
+		}
+		size += uint64(proto.Size(following))
+		if following.GetFrame() == nil || size > most {
+			s.following = following
+			break
+		}
+		frames = append(frames, following.GetFrame())
+	}
+	if len(frames) == 1 {
+		return request
+	}
+	return &pb.IngestRequest{Message: &pb.IngestRequest_Frames{Frames: &pb.Frames{Frames: frames}}}
+}
+
+// next returns the next message; nil if there is none, or no credit for it.
 func (s *sender) next(now time.Time) *pb.IngestRequest {
 	if len(s.control) > 0 {
 		request := s.control[0]
@@ -108,9 +147,7 @@ func (s *sender) next(now time.Time) *pb.IngestRequest {
 			s.metrics.Add(CounterFrames, st.name, 1)
 			s.metrics.Add(CounterMessages, st.name, uint64(f.GetCount()))
 			s.metrics.Add(CounterBytes, st.name, uint64(proto.Size(f)))
-			if left := st.backlog(); left != nil {
-				s.say(&pb.IngestRequest{Message: &pb.IngestRequest_Backlog{Backlog: left}})
-			}
+			// Its backlog follows in its next turn, after the frames of others that are due.
 			s.look(st, now)
 			s.frameSent(st)
 			return &pb.IngestRequest{Message: &pb.IngestRequest_Frame{Frame: f}}

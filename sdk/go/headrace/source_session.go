@@ -70,6 +70,7 @@ func (c *sourceConnector) connect(ctx context.Context) error {
 		Instance:         c.options.Instance,
 		Capabilities: []pb.Capability{
 			pb.Capability_CAPABILITY_PACE, pb.Capability_CAPABILITY_REPORT, pb.Capability_CAPABILITY_HEARTBEAT,
+			pb.Capability_CAPABILITY_FRAMES,
 		},
 		Sdk: sdk(),
 	}}}
@@ -110,6 +111,7 @@ func newSourceSession(c *sourceConnector, welcome *pb.Welcome) *sourceSession {
 		outstanding: s.outstanding,
 		expire:      func(st *stream) { s.lookAt(st, true) },
 		frameSent:   s.frameSent,
+		joins:       slices.Contains(welcome.GetCapabilities(), pb.Capability_CAPABILITY_FRAMES),
 	}
 	if welcome.GetPace() != nil {
 		s.send.linger = lingerOf(welcome.GetPace())
@@ -165,7 +167,7 @@ func (s *sourceSession) serve(ctx context.Context, received <-chan received[pb.I
 	stop, writing := ctx.Done(), false
 	for s.result == nil {
 		if !writing {
-			if request := s.send.next(time.Now()); request != nil {
+			if request := s.send.joined(time.Now()); request != nil {
 				s.writes <- request
 				writing = true
 			}
@@ -329,6 +331,9 @@ func (s *sourceSession) goodbye(received <-chan received[pb.IngestResponse]) {
 		Goodbye: &pb.Goodbye{Reason: truncated(s.result.Error(), maxReasonBytes)},
 	}}
 	pending := append(s.send.control, goodbye)
+	if s.send.following != nil {
+		pending = append([]*pb.IngestRequest{s.send.following}, pending...)
+	}
 	for {
 		var writes chan<- *pb.IngestRequest
 		var next *pb.IngestRequest

@@ -3,6 +3,7 @@ package headrace_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -353,6 +354,55 @@ func TestEveryStreamThatWaitsForCreditAsksAndCreditForOneGoesToIt(t *testing.T) 
 		}
 	}
 	_ = first
+}
+
+func TestSmallFramesThatWaitForCreditShareAMessageIfTheGatewayTakesThem(t *testing.T) {
+	for _, takes := range []bool{true, false} {
+		t.Run(fmt.Sprint(takes), func(t *testing.T) {
+			g := startGateway(t)
+			if takes {
+				g.welcome.Capabilities = []pb.Capability{pb.Capability_CAPABILITY_FRAMES}
+			}
+			g.welcome.Credit = &pb.Credit{}
+			g.start(&headrace.Source{Name: "orders", Read: numbers(3), Partitions: func(context.Context) ([]string, error) {
+				return []string{"a", "b", "c"}, nil
+			}})
+			s, _ := g.connected()
+			for range 3 {
+				opened(s, nil)
+			}
+			for range 3 {
+				wait(s, (*pb.IngestRequest).GetCreditRequest)
+			}
+			s.send(&pb.IngestResponse{Message: &pb.IngestResponse_Credit{Credit: &pb.Credit{Bytes: 1 << 20, Messages: 100}}})
+			shared, sequences := 0, map[uint32][]uint64{}
+			take := func(f *pb.Frame) {
+				sequences[f.GetStreamId()] = slices.AppendSeq(sequences[f.GetStreamId()], frame.Sequences(f))
+			}
+			for closed := 0; closed < 3; {
+				request := s.next()
+				switch {
+				case request.GetFrames() != nil:
+					shared++
+					for _, f := range request.GetFrames().GetFrames() {
+						take(f)
+					}
+				case request.GetFrame() != nil:
+					take(request.GetFrame())
+				case request.GetCloseStream() != nil:
+					closed++
+				}
+			}
+			if shared > 0 != takes || len(sequences) != 3 {
+				t.Errorf("%d messages of several frames, %d streams", shared, len(sequences))
+			}
+			for id, got := range sequences {
+				if !slices.Equal(got, []uint64{1, 2, 3}) {
+					t.Errorf("stream %d: %v", id, got)
+				}
+			}
+		})
+	}
 }
 
 func TestASourceWaitsWhileThereIsNoCredit(t *testing.T) {

@@ -266,7 +266,7 @@ describe("a source and a gateway that the test speaks for", () => {
     assert.equal(hello.connector, "counter");
     assert.equal(hello.connectorVersion, "1.2");
     assert.equal(hello.instance, "n-1");
-    assert.deepEqual(hello.capabilities, [Capability.PACE, Capability.REPORT, Capability.HEARTBEAT]);
+    assert.deepEqual(hello.capabilities, [Capability.PACE, Capability.REPORT, Capability.HEARTBEAT, Capability.FRAMES]);
     assert.equal(hello.sdk?.name, "headrace-typescript");
     assert.equal(hello.sdk?.language, "typescript");
   });
@@ -663,6 +663,37 @@ describe("a source and a gateway that the test speaks for", () => {
     await session.next("frame");
     const backlog = await session.next("backlog");
     assert.deepEqual([backlog.latestSequence, backlog.messages, backlog.bytes], [41n, 0n, 0n]);
+  });
+
+  it("small frames that wait for credit share a message, if the gateway takes them", async () => {
+    for (const capabilities of [[Capability.FRAMES], []]) {
+      const { session } = await begin(
+        numbers(3, { partitions: () => ["a", "b", "c"] }),
+        {},
+        { credit: { bytes: 0n, messages: 0n }, capabilities },
+      );
+      for (const streamId of [1, 2, 3]) {
+        await session.next("openStream");
+        session.send({ case: "streamOpened", value: { streamId } });
+      }
+      for (let asked = 0; asked < 3; asked++) await session.next("creditRequest");
+      session.send({ case: "credit", value: { bytes: 1n << 20n, messages: 100n } });
+      for (let closed = 0; closed < 3; closed++) await session.next("closeStream");
+      const counts = new Map<number, number>();
+      let shared = 0;
+      for (const { message } of session.received) {
+        if (message.case === "frames") shared += 1;
+        const frames =
+          message.case === "frames" ? message.value.frames : message.case === "frame" ? [message.value] : [];
+        for (const frame of frames) counts.set(frame.streamId, (counts.get(frame.streamId) ?? 0) + frame.count);
+      }
+      assert.deepEqual([...counts].sort(), [
+        [1, 3],
+        [2, 3],
+        [3, 3],
+      ]);
+      assert.equal(shared > 0, capabilities.length > 0);
+    }
   });
 
   it("credit for one stream is spent on its next frame, and not by others", async () => {

@@ -10,12 +10,19 @@ use crate::packed::last_sequence;
 use crate::protocol as pb;
 use crate::protocol::ingest_request::Message;
 
+/// How many frames may share a message (FRM-17).
+const MAX_JOINED_FRAMES: usize = 256;
+/// How large the frames are that share a message, in bytes: a larger frame gains nothing.
+const MAX_JOINED_BYTES: u64 = 64 * 1024;
+
 /// The gateway's limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) frame_bytes: u64,
     pub(super) frame_messages: u64,
     pub(super) frame_overhead: u64,
+    /// Whether it takes several frames in one message.
+    pub(super) joins: bool,
 }
 
 /// What is to be sent.
@@ -27,9 +34,11 @@ pub(super) struct Outbox {
     /// Streams that have something to send, in the order of their turns.
     due: VecDeque<u32>,
     muted: bool,
+    /// What comes after frames that share a message.
+    following: Option<(Message, Sent)>,
 }
 
-/// What `Outbox::next` did, besides returning a message.
+/// What a message means, besides what it says.
 #[derive(Debug)]
 pub(super) enum Sent {
     Control,
@@ -39,7 +48,7 @@ pub(super) enum Sent {
 
 impl Outbox {
     pub(super) fn new(limits: Limits, credit: Credit) -> Self {
-        Self { limits, credit, control: VecDeque::new(), due: VecDeque::new(), muted: false }
+        Self { limits, credit, control: VecDeque::new(), due: VecDeque::new(), muted: false, following: None }
     }
 
     /// Sends a control message before any further frame.
@@ -75,8 +84,37 @@ impl Outbox {
         self.due.push_front(stream_id);
     }
 
-    /// Returns the next message to send; `None` if there is none, or no credit for it.
-    pub(super) fn next<T>(&mut self, streams: &mut HashMap<u32, Stream<T>>) -> Option<(Message, Sent)> {
+    /// Returns the next message to send, with as many small frames as are due; `None` if there is none, or no credit for it.
+    pub(super) fn joined<T>(&mut self, streams: &mut HashMap<u32, Stream<T>>) -> Option<(Message, Vec<Sent>)> {
+        let (message, sent) = self.following.take().or_else(|| self.next(streams))?;
+        let most = MAX_JOINED_BYTES.min(self.limits.frame_bytes);
+        let (first, mut size) = match (message, &sent) {
+            (Message::Frame(frame), Sent::Frame { bytes, .. }) if self.limits.joins && *bytes <= most => (frame, *bytes),
+            (message, _) => return Some((message, vec![sent])),
+        };
+        let (mut frames, mut all) = (vec![first], vec![sent]);
+        while frames.len() < MAX_JOINED_FRAMES {
+            match self.next(streams) {
+                Some((Message::Frame(frame), Sent::Frame { stream_id, messages, bytes })) if size + bytes <= most => {
+                    size += bytes;
+                    frames.push(frame);
+                    all.push(Sent::Frame { stream_id, messages, bytes });
+                }
+                following => {
+                    self.following = following;
+                    break;
+                }
+            }
+        }
+        let message = match frames.len() {
+            1 => Message::Frame(frames.remove(0)),
+            _ => Message::Frames(pb::Frames { frames }),
+        };
+        Some((message, all))
+    }
+
+    /// Returns the next message; `None` if there is none, or no credit for it.
+    fn next<T>(&mut self, streams: &mut HashMap<u32, Stream<T>>) -> Option<(Message, Sent)> {
         if let Some(message) = self.control.pop_front() {
             return Some((message, Sent::Control));
         }

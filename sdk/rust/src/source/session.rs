@@ -47,6 +47,7 @@ pub(crate) async fn serve<S: Source>(
         frame_bytes: welcome.max_frame_bytes,
         frame_messages: welcome.max_frame_messages.into(),
         frame_overhead: welcome.frame_overhead_bytes.into(),
+        joins: welcome.capabilities.contains(&pb::Capability::Frames.into()),
     };
     let (events, inbox) = mpsc::channel(EVENTS);
     let mut session = Session {
@@ -135,10 +136,10 @@ impl<S: Source> Session<'_, S> {
     ) -> Result<Finish, Error> {
         let mut stop = self.task.stop.clone();
         let mut told = false;
-        let mut waiting: Option<(Request, Sent)> = None;
+        let mut waiting: Option<(Request, Vec<Sent>)> = None;
         loop {
             if waiting.is_none() {
-                waiting = self.outbox.next(&mut self.streams);
+                waiting = self.outbox.joined(&mut self.streams);
             }
             if self.is_over(waiting.is_some()) {
                 return self.say_goodbye(&requests, &mut responses).await;
@@ -160,7 +161,7 @@ impl<S: Source> Session<'_, S> {
                     };
                     if let Some((message, sent)) = waiting.take() {
                         slot.send(pb::IngestRequest { message: Some(message) });
-                        self.sent(sent);
+                        sent.into_iter().for_each(|sent| self.sent(sent));
                     }
                 }
                 Some((stream_id, event)) = inbox.recv() => self.heard(stream_id, event),

@@ -174,6 +174,7 @@ pub(super) fn of_source(request: &pb::IngestRequest) -> (&'static str, Value) {
             }),
         ),
         Sent::Frame(frame) => ("frame", columns(frame)),
+        Sent::Frames(several) => ("frames", several.frames.iter().map(columns).collect()),
         Sent::Backlog(backlog) => {
             ("backlog", json!({"stream_id": backlog.stream_id, "latest_sequence": digits(backlog.latest_sequence)}))
         }

@@ -484,6 +484,49 @@ impl Source for Many {
 }
 
 #[tokio::test]
+async fn small_frames_that_wait_for_credit_share_a_message_if_the_gateway_takes_them() {
+    for capabilities in [vec![pb::Capability::Frames.into()], Vec::new()] {
+        let takes = !capabilities.is_empty();
+        let mut gateway = Gateway::start().await;
+        let source = Many { partitions: vec!["0", "1", "2"], takes_turns: false };
+        let connector = start(&gateway, source, &Arc::new(Notify::new()));
+        let mut call = gateway.source().await;
+        greet(&mut call, 0, 0, 1 << 20, capabilities).await;
+        let (mut asked, mut shared, mut closed, mut seen) = (0, 0, 0, Vec::new());
+        while closed < 3 {
+            match next(&mut call).await {
+                Some(Request::OpenStream(open)) => {
+                    let opened = pb::StreamOpened { stream_id: open.stream_id, ..pb::StreamOpened::default() };
+                    call.send(pb::IngestResponse { message: Some(Answer::StreamOpened(opened)) }).await;
+                }
+                Some(Request::CreditRequest(_)) => {
+                    asked += 1;
+                    if asked == 3 {
+                        let credit = pb::Credit { bytes: 1 << 20, messages: 100, stream_id: None };
+                        call.send(pb::IngestResponse { message: Some(Answer::Credit(credit)) }).await;
+                    }
+                }
+                Some(Request::Frame(frame)) => seen.push(frame.stream_id),
+                Some(Request::Frames(several)) => {
+                    shared += 1;
+                    seen.extend(several.frames.iter().map(|frame| frame.stream_id));
+                }
+                Some(Request::CloseStream(_)) => closed += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(seen, [1, 2, 3]);
+        assert_eq!(shared > 0, takes, "{shared} messages of several frames");
+        for stream_id in 1..=3 {
+            acknowledge(&mut call, stream_id, 1, None).await;
+        }
+        assert!(matches!(next(&mut call).await, Some(Request::Goodbye(_))));
+        call.end();
+        within(connector).await.expect("no panic").expect("no error");
+    }
+}
+
+#[tokio::test]
 async fn partitions_take_turns() {
     let mut gateway = Gateway::start().await;
     let source = Many { partitions: vec!["0", "1", "2", "3", "4", "5", "6"], takes_turns: true };

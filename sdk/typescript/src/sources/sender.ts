@@ -14,6 +14,13 @@ const ASK_FOR_OTHERS_MS = 100;
 const BACKLOG_MS = 1000;
 const GOODBYE_MS = 1000;
 const MAX_REASON = 500;
+/** How many frames may share a message (FRM-17). */
+const MAX_JOINED_FRAMES = 256;
+/** How large the frames are that share a message, in bytes: a larger frame gains nothing. */
+const MAX_JOINED_BYTES = 64 * 1024;
+/** The tags of `IngestRequest.frames` and of `Frames.frames`. */
+const FRAMES_TAG = (11 << 3) | 2;
+const ONE_OF_FRAMES_TAG = (1 << 3) | 2;
 
 /** Writes to the call. */
 export type Write = (message: MessageInitShape<typeof IngestRequestSchema> | Uint8Array) => Promise<void>;
@@ -23,6 +30,8 @@ export class Sender {
   readonly #control: Outgoing[] = [];
   readonly #due: Stream[] = [];
   readonly #wakeup = new Wakeup();
+  /** What comes after frames that share a message. */
+  #following: Outgoing | Uint8Array | undefined;
   #othersMayAsk = false;
   #othersTimer: NodeJS.Timeout | undefined;
   #isMuted = false;
@@ -35,6 +44,7 @@ export class Sender {
    * @param write - Writes one message; resolves when the transport has taken it.
    * @param lingerMs - How long to gather messages.
    * @param sent - Called after something of a stream was sent.
+   * @param joinedBytes - The largest message of several frames that the gateway takes; 0 if it takes none.
    */
   constructor(
     private readonly credit: Credit,
@@ -42,13 +52,14 @@ export class Sender {
     public lingerMs: number,
     private readonly metrics: Metrics,
     private readonly sent: (stream: Stream) => void,
+    private readonly joinedBytes: number,
   ) {}
 
   /** Sends until `stop` is called, or Goodbye was sent. */
   async run(): Promise<void> {
     while (!this.#ended) {
       await this.#wakeup.wait();
-      for (let next = this.#next(); next !== undefined && !this.#ended; next = this.#next()) {
+      for (let next = this.#joined(); next !== undefined && !this.#ended; next = this.#joined()) {
         await this.write(next instanceof Uint8Array ? next : { message: next });
         if (!(next instanceof Uint8Array) && next.case === "goodbye") {
           this.#saidGoodbye?.();
@@ -155,7 +166,28 @@ export class Sender {
     this.#wakeup.set();
   }
 
-  /** The next message to write; undefined if there is none, or no credit for it. */
+  /** The next message to write, with as many small frames as are due; undefined if there is none, or no credit for it. */
+  #joined(): Outgoing | Uint8Array | undefined {
+    const first = this.#following ?? this.#next();
+    this.#following = undefined;
+    const most = Math.min(MAX_JOINED_BYTES, this.joinedBytes);
+    if (!(first instanceof Uint8Array) || first.length > most) return first;
+    const frames = [first];
+    let size = first.length;
+    while (frames.length < MAX_JOINED_FRAMES) {
+      const following = this.#next();
+      if (following === undefined) break;
+      if (!(following instanceof Uint8Array) || size + following.length > most) {
+        this.#following = following;
+        break;
+      }
+      size += following.length;
+      frames.push(following);
+    }
+    return frames.length === 1 ? first : join(frames, size);
+  }
+
+  /** The next message; undefined if there is none, or no credit for it. */
   #next(): Outgoing | Uint8Array | undefined {
     const control = this.#control.shift();
     if (control !== undefined) return control;
@@ -239,4 +271,22 @@ export class Sender {
     }
     return { case: "creditRequest", value: silent.creditRequest() };
   }
+}
+
+/** Joins messages of one frame each. They differ from the entries of `Frames.frames` by their tags, of one byte. */
+function join(requests: Uint8Array[], size: number): Uint8Array {
+  const length: number[] = [];
+  for (let left = size; ; left >>>= 7) {
+    length.push(left > 0x7f ? (left & 0x7f) | 0x80 : left);
+    if (left <= 0x7f) break;
+  }
+  const joined = new Uint8Array(1 + length.length + size);
+  joined.set([FRAMES_TAG, ...length]);
+  let at = 1 + length.length;
+  for (const request of requests) {
+    joined.set(request, at);
+    joined[at] = ONE_OF_FRAMES_TAG;
+    at += request.length;
+  }
+  return joined;
 }

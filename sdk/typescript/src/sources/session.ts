@@ -84,9 +84,11 @@ export class SourceSession {
     this.#maxStreams = welcome.maxStreams;
     this.#credit = new Credit(Number(bytes), Number(messages));
     const lingerMs = welcome.pace?.lingerMs ?? settings.lingerMs;
-    this.#sender = new Sender(this.#credit, write, lingerMs, settings.metrics, (stream) => {
+    const joinedBytes = welcome.capabilities.includes(Capability.FRAMES) ? this.#limits.maxBytes : 0;
+    const sent = (stream: Stream): void => {
       this.#sent(stream);
-    });
+    };
+    this.#sender = new Sender(this.#credit, write, lingerMs, settings.metrics, sent, joinedBytes);
     if (welcome.capabilities.includes(Capability.REPORT)) {
       this.#reporter = new Reporter(health, welcome.capabilities, (report) => {
         this.#sender.say({ case: "report", value: report });

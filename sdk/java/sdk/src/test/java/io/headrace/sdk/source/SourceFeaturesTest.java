@@ -12,6 +12,7 @@ import io.headrace.protocol.v1.ConnectorState;
 import io.headrace.protocol.v1.Credit;
 import io.headrace.protocol.v1.CreditRequest;
 import io.headrace.protocol.v1.Frame;
+import io.headrace.protocol.v1.IngestRequest;
 import io.headrace.protocol.v1.IngestRequest.MessageCase;
 import io.headrace.protocol.v1.IngestResponse;
 import io.headrace.protocol.v1.OpenStream;
@@ -22,6 +23,7 @@ import io.headrace.protocol.v1.SourceKind;
 import io.headrace.protocol.v1.Starts;
 import io.headrace.protocol.v1.StartsWanted;
 import io.headrace.protocol.v1.StreamOpened;
+import io.headrace.protocol.v1.Welcome;
 import io.headrace.sdk.Connector;
 import io.headrace.sdk.ConnectorFailedException;
 import io.headrace.sdk.FakeGateway;
@@ -39,6 +41,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -46,6 +49,8 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 @Timeout(60)
 class SourceFeaturesTest {
@@ -179,6 +184,44 @@ class SourceFeaturesTest {
       assertEquals(90, session.sequences(90).size());
       session.acknowledge(1, 100);
       session.goodbye();
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {true, false})
+  void smallFramesThatWaitForCreditShareAMessageIfTheGatewayTakesThem(boolean takes)
+      throws Exception {
+    Numbers numbers = new Numbers(3, Progress.END, "a", "b", "c");
+    Settings settings = gateway.settings().toBuilder().drain(Duration.ofMillis(100)).build();
+    try (Connector connector = Connector.start(numbers, settings)) {
+      Welcome.Builder welcome = SourceGateway.limits().setCredit(Credit.getDefaultInstance());
+      if (takes) {
+        welcome.addCapabilities(Capability.CAPABILITY_FRAMES);
+      }
+      SourceGateway session = SourceGateway.accept(gateway).welcome(welcome);
+      for (int stream = 0; stream < 3; stream++) {
+        session.open();
+      }
+      for (int asked = 0; asked < 3; asked++) {
+        session.next(MessageCase.CREDIT_REQUEST);
+      }
+      session.grant(Credit.newBuilder().setBytes(1 << 20).setMessages(100));
+      Map<Integer, Integer> counts = new TreeMap<>();
+      int shared = 0;
+      while (counts.values().stream().mapToInt(Integer::intValue).sum() < 9) {
+        IngestRequest request = session.session().next(r -> r.hasFrame() || r.hasFrames());
+        List<Frame> frames = new ArrayList<>(request.getFrames().getFramesList());
+        if (request.hasFrame()) {
+          frames.add(request.getFrame());
+        } else {
+          shared++;
+        }
+        frames.forEach(frame -> counts.merge(frame.getStreamId(), frame.getCount(), Integer::sum));
+      }
+      assertEquals(Map.of(1, 3, 2, 3, 3, 3), counts);
+      assertEquals(takes, shared > 0);
+      connector.stop();
+      session.session().awaitEnd();
     }
   }
 

@@ -44,6 +44,7 @@ public final class SourceAttempt extends Attempt<IngestRequest, IngestResponse> 
             .addCapabilities(Capability.CAPABILITY_PACE)
             .addCapabilities(Capability.CAPABILITY_REPORT)
             .addCapabilities(Capability.CAPABILITY_HEARTBEAT)
+            .addCapabilities(Capability.CAPABILITY_FRAMES)
             .setSdk(Sdk.SELF)
             .build();
     return IngestRequest.newBuilder().setHello(hello).build();

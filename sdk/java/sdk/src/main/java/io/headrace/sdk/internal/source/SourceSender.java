@@ -1,9 +1,11 @@
 package io.headrace.sdk.internal.source;
 
 import io.headrace.protocol.v1.Backlog;
+import io.headrace.protocol.v1.Capability;
 import io.headrace.protocol.v1.CloseStream;
 import io.headrace.protocol.v1.Credit;
 import io.headrace.protocol.v1.Frame;
+import io.headrace.protocol.v1.Frames;
 import io.headrace.protocol.v1.IngestRequest;
 import io.headrace.protocol.v1.Welcome;
 import io.headrace.sdk.Metrics;
@@ -20,6 +22,12 @@ final class SourceSender {
   /** How long the stream whose turn it is waits for credit before the others ask for theirs. */
   private static final long OTHERS_ASK_NANOS = Duration.ofMillis(100).toNanos();
 
+  /** How many frames may share a message (FRM-17). */
+  private static final int MAX_JOINED_FRAMES = 256;
+
+  /** How large the frames are that share a message, in bytes: a larger frame gains nothing. */
+  private static final int MAX_JOINED_BYTES = 64 * 1024;
+
   private final long maxBytes;
   private final long maxMessages;
   private final Window window;
@@ -27,6 +35,8 @@ final class SourceSender {
   private final Consumer<Stream> sent;
   private final ArrayDeque<IngestRequest> control = new ArrayDeque<>();
   private final ArrayDeque<Stream> due = new ArrayDeque<>();
+  private final boolean joins;
+  private IngestRequest following;
   private boolean muted;
   private boolean nothingOutstanding = true;
   private boolean askedForCredit;
@@ -39,6 +49,7 @@ final class SourceSender {
     Credit credit = welcome.getCredit();
     this.window =
         new Window(credit.getBytes(), credit.getMessages(), welcome.getFrameOverheadBytes());
+    this.joins = welcome.getCapabilitiesList().contains(Capability.CAPABILITY_FRAMES);
     this.metrics = metrics;
     this.sent = sent;
   }
@@ -93,7 +104,40 @@ final class SourceSender {
     return waiting && others - otherwise < 0 ? others : otherwise;
   }
 
-  /** The next message to send; null if there is none, or no credit for it. */
+  /**
+   * The next message to send, with as many small frames as are due; null if there is none, or no
+   * credit for it.
+   */
+  IngestRequest joined() {
+    IngestRequest before = takeFollowing();
+    IngestRequest request = before != null ? before : next();
+    long most = Math.min(MAX_JOINED_BYTES, maxBytes);
+    if (!joins || request == null || !request.hasFrame() || request.getSerializedSize() > most) {
+      return request;
+    }
+    long size = request.getSerializedSize();
+    Frames.Builder frames = Frames.newBuilder().addFrames(request.getFrame());
+    while (frames.getFramesCount() < MAX_JOINED_FRAMES && (following = next()) != null) {
+      size += following.getSerializedSize();
+      if (!following.hasFrame() || size > most) {
+        break;
+      }
+      frames.addFrames(following.getFrame());
+      following = null;
+    }
+    return frames.getFramesCount() == 1
+        ? request
+        : IngestRequest.newBuilder().setFrames(frames).build();
+  }
+
+  /** What comes after frames that share a message, and was not sent yet; null if nothing does. */
+  IngestRequest takeFollowing() {
+    IngestRequest taken = following;
+    following = null;
+    return taken;
+  }
+
+  /** The next message; null if there is none, or no credit for it. */
   IngestRequest next() {
     if (!control.isEmpty()) {
       return control.poll();

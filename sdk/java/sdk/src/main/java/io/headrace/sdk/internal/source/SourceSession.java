@@ -542,7 +542,7 @@ public final class SourceSession {
       if (report != null) {
         call.send(IngestRequest.newBuilder().setReport(report).build());
       }
-      IngestRequest request = sender.next();
+      IngestRequest request = sender.joined();
       if (request == null) {
         return;
       }
@@ -629,6 +629,10 @@ public final class SourceSession {
     String reason = failure == null ? leaving.goodbye() : String.valueOf(failure.getMessage());
     Goodbye goodbye =
         Goodbye.newBuilder().setReason(reason.substring(0, Math.min(500, reason.length()))).build();
+    IngestRequest following = sender.takeFollowing();
+    if (following != null) {
+      call.send(following);
+    }
     call.send(IngestRequest.newBuilder().setGoodbye(goodbye).build());
     call.halfClose();
     // The gateway ends the call; cancelling it could overtake what was just sent.
