@@ -211,6 +211,16 @@ def refused(status: pb.GetStatusResponse) -> None:
     )
 
 
+def reconnects(status: pb.GetStatusResponse) -> None:
+    """The sessions of a connector end each second."""
+    status.gateway.reconnecting.add(part=FROM, sessions=40, ended="taken over", age_ms=LASTS_MS)
+
+
+def without_supervisor(status: pb.GetStatusResponse) -> None:
+    """A supervisor was killed, and its processes run on."""
+    status.gateway.lost_supervisors.add(deployment="lost.toml", peer="there", lost_ms=LASTS_MS)
+
+
 def failing(status: pb.GetStatusResponse) -> None:
     """The process of a connector ends again and again."""
     without_source(status)
@@ -272,6 +282,9 @@ FAULTS = (
     Fault("descriptors_few", own(Kind.DESCRIPTORS_EXHAUSTED), "file f", Kind.DESCRIPTORS_EXHAUSTED, "correct", False),
     Fault("nothing_connected", without_anything, "gateway", Kind.NOT_CONNECTED, "NO_PROXY", False),
     Fault("connector_refused", refused, FROM, Kind.REFUSED, "raise max_sessions"),
+    Fault("connector_reconnects", reconnects, FROM, Kind.CONNECTOR_RECONNECTS, "an instance of its own"),
+    Fault("supervisor_lost", without_supervisor, "deployment lost.toml", Kind.NOT_CONNECTED, "start the deployment again", False),
+    Fault("planner_frozen", of_pipeline(planner_silent_ms=LASTS_MS), TOTALS, Kind.PIPELINE_SILENT, "Python processes"),
     Fault("connector_fails", failing, FROM, Kind.CONNECTOR_FAILS, "correct what the error names"),
     Fault("stream_closed", closed, "stream source0/0", Kind.NOT_SENT, "check the connector's configuration"),
     Fault("connector_killed", without_source, FROM, Kind.CONNECTOR_AWAY, "start the connector"),

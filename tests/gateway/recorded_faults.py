@@ -161,6 +161,20 @@ async def source_finds_room(made: Made) -> None:
     await made.recorded.open_source()
 
 
+async def source_reconnects(made: Made) -> None:
+    async def again() -> None:
+        for _ in range(3):
+            await made.recorded.lose_source()
+            await made.recorded.open_source()
+
+    await again()
+    made.recorded.each = again
+
+
+async def source_stands(made: Made) -> None:
+    made.recorded.each = None
+
+
 async def source_falls_silent(made: Made) -> None:
     await made.recorded.lose_source()
     await made.recorded.open_source(capabilities=[source_pb2.CAPABILITY_HEARTBEAT])
@@ -494,6 +508,7 @@ def of(
 CONNECTOR, STREAM, SINK, PIPELINE = "connector test-0", "stream orders/0", "sink out", "pipeline p"
 LOG = "log of process app of deploy.toml"
 LOSS = ("HeadraceMessagesLost",)
+RESTARTS = ("HeadraceConnectorRestarts",)
 OWN = Fault(
     own_faults,
     no_own_faults,
@@ -515,6 +530,7 @@ FAULTS = (
     ),
     of(Kind.CONNECTOR_AWAY, CONNECTOR, source_leaves, source_is_back),
     of(Kind.REFUSED, CONNECTOR, source_finds_no_room, source_finds_room),
+    of(Kind.CONNECTOR_RECONNECTS, CONNECTOR, source_reconnects, source_stands, expected={"during": RESTARTS, "after": RESTARTS}),
     of(Kind.CONNECTOR_SILENT, CONNECTOR, source_falls_silent, source_is_heard),
     of(Kind.CONNECTOR_REPORTS, CONNECTOR, broker_stopped, broker_back),
     of(Kind.CONNECTOR_FAILS, CONNECTOR, connector_fails, connector_runs),

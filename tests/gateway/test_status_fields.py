@@ -22,7 +22,16 @@ ROWS: dict[Any, tuple[Any, set[str], set[str]]] = {
     documents.GatewayDocument: (
         admin_pb2.GatewayStatus,
         {"address"},
-        {"clock_jump_ms", "clock_jump_age_ms", "own_faults", "certificates", "unconnected_ms", "refusals"},
+        {
+            "clock_jump_ms",
+            "clock_jump_age_ms",
+            "own_faults",
+            "certificates",
+            "unconnected_ms",
+            "refusals",
+            "reconnecting",
+            "lost_supervisors",
+        },
     ),
     documents.StreamDocument: (admin_pb2.StreamStatus, {*NONE}, {"latest_sequence", "last_error", "session", "error"}),
     documents.ReportedDocument: (admin_pb2.ReportedStatus, {"state_age_ms", *NONE}, set()),
@@ -31,7 +40,7 @@ ROWS: dict[Any, tuple[Any, set[str], set[str]]] = {
     documents.PipelineDocument: (
         admin_pb2.PipelineStatus,
         {"committed", "steps", *NONE},
-        {"metrics", "voted_ms", "fault", "silent_ms", "rival", "error"},
+        {"metrics", "voted_ms", "fault", "silent_ms", "rival", "error", "planner_silent_ms"},
     ),
     documents.StepDocument: (metrics_pb2.StepMetrics, {"time_ms"}, {"ahead", "fired", "time_us"}),
     documents.SinkDocument: (admin_pb2.SinkStatus, {"committed", "lost", *NONE}, {"last_error", "error"}),

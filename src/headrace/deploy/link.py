@@ -35,6 +35,7 @@ MAX_LINES = 1_000
 FIRST_WAIT_S = 0.5
 MAX_WAIT_S = 30.0
 LOOK_FOR_TOKEN_S = 0.5
+_LEAVES_WITHIN_S = 1.0
 _CLOSES_WITHIN_S = 5.0
 _REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 _NOT_ALLOWED = (grpc.StatusCode.PERMISSION_DENIED, "the token of the supervisor does not have the right supervise")
@@ -87,13 +88,21 @@ class GatewayLink:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends the call, and waits for its thread."""
+        """Takes leave of the gateway, and waits for the thread; ends the call if the gateway does not."""
         self._closed.set()
+        self._comfort.do("take leave of the gateway", self._leave_call, None)
+        if self._thread is not None:
+            self._thread.join(_LEAVES_WITHIN_S)
         self._comfort.do("end the call to the gateway", self._end_call, None)
         if self._thread is not None:
             self._thread.join(_CLOSES_WITHIN_S)
         if self._reached is not None:
             self._comfort.do("close the channel to the gateway", self._reached.channel.close, None)
+
+    def _leave_call(self) -> None:
+        with self._lock:
+            if self._call is not None:
+                self._call.leave()
 
     def _end_call(self) -> None:
         with self._lock:

@@ -99,6 +99,11 @@ class Call:
         except queue.Full:
             self.end()
 
+    def leave(self) -> None:
+        """Tells the gateway that nothing more comes: it ends the call, and does not take this supervisor for lost."""
+        self.is_over = True
+        self._send_no_more()
+
     def end(self) -> None:
         """Ends the call, and with it the thread of gRPC that sends."""
         self.is_over = True

@@ -2020,6 +2020,8 @@ class GatewayStatus(_message.Message):
     CERTIFICATES_FIELD_NUMBER: _builtins.int
     UNCONNECTED_MS_FIELD_NUMBER: _builtins.int
     REFUSALS_FIELD_NUMBER: _builtins.int
+    RECONNECTING_FIELD_NUMBER: _builtins.int
+    LOST_SUPERVISORS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Its version."""
     uptime_ms: _builtins.int
@@ -2068,6 +2070,14 @@ class GatewayStatus(_message.Message):
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedCall]:
         """The last refusal of each part that is not admitted since, and of each address of unknown callers; at most 250."""
 
+    @_builtins.property
+    def reconnecting(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReconnectingPart]:
+        """The connectors whose sessions end again and again; at most 200."""
+
+    @_builtins.property
+    def lost_supervisors(self) -> _containers.RepeatedCompositeFieldContainer[Global___LostSupervisor]:
+        """The deployments whose supervisors have left without a word in the last hour."""
+
     def __init__(
         self,
         *,
@@ -2090,10 +2100,12 @@ class GatewayStatus(_message.Message):
         certificates: _abc.Iterable[Global___CertificateStatus] | None = ...,
         unconnected_ms: _builtins.int | None = ...,
         refusals: _abc.Iterable[Global___RefusedCall] | None = ...,
+        reconnecting: _abc.Iterable[Global___ReconnectingPart] | None = ...,
+        lost_supervisors: _abc.Iterable[Global___LostSupervisor] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "_unconnected_ms", b"_unconnected_ms", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms", "unconnected_ms", b"unconnected_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "_unconnected_ms", b"_unconnected_ms", "acknowledged_messages", b"acknowledged_messages", "buffer_limit_bytes", b"buffer_limit_bytes", "buffered_bytes", b"buffered_bytes", "buffered_messages", b"buffered_messages", "certificates", b"certificates", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms", "draining", b"draining", "duplicate_messages", b"duplicate_messages", "losses", b"losses", "own_faults", b"own_faults", "received_bytes", b"received_bytes", "received_frames", b"received_frames", "received_messages", b"received_messages", "refusals", b"refusals", "rejected_sessions", b"rejected_sessions", "unconnected_ms", b"unconnected_ms", "uptime_ms", b"uptime_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "_unconnected_ms", b"_unconnected_ms", "acknowledged_messages", b"acknowledged_messages", "buffer_limit_bytes", b"buffer_limit_bytes", "buffered_bytes", b"buffered_bytes", "buffered_messages", b"buffered_messages", "certificates", b"certificates", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms", "draining", b"draining", "duplicate_messages", b"duplicate_messages", "losses", b"losses", "lost_supervisors", b"lost_supervisors", "own_faults", b"own_faults", "received_bytes", b"received_bytes", "received_frames", b"received_frames", "received_messages", b"received_messages", "reconnecting", b"reconnecting", "refusals", b"refusals", "rejected_sessions", b"rejected_sessions", "unconnected_ms", b"unconnected_ms", "uptime_ms", b"uptime_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_jump_age_ms: _TypeAlias = _typing.Literal["clock_jump_age_ms"]  # noqa: Y015
     _WhichOneofArgType__clock_jump_age_ms: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms"]  # noqa: Y015
@@ -2109,6 +2121,82 @@ class GatewayStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__unconnected_ms) -> _WhichOneofReturnType__unconnected_ms | None: ...
 
 Global___GatewayStatus: _TypeAlias = GatewayStatus  # noqa: Y015
+
+@_typing.final
+class ReconnectingPart(_message.Message):
+    """A connector that has connected many times in the last minute."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PART_FIELD_NUMBER: _builtins.int
+    SESSIONS_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    part: _builtins.str
+    """The connector, such as `connector orders-0`."""
+    sessions: _builtins.int
+    """How many sessions it has opened in the last minute."""
+    ended: _builtins.str
+    """How the last session that is over has ended, for people; empty if that is not known."""
+    age_ms: _builtins.int
+    """For how long, in milliseconds."""
+    def __init__(
+        self,
+        *,
+        part: _builtins.str = ...,
+        sessions: _builtins.int = ...,
+        ended: _builtins.str = ...,
+        age_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "ended", b"ended", "part", b"part", "sessions", b"sessions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReconnectingPart: _TypeAlias = ReconnectingPart  # noqa: Y015
+
+@_typing.final
+class LostSupervisor(_message.Message):
+    """A deployment whose supervisor has not come back after its connection was lost."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEPLOYMENT_FIELD_NUMBER: _builtins.int
+    PEER_FIELD_NUMBER: _builtins.int
+    LOST_MS_FIELD_NUMBER: _builtins.int
+    CONNECTORS_FIELD_NUMBER: _builtins.int
+    PIPELINES_FIELD_NUMBER: _builtins.int
+    deployment: _builtins.str
+    """The deployment."""
+    peer: _builtins.str
+    """The address from which its supervisor called."""
+    lost_ms: _builtins.int
+    """How long ago the connection was lost, in milliseconds."""
+    @_builtins.property
+    def connectors(self) -> _containers.RepeatedCompositeFieldContainer[Global___SupervisedConnector]:
+        """Its connectors."""
+
+    @_builtins.property
+    def pipelines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The pipelines that its processes run."""
+
+    def __init__(
+        self,
+        *,
+        deployment: _builtins.str = ...,
+        peer: _builtins.str = ...,
+        lost_ms: _builtins.int = ...,
+        connectors: _abc.Iterable[Global___SupervisedConnector] | None = ...,
+        pipelines: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "deployment", b"deployment", "lost_ms", b"lost_ms", "peer", b"peer", "pipelines", b"pipelines"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LostSupervisor: _TypeAlias = LostSupervisor  # noqa: Y015
 
 @_typing.final
 class RefusedCall(_message.Message):
@@ -2687,6 +2775,7 @@ class PipelineStatus(_message.Message):
     RIVAL_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     CONDITION_FIELD_NUMBER: _builtins.int
+    PLANNER_SILENT_MS_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """Its name."""
     run: _builtins.int
@@ -2717,6 +2806,10 @@ class PipelineStatus(_message.Message):
     """
     condition: Global___Condition.ValueType
     """What it does, in a word."""
+    planner_silent_ms: _builtins.int
+    """For how long the process that plans its micro-batches has not called, in milliseconds, although its driver reports; absent if
+    that is no longer than a lease, or if it never renewed one.
+    """
     @_builtins.property
     def patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The patterns of the streams that it reads."""
@@ -2768,10 +2861,11 @@ class PipelineStatus(_message.Message):
         rival: Global___RivalRun | None = ...,
         error: Global___PartError | None = ...,
         condition: Global___Condition.ValueType = ...,
+        planner_silent_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "error", b"error", "fault", b"fault", "metrics", b"metrics", "paused", b"paused", "rival", b"rival", "silent_ms", b"silent_ms", "voted_ms", b"voted_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_planner_silent_ms", b"_planner_silent_ms", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "error", b"error", "fault", b"fault", "metrics", b"metrics", "paused", b"paused", "planner_silent_ms", b"planner_silent_ms", "rival", b"rival", "silent_ms", b"silent_ms", "voted_ms", b"voted_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "attached", b"attached", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "condition", b"condition", "error", b"error", "fault", b"fault", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "rival", b"rival", "run", b"run", "silent_ms", b"silent_ms", "state", b"state", "voted_ms", b"voted_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_planner_silent_ms", b"_planner_silent_ms", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "attached", b"attached", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "condition", b"condition", "error", b"error", "fault", b"fault", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "planner_silent_ms", b"planner_silent_ms", "rival", b"rival", "run", b"run", "silent_ms", b"silent_ms", "state", b"state", "voted_ms", b"voted_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__away_ms: _TypeAlias = _typing.Literal["away_ms"]  # noqa: Y015
     _WhichOneofArgType__away_ms: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms"]  # noqa: Y015
@@ -2783,6 +2877,8 @@ class PipelineStatus(_message.Message):
     _WhichOneofArgType__metrics: _TypeAlias = _typing.Literal["_metrics", b"_metrics"]  # noqa: Y015
     _WhichOneofReturnType__paused: _TypeAlias = _typing.Literal["paused"]  # noqa: Y015
     _WhichOneofArgType__paused: _TypeAlias = _typing.Literal["_paused", b"_paused"]  # noqa: Y015
+    _WhichOneofReturnType__planner_silent_ms: _TypeAlias = _typing.Literal["planner_silent_ms"]  # noqa: Y015
+    _WhichOneofArgType__planner_silent_ms: _TypeAlias = _typing.Literal["_planner_silent_ms", b"_planner_silent_ms"]  # noqa: Y015
     _WhichOneofReturnType__rival: _TypeAlias = _typing.Literal["rival"]  # noqa: Y015
     _WhichOneofArgType__rival: _TypeAlias = _typing.Literal["_rival", b"_rival"]  # noqa: Y015
     _WhichOneofReturnType__silent_ms: _TypeAlias = _typing.Literal["silent_ms"]  # noqa: Y015
@@ -2799,6 +2895,8 @@ class PipelineStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__metrics) -> _WhichOneofReturnType__metrics | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__paused) -> _WhichOneofReturnType__paused | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__planner_silent_ms) -> _WhichOneofReturnType__planner_silent_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__rival) -> _WhichOneofReturnType__rival | None: ...
     @_typing.overload

@@ -49,6 +49,7 @@ def round_of(gateway: Gateway, interval_s: float) -> Mapping[str, Callable[[], N
         "closing what is paused": lambda: close_paused(gateway),
         "forgetting pipelines": lambda: forget_silent(gateway),
         "forgetting streams that are gone": lambda: forget_gone(gateway),
+        "forgetting supervisors that are gone": gateway.deployments.forget_lost,
         "forgetting what is unused": lambda: forget_unused(gateway),
     }
 
@@ -71,6 +72,8 @@ def pass_round(gateway: Gateway, seconds: float) -> None:
     for pipeline in gateway.pipelines.values():
         if pipeline.driver is not None:
             pipeline.driver.pass_round(seconds)
+        if pipeline.planner is not None:
+            pipeline.planner.pass_round(seconds)
 
 
 def look_for_connections(gateway: Gateway) -> None:

@@ -88,7 +88,8 @@ class EngineService(EngineServiceServicer):
     ) -> pb.RenewResponse:
         """Renews a query's lease."""
         try:
-            self._attached(request.pipeline, identity_of(context))
+            pipeline = self._attached(request.pipeline, identity_of(context))
+            pipeline.renewed(context.peer(), self._gateway.limits.query_lease_ms / 1000)
         except ProtocolError as error:
             await end_call(context, error)
         return pb.RenewResponse(lease_ms=self._gateway.limits.query_lease_ms)
@@ -99,6 +100,8 @@ class EngineService(EngineServiceServicer):
         """Commits the checkpoint's positions, then plans the next batch; waits up to `wait_ms` if there is nothing to plan."""
         try:
             pipeline = self._planning(request.pipeline, identity_of(context), context.peer())
+            if pipeline.planner is not None:
+                pipeline.planner.heard(context.peer())
             committed, forgotten = _positions(pipeline, request.committed), _positions(pipeline, request.forgotten)
             commit(self._gateway, pipeline, committed, request.ended)
             leave_out(self._gateway, pipeline, forgotten)

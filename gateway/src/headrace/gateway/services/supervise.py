@@ -34,14 +34,18 @@ async def supervise(gateway: Gateway, identity: Identity, requests: AsyncIterato
         gateway.refusals.note(Role.SUPERVISOR, part, context.peer(), error)
         raise
     gateway.refusals.admit(part)
+    is_lost = True
     try:
         await begin_call(context)
         await first_to_end(_read(gateway, deployment, requests), _write(gateway, deployment, context))
+        # It has said that it sends no more. One that is killed, frozen or cut off does not.
+        is_lost = False
     except ProtocolError as error:
+        is_lost = error.counts_as_refusal
         gateway.refusals.note(Role.SUPERVISOR, part, context.peer(), error, was_admitted=True)
         raise
     finally:
-        leave(gateway, deployment)
+        leave(gateway, deployment, is_lost=is_lost)
         log.info("deployment left", deployment=deployment.name, run=deployment.run)
 
 

@@ -25,7 +25,7 @@ log = structlog.get_logger("headrace.gateway")
 def resume(gateway: Gateway, pipeline: Pipeline) -> None:
     """Resumes a query that calls after its lease has expired. Its sources resend what it needs."""
     log.info("pipeline is back", pipeline=pipeline.name, run=str(pipeline.run))
-    pipeline.attached, pipeline.away_since, pipeline.driver = True, None, None
+    pipeline.attached, pipeline.away_since, pipeline.driver, pipeline.planner = True, None, None, None
     gateway.event_log.add(EventKind.ATTACHED, f"pipeline {pipeline.name}", f"{pipeline.run} is back")
     for stream in _streams(gateway, pipeline):
         stream.ended_by_loss.pop(pipeline, None)
@@ -47,7 +47,7 @@ def detach(gateway: Gateway, pipeline: Pipeline) -> None:
     """Detaches a pipeline whose run ends cleanly, and wakes its calls that wait, which then end."""
     if pipeline.attached:
         gateway.event_log.add(EventKind.DETACHED, f"pipeline {pipeline.name}", f"{pipeline.run} has stopped")
-    pipeline.attached, pipeline.away_since = False, None
+    pipeline.attached, pipeline.away_since, pipeline.planner = False, None, None
     _go_on_without(gateway, pipeline)
     pipeline.news.notify()
     for stream in _streams(gateway, pipeline):

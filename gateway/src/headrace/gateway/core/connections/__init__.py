@@ -4,6 +4,7 @@ from headrace.gateway.core.connections.connectors import ConnectorCounts, Connec
 from headrace.gateway.core.connections.heartbeat import SILENT_AFTER_S, Heartbeat
 from headrace.gateway.core.connections.id_ranges import IdRanges
 from headrace.gateway.core.connections.open_calls import OpenCall, OpenCalls
+from headrace.gateway.core.connections.reconnections import Reconnections
 from headrace.gateway.core.connections.refusals import Refusals, Role, connector_part
 from headrace.gateway.core.connections.reported import MAX_ERRORS, MAX_TEXT_BYTES, STATUS_BYTES, Reported
 
@@ -18,6 +19,7 @@ __all__ = [
     "IdRanges",
     "OpenCall",
     "OpenCalls",
+    "Reconnections",
     "Refusals",
     "Reported",
     "Role",

@@ -81,6 +81,7 @@ def register(gateway: Gateway, hello: pb.SuperviseHello, peer: str, identity: Id
     else:
         leave(gateway, older)
         older.end(Superseded(f"deployment {name}: run {hello.run} has registered in place of run {older.run}"))
+    gateway.deployments.lost.pop(name, None)
     deployment = known[name] = Deployment(name, hello.run, peer, identity, connectors, processes)
     gateway.event_log.add(EventKind.ATTACHED, f"deployment {name}", f"run {hello.run} from {peer}")
     log.info("deployment registered", deployment=name, run=hello.run, by=identity.name, peer=peer)
@@ -186,11 +187,20 @@ def look_for_sessions(gateway: Gateway) -> None:
                 deployment.connectors[name] = replace(one, unconnected_since=clock.monotonic())
 
 
-def leave(gateway: Gateway, deployment: Deployment) -> None:
-    """Forgets a deployment, and fails the orders that it has not answered."""
+def leave(gateway: Gateway, deployment: Deployment, *, is_lost: bool = False) -> None:
+    """Forgets a deployment, and fails the orders that it has not answered.
+
+    Args:
+        gateway: The gateway.
+        deployment: The deployment.
+        is_lost: Whether its supervisor has left without a word.
+    """
     if gateway.deployments.by_name.get(deployment.name) is deployment:
         del gateway.deployments.by_name[deployment.name]
-        gateway.event_log.add(EventKind.DETACHED, f"deployment {deployment.name}", f"run {deployment.run} has left")
+        how = "was lost" if is_lost else "has left"
+        gateway.event_log.add(EventKind.DETACHED, f"deployment {deployment.name}", f"run {deployment.run} {how}")
+        if is_lost:
+            gateway.deployments.lose(deployment)
     for order in deployment.orders.values():
         not_known = {
             "restart": f", so that it is not known whether {order.connector} is restarted; headrace status shows its sessions",

@@ -18,13 +18,18 @@ MAX_RIVALS = 1_000
 
 
 class Driver:
-    """The reports of the driver of one query.
+    """The calls of the driver of one query, or of the process that plans its micro-batches.
 
     The gateway's own rounds decide whether it is silent, not a clock: a gateway that was held up itself blames no driver.
     """
 
-    def __init__(self) -> None:
-        """Begins with its first report, or when it is first expected."""
+    def __init__(self, silent_after_s: float | None = None) -> None:
+        """Begins with its first report, or when it is first expected.
+
+        Args:
+            silent_after_s: After how many seconds without a call it is silent; None for `SILENT_AFTER_S`.
+        """
+        self._silent_after_s = silent_after_s
         self.peer = ""
         """The address that its last report has come from."""
         self._heard_at = clock.monotonic()
@@ -43,7 +48,8 @@ class Driver:
     @property
     def silent_ms(self) -> int | None:
         """For how long it has been silent, in milliseconds; None if it is not."""
-        return int((clock.monotonic() - self._heard_at) * 1000) if self._rounds_s >= SILENT_AFTER_S else None
+        most_s = SILENT_AFTER_S if self._silent_after_s is None else self._silent_after_s
+        return int((clock.monotonic() - self._heard_at) * 1000) if self._rounds_s >= most_s else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,8 @@ class Pipeline:
     """The id of the driver of the current run, as its calls have told; empty if it sends no heartbeats."""
     driver: Driver | None = None
     """What is heard of that driver since the run has named it; None if it sends no heartbeats."""
+    planner: Driver | None = None
+    """What is heard of the process that plans its micro-batches since it has first renewed its lease; None if it has not."""
     away_since: float | None = None
     """When its lease expired, on the monotonic clock; None if it has not, or if the query detached."""
     complete: bool = False
@@ -155,12 +157,18 @@ class Pipeline:
             self.replaced.append(self.run)
         if self.run.checkpoint != run.checkpoint:
             self.timeline = Timeline()
-        self.run, self.attachment, self.away_since, self.driver = run, 0, None, None
+        self.run, self.attachment, self.away_since, self.driver, self.planner = run, 0, None, None, None
 
     def expect(self, driver: str) -> None:
         """Expects heartbeats of a driver, from now on if it is another one than before; of none if the id is empty."""
         if driver != self.driver_id or (driver and self.driver is None):
             self.driver_id, self.driver = driver, Driver() if driver else None
+
+    def renewed(self, peer: str, lease_s: float) -> None:
+        """Notes that the process that plans its micro-batches has renewed its lease, which it does several times in a lease."""
+        if self.planner is None:
+            self.planner = Driver(lease_s)
+        self.planner.heard(peer)
 
     def forget_positions(self) -> None:
         """Forgets the positions of the run, which has been at another gateway since it told them here."""

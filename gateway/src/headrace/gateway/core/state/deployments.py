@@ -21,6 +21,10 @@ MAX_REPLAYS = 4
 """The same of replays. They may take long, and leave room for restarts."""
 MAX_LOGS = 8
 """The same of logs that are read."""
+MAX_LOST = 100
+"""How many deployments are remembered whose supervisors have left without a word."""
+LOST_FOR_S = 3_600.0
+"""For how many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +127,53 @@ class Deployment:
         self.news.notify()
 
 
+@dataclass(frozen=True, slots=True)
+class LostSupervisor:
+    """A deployment whose supervisor has left without a word.
+
+    Attributes:
+        deployment: The deployment as it was.
+        lost_at: When its connection was lost, on the monotonic clock.
+    """
+
+    deployment: Deployment
+    lost_at: float = field(default_factory=clock.monotonic)
+
+    def status(self) -> pb.LostSupervisor:
+        """Returns it as of now."""
+        of = self.deployment
+        connectors = [
+            pb.SupervisedConnector(name=name, instance=one.instance, source=one.source, sink=one.sink)
+            for name, one in sorted(of.connectors.items())
+        ]
+        pipelines = sorted({name for process in (of.processes or {}).values() for name in process.state.pipelines})
+        lost_ms = max(0, int((clock.monotonic() - self.lost_at) * 1000))
+        return pb.LostSupervisor(deployment=of.name, peer=of.peer, lost_ms=lost_ms, connectors=connectors, pipelines=pipelines)
+
+
 class Deployments:
     """All deployments that are registered, by name."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Deployment] = {}
+        self.lost: dict[str, LostSupervisor] = {}
+        """Those whose supervisors have left without a word, by name."""
         self.waiting = 0
         """How many callers wait for outcomes."""
         self._ids = itertools.count(1)
+
+    def lose(self, deployment: Deployment) -> None:
+        """Notes that the connection to a supervisor was lost. The oldest is forgotten if there are very many."""
+        self.lost.pop(deployment.name, None)
+        self.lost[deployment.name] = LostSupervisor(deployment)
+        if len(self.lost) > MAX_LOST:
+            del self.lost[next(iter(self.lost))]
+
+    def forget_lost(self) -> None:
+        """Forgets the supervisors that have been gone for an hour."""
+        since = clock.monotonic() - LOST_FOR_S
+        for name in [name for name, one in self.lost.items() if one.lost_at < since]:
+            del self.lost[name]
 
     def order(
         self, deployment: Deployment, connector: str, by: str, replay: Replay | None = None, lines: int | None = None

@@ -15,7 +15,7 @@ from headrace.gateway.core.base.clock_jumps import ClockJumps
 from headrace.gateway.core.base.errors import AtCapacity, ChangeRefused, Draining, ProtocolError, TokenRevoked
 from headrace.gateway.core.base.position import BEGINNING
 from headrace.gateway.core.base.signal import Signal
-from headrace.gateway.core.connections import Connectors, OpenCalls, Refusals, Role
+from headrace.gateway.core.connections import Connectors, OpenCalls, Reconnections, Refusals, Role
 from headrace.gateway.core.pipelines import Drivers, Pipeline
 from headrace.gateway.core.sinks import CommitLog, DeadLetters, QueryOwners, Sink, SinkSession, VotedBatch, Votes
 from headrace.gateway.core.state.deployments import Deployments
@@ -99,6 +99,8 @@ class Gateway:
         """The calls in progress, those of sessions among them."""
         self.refusals = Refusals()
         """Whom it has refused."""
+        self.reconnections = Reconnections()
+        """Which connectors have connected lately, and how often."""
         self.sessions_changed = Signal()
         """Notified when a session has opened or closed."""
         self._session_numbers = itertools.count(1)
@@ -124,6 +126,7 @@ class Gateway:
             self.connectors.opened("source", hello.connector),
         )
         self.sessions[session.id] = session
+        self.reconnections.opened(session.part)
         self.event_log.add(EventKind.ATTACHED, session.part, f"session {session.id} from {peer}")
         self.sessions_changed.notify()
         return session
@@ -140,6 +143,7 @@ class Gateway:
             f"k{next(self._session_numbers)}", hello, peer, identity, self.connectors.opened("sink", hello.connector)
         )
         self.sink_sessions[session.id] = session
+        self.reconnections.opened(session.part)
         self.event_log.add(EventKind.ATTACHED, session.part, f"session {session.id} from {peer}")
         self.sessions_changed.notify()
         return session
@@ -247,6 +251,7 @@ class Gateway:
 
     def _note_end(self, session: Session | SinkSession) -> None:
         said = session.reported.last_error
+        self.reconnections.ended(session.part, said or (str(session.failure) if session.failure is not None else ""))
         self.event_log.add(EventKind.DETACHED, session.part, f"session {session.id} has ended" + (f": {said}" if said else ""))
 
     def note_rejected(self, error: ProtocolError, role: Role, part: str, peer: str, *, was_admitted: bool) -> None:

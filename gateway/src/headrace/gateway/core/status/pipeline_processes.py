@@ -8,6 +8,8 @@ from headrace.protocol.v1 import admin_pb2 as pb
 
 CONNECTS_WITHIN_MS = 120_000
 """For how long a process starts. One that still runs afterwards, and has not attached, has a problem."""
+LOST_AFTER_MS = 15_000
+"""How long a supervisor may take to come back whose connection was lost, in milliseconds."""
 _RUN_PIPELINES = (pb.PROCESS_KIND_APPLICATION, pb.PROCESS_KIND_QUERY)
 
 
@@ -51,7 +53,21 @@ def pipeline_processes(status: pb.GetStatusResponse) -> PipelineProcesses:
             if not is_connected and process.state != pb.PROCESS_STATE_KIND_STOPPED and (absent or not process.pipelines):
                 part = f"pipeline {absent[0]}" if absent else f"process {process.name}"
                 found.readers.append((tuple(process.reads), _problem(part, deployment, process)))
+    for lost in status.gateway.lost_supervisors:
+        if lost.lost_ms >= LOST_AFTER_MS:
+            for name in lost.pipelines:
+                found.by_pipeline.setdefault(name, lost_supervisor(lost).within(f"pipeline {name}"))
     return found
+
+
+def lost_supervisor(lost: pb.LostSupervisor) -> Problem:
+    """Returns the problem of a deployment whose supervisor has left without a word."""
+    cause = f"its supervisor, at {lost.peer}, has left without a word: it was killed, is frozen, or its network is cut"
+    remedy = (
+        "look whether it runs, and start the deployment again if it does not: until then, nothing restarts its processes; a "
+        "deployment that never comes back is forgotten an hour later"
+    )
+    return Problem(f"deployment {lost.deployment}", Kind.NOT_CONNECTED, cause, lost.lost_ms, remedy)
 
 
 def _problem(part: str, deployment: pb.DeploymentStatus, process: pb.ProcessState) -> Problem:

@@ -21,6 +21,7 @@ class Kind(StrEnum):
     CONNECTOR_FAILS = "connector-fails"
     CONNECTOR_SILENT = "connector-silent"
     CONNECTOR_REPORTS = "connector-reports"
+    CONNECTOR_RECONNECTS = "connector-reconnects"
     POSITION_LOST = "position-lost"
     NOT_SENT = "not-sent"
     SOURCE_STALLED = "source-stalled"

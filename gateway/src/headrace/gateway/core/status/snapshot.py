@@ -161,6 +161,8 @@ def _fill_gateway(status: pb.GatewayStatus, gateway: Gateway, reading: _Reading)
             for one in gateway.own_faults
         ],
         refusals=[one.status() for one in gateway.refusals],
+        reconnecting=gateway.reconnections.status(),
+        lost_supervisors=[one.status() for one in gateway.deployments.lost.values()],
         certificates=[
             pb.CertificateStatus(file=file, expires_at_s=expires_at_s)
             for file, expires_at_s in sorted(gateway.certificates.items())
@@ -237,6 +239,7 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: _Lag) -> pb.PipelineSta
         fault=None if pipeline.fault is None else pipeline.fault.status(),
         paused=pause_status(pause),
         silent_ms=_silent_ms(pipeline, gateway),
+        planner_silent_ms=None if not pipeline.attached or pipeline.planner is None else pipeline.planner.silent_ms,
         rival=gateway.drivers.rival(pipeline.name),
         error=pipeline.error.status() if pipeline.error else None,
         condition=condition.of_pipeline(pipeline, lag=lag.messages, since=lag.since, paused=pause is not None),

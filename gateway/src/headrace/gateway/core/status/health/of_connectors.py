@@ -29,6 +29,8 @@ def of_connectors(site: Site) -> None:
         part = connector_part(serving.instance, serving.sink)
         site.add(_silent(part, serving))
         site.add(_reports(part, serving.reported, errors))
+    for one in site.status.gateway.reconnecting:
+        site.add(_reconnects(one))
     site.add(site.processes.all)
     site.add(site.refused.now)
 
@@ -37,7 +39,20 @@ def _of_session(site: Site, session: pb.SessionStatus) -> Iterator[Problem]:
     part = f"connector {session.instance}"
     yield from _silent(part, session)
     yield from _reports(part, session.reported, errors_of_source(session, site.live_ms))
+    if part in site.reconnecting:
+        yield from _reconnects(site.reconnecting[part])
     yield from paused(part, session)
+
+
+def _reconnects(of: pb.ReconnectingPart) -> Iterator[Problem]:
+    """Yields that the sessions of a connector end again and again."""
+    ended = f"; the last of them that is over ended with: {of.ended}" if of.ended else ""
+    cause = f"it has opened {of.sessions} sessions in the last minute, and each has ended soon{ended}"
+    remedy = (
+        "its log says why it connects again; if two processes have this name, and take each other's place, end one of them, or "
+        "give each an instance of its own"
+    )
+    yield Problem(of.part, Kind.CONNECTOR_RECONNECTS, cause, of.age_ms, remedy)
 
 
 def _silent(part: str, session: pb.SessionStatus | pb.SinkSessionStatus) -> Iterator[Problem]:

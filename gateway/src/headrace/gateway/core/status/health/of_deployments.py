@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from headrace.contract.names import source_of
 from headrace.gateway.core.connections import Role
 from headrace.gateway.core.status.health.of_refusals import Refused
+from headrace.gateway.core.status.pipeline_processes import LOST_AFTER_MS, lost_supervisor
 from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.protocol.v1 import admin_pb2 as pb
 
@@ -55,7 +56,24 @@ def failing(status: pb.GetStatusResponse, refused: Refused) -> Failing:
                 found.by_source.setdefault(connector.source, problem)
             elif connector.sink:
                 found.by_sink.setdefault(connector.sink, problem)
+    for lost in status.gateway.lost_supervisors:
+        if lost.lost_ms >= LOST_AFTER_MS:
+            _add_lost(found, lost, connected)
     return found
+
+
+def _add_lost(found: Failing, lost: pb.LostSupervisor, connected: set[tuple[str, str]]) -> None:
+    """Adds a deployment whose supervisor is lost, so that nobody starts its connectors again once they have ended."""
+    problem = lost_supervisor(lost)
+    found.all.append(problem)
+    for connector in lost.connectors:
+        if (connector.sink or "source", connector.instance) not in connected:
+            away = problem.within(f"connector {connector.instance}" + (f" of sink {connector.sink}" if connector.sink else ""))
+            found.all.append(away)
+            if connector.source:
+                found.by_source.setdefault(connector.source, away)
+            elif connector.sink:
+                found.by_sink.setdefault(connector.sink, away)
 
 
 def _problem(

@@ -44,6 +44,16 @@ def of_pipeline(site: Site, pipeline: pb.PipelineStatus) -> Iterator[Problem]:
             "if it does not continue, restart it, which loses nothing"
         )
         yield Problem(part, Kind.PIPELINE_SILENT, cause, pipeline.silent_ms, remedy)
+    elif pipeline.HasField("planner_silent_ms"):
+        cause = (
+            f"the process that plans its micro-batches has not called for {pipeline.planner_silent_ms // 1000} s, although its "
+            "driver reports"
+        )
+        remedy = (
+            "look at the Python processes of its driver: one of them is frozen, or cannot reach the gateway; if it does not "
+            "continue, restart the query, which loses nothing"
+        )
+        yield Problem(part, Kind.PIPELINE_SILENT, cause, pipeline.planner_silent_ms, remedy)
     if pipeline.state == pb.PIPELINE_STATE_ATTACHED or pipeline.HasField("paused"):
         yield from _waits(site, pipeline, part, streams, fatal)
 

@@ -58,6 +58,11 @@ class Site:
         return {one.stream: one.state_age_ms for one in self.status.streams if one.state == pb.STREAM_STATE_LIVE}
 
     @cached_property
+    def reconnecting(self) -> dict[str, pb.ReconnectingPart]:
+        """The connectors whose sessions end again and again."""
+        return {one.part: one for one in self.status.gateway.reconnecting}
+
+    @cached_property
     def sinks(self) -> dict[str, pb.SinkStatus]:
         """The sinks, by name."""
         return {sink.sink: sink for sink in self.status.sinks}
