@@ -21,6 +21,8 @@ from headrace.protocol.v1 import connector_pb2, source_pb2
 
 POLL_S = 0.01
 HEARTBEAT_S = 1.0
+CLOSED = "the raw connector closes"
+"""Its word for the kit."""
 OPTIONS = [("grpc.max_send_message_length", -1), ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
 PERMANENT = {
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -110,6 +112,16 @@ class Connector(ABC):
         return await self.run()
 
     async def run(self) -> int:
+        code = await self.stay_connected()
+        self.release(code)
+        return code
+
+    def release(self, code: int) -> None:
+        """Would release what it held: the `close` of an SDK."""
+        print(CLOSED, file=self.log, flush=True)
+
+    async def stay_connected(self) -> int:
+        """Serves one session after the other; returns the exit code."""
         bound = 0.05
         while not self.stopping.is_set():
             began = time.monotonic()
@@ -125,8 +137,12 @@ class Connector(ABC):
             if time.monotonic() - began > 2:
                 bound = 0.05
             self.state = "away"
+            self.between_sessions()
             bound = await self.back_off(bound)
         return 0
+
+    def between_sessions(self) -> None:  # noqa: B027
+        """Another session follows; a fault may do something here."""
 
     def stop(self) -> None:
         """SIGTERM."""

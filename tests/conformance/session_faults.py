@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import grpc
 import grpc.aio
-from tests.conformance.connector import REASONS, Connector, Ended
+from tests.conformance.connector import POLL_S, REASONS, Connector, Ended
 
 from headrace.conformance.core.relay import Http2Frames, until_one_ends
 from headrace.protocol.v1 import connector_pb2
@@ -183,6 +183,69 @@ class PresentsNothing(Connector):
         return None, None
 
 
+class NeverCloses(Connector):
+    def release(self, code: int) -> None:
+        return
+
+
+class ClosesTwice(Connector):
+    def release(self, code: int) -> None:
+        super().release(code)
+        super().release(code)
+
+
+class ClosesOnlyWhereTheGatewayIs(Connector):
+    def release(self, code: int) -> None:
+        if self.state != "away":
+            super().release(code)
+
+
+class ClosesOnlyIfNothingFailed(Connector):
+    def release(self, code: int) -> None:
+        if code == 0:
+            super().release(code)
+
+
+class ClosesTwiceIfSomethingFailed(Connector):
+    def release(self, code: int) -> None:
+        super().release(code)
+        if code != 0:
+            super().release(code)
+
+
+class ClosesAfterTheFirstSession(Connector):
+    closed = False
+
+    def between_sessions(self) -> None:
+        self.release(0)
+
+    def release(self, code: int) -> None:
+        if not self.closed:
+            self.closed = True
+            super().release(code)
+
+
+class ClosesBeforeGoodbye(Connector):
+    """It waits for acknowledgements after that, and processes them."""
+
+    closed = False
+
+    async def goodbye(self, reason: str) -> None:
+        self.release(0)
+        try:
+            async with asyncio.timeout(60):
+                while not self.settled():  # noqa: ASYNC110 - there is no event to wait on
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            pass
+        await super().goodbye(reason)
+
+    def release(self, code: int) -> None:
+        if not self.closed:
+            self.closed = True
+            super().release(code)
+
+
 SESSION_FAULTS: dict[str, type[Connector]] = {
     "token": ForgetsItsToken,
     "version-refused": InsistsOnItsVersion,
@@ -199,6 +262,9 @@ SESSION_FAULTS: dict[str, type[Connector]] = {
     "shutdown": IgnoresSigterm,
     "shutdown-unwelcomed": WaitsForWelcome,
     "shutdown-gateway-away": WaitsForTheGateway,
+    "close": ClosesTwice,
+    "close-refused": ClosesOnlyIfNothingFailed,
+    "close-last": ClosesAfterTheFirstSession,
     "report": ReportsATimestamp,
     "heartbeat": SaysNothingWhileIdle,
     "pings": PingsTooOften,
@@ -207,5 +273,19 @@ SESSION_FAULTS: dict[str, type[Connector]] = {
     "mutual-tls": PresentsNothing,
 }
 
-SESSION_ALSO = {"tls": {"tls-untrusted", "mutual-tls"}}
+SESSION_ALSO = {
+    "tls": {"tls-untrusted", "mutual-tls"},
+    "close": {"close-refused", "close-last"},
+    "shutdown": {"close", "close-last"},
+    "shutdown-unwelcomed": {"close", "close-last"},  # A SIGTERM may arrive before Welcome.
+    "shutdown-gateway-away": {"close"},
+}
 """Faults that break the rule of another check, too: a source that does not connect with TLS has no certificate, either."""
+
+CLOSE_FAULTS: dict[str, type[Connector]] = {
+    "close/never": NeverCloses,
+    "close/away": ClosesOnlyWhereTheGatewayIs,
+    "close-refused/twice": ClosesTwiceIfSomethingFailed,
+    "close-last/goodbye": ClosesBeforeGoodbye,
+}
+"""Further faults, after the name of the check that must catch it."""

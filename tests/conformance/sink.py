@@ -288,12 +288,12 @@ class Sink(Connector):
 
 def connector(words: Sequence[str] | None = None) -> Sink:
     """The sink that a command line describes."""
-    from tests.conformance.sink_faults import FAULTS
+    from tests.conformance.sink_faults import FAULTS, MORE_FAULTS
 
     options = parser()
     options.add_argument("--mode", default="two-phase")
     given = options.parse_args(words)
-    return FAULTS.get(given.fault, Sink)(given)
+    return (FAULTS | MORE_FAULTS).get(given.fault, Sink)(given)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import grpc.aio
 from tests.conformance.connector import Ended
-from tests.conformance.session_faults import SESSION_FAULTS
+from tests.conformance.session_faults import CLOSE_FAULTS, SESSION_FAULTS
 from tests.conformance.sink import Sink
 
 from headrace.protocol.v1 import connector_pb2, frame_pb2
@@ -412,3 +412,6 @@ FAULTS: dict[str, type[Sink]] = {
     "idle-gateway": LeavesAnIdleGateway,
 }
 """A fault for each check."""
+
+MORE_FAULTS: dict[str, type[Sink]] = {name: type(fault.__name__, (fault, Sink), {}) for name, fault in CLOSE_FAULTS.items()}
+"""Further faults, after the name of the check that must catch it."""

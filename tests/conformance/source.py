@@ -404,7 +404,7 @@ class Source(Connector):
 
 def connector(words: Sequence[str] | None = None) -> Source:
     """The source that a command line describes."""
-    from tests.conformance.source_faults import FAULTS
+    from tests.conformance.source_faults import FAULTS, MORE_FAULTS
 
     options = parser()
     options.add_argument("--kind", default="replayable")
@@ -413,7 +413,7 @@ def connector(words: Sequence[str] | None = None) -> Source:
     options.add_argument("--chooses-start", action="store_true")
     options.add_argument("--needs-all", action="store_true")
     given = options.parse_args(words)
-    return FAULTS.get(given.fault, Source)(given)
+    return (FAULTS | MORE_FAULTS).get(given.fault, Source)(given)
 
 
 if __name__ == "__main__":

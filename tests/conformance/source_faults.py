@@ -9,7 +9,7 @@ import time
 import grpc
 import grpc.aio
 from tests.conformance.connector import Ended
-from tests.conformance.session_faults import SESSION_FAULTS
+from tests.conformance.session_faults import CLOSE_FAULTS, SESSION_FAULTS
 from tests.conformance.source import FRAME_MESSAGES, Row, Source, Stream
 
 from headrace.protocol.v1 import connector_pb2, frame_pb2
@@ -369,3 +369,6 @@ FAULTS: dict[str, type[Source]] = {
     "starts": NamesOneStreamOnly,
 }
 """A fault for each check."""
+
+MORE_FAULTS: dict[str, type[Source]] = {name: type(fault.__name__, (fault, Source), {}) for name, fault in CLOSE_FAULTS.items()}
+"""Further faults, after the name of the check that must catch it."""

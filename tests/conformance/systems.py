@@ -23,6 +23,8 @@ from headrace.conformance.sources.gateway import SourceGateway
 from headrace.conformance.sources.trial import SourceTrial
 from headrace.connectors import CONNECTORS
 
+CLOSE = {"close", "close-refused", "close-last"}
+"""Checks that need `closed`, a text that no bundled connector writes."""
 COMMON = {
     "report": True,
     "heartbeat": True,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.conformance import in_process
+from tests.conformance.connector import CLOSED
 from tests.conformance.kit import Judged, Planted, Verdict, judged, judged_at_once, sampled, selected
 from tests.conformance.session_faults import SESSION_ALSO
 from tests.conformance.source_faults import FAULTS
@@ -22,6 +23,7 @@ setup = '{DATA} make {{work}}/in 2 15'
 credit_request = true
 report = true
 heartbeat = true
+closed = "{CLOSED}"
 tls = "--tls-ca={{ca}}"
 mutual_tls = "--tls-cert={{certificate}} --tls-key={{key}}"
 """

@@ -51,6 +51,12 @@ impl Source for Lines {
         tracing::info!("the first {} bytes are in the checkpoint", position.sequence);
         Ok(())
     }
+
+    /// Where a source ends the connection that it holds.
+    async fn close(&self) -> Result<(), BoxError> {
+        eprintln!("the source is closed");
+        Ok(())
+    }
 }
 
 #[tokio::main]

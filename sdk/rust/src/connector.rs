@@ -7,18 +7,19 @@ use std::sync::Arc;
 
 use futures_util::stream::poll_fn;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
+use tokio::time::{Duration, Instant, timeout};
 use tonic::Streaming;
 use tonic::transport::Channel;
 
 use crate::backoff::Backoff;
 use crate::call::{Finish, PROTOCOL_VERSION, Task, sdk, stopped};
+use crate::closing::{Close, close};
 #[cfg(feature = "tls")]
 use crate::connect::Tls;
 use crate::connect::{Target, unavailable};
 use crate::ending::error_of;
 use crate::environment::Environment;
-use crate::error::{BoxError, Ending, Error};
+use crate::error::{Ending, Error};
 use crate::health::Health;
 use crate::metrics::{Metrics, NoMetrics};
 use crate::names::{check_text, stream_name};
@@ -34,8 +35,6 @@ const DEFAULT_GATEWAY: &str = "127.0.0.1:7433";
 /// A session that stood this long has succeeded: the next wait is a short one.
 const STOOD: Duration = Duration::from_secs(2);
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// How often to look whether methods have returned that were abandoned.
-const IDLE_LOOK: Duration = Duration::from_millis(10);
 /// How many messages may wait for the transport.
 const OUTGOING: usize = 2;
 
@@ -54,7 +53,7 @@ pub struct Connector {
 }
 
 /// What a connector serves.
-pub(crate) trait Served: Send {
+pub(crate) trait Served: Send + Sync {
     fn name(&self) -> &str;
 
     /// Checks names.
@@ -63,14 +62,12 @@ pub(crate) trait Served: Send {
     /// Whether none of its methods runs: the task of each one shares it.
     fn is_idle(&self) -> bool;
 
-    /// Calls its `close`.
-    fn close(&mut self) -> Close<'_>;
+    /// Calls its `close`. It may still run when this is gone.
+    fn close(&self) -> Close;
 
     /// Runs one session on a channel.
     fn attempt<'a>(&'a mut self, task: &'a Task, target: &'a Target, channel: Channel) -> Attempt<'a>;
 }
-
-pub(crate) type Close<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send + 'a>>;
 
 pub(crate) type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Finish, Error>> + Send + 'a>>;
 
@@ -169,23 +166,17 @@ impl Connector {
     /// # Errors
     ///
     /// What ended the connector: see [`Error`].
-    pub async fn serve(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), Error> {
+    pub async fn serve(self, stop: impl Future<Output = ()> + Send) -> Result<(), Error> {
+        self.serve_and_close(stop).await.0
+    }
+
+    /// As [`serve`](Self::serve); also returns whether every method has returned, `close` included.
+    pub(crate) async fn serve_and_close(mut self, stop: impl Future<Output = ()> + Send) -> (Result<(), Error>, bool) {
         let (stopping, stopped) = watch::channel(false);
-        self.served.check()?;
-        let (mut target, instance) = self.resolved(Environment::of_process()?)?;
-        check_text("instance", &instance)?;
-        target.endpoint(self.settings.welcome)?;
-        let task = Task {
-            gateway: target.gateway.clone(),
-            instance,
-            settings: self.settings.clone(),
-            metrics: Arc::clone(&self.metrics),
-            health: self.health.clone(),
-            stop: stopped,
+        let (task, mut target) = match self.prepared(stopped) {
+            Ok(prepared) => prepared,
+            Err(error) => return (Err(error), true),
         };
-        if target.shows_token() {
-            tracing::warn!(gateway = target.gateway, "the token goes over the network in the clear: use TLS");
-        }
         let result = {
             let mut connected = Box::pin(self.keep_connected(&task, &mut target));
             let ended = tokio::select! {
@@ -200,28 +191,28 @@ impl Connector {
                 }
             }
         };
-        self.close().await;
-        result
+        let returned = close(&*self.served, self.settings.close).await;
+        (result, returned)
     }
 
-    /// Calls `close` of the source or sink once none of its methods runs. Logs what fails or takes too long.
-    async fn close(&mut self) {
-        let by = Instant::now() + self.settings.close;
-        while !self.served.is_idle() {
-            if Instant::now() >= by {
-                let name = self.served.name();
-                tracing::error!(name, "close() is not called, because another method has not returned");
-                return;
-            }
-            sleep(IDLE_LOOK).await;
+    /// Checks the connector and its settings before anything is called.
+    fn prepared(&self, stopped: watch::Receiver<bool>) -> Result<(Task, Target), Error> {
+        self.served.check()?;
+        let (target, instance) = self.resolved(Environment::of_process()?)?;
+        check_text("instance", &instance)?;
+        target.endpoint(self.settings.welcome)?;
+        let task = Task {
+            gateway: target.gateway.clone(),
+            instance,
+            settings: self.settings.clone(),
+            metrics: Arc::clone(&self.metrics),
+            health: self.health.clone(),
+            stop: stopped,
+        };
+        if target.shows_token() {
+            tracing::warn!(gateway = target.gateway, "the token goes over the network in the clear: use TLS");
         }
-        match timeout_at(by, self.served.close()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(name = self.served.name(), %error, "close() has failed"),
-            Err(_) => {
-                tracing::error!(name = self.served.name(), "close() has not returned; the connector ends without it");
-            }
-        }
+        Ok((task, target))
     }
 
     /// Returns where to connect, and the instance: what was set, or else what the environment says.
@@ -331,8 +322,9 @@ impl<S: Source> Served for ServedSource<S> {
         Arc::strong_count(&self.source) == 1
     }
 
-    fn close(&mut self) -> Close<'_> {
-        Box::pin(self.source.close())
+    fn close(&self) -> Close {
+        let source = Arc::clone(&self.source);
+        Box::pin(async move { source.close().await })
     }
 
     fn attempt<'a>(&'a mut self, task: &'a Task, target: &'a Target, channel: Channel) -> Attempt<'a> {

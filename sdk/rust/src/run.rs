@@ -9,7 +9,8 @@ use crate::error::Error;
 
 /// Serves a connector until it ends, or SIGTERM or SIGINT asks it to stop, and returns the exit code of the program: 0 for
 /// success, 1 for a failure, 2 for something invalid. An error goes to stderr, in a line that begins with `Error:`. SIGHUP does not
-/// end it: TLS files are read again with each connection.
+/// end it: TLS files are read again with each connection. If a method has not returned by the end, or `close` has not, it ends the
+/// process itself.
 ///
 /// It reads the variables with which `headrace connector run` starts a program: `HEADRACE_GATEWAY`, `HEADRACE_TOKEN`,
 /// `HEADRACE_INSTANCE`, and those that begin with `HEADRACE_TLS`. What the [`Connector`] was told in code wins.
@@ -52,15 +53,18 @@ pub async fn run(connector: Connector) -> ExitCode {
         }
         tracing::info!("stopping");
     };
-    match connector.serve(stop).await {
-        Ok(()) => ExitCode::SUCCESS,
+    let (result, returned) = connector.serve_and_close(stop).await;
+    let code = match result {
+        Ok(()) => 0,
         Err(error) => {
             // `headrace` shows this line as the reason if the program fails in a deployment.
             eprintln!("Error: {error}");
-            match error {
-                Error::Invalid(_) => ExitCode::from(2),
-                _ => ExitCode::FAILURE,
-            }
+            if matches!(error, Error::Invalid(_)) { 2 } else { 1 }
         }
+    };
+    if !returned {
+        // A runtime that is dropped waits for its threads, so the process would never end.
+        std::process::exit(code.into());
     }
+    ExitCode::from(code)
 }

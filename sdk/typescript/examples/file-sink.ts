@@ -77,6 +77,10 @@ class FileSink implements TwoPhaseSink {
     };
   }
 
+  close(): void {
+    console.error("the sink is closed");
+  }
+
   private async partOf(name: string): Promise<Part> {
     const [head = ""] = (await readFile(join(this.folder, "staged", name), "utf8")).split("\n", 1);
     const { pipeline, ...part } = JSON.parse(head) as Pick<Part, "partition" | "attempt"> & { pipeline: string };

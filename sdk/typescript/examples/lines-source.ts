@@ -24,6 +24,11 @@ const lines: ReplayableSource = {
       rest = data.subarray(begin); // A line without an end may still be growing.
     }
   },
+
+  /** Where a source ends the connection that it holds. */
+  close() {
+    console.error("the source is closed");
+  },
 };
 
 process.exitCode = await run(lines);

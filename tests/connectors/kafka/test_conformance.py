@@ -4,7 +4,7 @@ import os
 
 import pytest
 from kafka import TopicPartition
-from tests.conformance.systems import judge, values
+from tests.conformance.systems import CLOSE, judge, values
 from tests.connectors.kafka.rig import Log
 
 pytestmark = pytest.mark.timeout(600)
@@ -44,7 +44,7 @@ def test_the_source_passes(log: Log) -> None:
         "gone",
         "last-acks",
         "reopen-after-end",
-    }
+    } | CLOSE
 
 
 def test_the_sink_passes(log: Log, each_client: str) -> None:

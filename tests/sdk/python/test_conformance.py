@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(600)
 
 COMMON = "report = true\nheartbeat = true\ntls = ''\nmutual_tls = ''\ndeadlines = { answer = 60, connect = 90, heartbeat = 60 }\n"
 """The SDK takes certificates from the variables."""
-SOURCE = "messages = 10\nends = true\ncredit_request = true\n"
+SOURCE = "messages = 10\nends = true\ncredit_request = true\nclosed = 'the source is closed'\n"
 READ = """
 import json, pathlib, sqlite3, sys
 if pathlib.Path("ledger.db").exists():
@@ -45,6 +45,6 @@ def test_the_two_phase_sink_of_its_page_keeps_the_rules_of_the_protocol(tmp_path
     (program,) = (block.text for block in blocks("docs/write/writing-a-sink.md", "python") if "TwoPhaseSink, run" in block.text)
     (tmp_path / "read.py").write_text(READ)
     read = f"cd {{work}} && {shlex.join([sys.executable, '-S', str(tmp_path / 'read.py')])}"
-    verdict = judge("sink", program, f"mode = 'two-phase'\nread = \"{read}\"\n", tmp_path)
+    verdict = judge("sink", program, f"mode = 'two-phase'\nread = \"{read}\"\nclosed = 'the sink is closed'\n", tmp_path)
     assert verdict.exit_code == 0, verdict.explained()
     assert_as_published("python", "sink", verdict)

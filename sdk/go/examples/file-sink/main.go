@@ -3,6 +3,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 
 	"github.com/headrace/headrace/sdk/go/headrace"
@@ -18,5 +19,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "file-sink:", err)
 		os.Exit(2)
 	}
-	headrace.Main(&headrace.Sink{Name: "files", TwoPhase: folder}, nil)
+	headrace.Main(&headrace.Sink{
+		Name:     "files",
+		TwoPhase: folder,
+		Close:    func() error { slog.Info("the sink is closed"); return nil },
+	}, nil)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"os"
 	"time"
 
@@ -62,5 +63,10 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: lines-source FILE")
 		os.Exit(2)
 	}
-	headrace.Main(&headrace.Source{Name: "lines", Read: lines(os.Args[1]).read}, nil)
+	headrace.Main(&headrace.Source{
+		Name: "lines",
+		Read: lines(os.Args[1]).read,
+		// A source that holds a connection ends it here.
+		Close: func() error { slog.Info("the source is closed"); return nil },
+	}, nil)
 }

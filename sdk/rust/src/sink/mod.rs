@@ -41,8 +41,8 @@ pub trait Sink: Send + Sync + 'static {
     /// Releases what the sink holds, such as connections. Default: does nothing.
     ///
     /// Called once, when [`Connector::serve`](crate::Connector::serve) ends, after every other method has returned: also after an
-    /// error, and also if the gateway was never reached. An error is logged. If another method does not return within
-    /// [`Settings::close`](crate::Settings::close), `close` is not called; a `close` that does not return is dropped then.
+    /// error, and also if the gateway was never reached. It may block its thread. An error is logged. If another method does not
+    /// return within [`Settings::close`](crate::Settings::close), `close` is not called; a `close` that does not return is left.
     fn close(&self) -> impl Future<Output = Result<(), BoxError>> + Send {
         ready(Ok(()))
     }
@@ -80,8 +80,8 @@ pub trait IdempotentSink: Send + Sync + 'static {
     /// Releases what the sink holds, such as connections. Default: does nothing.
     ///
     /// Called once, when [`Connector::serve`](crate::Connector::serve) ends, after every other method has returned: also after an
-    /// error, and also if the gateway was never reached. An error is logged. If another method does not return within
-    /// [`Settings::close`](crate::Settings::close), `close` is not called; a `close` that does not return is dropped then.
+    /// error, and also if the gateway was never reached. It may block its thread. An error is logged. If another method does not
+    /// return within [`Settings::close`](crate::Settings::close), `close` is not called; a `close` that does not return is left.
     fn close(&self) -> impl Future<Output = Result<(), BoxError>> + Send {
         ready(Ok(()))
     }
@@ -125,8 +125,8 @@ pub trait TwoPhaseSink: Send + Sync + 'static {
     /// Releases what the sink holds, such as connections. Default: does nothing.
     ///
     /// Called once, when [`Connector::serve`](crate::Connector::serve) ends, after every other method has returned: also after an
-    /// error, and also if the gateway was never reached. An error is logged. If another method does not return within
-    /// [`Settings::close`](crate::Settings::close), `close` is not called; a `close` that does not return is dropped then.
+    /// error, and also if the gateway was never reached. It may block its thread. An error is logged. If another method does not
+    /// return within [`Settings::close`](crate::Settings::close), `close` is not called; a `close` that does not return is left.
     fn close(&self) -> impl Future<Output = Result<(), BoxError>> + Send {
         ready(Ok(()))
     }

@@ -10,8 +10,9 @@ use super::session::{Answers, Mode, serve};
 use super::{IdempotentSink, Recovered, Sink, TwoPhaseSink};
 use crate::BoxError;
 use crate::call::{Finish, PROTOCOL_VERSION, Task, sdk};
+use crate::closing::Close;
 use crate::connect::Target;
-use crate::connector::{Attempt, Close, Connector, Served, begin, next, no_welcome};
+use crate::connector::{Attempt, Connector, Served, begin, next, no_welcome};
 use crate::error::Error;
 use crate::names::check_sink_name;
 use crate::protocol as pb;
@@ -78,8 +79,9 @@ impl<K: Kind> Served for ServedSink<K> {
         Arc::strong_count(&self.kind) == 1
     }
 
-    fn close(&mut self) -> Close<'_> {
-        Box::pin(self.kind.close())
+    fn close(&self) -> Close {
+        let kind = Arc::clone(&self.kind);
+        Box::pin(async move { kind.close().await })
     }
 
     fn attempt<'a>(&'a mut self, task: &'a Task, target: &'a Target, channel: Channel) -> Attempt<'a> {

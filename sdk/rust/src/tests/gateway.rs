@@ -16,7 +16,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::protocol as pb;
 use crate::protocol::services::{sink_service_server, source_service_server};
 
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// One session: what the connector sends, and where to answer.
 pub(super) struct Call<Q, A> {

@@ -219,12 +219,12 @@ async fn the_scripts_of_sinks() {
     }
 }
 
-async fn send(call: &mut SinkCall, message: Answer) {
+pub(super) async fn send(call: &mut SinkCall, message: Answer) {
     call.send(pb::SinkServiceAttachResponse { message: Some(message) }).await;
 }
 
 /// Waits for the next message that is not SinkBusy.
-async fn next(call: &mut SinkCall) -> Request {
+pub(super) async fn next(call: &mut SinkCall) -> Request {
     loop {
         match call.next().await.expect("a message").message.expect("content") {
             Request::Busy(_) => {}
@@ -234,13 +234,13 @@ async fn next(call: &mut SinkCall) -> Request {
 }
 
 /// Begins a session.
-async fn greet(call: &mut SinkCall, capabilities: Vec<i32>) {
+pub(super) async fn greet(call: &mut SinkCall, capabilities: Vec<i32>) {
     assert!(matches!(next(call).await, Request::Hello(_)));
     let welcome = pb::SinkWelcome { protocol_version: 1, read_timeout_ms: 1000, capabilities, ..pb::SinkWelcome::default() };
     send(call, Answer::Welcome(welcome)).await;
 }
 
-async fn begin(call: &mut SinkCall, id: u64) {
+pub(super) async fn begin(call: &mut SinkCall, id: u64) {
     let transaction = Some(pb::Transaction { pipeline: "query".to_owned(), batch: 0, run: String::new() });
     let part = pb::Part { transaction, partition: u32::try_from(id).expect("small"), attempt: "1/1".to_owned() };
     send(call, Answer::StartPart(pb::StartPart { id, part: Some(part) })).await;

@@ -38,6 +38,12 @@ class Spec(BaseModel):
         default=False,
         description="Whether it declares CAPABILITY_HEARTBEAT, and sends heartbeats to a gateway that does, too.",
     )
+    closed: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Text that the connector writes to standard output or to standard error whenever its `close` is called, and "
+        "never otherwise.",
+    )
     tls: str | None = Field(
         default=None,
         description="Arguments that are added to COMMAND so that it connects with TLS, and trusts the certificates in `{ca}`; "

@@ -74,6 +74,7 @@ class Trial(Generic[S, G]):
         self._relay: PingCounter | None = None
         self.started = 0.0
         """When the connector was started last, by the monotonic clock."""
+        self._closed_before = 0
         self.breaches: list[tuple[str, str]] = []
         """Standing rules that were broken: the name of the check, and what happened."""
 
@@ -91,6 +92,7 @@ class Trial(Generic[S, G]):
             command = ["/bin/sh", "-c", f"exec {self._filled(self.spec.restart)} {shlex.join(self._added)}"]
         self.trace.event(f"start: {shlex.join(command)}")
         self.started = time.monotonic()
+        self._closed_before += self.closed()
         process = await self._launch(command, self._environ(), self._output, self._log, self._process_ended)
         self._processes.append(process)
 
@@ -123,6 +125,10 @@ class Trial(Generic[S, G]):
     def said(self) -> str:
         """Everything that the connector has written, to standard output and to standard error."""
         return "".join(file.read_text(errors="replace") for file in (self._output, self._log) if file.exists())
+
+    def closed(self) -> int:
+        """How often the connector has written that it closes, since it was started last; 0 if it does not write that."""
+        return self.said().count(self.spec.closed) - self._closed_before if self.spec.closed else 0
 
     async def close(self) -> None:
         """Ends the connector and the gateway."""
@@ -188,6 +194,16 @@ class Trial(Generic[S, G]):
     async def at_work(self, session: Any) -> None:
         """Waits until the connector has taken Welcome."""
         await self.until_quiet()
+
+    async def has_work(self, session: Any) -> None:
+        """As `at_work`, and waits until the connector has something that the gateway has not settled, if it ever has."""
+        await self.at_work(session)
+
+    def leave_unsettled(self) -> None:
+        """Has the gateway settle nothing. To be called before `start`."""
+
+    def settle(self, session: Any) -> None:
+        """Settles everything that arrives in a session."""
 
     # Waiting
 

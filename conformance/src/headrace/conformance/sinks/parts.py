@@ -3,6 +3,7 @@
 import time
 
 from headrace.conformance.core.checks import Checks
+from headrace.conformance.core.close_checks import declare_close_checks
 from headrace.conformance.core.connection_checks import declare_connection_checks
 from headrace.conformance.core.frames import Message
 from headrace.conformance.core.session_checks import declare_session_checks, short_names
@@ -53,6 +54,7 @@ async def mode(trial: SinkTrial) -> None:
 
 
 declare_session_checks(checks)
+declare_close_checks(checks)
 declare_connection_checks(checks)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from headrace.conformance.core.checks import Checks
+from headrace.conformance.core.close_checks import declare_close_checks
 from headrace.conformance.core.connection_checks import declare_connection_checks
 from headrace.conformance.core.errors import NotJudged
 from headrace.conformance.core.session_checks import declare_session_checks, short_names
@@ -43,6 +44,7 @@ async def hello(trial: SourceTrial) -> None:
 
 
 declare_session_checks(checks)
+declare_close_checks(checks)
 declare_connection_checks(checks)
 
 

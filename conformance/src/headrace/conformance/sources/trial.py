@@ -45,6 +45,21 @@ class SourceTrial(Trial[SourceSpec, SourceGateway]):
         await self.stream_asked(session)
         await self.until_quiet()
 
+    async def has_work(self, session: SourceSession) -> None:
+        """As `Trial.has_work`."""
+        await self.at_work(session)
+        if self.spec.messages > 0:
+            await self.arrived(session, 1)
+
+    def leave_unsettled(self) -> None:
+        """As `Trial.leave_unsettled`."""
+        self.gateway.acks = False
+
+    def settle(self, session: SourceSession) -> None:
+        """As `Trial.settle`."""
+        self.gateway.acks = True
+        session.acknowledge_all()
+
     async def baseline(self) -> dict[str, list[Message]]:
         """All messages that the source has, by stream, as a session of its own brings them; then that session is cut.
 
