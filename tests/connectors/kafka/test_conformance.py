@@ -35,16 +35,20 @@ def test_the_source_passes(log: Log) -> None:
 
     assert verdict.failed == set(), verdict.explained()
     assert {"resume", "replay", "crash", "position-lost", "largest-message"} <= verdict.named("passed")
-    assert verdict.named("skipped") == {
-        "redelivery",
-        "epochs",
-        "earlier-epoch",
-        "starts",
-        "end-of-stream",
-        "gone",
-        "last-acks",
-        "reopen-after-end",
-    } | CLOSE
+    assert (
+        verdict.named("skipped")
+        == {
+            "redelivery",
+            "epochs",
+            "earlier-epoch",
+            "starts",
+            "end-of-stream",
+            "gone",
+            "last-acks",
+            "reopen-after-end",
+        }
+        | CLOSE
+    )
 
 
 def test_the_sink_passes(log: Log, each_client: str) -> None:
