@@ -27,7 +27,14 @@ PAGES = (*sorted((ROOT / "docs" / "reference" / "connectors").glob("*.md")), ROO
 _WHAT = r"connectors|manifest|manifest: parameter|parameters: \S+|shared parameters: [\w -]+?|behaviour: \S+"
 _TABLE = re.compile(rf"(<!-- ({_WHAT}) -->\n).*?(<!-- end -->)", re.DOTALL)
 _SHARED = re.compile(r"<!-- shared parameters: ([\w -]+?) -->")
-_SHORT = {"true or false": "Boolean", "whole number": "integer", ", at least ": " ≥ ", ", more than ": " > ", ", at most ": " ≤ "}
+_SHORT = {
+    "list of ": "",
+    "true or false": "Boolean",
+    "whole number": "integer",
+    ", at least ": " ≥ ",
+    ", more than ": " > ",
+    ", at most ": " ≤ ",
+}
 LEFT_OUT = ("sink", "bad_records", "dead_letters")
 """Parameters that all sinks or all sources have: the README explains them, and no table repeats them."""
 _OF_MANIFESTS: dict[str, type[BaseModel]] = {"manifest": Manifest, "manifest: parameter": ParameterTable}
@@ -63,7 +70,7 @@ def filled(text: str) -> str:
 def parameters(names: list[str], groups: list[list[str]]) -> list[str]:
     """Returns the table of the parameters that connectors declare alike, without the rows that groups of them share."""
     above = {row for group in groups if set(names) <= set(group) for row in _common(group)}
-    return ["| parameter | type; default | |", "|---|---|---|", *(row for row in _common(names) if row not in above)]
+    return ["| parameter | type (or text); default | |", "|---|---|---|", *(row for row in _common(names) if row not in above)]
 
 
 def _common(names: list[str]) -> list[str]:
@@ -98,13 +105,16 @@ def keys(model: type[BaseModel]) -> list[str]:
 
 def _row(parameter: Parameter) -> str:
     """Returns the row of a parameter."""
-    default = "; required" if parameter.required else f"; `{parameter.default_text}`" if parameter.default_text else ""
+    default = "required" if parameter.required else f"`{parameter.default_text}`" if parameter.default_text else ""
+    value = "; ".join(part for part in (_type(parameter), default) if part)
     secret = " Secret." if parameter.secret else ""
-    return f"| `{parameter.name}` | {_cell(_type(parameter) + default)} | {_cell(parameter.description)}{secret} |"
+    return f"| `{parameter.name}` | {_cell(value)} | {_cell(parameter.description)}{secret} |"
 
 
 def _type(parameter: Parameter) -> str:
-    """Returns the type of a parameter in the short form of a table."""
+    """Returns the type of a parameter in the short form of a table: nothing for a text."""
+    if parameter.type == "text":
+        return ""
     for words, short in _SHORT.items():
         parameter = replace(parameter, type=parameter.type.replace(words, short))
     return parameter.type

@@ -48,7 +48,7 @@ class FileParameters(BadRecordParameters):
     )
     rotation: bool = Field(
         default=True,
-        description="Read rotated files, such as app.log.1, app-2026-01-31.log and app.log.1.gz, as earlier parts of app.log.",
+        description="Read rotated files, such as app.log.1 or app.log.1.gz, as earlier parts of app.log.",
     )
     rotated_seconds: float = Field(
         default=5.0, ge=0, description="How long a rotated file is unchanged before the next one is read, in seconds."

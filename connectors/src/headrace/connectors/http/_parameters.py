@@ -47,8 +47,8 @@ class HttpParameters(Listening, BadRecordParameters):
     streams: Literal["by-path", "one"] = Field("by-path", description="One stream for each path, or SOURCE/0 for all paths.")
     answer: Literal["committed", "received"] = Field(
         "committed",
-        description="When to answer: committed, once the message is in the checkpoint; or received, at once: if this"
-        " process dies, messages that are not in the checkpoint are lost.",
+        description="When to answer: committed, once the message is in the checkpoint; or received, at once, and "
+        "lose what is not in it if this process dies.",
     )
     body: Literal["message", "lines"] = Field("message", description="What a message is: the whole body, or each line of it.")
     id_header: HeaderName | None = Field(
@@ -78,8 +78,7 @@ class HttpParameters(Listening, BadRecordParameters):
     max_connections: int = Field(
         2000,
         ge=1,
-        description="Most open connections. For a new one, the one that has waited longest without a request closes;"
-        " if all have one, the new one.",
+        description="Most connections. For a new one, the one longest without a request closes; if all have one, the new one.",
     )
     head_seconds: float = Field(10.0, gt=0, description="How long a head may take, in seconds; then the connection closes.")
     idle_seconds: float = Field(75.0, gt=0, description="How long a connection stays open after an answer, in seconds.")
@@ -161,9 +160,8 @@ class HttpSinkParameters(Parameters):
     tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: the system's authorities.")
     proxy: SecretStr | None = Field(
         None,
-        description="The proxy, http[s]://[USER:PASSWORD@]HOST:PORT; or none. Default: http_proxy, https_proxy or "
-        "all_proxy in the environment, in either case, unless no_proxy excepts the receiver or it is a "
-        "loopback address.",
+        description="The proxy, http[s]://[USER:PASSWORD@]HOST:PORT; or none. Default: by http_proxy, https_proxy, "
+        "all_proxy and no_proxy in the environment, in either case; never for loopback addresses.",
     )
 
     @field_validator("url")

@@ -57,8 +57,7 @@ class KafkaConnection(SystemParameters):
     )
     client_properties: dict[str, str] = Field(
         {},
-        description="Further settings of the client library by its names, such as socks5_proxy of kafka-python, or "
-        "socket.keepalive.enable of librdkafka.",
+        description="Further settings by the client library's names, such as socks5_proxy of kafka-python.",
     )
     client: Literal["kafka-python", "librdkafka"] = Field(
         "kafka-python", description="The client library; librdkafka is faster, and needs the extra kafka-librdkafka."

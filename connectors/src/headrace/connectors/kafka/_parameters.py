@@ -89,8 +89,8 @@ class KafkaSinkParameters(KafkaConnection):
     transaction_timeout_seconds: float = Field(
         300.0,
         gt=0,
-        description="Transaction timeout, in seconds: longer than a micro-batch takes to write, at most the brokers'"
-        " transaction.max.timeout.ms. The open transaction of a dead sink may block consumers this long.",
+        description="Longer than a micro-batch takes to write, at most the brokers' transaction.max.timeout.ms. The "
+        "open transaction of a dead sink may block consumers this long.",
     )
     retry_seconds: float = Field(
         120.0,

@@ -167,9 +167,8 @@ class NatsConsumerParameters(NatsConnection, ShapeParameters, JetStreamParameter
     create: bool = Field(True, description="Create the consumer if it does not exist.")
     new_consumer: Literal["refuse", "accept"] = Field(
         "refuse",
-        description="What to do if a checkpoint has messages of a former consumer, which was deleted while nobody "
-        "read it: refuse to read, or accept what the present one delivers. A created one begins with the"
-        " first message in the stream.",
+        description="What to do if a checkpoint has messages of a former consumer, deleted while nobody read it: "
+        "refuse to read, or accept what the present one delivers.",
     )
     ack_wait_seconds: float = Field(
         30.0,
@@ -217,8 +216,7 @@ class NatsSinkParameters(NatsConnection):
     key_header: str | None = Field(None, pattern=_HEADER, description="The header to store the key in.")
     deduplicate: Literal["all", "given", "none"] = Field(
         "all",
-        description="Which messages get a Nats-Msg-Id: all (without a message_id, one derived from batch and "
-        "position), given (with a message_id), or none.",
+        description="Which messages get a Nats-Msg-Id: all, by a derived one if necessary; given, with a message_id; or none.",
     )
     nats_headers: bool = Field(
         False,
@@ -229,12 +227,12 @@ class NatsSinkParameters(NatsConnection):
     retry_seconds: float = Field(
         60.0,
         ge=0,
-        description="How long to retry if the server is unavailable or the stream full, in seconds; then Spark's task fails.",
+        description="How long to retry, in seconds, before Spark's task fails.",
     )
     full_subject: Literal["refuse", "fail"] = Field(
         "refuse",
         description="What to do if a subject is still full (max_msgs_per_subject) after retry_seconds: refuse its "
-        "messages, and write the others; or fail Spark's task.",
+        "messages, or fail Spark's task.",
     )
 
     @field_validator("subject")

@@ -17,7 +17,7 @@ class PostgreSQLConnection(Parameters):
     """How to reach a database."""
 
     url: SecretStr = Field(
-        description="The database, in libpq's format: postgresql://USER:PASSWORD@HOST:PORT/DATABASE; for TLS add "
+        description="postgresql://USER:PASSWORD@HOST:PORT/DATABASE, as libpq takes it; for TLS add "
         "?sslmode=verify-full&sslrootcert=FILE.",
         examples=["postgresql://headrace@127.0.0.1/postgres"],
     )
@@ -50,14 +50,13 @@ class PostgreSQLRows(PostgreSQLConnection):
     event_time_column: str | None = Field(None, description="The column for the event time: a timestamp or a date.")
     hold_back: Literal["writers", "transactions"] = Field(
         "writers",
-        description="Whom to wait for at a missing number. writers: transactions that have written to the table, if "
-        "the INSERT generates the number. transactions: all of the database, if a program may generate "
-        "it earlier.",
+        description="Whom to wait for at a missing number: writers of the table, if the INSERT generates it; or all "
+        "transactions of the database, if a program may generate it earlier.",
     )
     accept_changes: tuple[str, ...] = Field(
         (),
-        description="Changes of the table with which to continue, by the codes that errors name. Rows that are read again after "
-        "such a change differ from what was sent.",
+        description="Codes of changes of the table with which to continue. Rows that are read again then differ from"
+        " what was sent.",
     )
 
 
@@ -79,8 +78,8 @@ class PostgreSQLParameters(PostgreSQLRows, BadRecordParameters):
     poll_seconds: float = Field(0.1, gt=0, description="Interval between checks for new rows, in seconds.")
     detect_deleted: bool = Field(
         False,
-        description="The position is lost if the table has no row at or before it: for tables whose old rows are "
-        "deleted, but never the last one that was read.",
+        description="Lose the position if no row at or before it is left: for tables whose old rows are deleted, but"
+        " never the last one that was read.",
     )
 
 

@@ -111,8 +111,8 @@ class RabbitMQParameters(RabbitMQQueues, BadRecordParameters):
     )
     temporary_queue: Literal["refuse", "accept"] = Field(
         "refuse",
-        description="What to do with a queue that the broker deletes, with its messages, once nobody consumes it "
-        "(auto-delete, x-expires): refuse to read it, or accept, and be degraded.",
+        description="What to do with a queue that the broker deletes once nobody consumes it (auto-delete, "
+        "x-expires): refuse to read it, or accept, and be degraded.",
     )
     exclusive: bool = Field(False, description="Be the only consumer of each queue, and wait for that.")
     reject_above_bytes: Size | None = Field(

@@ -27,14 +27,14 @@ class TcpParameters(Listening, BadRecordParameters):
     max_clients: int = Field(
         1000,
         ge=1,
-        description="Most clients. For a new one, the one that has waited longest without ever sending a message "
-        "closes; if all have sent one, the new one.",
+        description="Most clients. For a new one, the one longest without ever sending a message closes; if all have"
+        " sent one, the new one.",
     )
     buffer_bytes: Size = Field(
         64 << 20,
         ge=1024,
         description="Most bytes that wait for the checkpoint; then clients are not read. Incomplete messages may "
-        "take as many more; then the one that began first is dropped.",
+        "take as many; then the oldest is dropped.",
     )
     message_seconds: float = Field(
         30.0, gt=0, description="How long a message may take to arrive, in seconds; then its connection ends."
