@@ -20,7 +20,14 @@ from tests.cli.json_shape import result_of
 from headrace.laboratory.bench.connectors.run import PARTS as OF_CONNECTORS
 from headrace.laboratory.bench.latency.run import PARTS as OF_LATENCY
 from headrace.laboratory.bench.pipelines.run import PARTS
-from headrace.laboratory.commands.bench_parts import CONNECTORS_PARTS, LATENCY_PARTS, LIBRDKAFKA_PARTS, PIPELINES_PARTS
+from headrace.laboratory.bench.profile.run import CASES
+from headrace.laboratory.commands.bench_parts import (
+    CONNECTORS_PARTS,
+    LATENCY_PARTS,
+    LIBRDKAFKA_PARTS,
+    PIPELINES_PARTS,
+    PROFILE_PARTS,
+)
 
 BENCH = (sys.executable, "-m", "headrace.cli", "bench")
 
@@ -106,6 +113,23 @@ def test_what_a_gateway_needs_for_sessions_streams_and_bytes_is_measured_if_it_i
     assert figures["gateway_memory_idle"] > 10
     assert 1 <= figures["descriptors_of_a_session"] < 3
     assert figures["buffered"] > 1
+
+
+def test_a_profile_has_the_time_of_each_part_for_a_message_and_a_frame(tmp_path: Path) -> None:
+    command = [*BENCH, "profile", "--only", "small_frames", "--quick", "--json", "--flame", str(tmp_path / "flames")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=540, check=False)
+    assert done.returncode == 0, done.stderr
+    document = result_of(done.stdout)
+    case = document["conditions"]["profile"]["small_frames"]
+    assert 9 <= case["messages_of_a_frame"] <= 10
+    parts = {part["part"]: part for part in case["parts"]}
+    assert {"SDK", "gateway in", "gateway, gRPC and loop", "fetch", "Spark's tasks"} <= parts.keys()
+    assert sum(part["share"] for part in parts.values()) == pytest.approx(1, abs=0.01)
+    for part in parts.values():
+        assert part["us_per_frame"] == pytest.approx(part["us_per_message"] * case["messages_of_a_frame"], rel=0.05, abs=0.05)
+    figures = {figure["name"]: figure for figure in document["figures"]}
+    assert figures["small_frames_us"]["value"] > 0
+    assert "<title>" in (tmp_path / "flames" / "small_frames.svg").read_text()
 
 
 @pytest.mark.parametrize("plot", ["latency.png", "absent/latency.svg"])
@@ -244,6 +268,7 @@ def test_the_command_knows_the_parts_that_there_are() -> None:
     assert tuple(OF_LATENCY) == LATENCY_PARTS
     assert tuple(PARTS) == PIPELINES_PARTS
     assert tuple(OF_CONNECTORS) == CONNECTORS_PARTS
+    assert tuple(CASES) == PROFILE_PARTS
 
 
 def test_an_unknown_part_is_refused_with_the_known_ones() -> None:

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,12 +66,29 @@ GATEWAY = ("headrace.cli", "gateway", "--log-level", "error")
 """The module of a gateway, with its arguments."""
 
 
+_wrapper: ContextVar[tuple[str, ...]] = ContextVar("wrapper", default=())
+
+
+@contextmanager
+def wrapped(*arguments: str) -> Iterator[None]:
+    """Has Python run all processes that are started in the block by a module: `-m MODULE`, before their own arguments."""
+    before = _wrapper.set(arguments)
+    try:
+        yield
+    finally:
+        _wrapper.reset(before)
+
+
+def _python(*arguments: str) -> list[str]:
+    return [sys.executable, *_wrapper.get(), *arguments]
+
+
 @contextmanager
 def gateway(*options: str, module: Sequence[str] = GATEWAY) -> Iterator[RunningGateway]:
     """Runs a gateway on a free port, with its default limits unless the options say otherwise."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready"
-        command = [sys.executable, "-m", *module, "--listen", "127.0.0.1:0"]
+        command = _python("-m", *module, "--listen", "127.0.0.1:0")
         process = subprocess.Popen([*command, "--ready-file", str(ready), *options])
         try:
             wait_for("the gateway to listen", lambda: ready.exists() and ready.read_text().strip() != "", _LISTENS_S)
@@ -123,7 +141,7 @@ class Restartable:
         """Starts it, or restarts it after it has ended."""
         # Its output would be mixed with the figures.
         self.process = subprocess.Popen(
-            [sys.executable, *self.arguments], env=self._environ, stdout=subprocess.DEVNULL, start_new_session=True
+            _python(*self.arguments), env=self._environ, stdout=subprocess.DEVNULL, start_new_session=True
         )
 
     def kill(self) -> None:
@@ -146,7 +164,7 @@ def owned(process: OwnedProcess) -> Iterator[OwnedProcess]:
 @contextmanager
 def connector(address: str, kind: str, **options: Any) -> Iterator["RunningConnector"]:
     """Runs one of the connectors of `source_command`, and kills it if it has not ended when the block ends."""
-    process = subprocess.Popen([sys.executable, *source_command(kind, address, **options)], stdout=subprocess.PIPE)
+    process = subprocess.Popen(_python(*source_command(kind, address, **options)), stdout=subprocess.PIPE)
     try:
         yield RunningConnector(process)
     finally:

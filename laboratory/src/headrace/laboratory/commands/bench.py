@@ -16,6 +16,7 @@ from headrace.laboratory.commands.bench_parts import (
     LATENCY_PARTS,
     LIBRDKAFKA_PARTS,
     PIPELINES_PARTS,
+    PROFILE_PARTS,
     SDKS_PARTS,
     SINK_PARTS,
     pipelines_parts,
@@ -38,6 +39,7 @@ def bench() -> None:
       headrace bench cluster
       headrace bench operate
       headrace bench sdks
+      headrace bench profile
     """
 
 
@@ -300,3 +302,31 @@ def sdks(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, minutes
         report("headrace bench sdks", partial(run, minutes=minutes), parts or SDKS_PARTS, quick, as_json, fail)
     except ProgramsMissing as error:
         raise Failure(str(error), EXIT_ENVIRONMENT) from error
+
+
+@click.option(
+    "--flame",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write a flame graph of each part into this folder, as an SVG.",
+)
+@_benchmark(PROFILE_PARTS)
+def profile(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, flame: Path | None) -> None:
+    """Measure where the processor time of a message goes: SDK, gateway, planning, fetching, decoding, stages, sink, Spark.
+
+    All processes sample themselves by the clocks of their threads. Each part runs twice: the second column has the same again, so
+    that you see how exact the first one is. With --json, `conditions.profile` has each figure for a frame, too. Takes about four
+    minutes. Progress goes to standard error. Needs Linux.
+
+    \b
+    Examples:
+      headrace bench profile --only small_frames
+      headrace bench profile --flame flames --json
+    """
+    from headrace.laboratory.bench.profile.run import run
+    from headrace.laboratory.bench.profile.tables import tables
+
+    if flame is not None and not flame.parent.is_dir():
+        raise click.BadParameter(f"{flame.parent} is no folder", param_hint="--flame")
+    measure, names = partial(run, flame=flame), parts or PROFILE_PARTS
+    report("headrace bench profile", measure, names, quick, as_json, fail, detail="profile", tables=tables)

@@ -5,6 +5,7 @@ from headrace.contract.languages import LANGUAGES
 CORE_PARTS = ("throughput", "latency", "stalled", "sessions", "curves")
 SINK_PARTS = ("throughput", "latency", "recovery")
 LATENCY_PARTS = ("stateful", "real-time", "stateless", "curves")
+PROFILE_PARTS = ("large_frames", "small_frames", "application")
 PIPELINES_PARTS = (
     "market_spread_end_to_end",
     "market_spread_columnar",

@@ -12,6 +12,7 @@ from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console, p
 
 if TYPE_CHECKING:
     from headrace.laboratory.bench.figures import Figure
+    from headrace.terminal.tables import FittingTable
 
 
 JVM_ENDS_WITHIN_S = 2.0
@@ -48,8 +49,12 @@ def report(
     as_json: bool,
     fail: bool,
     left_out: Callable[[dict[str, Any]], str] = _nothing,
+    detail: str = "",
+    tables: "Callable[[dict[str, Any]], list[FittingTable]] | None" = None,
 ) -> None:
     """Runs a benchmark and prints its figures. Given the conditions, `left_out` says what was asked for and could not be done.
+
+    People see `tables` of a `detail` of the conditions instead of the figures, if a benchmark has them.
 
     If it ends early, it prints the figures that it has measured.
     """
@@ -80,8 +85,9 @@ def report(
     summary = f"{len(figures)} figures, {missed} of them miss their targets"
     lacking, result = left_out(conditions), document(figures, conditions)
     if not as_json:
-        console().print(table(title, figures))
-        console().print(f"conditions: {json.dumps(conditions)}")
+        for drawn in [table(title, figures)] if tables is None else tables(conditions[detail]):
+            console().print(drawn)
+        console().print(f"conditions: {json.dumps({name: value for name, value in conditions.items() if name != detail})}")
     if lacking:
         raise Failure(lacking, EXIT_ENVIRONMENT, summary=summary, result=result)
     if as_json:

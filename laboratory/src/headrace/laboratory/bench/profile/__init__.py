@@ -1,0 +1,1 @@
+"""Processor time by part of the way of a message: `headrace bench profile`."""

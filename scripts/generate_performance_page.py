@@ -1,0 +1,86 @@
+"""Generates tables in docs/internals/performance.md from what runs of benchmarks have printed with --json.
+
+A run is the `result` of one command, in docs/internals/runs/NAME.json. A table is between `<!-- figures: NAME -->`, or
+`<!-- profile: NAME -->`, and `<!-- end -->`; nobody types a figure into it. With --check, fails if a table is stale.
+"""
+
+import json
+import re
+import sys
+from typing import Any
+
+from scripts.generated_page import ROOT, generate, is_stale
+
+from headrace.laboratory.bench.profile.parts import PARTS
+
+PAGE = ROOT / "docs" / "internals" / "performance.md"
+RUNS = PAGE.parent / "runs"
+_TABLE = re.compile(r"(<!-- (figures|profile): ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BY_FRAME = "small_frames"
+"""The case whose frames cost more than its messages."""
+
+
+def filled(text: str) -> str:
+    """Returns the page with all its tables up to date."""
+
+    def table(match: re.Match[str]) -> str:
+        run = json.loads((RUNS / f"{match[3]}.json").read_text())
+        rows = figures(run) if match[2] == "figures" else profile(run)
+        return "\n".join([match[1] + conditions(run), "", *rows, "", match[4]])
+
+    return _TABLE.sub(table, text)
+
+
+def conditions(run: dict[str, Any]) -> str:
+    """Returns in what conditions a run has measured."""
+    told = run["conditions"]
+    return f"Load average before the run: {told['load_average_before']:.1f}, on {told['cores']} cores."
+
+
+def figures(run: dict[str, Any]) -> list[str]:
+    """Returns the figures of a run as a table."""
+    rows = ["| figure | value | compared with | target |", "|---|---|---|---|"]
+    for figure in run["figures"]:
+        baseline = "" if figure["baseline"] is None else f"{_number(figure['baseline'])} {figure['unit']}"
+        met = "" if figure["met"] is None else f"{figure['target']}: {'met' if figure['met'] else 'missed'}"
+        rows.append(f"| `{figure['name']}` | {_number(figure['value'])} {figure['unit']} | {baseline} | {met} |")
+    return rows
+
+
+def profile(run: dict[str, Any]) -> list[str]:
+    """Returns each part of each case of a profile, with the same measured again in parentheses."""
+    cases = run["conditions"]["profile"]
+    heads = [f"{case['what']}: µs for each {'frame' if name == _BY_FRAME else 'message'}" for name, case in cases.items()]
+    rows = [f"| part | {' | '.join(heads)} |", "|---|" + "---|" * len(heads)]
+    for part in PARTS:
+        cells = [_cell(name, case, part) for name, case in cases.items()]
+        if any(cells):
+            rows.append(f"| {part} | {' | '.join(cells)} |")
+    whole = [_both(case["us_per_message"], case["again"], _times(name, case)) for name, case in cases.items()]
+    return [*rows, f"| all | {' | '.join(whole)} |"]
+
+
+def _cell(name: str, case: dict[str, Any], part: str) -> str:
+    found = next((one for one in case["parts"] if one["part"] == part), None)
+    return "" if found is None else _both(found["us_per_message"], found["again"], _times(name, case))
+
+
+def _both(value: float, again: float, times: float) -> str:
+    return f"{value * times:.2f} ({again * times:.2f})"
+
+
+def _times(name: str, case: dict[str, Any]) -> float:
+    return float(case["messages_of_a_frame"]) if name == _BY_FRAME else 1.0
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def stale() -> bool:
+    """Whether a table of the page is out of date."""
+    return is_stale(PAGE, filled)
+
+
+if __name__ == "__main__":
+    sys.exit(generate(PAGE, filled, "scripts.generate_performance_page", __doc__))
