@@ -46,7 +46,7 @@ def behaviours(folder: Path, root: Path = ROOT) -> list[Behaviour]:
 
 
 def rows(page: str, found: list[Behaviour]) -> list[str]:
-    """Returns the table of a page.
+    """Returns the table of a page, in which inputs with the same answer share a row.
 
     Raises:
         ValueError: Two tests show different answers to the same input.
@@ -57,7 +57,14 @@ def rows(page: str, found: list[Behaviour]) -> list[str]:
         first = tests.setdefault(one.meets, one.test)
         if answers.setdefault(one.meets, one.does) != one.does:
             raise ValueError(f"{one.test}: {page} does something else with {one.meets!r} in {first}")
-    return ["| what it meets | what it does |", "|---|---|", *(f"| {meets} | {does} |" for meets, does in answers.items())]
+    alike: dict[str, list[str]] = {}
+    for meets, does in answers.items():
+        alike.setdefault(does, []).append(meets)
+    return [
+        "| what it meets | what it does |",
+        "|---|---|",
+        *(f"| {'; '.join(meets)} | {does} |" for does, meets in alike.items()),
+    ]
 
 
 def _in_module(source: str, path: str) -> Iterator[Behaviour]:

@@ -33,7 +33,7 @@ _SHORT = {
     "whole number": "integer",
     ", at least ": " ≥ ",
     ", more than ": " > ",
-    ", at most ": " ≤ ",
+    ", at most ": ", ≤ ",
 }
 LEFT_OUT = ("sink", "bad_records", "dead_letters")
 """Parameters that all sinks or all sources have: the README explains them, and no table repeats them."""

@@ -76,9 +76,6 @@ async def test_rotations_and_no_log_at_a_restart(tmp_path, follow):
         assert found.values == [b"two", b"three"]
 
 
-@pytest.mark.behaviour(
-    "file", "another name of a file, added while the connector runs or not", "reads on in the first one's stream"
-)
 async def test_another_name_of_a_file_changes_no_stream(tmp_path):
     positions = {}
     (tmp_path / "web.log").write_bytes(b"one\n")

@@ -51,11 +51,6 @@ ODD = {
 
 
 @pytest.mark.parametrize("kind", ODD)
-@pytest.mark.behaviour(
-    "file",
-    "a named pipe, socket, device, folder, a link to nothing or itself",
-    "leaves it out, and logs it once",
-)
 async def test_what_is_no_regular_file_is_left_out_and_named(tmp_path, caplog, kind):
     kept = ODD[kind](tmp_path / "odd")
     (tmp_path / "a").write_bytes(b"a1\n")
@@ -71,7 +66,6 @@ async def test_what_is_no_regular_file_is_left_out_and_named(tmp_path, caplog, k
     del kept
 
 
-@pytest.mark.behaviour("file", "a file that becomes a named pipe", "leaves it out")
 async def test_a_file_that_becomes_a_pipe_stops_nothing(tmp_path):
     (tmp_path / "a").write_bytes(b"a1\n")
     (tmp_path / "b").write_bytes(b"b1\n")
@@ -136,7 +130,6 @@ async def test_a_link_that_moves_on_is_followed(tmp_path):
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9.log", b"new\nline.log", b"\xff\xfe", "\u00fc".encode(), b"x" * 255])
-@pytest.mark.behaviour("file", "a name that is not UTF-8, or has a line feed", "reads it; the stream's name contains a checksum")
 async def test_any_name_is_read(tmp_path, name):
     path = tmp_path / os.fsdecode(name)
     path.write_bytes(b"a1\n")
@@ -303,7 +296,6 @@ async def test_a_compressed_file_that_is_still_written_is_waited_for(tmp_path, s
         assert found.values == [b"%d" % n for n in range(10_000)]
 
 
-@pytest.mark.behaviour("file", "a byte order mark of UTF-8 at the beginning", "leaves it out of the first message")
 async def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n")
     async with reading(tmp_path / "*") as found:

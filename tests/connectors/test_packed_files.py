@@ -38,7 +38,6 @@ def append(path: Path, data: bytes) -> None:
 
 
 @EACH
-@pytest.mark.behaviour("file", "members that are appended to a compressed file", "reads them")
 async def test_members_that_are_appended_are_read(tmp_path, suffix):
     path, positions = tmp_path / f"app.log{suffix}", {}
     path.write_bytes(PACK[suffix](b"one\n"))
@@ -76,7 +75,6 @@ async def test_files_whose_numbers_count_up_are_known_again_once_they_are_compre
 
 @EACH
 @pytest.mark.parametrize("follow", [True, False])
-@pytest.mark.behaviour("file", "an empty file with the name of a compressed one", "reads what is written to it later")
 async def test_an_empty_file_is_not_damaged(tmp_path, suffix, follow):
     path = tmp_path / f"app.log.1{suffix}"
     path.touch()

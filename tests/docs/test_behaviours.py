@@ -56,6 +56,8 @@ def test_a_mark_that_is_not_three_texts_is_told_with_its_line(tmp_path: Path, ar
 def test_tests_that_show_the_same_share_a_row_and_none_contradicts_another() -> None:
     one = [Behaviour("kafka", "a null", "reads it", test) for test in ("a::b", "a::c", "a::b")]
     assert rows("kafka", one)[2:] == ["| a null | reads it |"]
+    alike = [*one, Behaviour("kafka", "a gap", "skips it", "a::d"), Behaviour("kafka", "a zero", "reads it", "a::e")]
+    assert rows("kafka", alike)[2:] == ["| a null; a zero | reads it |", "| a gap | skips it |"]
     with pytest.raises(ValueError, match="d::e: kafka does something else with 'a null' in a::b"):
         rows("kafka", [*one, Behaviour("kafka", "a null", "skips it", "d::e")])
 

@@ -129,7 +129,6 @@ async def test_a_body_that_is_larger_than_the_room_is_accepted_alone(rig):
     assert await committed(http) == [b"x" * 500_000]
 
 
-@pytest.mark.behaviour("http", "a body in wrong chunks", "answers 400, and closes the connection")
 @pytest.mark.parametrize("body", [b"zz\r\nabc\r\n0\r\n\r\n", b"3\r\nabcdefg\r\n0\r\n\r\n"])
 async def test_a_body_in_wrong_chunks_is_answered_as_such(rig, caplog, body):
     http = await rig(answer="received")

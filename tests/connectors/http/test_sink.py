@@ -361,7 +361,6 @@ async def test_a_proxy_by_parameter_is_used_for_loopback_addresses_too(receiver,
     assert receiver.requests[0].headers["Proxy-Authorization"].startswith("Basic ")
 
 
-@pytest.mark.behaviour("http", "a proxy that fails", "the error names it, and what configures it")
 @pytest.mark.parametrize("url", ["http://service.invalid/in", "https://service.invalid/in"])
 async def test_errors_name_the_proxy_without_its_password(no_proxies, monkeypatch, url):
     monkeypatch.setenv("ALL_PROXY", "http://me:s3cret@127.0.0.1:1")

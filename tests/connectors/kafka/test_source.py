@@ -136,11 +136,6 @@ async def test_a_partition_may_begin_after_its_last_record(log, topic, address, 
         assert numbers(await one.read(5)) == list(range(10, 15))
 
 
-@pytest.mark.behaviour(
-    "kafka",
-    "records that retention removed unread",
-    "loses the position, and names stream and range",
-)
 async def test_retention_that_was_faster_is_told_with_the_range(log, topic, address, query):
     log.append(topic, numbered(0, 20))
     log.ask(lambda admin: admin.delete_records({TopicPartition(topic, 0): 12}))
@@ -158,7 +153,6 @@ async def test_retention_that_was_faster_is_told_with_the_range(log, topic, addr
         assert numbers(await careless.read(8)) == list(range(12, 20))
 
 
-@pytest.mark.behaviour("kafka", "a topic that ends before the position in the checkpoint", "loses the position")
 async def test_a_topic_that_ends_before_the_position_has_lost_it(log, topic, address, query):
     log.append(topic, numbered(0, 5))
     one = query("one", {f"s/{topic}-0": Position(sequence=50)})

@@ -113,9 +113,6 @@ async def test_columns_that_parameters_name_and_that_are_gone_are_named(url, dat
     assert (await read(source(url, t, columns=["a"]), Position(sequence=1, cursor=cursor)))[0] == [(2, b'{"a":2}')]
 
 
-@pytest.mark.behaviour(
-    "postgresql", "a column that changes after the last row that was read", "continues with the present columns"
-)
 @pytest.mark.parametrize("change", ["ADD more int DEFAULT 5", "RENAME a TO b", "ALTER a TYPE text", "DROP a"])
 async def test_a_change_after_the_last_row_is_followed_from_the_next_one(url, database, t, change):
     await database.execute(f"CREATE TABLE {t} ({NUMBERED}, a int)")

@@ -334,9 +334,6 @@ async def test_a_table_that_is_not_there_and_a_view_are_refused(url, table, data
     await database.execute(f"CREATE TABLE {table} ({NUMBERED}, value text)")
 
 
-@pytest.mark.behaviour(
-    "postgresql", "a view, a sequence, an index, a foreign table or a type in place of a table", "ends with what to name instead"
-)
 @pytest.mark.parametrize(
     ("made", "told"),
     [
@@ -402,7 +399,6 @@ async def test_numbers_below_one_are_refused(url, table, database):
         await read_all(source(url, table))
 
 
-@pytest.mark.behaviour("postgresql", "a sequence that was reset", "loses the position")
 async def test_numbers_that_begin_again_lose_the_position(url, table, database, numbered):
     await database.execute(f"INSERT INTO {table} (value) SELECT 'x' FROM generate_series(1, 5)")
     await database.execute(f"TRUNCATE {table} RESTART IDENTITY")

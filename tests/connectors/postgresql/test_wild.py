@@ -381,7 +381,6 @@ async def test_partitions_need_a_type_whose_equal_values_have_one_text(url, data
         await outbox(url, t, partition_column="topic").partitions()
 
 
-@pytest.mark.behaviour("postgresql", "a zero byte in a message id", "refuses it, if the id is stored")
 @pytest.mark.parametrize(("column", "refuses"), [(None, False), ("i", True)])
 async def test_a_zero_byte_in_an_id_harms_its_message_only(url, database, t, column, refuses, closing):
     await database.execute(f"CREATE TABLE {t} (n int, i text, h text)")
