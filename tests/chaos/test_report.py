@@ -6,9 +6,8 @@ import pytest
 from rich.console import Console
 
 from headrace.laboratory.chaos.report import print_outcome
-from headrace.laboratory.chaos.roles import Role
 from headrace.laboratory.chaos.run import Killed, Outcome
-from headrace.laboratory.chaos.schedule import How
+from headrace.laboratory.chaos.schedule import How, Role
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

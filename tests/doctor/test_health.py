@@ -16,7 +16,7 @@ from tests.gateway.processes import DEADLINE_S, gateway_process
 from headrace.cli import cli
 from headrace.conformance.core import certificates
 from headrace.doctor import Finding, Level
-from headrace.doctor.health import MAX_COUNT
+from headrace.doctor.gateway import MAX_COUNT
 from headrace.gateway.core import Kind, Problem
 from headrace.gateway_status.words import NO_FAULTS
 from headrace.protocol.v1 import admin_pb2 as pb

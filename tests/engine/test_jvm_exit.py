@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.spark import jvm_exit
-from headrace.engine.spark.jvm_exit import why_exited
+from headrace.engine.spark import session
+from headrace.engine.spark.session import why_exited
 
 PROGRAM = """
 from headrace.engine import build_session
@@ -48,7 +48,7 @@ def test_a_home_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_exhausted_descriptors_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jvm_exit.os, "listdir", lambda folder: ["0"] * 250)  # type: ignore[attr-defined]
+    monkeypatch.setattr(session.os, "listdir", lambda folder: ["0"] * 250)  # type: ignore[attr-defined]
     monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 256))
     assert why_exited([]).startswith("250 of 256 descriptors of this process are in use: raise the limit")
 
@@ -65,10 +65,10 @@ def test_a_limit_that_is_too_low_for_the_jvm_is_named() -> None:
 
 
 def test_a_folder_without_room_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jvm_exit, "is_full", lambda folder: True)
+    monkeypatch.setattr(session, "is_full", lambda folder: True)
     assert "has no room left; it has printed: java.io.IOException: no" in why_exited(["a", "java.io.IOException: no", "at b"])
 
 
 def test_nothing_that_is_known_is_no_empty_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jvm_exit, "_lacks", lambda: "")
+    monkeypatch.setattr(session, "_lacks", lambda: "")
     assert why_exited([]).startswith("it has printed nothing; run headrace doctor")

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.applications.real_time import socket_folder
-from headrace.engine.applications.real_time.socket_folder import SocketFolder
+from headrace.engine.applications.real_time import service
+from headrace.engine.applications.real_time.service import SocketFolder
 
 DRIVER = """
 import sys
 from pathlib import Path
-from headrace.engine.applications.real_time import socket_folder
+from headrace.engine.applications.real_time import service
 
-socket_folder.PARENT = Path(sys.argv[1])
-folder = socket_folder.SocketFolder()
+service.PARENT = Path(sys.argv[1])
+folder = service.SocketFolder()
 print(folder.path, flush=True)
 sys.stdin.read()
 """
@@ -23,7 +23,7 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(socket_folder, "PARENT", tmp_path)
+    monkeypatch.setattr(service, "PARENT", tmp_path)
     return tmp_path
 
 

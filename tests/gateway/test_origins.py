@@ -13,7 +13,7 @@ from tests.gateway.test_rights import token
 from headrace.gateway import Http, Limits
 from headrace.gateway.core import Gateway
 from headrace.gateway.http import new_app
-from headrace.gateway.http.origins import host_of, is_own_name, is_same_origin
+from headrace.gateway.http.guard import host_of, is_own_name, is_same_origin
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.rules import CHANGES, EVENTS, ME, PATHS, SIGN_IN, SIGN_OUT
 

@@ -17,8 +17,8 @@ from headrace.gateway.config import Limits
 from headrace.gateway.core import Gateway, Kind, problems
 from headrace.gateway.core.base.position import BEGINNING
 from headrace.gateway.core.status import snapshot
+from headrace.gateway.core.streams.session import pass_round_of_streams
 from headrace.gateway.core.streams.stall import STALLED_AFTER_S, Outlook, Stall
-from headrace.gateway.core.streams.stall_rounds import pass_round_of_streams
 from headrace.gateway.core.streams.stream import Backlog
 from headrace.protocol.v1 import admin_pb2, source_pb2
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from headrace.gateway_status import document as documents
-from headrace.gateway_status.enums import UNKNOWN
-from headrace.gateway_status.fields import Fields
+from headrace.gateway_status.fields import UNKNOWN, Fields
 from headrace.gateway_status.last_errors import NONE
 from headrace.protocol.v1 import admin_pb2, connector_pb2, metrics_pb2
 

@@ -12,7 +12,7 @@ from headrace.contract.position import Position
 from headrace.gateway.core.base.position import BEGINNING
 from headrace.gateway.core.pipelines.pipeline import Pipeline
 from headrace.gateway.core.streams.frames import HeldFrame
-from headrace.gateway.core.streams.opening import reconcile
+from headrace.gateway.core.streams.reconciling import reconcile
 from headrace.gateway.core.streams.stream import Attachment, RequestedCredit, Stream
 from headrace.protocol.v1 import frame_pb2, source_pb2
 

@@ -312,7 +312,7 @@ def test_a_program_ends_with_the_process_that_started_it() -> None:
 _WORKER = """
 import signal
 from headrace.pipelines import Message, Pipeline, Trial
-from headrace.pipelines.programs.running import running
+from headrace.pipelines.programs.process import running
 app = Pipeline("votes")
 app.source("votes/*").key_by().stateful_program({command}, state=["count"], name="count").sink("counts")
 Trial(app).send(Message(b"", b"a", stream="votes/0"))

@@ -42,14 +42,14 @@ GATEWAY = (
     ),
     _fault(
         "acknowledges what one of several readers has committed",
-        f"{CORE}.streams.acknowledging:committed_by_all",
+        f"{CORE}.streams.reconciling:committed_by_all",
         "return min(",
         "return max(",
         "pipelines",
     ),
     _fault(
         "acknowledges what is planned",
-        f"{CORE}.streams.acknowledging:committed_by_all",
+        f"{CORE}.streams.reconciling:committed_by_all",
         "min(p.position(stream.name) for",
         "min(max(p.position(stream.name), p.planned.get(stream.name, BEGINNING)) for",
     ),
@@ -76,14 +76,14 @@ GATEWAY = (
     ),
     _fault(
         "tells a source to resume one message too late",
-        f"{CORE}.streams.opening:_open",
+        f"{CORE}.streams.reconciling:_open",
         "to_proto(stream.received)",
         "to_proto(Position(stream.received.epoch, stream.received.sequence + 1))",
         "cuts",
     ),
     _fault(
         "numbers epochs by the clock alone",
-        f"{CORE}.streams.opening:_open",
+        f"{CORE}.streams.reconciling:_open",
         "max(clock.now_ns() // 1000, newest + 1)",
         "clock.now_ns() // 1000",
         "queue",
@@ -91,7 +91,7 @@ GATEWAY = (
     ),
     _fault(
         "never lets a source open a stream again",
-        f"{CORE}.streams.opening:reconcile",
+        f"{CORE}.streams.reconciling:reconcile",
         "(_is_elsewhere(stream) or _is_loss_accepted(stream))",
         "False",
         "pipelines",
@@ -99,7 +99,7 @@ GATEWAY = (
     ),
     _fault(
         "begins a stream where the farthest reader is",
-        f"{CORE}.streams.opening:_floor",
+        f"{CORE}.streams.reconciling:_floor",
         "max(min((",
         "max(max((",
         "pipelines",
@@ -203,7 +203,7 @@ SEVERAL_GATEWAYS = (
     ),
     _fault(
         "keeps an epoch below one that was read at another gateway",
-        f"{CORE}.streams.opening:_is_elsewhere",
+        f"{CORE}.streams.reconciling:_is_elsewhere",
         "return any(at.epoch > stream.live_epoch for p in known for at in _positions(p, stream))",
         "return False",
         "gateways",

@@ -18,8 +18,7 @@ from headrace.doctor.deployment import (
     of_deployments,
 )
 from headrace.doctor.finding import Check, Finding, Level, Site
-from headrace.doctor.gateway import check_gateway, check_port
-from headrace.doctor.health import check_health
+from headrace.doctor.gateway import check_gateway, check_health, check_port
 from headrace.doctor.machine import check_disk, check_java, check_memory, check_python
 from headrace.doctor.plugins import check_plugins
 from headrace.doctor.spark import check_session, check_spark

@@ -1,11 +1,9 @@
 """Starts, kills and restarts processes, for deployments, the demo, the benchmarks and the chaos tests."""
 
-from headrace.processes.executors import executors
 from headrace.processes.group import end_with_supervisor, headrace, process_group, spark_environ, supervised
-from headrace.processes.hangups import hangups_held, ignore_hangups
 from headrace.processes.java import JavaMissing, find_java, require_java
-from headrace.processes.memory import memory_of_sessions
-from headrace.processes.owned import OwnedProcess, kill_session, lives
+from headrace.processes.of_session import executors, memory_of_sessions
+from headrace.processes.owned import OwnedProcess, hangups_held, ignore_hangups, kill_session, lives
 from headrace.processes.scratch import Scratch, own_temporary_folder, scratch_folder
 from headrace.processes.traces import first_cause, first_traceback, last_words
 

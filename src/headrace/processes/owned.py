@@ -1,10 +1,11 @@
-"""A process that is restarted, and killed together with all its descendants."""
+"""A process that is restarted, and killed together with all its descendants, and that no SIGHUP ends."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,29 @@ from typing import BinaryIO, Protocol
 
 import psutil
 
-from headrace.processes.hangups import hangups_held
+
+@contextlib.contextmanager
+def hangups_held() -> Iterator[None]:
+    """Lets programs that this thread starts in the block begin with SIGHUP blocked: it waits for their `ignore_hangups`.
+
+    Nothing else works from the first moment: a program begins without the handlers of its parent, and a parent that ignored the
+    signal meanwhile would lose its own.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_hangups() -> None:
+    """Ignores SIGHUP, also what has arrived while it was blocked, until this process handles it.
+
+    Programs that this process starts, or is replaced by, begin with SIGHUP ignored: a JVM unblocks it, but leaves it ignored.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
 
 _TAIL_LINES = 15
 _GONE_WITHIN_S = 10.0

@@ -4,7 +4,6 @@ It plays the gateway for a connector that is started by any command, over a real
 protocol. `docs/write/conformance.md` is its documentation.
 """
 
-from headrace.conformance.command import conformance
-from headrace.conformance.program import main, program
+from headrace.conformance.command import conformance, main, program
 
 __all__ = ["conformance", "main", "program"]

@@ -4,12 +4,23 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from headrace.contract.errors import HeadraceError
-from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, ProgramGroup, console, json_option, print_line, print_result
+from headrace.terminal import (
+    EXIT_FAILED,
+    EXIT_INVALID,
+    Failure,
+    ProgramGroup,
+    console,
+    json_option,
+    print_line,
+    print_result,
+    run_program,
+)
+from headrace.terminal.completion import completion
 
 if TYPE_CHECKING:
     from headrace.conformance.core.spec import Spec
@@ -192,3 +203,18 @@ def _write(path: Path, content: bytes) -> None:
 def _quiet_grpc() -> None:
     """Silences gRPC's own log lines, which are about the connections that the kit cuts; to be called before gRPC is imported."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+
+_PROGRAM = "headrace-conformance"
+_TYPED = {
+    "headrace completion": f"{_PROGRAM} completion",
+    "headrace.fish": f"{_PROGRAM}.fish",
+    "headrace conformance": _PROGRAM,
+}
+
+program = conformance.program(_PROGRAM, _TYPED, completion=completion)
+
+
+def main() -> NoReturn:
+    """Runs `headrace-conformance`, and exits with its code."""
+    run_program(program, _PROGRAM)

@@ -1,5 +1,6 @@
 """The parameters of a connector, declared once for the command line, configuration files, their schema and the documentation."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -64,3 +65,21 @@ class SystemParameters(Parameters):
     def was_reached(self, library: str = "") -> bool:
         """Returns whether the system was ever reached with these parameters, by this client library."""
         return library in self._reached
+
+
+def start_of(text: str) -> str | datetime:
+    """Parses where a new query begins: `earliest`, `latest`, or a time, which is in UTC if it names no zone.
+
+    Raises:
+        ValueError: The text is none of them.
+    """
+    if text in ("earliest", "latest"):
+        return text
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"start: {text!r}: write earliest, latest, or a time such as 2026-01-31T12:00:00Z") from None
+    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    if time.timestamp() < 0:
+        raise ValueError(f"start: {text!r} is before 1970, which is older than any message")
+    return time

@@ -1,11 +1,12 @@
 """Converts messages of the protocol to documents: each field of a document is the field of that name of its message.
 
 So a field is named where the protocol declares it and where the document gives it a type, and nowhere in between. A document that
-names a field which its message does not have fails when its module is imported.
+names a field which its message does not have fails when its module is imported. The words of enums are here too: a gateway of a
+later release may send a value that this one does not know.
 """
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -13,7 +14,26 @@ from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_or
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from headrace.gateway_status.enums import UNKNOWN
+UNKNOWN = "unknown"
+"""The word for a value that this release does not know."""
+
+
+class Words:
+    """The words of one enum: its names without their prefix, in lower case."""
+
+    def __init__(self, values: Iterable[tuple[str, int]], prefix: str, between: str = "-") -> None:
+        """Creates them.
+
+        Args:
+            values: The names and numbers of the enum.
+            prefix: What all names begin with.
+            between: What stands between the parts of a word.
+        """
+        self._words = {number: name.removeprefix(prefix).lower().replace("_", between) for name, number in values if number}
+
+    def __getitem__(self, number: int) -> str:
+        return self._words.get(number, UNKNOWN)
+
 
 _Document = TypeVar("_Document")
 _Getter = Callable[[Any], Any]

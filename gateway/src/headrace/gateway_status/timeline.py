@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from headrace.gateway_status.convert import problem_document
 from headrace.gateway_status.document import ProblemDocument
-from headrace.gateway_status.enums import UNKNOWN, Words
+from headrace.gateway_status.fields import UNKNOWN, Words
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.frame_pb2 import Position
 

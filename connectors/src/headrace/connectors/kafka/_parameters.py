@@ -6,10 +6,10 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from headrace.configuration import Size
+from headrace.connectors._parameters import start_of
 from headrace.connectors.bad_records import BadRecordParameters
 from headrace.connectors.kafka._connection import KafkaConnection
 from headrace.connectors.kafka.route import Route, is_topic
-from headrace.connectors.start import start_of
 
 
 class KafkaParameters(KafkaConnection, BadRecordParameters):

@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from headrace.configuration import Size
-from headrace.connectors._parameters import Parameters, SystemParameters
+from headrace.connectors._parameters import Parameters, SystemParameters, start_of
 from headrace.connectors.bad_records import BadRecordParameters, BadRecords
-from headrace.connectors.start import start_of
 from headrace.contract.names import to_name
 
 _NAME = r"^[^\s.*>/\\]+$"

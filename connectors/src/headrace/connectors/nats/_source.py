@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from nats.js.api import DiscardPolicy, RetentionPolicy, StreamConfig, StreamInfo
 
+from headrace.connectors._parameters import start_of
 from headrace.connectors.nats._errors import NatsAway, NatsRefused
 from headrace.connectors.nats._parameters import NatsParameters
 from headrace.connectors.nats.client import Client
@@ -18,7 +19,6 @@ from headrace.connectors.nats.ephemeral import consumer_of, discard, sequence_be
 from headrace.connectors.nats.jetstream_source import JetStreamSource
 from headrace.connectors.nats.pull import Pull
 from headrace.connectors.retry import Retry
-from headrace.connectors.start import start_of
 from headrace.sdk import Backlog, Batch, Position, PositionLost
 
 

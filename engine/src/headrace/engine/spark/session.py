@@ -1,9 +1,15 @@
-"""Registers the data source with Spark, and creates sessions with settings for fast micro-batches."""
+"""Registers the data source with Spark, and creates sessions with settings for fast micro-batches.
+
+Where Spark's JVM has ended before it was ready, the error gives the reason: what it printed, or what this machine lacks.
+"""
 
 import logging
 import os
+import re
+import resource
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyspark
@@ -16,16 +22,17 @@ from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.contract.token_files import TokenFile
 from headrace.engine.classic import refuse_connect
 from headrace.engine.master import is_this_machine
+from headrace.engine.spark.causes import is_full
 from headrace.engine.spark.class_archive import OPTIONS, class_archive, use
 from headrace.engine.spark.format import Application, HeadraceSource
 from headrace.engine.spark.heartbeats import driver_id
 from headrace.engine.spark.jvm_classes import use_checkpoints
-from headrace.engine.spark.jvm_exit import why_exited
 from headrace.engine.spark.listener import watch_queries
 from headrace.engine.spark.quiet import last_lines, launch_quietly, log_options
 from headrace.engine.spark.submission import MASTER, has_jvm, jvm_settings, settings_before_jvm, spark_home
 from headrace.engine.wire.gateway_options import Defaults
 from headrace.logs.output import is_verbose
+from headrace.machine.descriptors import REMEDY, in_use, limit
 
 log = logging.getLogger("headrace.engine")
 
@@ -208,3 +215,39 @@ def _is_own_python(python: str) -> bool:
 
 def _text(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_SAYS_WHY = re.compile(r"Error|Exception|Too many|annot|No space|not found|unable", re.IGNORECASE)
+_LEAST_DESCRIPTORS = 64
+_JVM_DESCRIPTORS = 512
+"""How many descriptors the JVM needs: it opens each of Spark's archives, which are about 280."""
+
+
+def why_exited(printed: Sequence[str]) -> str:
+    """Returns why the JVM has ended, for people.
+
+    Args:
+        printed: The last lines that it has printed, the newest last.
+    """
+    lacks = _lacks()
+    lines = [line.strip() for line in printed if line.strip()]
+    said = next((line for line in lines if _SAYS_WHY.search(line)), lines[-1] if lines else "")
+    return "; ".join(text for text in (lacks, said and f"it has printed: {said[:500]}") if text) or (
+        "it has printed nothing; run headrace doctor, which starts Java and looks for what this machine lacks"
+    )
+
+
+def _lacks() -> str:
+    """Returns what this process or its machine lacks; empty if it seems to lack nothing."""
+    home = os.environ.get("JAVA_HOME")
+    if home and not os.access(os.path.join(home, "bin", "java"), os.X_OK):
+        return f"JAVA_HOME is {home}, where no bin/java can be run: set it to the folder of a JDK 17 or newer, or unset it"
+    used, most = in_use(), limit()
+    if most is not None and most - used < _LEAST_DESCRIPTORS:
+        return f"{used} of {most} descriptors of this process are in use: {REMEDY}"
+    _, most_of_jvm = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Java raises its own limit as far as it may.
+    if most_of_jvm != resource.RLIM_INFINITY and most_of_jvm < _JVM_DESCRIPTORS:
+        return f"Spark's JVM may have {most_of_jvm} descriptors at most, and needs {_JVM_DESCRIPTORS}: {REMEDY}"
+    folder = tempfile.gettempdir()
+    return f"{folder} has no room left" if is_full(folder) else ""

@@ -4,7 +4,8 @@ A request that changes something is also checked for where it comes from: a web 
 in the name of whoever looks at that page.
 """
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -15,13 +16,49 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.contract.addresses import is_loopback
 from headrace.gateway.core import ProtocolError
 from headrace.gateway.core.control import Caller
 from headrace.gateway.http.callers import Callers
-from headrace.gateway.http.origins import host_of, is_own_name, is_same_origin
 from headrace.gateway.identity import Identity, Unauthenticated
 from headrace.gateway.refusals import log_refusal
 from headrace.gateway.rules import CHANGES, PATHS
+
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_HOST = re.compile(rf"(?P<host>{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9a-f:.]+\])(?::[0-9]{{1,5}})?", re.ASCII)
+"""A name or an IPv4 address, or an IPv6 address in brackets, with or without a port (RFC 9110, 7.2; RFC 1123)."""
+_MAX_HOST = 253 + len(":65535")
+_ORIGIN = re.compile(r"https?://(?P<authority>[^/?#@\s\\]+)", re.ASCII)
+"""The serialization of an origin (RFC 6454, 6.2), whose authority is as in Host. An opaque origin is `null`."""
+
+
+def host_of(headers: Sequence[str]) -> str | None:
+    """Returns the name of the server that a request asks for, without port and in lower case; None if none is well-formed.
+
+    Args:
+        headers: All values of the header Host.
+    """
+    if len(headers) != 1 or len(headers[0]) > _MAX_HOST:
+        return None
+    found = _HOST.fullmatch(headers[0].lower())
+    return found["host"].removeprefix("[").removesuffix("]") if found else None
+
+
+def is_own_name(host: str) -> bool:
+    """Returns whether a name from `host_of` is one that only this machine gives itself, and no name server another one."""
+    return is_loopback(host)
+
+
+def is_same_origin(origin: str, hosts: Sequence[str]) -> bool:
+    """Returns whether an Origin names the server that the request asks for, by whatever scheme: a proxy may end TLS.
+
+    Args:
+        origin: The value of the header Origin.
+        hosts: All values of the header Host.
+    """
+    found = _ORIGIN.fullmatch(origin.lower())
+    return found is not None and host_of(hosts) is not None and found["authority"] == hosts[0].lower()
+
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 _Body = TypeVar("_Body", bound=BaseModel)

@@ -9,8 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from headrace.laboratory.chaos.evidence import JournalReader
-from headrace.laboratory.chaos.roles import Role
-from headrace.laboratory.chaos.schedule import How, Strike, schedule
+from headrace.laboratory.chaos.schedule import How, Role, Strike, schedule
 from headrace.laboratory.chaos.shown import eventually_shown
 from headrace.laboratory.chaos.validator import Finding
 from headrace.laboratory.chaos.workload import STREAMS

@@ -1,11 +1,27 @@
-"""Which processes are killed, in which order, and when. Pure: the seed determines everything."""
+"""Which processes, by their roles, are killed, in which order, and when. Pure: the seed determines everything."""
 
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headrace.laboratory.chaos.roles import Role
+
+class Role(StrEnum):
+    """The role of a process, or of several."""
+
+    REPLAYABLE = "replayable"
+    """The connector of the replayable source."""
+    REDELIVERING = "redelivering"
+    """The connector of the queue."""
+    GATEWAY = "gateway"
+    DRIVER = "driver"
+    """Spark's driver, with all its descendants."""
+    EXECUTOR = "executor"
+    TWO_PHASE = "two-phase"
+    """The sink that writes files."""
+    IDEMPOTENT = "idempotent"
+    """The sink that writes to a database."""
+
 
 _MAX_PAUSE_S = 2.0
 _MAX_RECOVERY_S = 6.0

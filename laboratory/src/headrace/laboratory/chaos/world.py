@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headrace.laboratory.chaos.evidence import IDEMPOTENT, SINKS, TWO_PHASE, Layout, last_commit
 from headrace.laboratory.chaos.observer import Observer
-from headrace.laboratory.chaos.roles import Role
+from headrace.laboratory.chaos.schedule import Role
 from headrace.laboratory.chaos.site import Site
 from headrace.laboratory.chaos.validator import Finding, verdict
 from headrace.laboratory.chaos.workload import REDELIVERING, REPLAYABLE

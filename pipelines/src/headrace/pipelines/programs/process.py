@@ -1,4 +1,7 @@
-"""The process of a program: its start, its handshake, and its answers to blocks."""
+"""The process of a program: its start, its handshake, and its answers to blocks.
+
+This process starts one for each step, which lives as long as this process.
+"""
 
 import contextlib
 import os
@@ -148,3 +151,24 @@ class Process:
             raise self.failed(
                 f"wrote something else than messages to standard output, beginning with {answer[:40]!r}; log to standard error"
             ) from None
+
+
+_RUNNING: dict[tuple[str, str], Process] = {}
+_LOCK = threading.Lock()
+
+
+def running(program: Program, folder: Path | None) -> Process:
+    """The process of a program, which is started if there is none.
+
+    Raises:
+        ProgramError: It cannot be started.
+    """
+    at = program.pipeline, program.step
+    with _LOCK:
+        process = _RUNNING.pop(at, None)
+        if process is None or not process.is_usable or (process.program, process.folder) != (program, folder):
+            if process is not None:
+                process.end()
+            process = Process(program, folder)
+        _RUNNING[at] = process
+        return process

@@ -53,7 +53,7 @@ class StatefulProgram(KeyedStep):
         # They need the stubs of the protocol, which no other step does.
         from headrace.pipelines.programs.blocks import Messages, outcome_of
         from headrace.pipelines.programs.columns import ColumnError
-        from headrace.pipelines.programs.running import running
+        from headrace.pipelines.programs.process import running
 
         values, elements = self._payloads(elements, step_pass)
         messages, states, fields = Messages(elements, values), step_pass.states(self.name), self.program.fields

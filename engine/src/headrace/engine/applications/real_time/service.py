@@ -1,21 +1,48 @@
 """Connects the planner, which Spark runs in a process of its own, with the worker in the driver."""
 
 import os
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
 from typing import Any
 
 from headrace.engine.applications.real_time.crossing import crossing
 from headrace.engine.applications.real_time.parts import Run
-from headrace.engine.applications.real_time.socket_folder import SocketFolder
 from headrace.engine.applications.real_time.worker import Reached, RealTimeWorker
 from headrace.engine.applications.stages.plan import BlockRow
 from headrace.engine.checkpoint.manifests import Manifest
 from headrace.engine.checkpoint.position import Position
 from headrace.engine.source.ranges import Ends
+from headrace.machine.owned_folder import OwnedFolder, abandoned
+
+PARENT = Path("/tmp")
+"""The path of a socket has at most 107 bytes, and the folder for temporary files may have a long one."""
+PREFIX = "headrace-real-time-"
+
+
+class SocketFolder:
+    """A folder that only this user can read.
+
+    Attributes:
+        path: The folder.
+    """
+
+    def __init__(self) -> None:
+        """Creates it, and removes the folders of drivers that were killed."""
+        for folder in abandoned(PARENT, PREFIX):
+            shutil.rmtree(folder, ignore_errors=True)
+        self._owned = OwnedFolder(PARENT, PREFIX)
+        self.path = self._owned.path
+
+    def remove(self) -> None:
+        """Removes it with all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._owned.release()
+
 
 Present = Callable[[], tuple[int, Manifest, Run]]
 """Returns the next micro-batch, the states that it continues from, and the run of the query."""

@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from headrace.engine.applications.stages.keyed_task import KeyedTask
-from headrace.engine.applications.stages.plan import ROWS, Plan
+from headrace.engine.applications.stages.plan import COUNTS, ROWS, Plan
 from headrace.engine.sink.options import SinkOptions
+from headrace.engine.spark.counts import OBSERVED
 from headrace.engine.spark.served_files import served
+from headrace.pipelines.runtime import Graph
 
 
 def add_keyed_stages(plan: Plan, rows: DataFrame, root: str, options: SinkOptions | None) -> DataFrame:
@@ -35,3 +38,14 @@ def _function(task: KeyedTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
         return task(batches)
 
     return keyed_stage
+
+
+def observed(graph: Graph, rows: DataFrame) -> DataFrame:
+    """The same rows, with their counts in the query's progress: `late:STEP`, `skipped:STEP`, `ahead:STEP`."""
+    figures = [
+        F.coalesce(
+            F.sum(F.when((F.col("target") == COUNTS[what]) & (F.col("stream") == step), F.col("messages"))), F.lit(0)
+        ).alias(f"{what.value}:{step}")
+        for what, step in graph.counted
+    ]
+    return rows.observe(OBSERVED, *figures) if figures else rows

@@ -17,10 +17,9 @@ from headrace.engine.applications.shipping.ship import ship
 from headrace.engine.applications.shipping.ship_programs import ship_programs
 from headrace.engine.applications.stages.call_files import CallFiles
 from headrace.engine.applications.stages.plan import Plan
-from headrace.engine.applications.starting.counts import observed
 from headrace.engine.applications.starting.first_workers import start_workers
 from headrace.engine.applications.starting.input import Input
-from headrace.engine.applications.starting.keyed_stages import add_keyed_stages
+from headrace.engine.applications.starting.keyed_stages import add_keyed_stages, observed
 from headrace.engine.applications.starting.query_settings import new_partitions, settings_of_query
 from headrace.engine.applications.starting.start_arguments import (
     check_flags,

@@ -1,6 +1,5 @@
 """Streams: the frames that are held, the sessions that send them, and the positions at which they open."""
 
-from headrace.gateway.core.streams.acknowledging import acknowledge
 from headrace.gateway.core.streams.credit import CreditAccount, CreditPool
 from headrace.gateway.core.streams.frames import (
     OVERHEAD_BYTES,
@@ -11,11 +10,11 @@ from headrace.gateway.core.streams.frames import (
     count_up_to,
     trim,
 )
-from headrace.gateway.core.streams.opening import begin, begin_with_first, check_start, reconcile, starts_of
 from headrace.gateway.core.streams.pauses import CONFIGURATION, PartKind, Pause, Pauses
 from headrace.gateway.core.streams.previews import previews
-from headrace.gateway.core.streams.session import Session
-from headrace.gateway.core.streams.stall_rounds import pass_round_of_streams
+from headrace.gateway.core.streams.reconciling import acknowledge, reconcile
+from headrace.gateway.core.streams.session import Session, pass_round_of_streams
+from headrace.gateway.core.streams.starts import begin, begin_with_first, check_start, starts_of
 from headrace.gateway.core.streams.stream import Attachment, Backlog, Loss, RequestedCredit, Stream
 from headrace.gateway.core.streams.totals import Totals
 

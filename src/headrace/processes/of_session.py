@@ -1,6 +1,7 @@
-"""Finds Spark's executors among the processes of a session."""
+"""The processes of a session: Spark's executors among them, and their memory."""
 
 import os
+from collections.abc import Collection
 from contextlib import suppress
 
 import psutil
@@ -32,3 +33,21 @@ def _is_worker(process: psutil.Process) -> bool:
     """Whether a process is a worker, forked by the daemon; the daemon itself is a child of the JVM."""
     parent = process.parent()
     return process.cmdline()[-2:] == _WORKER and parent is not None and parent.cmdline()[-2:] == _WORKER
+
+
+def memory_of_sessions(sessions: Collection[int]) -> dict[int, int]:
+    """Returns the resident memory of all processes of each session, in bytes, by session. Pages that they share count for each.
+
+    A process that ends meanwhile, or may not be looked at, counts as 0.
+    """
+    found = dict.fromkeys(sessions, 0)
+    if not found:
+        return {}
+    for pid in psutil.pids():
+        try:
+            session = os.getsid(pid)
+            if session in found:
+                found[session] += psutil.Process(pid).memory_info().rss
+        except (OSError, psutil.Error):
+            continue
+    return found
