@@ -142,6 +142,11 @@ def kill(name: str) -> Callable[[Status], None]:
 
 
 def notes(name: str, *, listens: bool = False) -> str:
-    """A script that writes its name down when it is asked to end."""
+    """A script that writes its name down when it is asked to end, once it has `begun`."""
     first = TELLS_ITS_ADDRESS if listens else ""
-    return f"{first}trap 'echo {name} >> ended; kill $!; exit 0' TERM\nsleep 600 &\nwait"
+    return f"{first}trap 'echo {name} >> ended; kill $!; exit 0' TERM\ntouch {name}.begun\nsleep 600 &\nwait"
+
+
+def begun(folder: Path, *names: str) -> Callable[[Status], bool]:
+    """Whether processes are connected, and their scripts handle SIGTERM."""
+    return lambda status: runs(*names)(status) and all((folder / f"{name}.begun").exists() for name in names)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.deploy.supervisors import SLEEPS, Probe, Watched, notes, plan, runs, stop
+from tests.deploy.supervisors import SLEEPS, Probe, Watched, begun, notes, plan, stop
 
 from headrace.cli import cli
 from headrace.configuration import ConfigurationError
@@ -188,7 +188,7 @@ def test_all_of_them_stop_after_the_sources_and_before_the_sinks(tmp_path: Path)
     }
     planned = plan(tmp_path, notes("gateway", listens=True), **others)
     watched = Watched(planned, probe=Probe(Known(connected=frozenset(others))))
-    watched.when(runs(*others), stop)
+    watched.when(begun(tmp_path, "gateway", *others), stop)
     assert watched.run().exit_code == 0
     ended = (tmp_path / "ended").read_text().split()
     assert (ended[0], set(ended[1:4]), ended[4:]) == ("source", {"one", "two", "query"}, ["sink", "gateway"])

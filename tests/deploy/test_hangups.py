@@ -108,7 +108,7 @@ def mask() -> Iterator[None]:
 def test_no_process_ends_by_a_hangup_at_any_time(make: Callable[[Path], Case], tmp_path: Path) -> None:
     case = make(tmp_path)
     environ = {**os.environ, "HEADRACE_CONNECTORS": str(tmp_path / "connectors")}
-    process = OwnedProcess("process", case.command, tmp_path, environ, ends_with_parent=True, holds_hangups=True)
+    process = OwnedProcess("process", case.command, tmp_path, environ, ends_with_parent=True, begins_apart=True)
     process.start()
     try:
         said = lambda: process.log.read_text(errors="replace")  # noqa: E731

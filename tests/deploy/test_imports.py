@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -119,7 +121,8 @@ def test_a_reload_without_room_for_a_thread_is_refused(tmp_path: Path, monkeypat
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("headrace.deploy.reload.threading.Thread", NoThread)
+    # Of this module only: the test has threads of its own.
+    monkeypatch.setattr("headrace.deploy.reload.threading", SimpleNamespace(**{**vars(threading), "Thread": NoThread}))
     planned = plan(tmp_path, source=(Kind.SOURCE, SLEEPS))
     watched = Watched(planned, replan=lambda _: planned)
     watched.when(runs("source"), hang_up)

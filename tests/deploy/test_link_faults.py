@@ -26,10 +26,12 @@ from headrace.deploy.link import GatewayLink
 from headrace.deploy.link_call import Call
 from headrace.deploy.plan import Listed
 from headrace.deploy.reports import ProcessReport
+from headrace.log_writer.disk import THREAD
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
 INJECTED = "an injected fault"
+LINK = "gateway-link"
 EXEMPT = {"_keep_registered", "_named", "_say", "end", "_send_no_more"}
 """What names the fault and goes on, and the end of a call, of which `cancel` can fail."""
 EXPECTED = {"metadata", "may_register", "stream_stream", "next", "cancel", "last_lines", "connectors_message"}
@@ -50,10 +52,11 @@ class Faults:
         self,
         monkeypatch: pytest.MonkeyPatch,
         error: type[Exception],
-        thread: str = "gateway-link",
+        thread: str = LINK,
         exempt: frozenset[str] = frozenset(),
     ) -> None:
-        self._error, self._thread = error, thread
+        # The thread of the link reads logs on one of its own.
+        self._error, self._threads = error, (thread, *([THREAD] if thread == LINK else []))
         self.fails = False
         self.failed: list[str] = []
         for owner in (GatewayLink, Call, link_module):
@@ -65,7 +68,7 @@ class Faults:
         """A function that fails once."""
 
         def failing(*arguments: Any, **named: Any) -> Any:
-            if self.fails and name not in self.failed and threading.current_thread().name == self._thread:
+            if self.fails and name not in self.failed and threading.current_thread().name in self._threads:
                 self.failed.append(name)
                 raise self._error(f"{INJECTED} in {name}")
             return function(*arguments, **named)

@@ -23,6 +23,7 @@ from headrace.deploy import CannotRestart, Ending, Kind, Known, NotRunning, Stat
 from headrace.deploy import control as control_module
 from headrace.deploy import supervised as supervised_module
 from headrace.deploy import supervisor as supervisor_module
+from headrace.deploy.patient_disk import PatientDisk
 
 WITHIN_S = 60.0
 
@@ -201,7 +202,7 @@ def test_a_source_that_has_reached_its_end_is_not_started_again(tmp_path: Path, 
 @contextlib.contextmanager
 def listening(folder: Path) -> Iterator[control_module.ControlSocket]:
     """A socket without a supervisor: the test says when it looks at what has arrived."""
-    with control_module.ControlSocket(folder, pytest.fail) as control:
+    with contextlib.closing(PatientDisk()) as disk, control_module.ControlSocket(folder, pytest.fail, disk) as control:
         yield control
 
 

@@ -19,7 +19,7 @@ from headrace.deploy.lock import exclusive_run
 from headrace.deploy.log_pipes import LogPipes
 
 SILENT = {"_listen mkdir", "_opened mkdir", "opened mkdir", "opened open", "size_of stat", "_look stat"}
-SILENT |= {"_listen lexists", "_listen lstat", "__exit__ lstat", "__exit__ stat", "__exit__ unlink"}
+SILENT |= {"_listen lexists", "_listen lstat", "_remove lstat", "_remove stat", "_remove unlink"}
 """What is done again before anybody misses it."""
 
 
@@ -79,7 +79,7 @@ def test_each_operation_of_a_start_fails_and_is_named(tmp_path: Path, monkeypatc
     needed = {function for place, function in files.failed.items() if any(place in one for one in refused)}
     assert needed == {"_opened", "_locked"}
     assert all(str(tmp_path / "run") in one for one in refused)
-    assert "note_process_id" in files.failed.values()
+    assert "_note_process_id" in files.failed.values()
 
 
 def test_a_second_supervisor_is_refused_after_the_folder_of_the_first_was_removed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.deploy.supervisors import LISTENS, SLEEPS, Probe, Watched, kill, notes, plan, process_of, runs, stop
+from tests.deploy.supervisors import LISTENS, SLEEPS, Probe, Watched, begun, kill, notes, plan, process_of, runs, stop
 
 from headrace.deploy import AlreadyRuns, CannotRun, Ending, Kind, Known, Status
 from headrace.deploy import lock as lock_module
@@ -125,7 +125,8 @@ def test_waits_grow_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("code", [2, 3])
 def test_what_can_never_run_ends_the_deployment(tmp_path: Path, code: int) -> None:
-    others = {"source": (Kind.SOURCE, notes("source")), "sink": (Kind.SINK, f"sleep 0.1; echo 'no such sink'; exit {code}")}
+    waits = "while [ ! -e source.begun ]; do sleep 0.01; done"
+    others = {"source": (Kind.SOURCE, notes("source")), "sink": (Kind.SINK, f"{waits}; echo 'no such sink'; exit {code}")}
     watched = Watched(plan(tmp_path, **others), probe=Probe(Known(connected=frozenset({"source"}))))
     with pytest.raises(CannotRun, match=f"sink ended with exit code {code}: no such sink \\(log: ") as caught:
         watched.run()
@@ -152,7 +153,7 @@ def test_they_end_in_the_order_in_which_messages_flow(tmp_path: Path) -> None:
         "source": (Kind.SOURCE, notes("source")),
     }
     watched = Watched(plan(tmp_path, notes("gateway", listens=True), **others))
-    watched.when(runs("gateway", *others), stop)
+    watched.when(begun(tmp_path, "gateway", *others), stop)
     assert watched.run() == Ending(0, "stopped")
     assert (tmp_path / "ended").read_text().split() == ["source", "app", "sink", "gateway"]
 
@@ -170,10 +171,13 @@ def test_what_ends_before_its_turn_is_started_again(tmp_path: Path, monkeypatch:
     others = {
         "sink": (Kind.SINK, counted("sink", notes("sink"))),
         "app": (Kind.PIPELINE, counted("app", notes("app"))),
-        "source": (Kind.SOURCE, f"trap '{waits}; echo source >> ended; kill $!; exit 0' TERM\nsleep 600 &\nwait"),
+        "source": (
+            Kind.SOURCE,
+            f"trap '{waits}; echo source >> ended; kill $!; exit 0' TERM\ntouch source.begun\nsleep 600 &\nwait",
+        ),
     }
     watched = Watched(plan(tmp_path, counted("gateway", notes("gateway", listens=True)), **others))
-    watched.when(runs("gateway", *others), stop)
+    watched.when(begun(tmp_path, "gateway", *others), stop)
     watched.when(lambda status: process_of(status, "source").state == "stops", kill(name))
     watched.run()
     ended = (tmp_path / "ended").read_text().split()
@@ -184,7 +188,8 @@ def test_what_ends_before_its_turn_is_started_again(tmp_path: Path, monkeypatch:
 
 
 def test_it_ends_when_all_sources_have(tmp_path: Path) -> None:
-    others = {"a": (Kind.SOURCE, "exit 0"), "b": (Kind.SOURCE, "sleep 0.1"), "sink": (Kind.SINK, notes("sink"))}
+    waits = "while [ ! -e sink.begun ]; do sleep 0.01; done"
+    others = {"a": (Kind.SOURCE, "exit 0"), "b": (Kind.SOURCE, waits), "sink": (Kind.SINK, notes("sink"))}
     watched = Watched(plan(tmp_path, **others))
     assert watched.run() == Ending(0, "ended")
     assert (tmp_path / "ended").read_text() == "sink\n"

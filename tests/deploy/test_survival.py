@@ -1,5 +1,6 @@
 """The supervisor survives each failure of what it does for comfort, with all processes still running, and names it."""
 
+import contextlib
 import errno
 import os
 import shutil
@@ -21,6 +22,7 @@ from headrace.deploy import supervisor as supervisor_module
 from headrace.deploy.comfort import Comfort, regardless
 from headrace.deploy.control import ControlSocket
 from headrace.deploy.log_pipes import LogPipes
+from headrace.deploy.patient_disk import PatientDisk
 from headrace.log_writer import file as file_module
 
 
@@ -37,8 +39,8 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 NOISY = "while :; do echo a line of output; sleep 0.01; done"
 
 
-SILENT = {"size_of stat", "_opened open", "__exit__ stat", "__exit__ unlink", "_look stat", "_look replace"}
-SILENT |= {"_listen lstat", "_listen mkdir", "__exit__ lstat"}
+SILENT = {"size_of stat", "_opened open", "_remove stat", "_remove unlink", "_look stat", "_look replace"}
+SILENT |= {"_listen lstat", "_listen mkdir", "_remove lstat"}
 SILENT |= {f"opened {operation}" for operation in ("mkdir", "stat", "open")}
 """What nobody misses: what a log says of an end, a socket that stays until the next start, and what a log waits for in memory, if
 it is over before the supervisor looks; what lasts is named, in `test_log_pipes`."""
@@ -184,9 +186,9 @@ def test_commands_reach_a_deployment_again_whose_socket_or_folder_was_removed(
 def test_a_socket_of_another_supervisor_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.deploy.control.LOOK_EVERY_S", 0.0)
     told: list[str] = []
-    with ControlSocket(tmp_path, told.append) as control:
+    with contextlib.closing(PatientDisk()) as disk, ControlSocket(tmp_path, told.append, disk) as control:
         (tmp_path / "supervisor.socket").unlink()
-        with ControlSocket(tmp_path, told.append):
+        with ControlSocket(tmp_path, told.append, disk):
             control.requests()
             control.__exit__()
             assert (tmp_path / "supervisor.socket").exists()
@@ -197,7 +199,7 @@ def test_a_socket_that_cannot_be_is_told_once_and_tried_again(tmp_path: Path, mo
     monkeypatch.setattr("headrace.deploy.control.LOOK_EVERY_S", 0.0)
     folder, told = tmp_path / "run", list[str]()
     folder.write_text("a file in its place")
-    with ControlSocket(folder, told.append) as control:
+    with contextlib.closing(PatientDisk()) as disk, ControlSocket(folder, told.append, disk) as control:
         control.requests()
         folder.unlink()
         control.requests()

@@ -240,7 +240,8 @@ async def test_a_log_needs_the_right_control() -> None:
         await supervisor.send(hello=hello(processes=processes("app")))
         assert (await supervisor.read()).HasField("welcome")
         for caller in ("ours", "reader"):
-            assert (await rig.refused(read(rig, "app", caller=caller)))[0] is Code.PERMISSION_DENIED
+            for process in ("app", "supervisor"):
+                assert (await rig.refused(read(rig, process, caller=caller)))[0] is Code.PERMISSION_DENIED
         call = read(rig, "app", caller="operator")
         order = (await supervisor.read()).log
         assert order.by.startswith("operator (")
@@ -248,16 +249,17 @@ async def test_a_log_needs_the_right_control() -> None:
         assert list((await call).log.lines) == ["one"]
 
 
-async def test_a_log_is_read_by_http(rig: Rig) -> None:
+@pytest.mark.parametrize("process", ["app", "supervisor"])
+async def test_a_log_is_read_by_http(rig: Rig, process: str) -> None:
     supervisor = await registered(rig)
     async with serve_http(rig.gateway) as address:
-        call = asyncio.create_task(post(address, "/api/v1/processes/log", {"name": "app", "lines": 2}))
+        call = asyncio.create_task(post(address, "/api/v1/processes/log", {"name": process, "lines": 2}))
         order = (await supervisor.read()).log
-        assert order.lines == 2
-        await supervisor.answer(order.id, log=pb.ProcessLog(lines=["one", "two"], path="/logs/app.log"))
+        assert (order.process, order.lines) == (process, 2)
+        await supervisor.answer(order.id, log=pb.ProcessLog(lines=["one", "two"], path="/logs/one.log"))
         status, document = await call
         assert status == 200
-        assert document == {"name": "app", "deployment": "deploy.toml", "path": "/logs/app.log", "lines": ["one", "two"]}
+        assert document == {"name": process, "deployment": "deploy.toml", "path": "/logs/one.log", "lines": ["one", "two"]}
         assert (await post(address, "/api/v1/processes/log", {"name": "app", "lines": -1}))[0] == 400
 
 

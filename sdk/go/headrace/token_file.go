@@ -31,6 +31,7 @@ var (
 	lineEnd        = regexp.MustCompile(`\r\n|\r|\n`)
 
 	errFolder = errors.New("it is a folder, and no file")
+	errSocket = errors.New("it is a socket, and no file")
 	errDevice = errors.New("it is a device, and no file")
 	errPipe   = errors.New("nobody has written a token to it and closed it in time")
 )
@@ -109,6 +110,10 @@ func readToken(path string) (string, error) {
 func tokenContent(path string) ([]byte, error) {
 	readOnce.Lock()
 	defer readOnce.Unlock()
+	// A socket cannot be opened, not even by the number of its descriptor.
+	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
+		return nil, errSocket
+	}
 	// A FIFO that nobody writes to must not block the call.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -58,10 +58,15 @@ func TestAFileContainsOneTokenOrAnErrorNamesWhatIsWrong(t *testing.T) {
 			if path == "" {
 				path = filepath.Join(t.TempDir(), test.Is)
 			}
-			if test.Is == "folder" {
-				if err := os.Mkdir(path, 0o700); err != nil {
-					t.Fatal(err)
-				}
+			var err error
+			switch test.Is {
+			case "folder":
+				err = os.Mkdir(path, 0o700)
+			case "socket":
+				err = syscall.Mknod(path, syscall.S_IFSOCK|0o600, 0)
+			}
+			if err != nil {
+				t.Fatal(err)
 			}
 			if token, err := readToken(path); err == nil || err.Error() != path+": "+test.Problem {
 				t.Errorf("%q, %v", token, err)
@@ -104,6 +109,18 @@ func TestAFileDescriptorIsReadOnce(t *testing.T) {
 	}
 	if token, err := readToken(path); token != "another" || err != nil {
 		t.Errorf("where the number is used again: %q, %v", token, err)
+	}
+}
+
+func TestADescriptorThatIsASocketIsRefused(t *testing.T) {
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = syscall.Close(pair[0]), syscall.Close(pair[1]) }()
+	path := fmt.Sprintf("/dev/fd/%d", pair[0])
+	if token, err := readToken(path); err == nil || err.Error() != path+": it is a socket, and no file" {
+		t.Errorf("%q, %v", token, err)
 	}
 }
 

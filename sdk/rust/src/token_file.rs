@@ -101,6 +101,10 @@ fn content_of(path: &Path, pipe_within: Duration) -> Result<Vec<u8>, String> {
     if found.is_file() {
         return read(path).map_err(|error| reason(path, &error));
     }
+    // It cannot be opened, not even by the number of its descriptor.
+    if found.file_type().is_socket() {
+        return Err("it is a socket, and no file".to_owned());
+    }
     if !found.file_type().is_fifo() {
         return Err("it is a device, and no file".to_owned());
     }

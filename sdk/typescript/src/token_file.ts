@@ -94,6 +94,8 @@ export function readToken(path: string, pipeWithinMs = PIPE_WITHIN_MS): string {
 function contentOf(path: string, pipeWithinMs: number): Buffer {
   let file: number | undefined;
   try {
+    // A socket cannot be opened, not even by the number of its descriptor.
+    if (statSync(path, { throwIfNoEntry: false })?.isSocket()) throw new Error("it is a socket, and no file");
     // A FIFO that nobody writes to must not block the call.
     file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     const found = fstatSync(file);

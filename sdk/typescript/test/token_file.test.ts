@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
@@ -50,9 +51,15 @@ describe("a file with a token", () => {
   }
 
   for (const { name, is = "", path = join(folder, is), problem } of paths.cases) {
-    it(`is a file, or is refused: ${name}`, () => {
+    it(`is a file, or is refused: ${name}`, async () => {
       if (is === "folder") mkdirSync(path);
-      assert.throws(() => readToken(path), { message: `${path}: ${problem}` });
+      const server = createServer();
+      if (is === "socket") await new Promise<void>((listens) => server.listen(path, listens));
+      try {
+        assert.throws(() => readToken(path), { message: `${path}: ${problem}` });
+      } finally {
+        server.close();
+      }
     });
   }
 

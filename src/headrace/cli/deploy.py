@@ -91,9 +91,11 @@ def _supervise(
     from headrace.deploy import (
         Aside,
         JsonView,
+        LastKnown,
         LinesView,
         LiveView,
         NoProbe,
+        PatientDisk,
         Reached,
         StatusProbe,
         Supervisor,
@@ -101,17 +103,23 @@ def _supervise(
         may_supervise,
     )
 
+    # The files of the token and of the gateway may be on a disk that hangs.
+    disk = PatientDisk()
+    metadata = LastKnown(lambda: connection.metadata, disk)
+    may_register = LastKnown(lambda: may_supervise(deployment, connection.secret), disk)
+    may_ask = LastKnown(lambda: may_read_status(deployment, connection.secret), disk)
+
     def reach(address: str) -> Reached | None:
         if deployment.speaks_tls and not connection.encrypted:
             return None
         at = replace(connection, gateway=address)
-        return Reached(at.channel(), lambda: at.metadata, lambda: may_supervise(deployment, at.secret))
+        return Reached(at.channel(), metadata, may_register)
 
     def connect(address: str) -> "GatewayProbe":
         reached = reach(address)
         if reached is None:
             return NoProbe()
-        return StatusProbe(reached.channel, reached.metadata, lambda: may_read_status(deployment, connection.secret))
+        return StatusProbe(reached.channel, reached.metadata, may_ask)
 
     def replan(is_stopped: "IsStopped") -> "Plan":
         from headrace.deploy import load_deployment, plan, read_graphs
@@ -120,6 +128,7 @@ def _supervise(
         return plan(again, read_graphs(again, is_stopped))
 
     with contextlib.ExitStack() as stack:
+        stack.callback(disk.close)
         show: Callable[[Status], None]
         tell = Aside(say)
         stack.callback(tell.close, _TOLD_WITHIN_S)

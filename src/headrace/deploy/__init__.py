@@ -26,6 +26,7 @@ from headrace.deploy.gateway import Flow, GatewayProbe, Known, NoProbe, StatusPr
 from headrace.deploy.graph import ApplicationGraph, missing, read_graphs
 from headrace.deploy.link_call import Reached
 from headrace.deploy.logs import last_lines
+from headrace.deploy.patient_disk import LastKnown, PatientDisk
 from headrace.deploy.plan import Plan, Role, plan
 from headrace.deploy.rights import may_read_status, may_supervise
 from headrace.deploy.signals import IsStopped, Signals
@@ -53,10 +54,12 @@ __all__ = [
     "JsonView",
     "Kind",
     "Known",
+    "LastKnown",
     "LinesView",
     "LiveView",
     "NoProbe",
     "NotRunning",
+    "PatientDisk",
     "PipelineOptions",
     "Plan",
     "ProcessStatus",

@@ -11,7 +11,7 @@ from typing import IO
 
 from headrace.deploy.errors import Stopped
 from headrace.deploy.signals import IsStopped
-from headrace.processes import hangups_held, kill_session
+from headrace.processes import begun_in, hangups_held, kill_session
 
 KEPT_BYTES = 4 << 20
 """How much of the end of an output is kept."""
@@ -54,8 +54,7 @@ def output_of(command: Sequence[str], cwd: Path, environ: Mapping[str, str], *, 
     """
     with hangups_held():
         process = subprocess.Popen(
-            command,
-            cwd=cwd,
+            begun_in(cwd, command),
             env=environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -9,9 +9,11 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.supervised import Supervised
 
 SOCKET_FILE = "supervisor.socket"
@@ -73,9 +75,9 @@ class _Caller:
 
 
 class ControlSocket:
-    """The socket of a running deployment. Only the supervisor's user and root may use it. No call of it blocks."""
+    """The socket of a running deployment. Only the supervisor's user and root may use it. No call of it blocks for long."""
 
-    def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, tell: Callable[[str], None], disk: PatientDisk) -> None:
         """Listens in a folder; if the folder cannot contain a socket, it calls `tell`, and the deployment runs without."""
         self.processes: list[dict[str, Any]] = []
         """The processes of the deployment, as commands are told of them."""
@@ -84,6 +86,9 @@ class ControlSocket:
         self._folder = folder
         self._path = folder / SOCKET_FILE
         self._tell = tell
+        self._disk = disk
+        self._made: tuple[socket.socket, int] | None = None
+        """A listener and its file, which are to be used from the next call on."""
         self._callers: list[_Caller] = []
         self._requests: list[Request] = []
         self._listener: socket.socket | None = None
@@ -91,7 +96,7 @@ class ControlSocket:
         """The file of the listener: another supervisor may have one in its place, if the folder has been removed."""
         self._looked_at = time.monotonic()
         self._why_not: str | None = None
-        self._listen(replaces=True)
+        self._look(replaces=True)
 
     def __enter__(self) -> Self:
         """Returns itself."""
@@ -99,9 +104,9 @@ class ControlSocket:
 
     def __exit__(self, *_: object) -> None:
         """Closes the socket and all connections."""
+        self._use_made()
         with contextlib.suppress(OSError):
-            if self._path.lstat().st_ino == self._inode:
-                self._path.unlink()
+            self._disk.ask(self._remove)
         if self._listener is not None:
             self._listener.close()
         for caller in self._callers:
@@ -111,6 +116,7 @@ class ControlSocket:
 
     def requests(self) -> list[Request]:
         """Returns the requests that have arrived since the last call."""
+        self._use_made()
         self._requests = [request for request in self._requests if request.is_open]
         while self._listener is not None and len(self._callers) + len(self._requests) < MAX_REQUESTS:
             try:
@@ -131,39 +137,54 @@ class ControlSocket:
         self._requests += made
         if time.monotonic() - self._looked_at >= LOOK_EVERY_S:
             self._looked_at = time.monotonic()
-            self._listen(replaces=False)
+            self._look(replaces=False)
         return made
 
-    def _listen(self, *, replaces: bool) -> None:
+    def _look(self, *, replaces: bool) -> None:
         """Listens, unless there is a socket already. Tells once why there can be none; the next call tries again.
 
         Args:
             replaces: Whether to replace a socket that is there already: the lock of the folder proves that nobody listens on it.
         """
-        listener = None
         try:
-            if not replaces and os.path.lexists(self._path):
-                return
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._path.unlink(missing_ok=True)
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._disk.ask(partial(self._listen, replaces=replaces))
+        except OSError as error:
+            if self._why_not != error.strerror:
+                self._why_not = error.strerror
+                said = f"there can be no socket in {self._folder}: {error.strerror}; this is tried again"
+                self._tell(f"headrace ps and headrace restart do not reach this deployment: {said}")
+        else:
+            self._why_not = None
+        self._use_made()
+
+    def _listen(self, *, replaces: bool) -> None:
+        if not replaces and os.path.lexists(self._path):
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
             with address_in(self._folder) as address:
                 listener.bind(address)
             inode = self._path.lstat().st_ino
             os.chmod(self._path, 0o600)
             listener.listen(_QUEUE)
             listener.setblocking(False)
-        except OSError as error:
-            if listener is not None:
-                listener.close()
-            if self._why_not != error.strerror:
-                self._why_not = error.strerror
-                said = f"there can be no socket in {self._folder}: {error.strerror}; this is tried again"
-                self._tell(f"headrace ps and headrace restart do not reach this deployment: {said}")
-            return
-        if self._listener is not None:
-            self._listener.close()
-        self._listener, self._inode, self._why_not = listener, inode, None
+        except OSError:
+            listener.close()
+            raise
+        self._made = listener, inode
+
+    def _use_made(self) -> None:
+        """Takes over the listener that was made, perhaps long after it was asked for."""
+        if self._made is not None:
+            if self._listener is not None:
+                self._listener.close()
+            (self._listener, self._inode), self._made = self._made, None
+
+    def _remove(self) -> None:
+        if self._path.lstat().st_ino == self._inode:
+            self._path.unlink()
 
 
 @contextlib.contextmanager

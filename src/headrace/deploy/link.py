@@ -9,6 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +23,7 @@ from headrace.deploy.gateway import REFUSED_FOR_S, Metadata
 from headrace.deploy.link_call import MAX_REQUESTS, Call, LinkRequest, Reach, Reached
 from headrace.deploy.link_messages import connectors_message, outcome_message, processes_message
 from headrace.deploy.logs import last_lines
+from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.plan import Listed
 from headrace.deploy.replays import Replay
 from headrace.deploy.reports import ProcessReport
@@ -77,6 +79,7 @@ class GatewayLink:
         self._news: queue.Queue[str] = queue.Queue(MAX_REQUESTS)
         self._told: str | None = None
         self._comfort = Comfort(tell)
+        self._disk = PatientDisk()
 
     @property
     def fault(self) -> str | None:
@@ -96,6 +99,7 @@ class GatewayLink:
         self._comfort.do("end the call to the gateway", self._end_call, None)
         if self._thread is not None:
             self._thread.join(_CLOSES_WITHIN_S)
+        self._disk.close()
         if self._reached is not None:
             self._comfort.do("close the channel to the gateway", self._reached.channel.close, None)
 
@@ -242,7 +246,7 @@ class GatewayLink:
         call.send(pb.SuperviseRequest(outcome=outcome_message(order.id, refused, is_restart=replay is None)))
 
     def _send_log(self, call: Call, order: pb.LogOrder) -> None:
-        """Answers with the end of a log. This thread reads it, so that the supervisor does not wait for a slow disk."""
+        """Answers with the end of a log. Neither the supervisor nor this thread, which takes requests, waits for a slow disk."""
         with self._lock:
             path = next((one.log for one in self._reports if one.role.name == order.process), None)
         if order.process == SUPERVISOR:
@@ -252,7 +256,8 @@ class GatewayLink:
             call.send(pb.SuperviseRequest(outcome=pb.OrderOutcome(id=order.id, failure=pb.OrderFailure(kind=kind, error=error))))
             return
         try:
-            log = pb.ProcessLog(lines=last_lines(path, min(order.lines, MAX_LINES)), path=str(path))
+            lines = self._disk.ask(partial(last_lines, path, min(order.lines, MAX_LINES)))
+            log = pb.ProcessLog(lines=lines, path=str(path))
             outcome = pb.OrderOutcome(id=order.id, log=log)
         except OSError as error:
             failure = pb.OrderFailure(

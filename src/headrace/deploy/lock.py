@@ -7,10 +7,12 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from headrace.deploy.errors import AlreadyRuns, CannotStart, Stopped
 from headrace.deploy.kernel_names import NameTaken, take_name
+from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.signals import IsStopped, never
 
 _LOOK_EVERY_S = 0.1
@@ -31,25 +33,34 @@ class RunLock:
     _descriptor: int
     _is_noted: bool = False
 
-    def note_process_id(self) -> None:
+    def note_process_id(self, disk: PatientDisk) -> None:
         """Writes the process id of the supervisor into the file, unless it is there. The lock does not depend on it.
 
         Raises:
-            OSError: There is no room for it.
+            OSError: There is no room for it, or the disk does not answer.
         """
         if self._is_noted:
             return
-        noted = str(os.getpid()).encode()
-        try:
-            # Over the one of the last run, which may be all the room that there is.
-            os.pwrite(self._descriptor, noted, 0)
-            os.truncate(self._descriptor, len(noted))
-        except OSError:
-            with contextlib.suppress(OSError):
-                # Another process may have the id of the last run by now.
-                os.truncate(self._descriptor, 0)
-            raise
+        disk.check()
+        # Closed where it is used: by then, the number of the other one may be of another file.
+        descriptor = os.dup(self._descriptor)
+        disk.ask(partial(_note_process_id, descriptor))
         self._is_noted = True
+
+
+def _note_process_id(descriptor: int) -> None:
+    noted = str(os.getpid()).encode()
+    try:
+        # Over the one of the last run, which may be all the room that there is.
+        os.pwrite(descriptor, noted, 0)
+        os.truncate(descriptor, len(noted))
+    except OSError:
+        with contextlib.suppress(OSError):
+            # Another process may have the id of the last run by now.
+            os.truncate(descriptor, 0)
+        raise
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from headrace.deploy.commands import reachable
 from headrace.deploy.errors import CannotChange, CannotRestart
 from headrace.deploy.gateway import GatewayProbe, Known
 from headrace.deploy.log_pipes import LogFault, LogPipes
+from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.plan import Listed, Plan, Role
 from headrace.deploy.ready_file import ReadyFile
 from headrace.deploy.status import Kind, ProcessStatus, State, Status, condition
@@ -27,7 +28,15 @@ Connect = Callable[[str], GatewayProbe]
 class SupervisedProcesses:
     """All processes of a deployment. The gateway starts first, the others once it listens."""
 
-    def __init__(self, plan: Plan, connect: Connect, inherits: tuple[int, ...], comfort: Comfort, log: SupervisorLog) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        connect: Connect,
+        inherits: tuple[int, ...],
+        comfort: Comfort,
+        log: SupervisorLog,
+        disk: PatientDisk,
+    ) -> None:
         """Starts nothing yet.
 
         Args:
@@ -36,10 +45,12 @@ class SupervisedProcesses:
             inherits: File descriptors that every process inherits.
             comfort: Does what the processes do not depend on.
             log: The log of the supervisor itself, which is written beside theirs.
+            disk: The disk of the logs.
 
         Raises:
             CannotStart: The system lacks what the gateway needs to tell its address.
         """
+        self.disk = disk
         self._comfort = comfort
         self._plan = plan
         self._inherits = inherits
@@ -125,6 +136,9 @@ class SupervisedProcesses:
         """Returns a process that replays the dead letters of a connector, not started.
 
         None if there is no such connector, its dead letters cannot be replayed, or the gateway does not listen yet.
+
+        Raises:
+            OSError: The log of its last replay cannot be removed.
         """
         roles = (one.role for one in self._others if one.role.name == name and not one.leaves)
         replaying = next((role.replaying for role in roles), None)
@@ -134,7 +148,7 @@ class SupervisedProcesses:
         process = self._owned(
             f"{name}~replay", replaying.command(self._address, source, refused_by), replaying.environ, replaying.inherits
         )
-        process.log.unlink(missing_ok=True)
+        self.disk.ask(partial(process.log.unlink, missing_ok=True))
         return process
 
     def named(self, name: str) -> Supervised:
@@ -217,7 +231,7 @@ class SupervisedProcesses:
         self._ready_file.close()
 
     def _supervised(self, role: Role, command: list[str]) -> Supervised:
-        return Supervised(role, self._owned(role.name, command, role.environ, role.inherits))
+        return Supervised(role, self._owned(role.name, command, role.environ, role.inherits), self.disk)
 
     def _owned(self, name: str, command: list[str], environ: Mapping[str, str], inherits: tuple[int, ...]) -> OwnedProcess:
         return OwnedProcess(
@@ -227,7 +241,7 @@ class SupervisedProcesses:
             environ,
             cwd=self._plan.cwd,
             ends_with_parent=True,
-            holds_hangups=True,
+            begins_apart=True,
             inherits=(*self._inherits, *inherits),
             output=self._pipes,
         )

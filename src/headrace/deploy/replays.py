@@ -121,10 +121,11 @@ class Replays:
         """Begins or joins a replay; returns the answer if that cannot be."""
         running = self._running.get(request.name)
         if running is None:
-            process = self._processes.replay(request.name, replay.source, replay.refused_by)
-            if process is None:
-                return refusal(f"the deployment has no connector {request.name} whose dead letters it can replay", invalid=True)
             try:
+                process = self._processes.replay(request.name, replay.source, replay.refused_by)
+                if process is None:
+                    said = f"the deployment has no connector {request.name} whose dead letters it can replay"
+                    return refusal(said, invalid=True)
                 process.start()
             except OSError as error:
                 return refusal(f"the replay cannot be started: {error}")
@@ -141,7 +142,7 @@ class Replays:
             self._tell(f"what {name} has written is replayed as source {source}, and acknowledged ({seconds} s)")
             answer = {"ok": True, "result": {"pid": process.pid, "seconds": seconds}}
         else:
-            said = f"the replay of what {name} has written {end_of(process, 0, code)} (log: {process.log})"
+            said = f"the replay of what {name} has written {end_of(process, self._processes.disk, 0, code)} (log: {process.log})"
             self._tell(said)
             answer = refusal(said, made=True)
         for request in running.waiting:

@@ -1,11 +1,15 @@
 """A process of a deployment over its restarts: its state, its backoff, and why it ended."""
 
 import signal
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from headrace.contract.backoff import Backoff
 from headrace.deploy.logs import last_error_line, size_of
+from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.plan import Role
 from headrace.deploy.status import Kind, State
 from headrace.processes import OwnedProcess
@@ -27,6 +31,8 @@ class Supervised:
 
     role: Role
     process: OwnedProcess
+    disk: PatientDisk
+    """The disk of its log."""
     state: State = State.WAITS
     restarts: int = 0
     failures: int = 0
@@ -71,7 +77,7 @@ class Supervised:
         """Starts it if a start is due at `now`."""
         if self.state in (State.WAITS, State.FAILS) and not self.process.runs and now >= self.due_at:
             self.restarts += bool(self.process.pids)
-            self._log_offset = size_of(self.process.log)
+            self._log_offset = _size_of(self.process.log, self.disk)
             try:
                 self.process.start()
             except Exception as error:
@@ -166,7 +172,7 @@ class Supervised:
 
     def _why(self, code: int) -> str:
         """Returns one line: how it ended, and its last error if it printed one."""
-        return end_of(self.process, self._log_offset, code)
+        return end_of(self.process, self.disk, self._log_offset, code)
 
 
 def _installed_version() -> str:
@@ -182,9 +188,20 @@ def wait(failures: int) -> float:
     return Backoff(FIRST_WAIT_S, MAX_WAIT_S, jitter=0.25, attempts=failures - 1).next()
 
 
-def end_of(process: OwnedProcess, offset: int, code: int) -> str:
+def _size_of(log: Path, disk: PatientDisk) -> int:
+    with suppress(OSError):
+        return disk.ask(partial(size_of, log))
+    return 0
+
+
+def end_of(process: OwnedProcess, disk: PatientDisk, offset: int, code: int) -> str:
     """Returns one line: how a process has ended whose output begins at byte `offset` of its log, and its last error."""
     process.catch_up()
     how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    said = last_error_line(process.log, offset)
-    return f"{how}: {said}" if said and code > 0 else how
+    if code < 0:
+        return how
+    try:
+        said = disk.ask(partial(last_error_line, process.log, offset))
+    except OSError as error:
+        said = f"{process.log} cannot be read: {error.strerror or error}"
+    return f"{how}: {said}" if said else how

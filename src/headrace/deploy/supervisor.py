@@ -1,10 +1,12 @@
 """Starts the processes of a deployment, restarts them, and stops them in an order that lets each finish."""
 
+import contextlib
 import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 
 from headrace.contract.errors import HeadraceError
 from headrace.deploy.comfort import Comfort, regardless
@@ -13,6 +15,7 @@ from headrace.deploy.errors import CannotRun, Stopped
 from headrace.deploy.link import GatewayLink
 from headrace.deploy.link_call import Reach
 from headrace.deploy.lock import exclusive_run
+from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.plan import Plan
 from headrace.deploy.processes import Connect, SupervisedProcesses
 from headrace.deploy.reload import Reload, Replan
@@ -111,14 +114,15 @@ class Supervisor:
         link = GatewayLink(self._plan.name, uuid.uuid4().hex, self._reach, tell, log=self._plan.log)
         with (
             exclusive_run(self._plan.cwd / self._plan.name, self._plan.folder, tell, self._signals.is_stopped) as lock,
-            ControlSocket(self._plan.folder, tell) as control,
+            contextlib.closing(PatientDisk()) as disk,
+            ControlSocket(self._plan.folder, tell, disk) as control,
             link,
         ):
-            processes = SupervisedProcesses(self._plan, self._connect, lock.inherits, self._comfort, log)
+            processes = SupervisedProcesses(self._plan, self._connect, lock.inherits, self._comfort, log, disk)
             reports = Reports()
 
             def report() -> None:
-                self._comfort.do(f"write the process id into {lock.path}", lock.note_process_id, None)
+                self._comfort.do(f"write the process id into {lock.path}", partial(lock.note_process_id, disk), None)
                 now = time.monotonic()
                 listed = reports.look(processes.all, processes.log_faults, now)
                 control.processes = [one.document(now) for one in listed]

@@ -4,14 +4,20 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import psutil
+
+from headrace.processes import begin
+
+_TAIL_LINES = 15
+_GONE_WITHIN_S = 10.0
 
 
 @contextlib.contextmanager
@@ -35,10 +41,6 @@ def ignore_hangups() -> None:
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-
-
-_TAIL_LINES = 15
-_GONE_WITHIN_S = 10.0
 
 
 class Output(Protocol):
@@ -69,8 +71,9 @@ class OwnedProcess:
     """Whether its standard input is a pipe that closes when this process ends, even if killed."""
     inherits: tuple[int, ...] = ()
     """File descriptors that it inherits."""
-    holds_hangups: bool = False
-    """Whether it begins with SIGHUP blocked, and calls `ignore_hangups` by itself."""
+    begins_apart: bool = False
+    """Whether it enters its working directory by itself, so that nobody waits for a disk, and begins with SIGHUP blocked, until
+    it calls `ignore_hangups`."""
     output: "Output | None" = None
     """What takes its output to its log; None if it writes there itself."""
     _process: "subprocess.Popen[bytes] | None" = None
@@ -96,11 +99,12 @@ class OwnedProcess:
         Raises:
             OSError: Its log cannot be opened, or the system has no room for another process.
         """
-        held = hangups_held() if self.holds_hangups else nullcontext()
+        cwd = self.cwd or self.folder
+        held = hangups_held() if self.begins_apart else nullcontext()
         with self._opened_log() as log, held:
             self._process = subprocess.Popen(
-                self.command,
-                cwd=self.cwd or self.folder,
+                begun_in(cwd, self.command) if self.begins_apart else self.command,
+                cwd=None if self.begins_apart else cwd,
                 env=self.environ,
                 stdin=subprocess.PIPE if self.ends_with_parent else subprocess.DEVNULL,
                 stdout=log,
@@ -163,6 +167,11 @@ class OwnedProcess:
         """Returns the last lines of its log."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return [line for line in lines if line.strip()][-_TAIL_LINES:]
+
+
+def begun_in(folder: Path, command: Sequence[str]) -> list[str]:
+    """Returns a command that enters a folder, and is replaced by another command."""
+    return [sys.executable, "-I", "-S", begin.__file__, str(folder), *command]
 
 
 def kill_session(session: int) -> None:

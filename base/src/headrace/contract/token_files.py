@@ -29,6 +29,8 @@ REPLACED_WITHIN_S = 30.0
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)|/dev/std(in)")
 _TOKEN = re.compile(rb"[ -~]+")
 _SPACE = b" \t\r\n"
+_SOCKET = "it is a socket, and no file"
+"""No SDK reads one: some languages have no means to open it by the number of a descriptor."""
 
 log = logging.getLogger("headrace")
 
@@ -176,6 +178,8 @@ def keep_descriptor(path: Path) -> int | None:
 def _content(path: Path) -> bytes:
     """Returns up to one byte more than a token may have."""
     number = descriptor_of(path)
+    if number is None and stat.S_ISSOCK(os.stat(path).st_mode):
+        raise OSError(0, _SOCKET)
     # A FIFO that nobody writes to must not block the call.
     descriptor = os.dup(number) if number is not None else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -185,7 +189,9 @@ def _content(path: Path) -> bytes:
             raise IsADirectoryError
         if stat.S_ISREG(mode):
             return _of_file(descriptor)
-        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        if stat.S_ISSOCK(mode):
+            raise OSError(0, _SOCKET)
+        if not stat.S_ISFIFO(mode):
             raise OSError(0, "it is a device, and no file")
         identity = str(path), found.st_dev, found.st_ino
         known = _read_once.get(identity)

@@ -108,7 +108,7 @@ export interface components {
         };
         /**
          * DrainDocument
-         * @description What is left of a drain. Request it again to learn of its progress.
+         * @description The rest of a drain. Request it again to learn of its progress.
          */
         DrainDocument: {
             /** Sessions */
@@ -196,7 +196,7 @@ export interface components {
         };
         /**
          * ForgottenDocument
-         * @description What was forgotten. Not yet, if pipelines have yet to read the rest of it or to drop it from their checkpoints.
+         * @description The result of forgetting a stream. Not yet, if pipelines have yet to read the rest or to drop it from their checkpoints.
          */
         ForgottenDocument: {
             /** Name */
@@ -373,7 +373,7 @@ export interface components {
         };
         /**
          * MeDocument
-         * @description Who calls: the name of the token, null if nobody is signed in, and which rights it has of those for people.
+         * @description Who calls: the name of the token, null if nobody is signed in, and which of the rights for people it has.
          *
          *     The links are there for callers that may read the status.
          */
@@ -619,7 +619,7 @@ export interface components {
         };
         /**
          * ReloadDocument
-         * @description What has changed, a line each.
+         * @description The changes, a line each.
          */
         ReloadDocument: {
             /** Changes */
@@ -677,7 +677,7 @@ export interface components {
         };
         /**
          * RestartDocument
-         * @description A connector that was restarted. What it says of the process before is null if that was not running.
+         * @description A connector that was restarted. The fields about the process before are null if that was not running.
          */
         RestartDocument: {
             /** Name */
@@ -947,7 +947,7 @@ export interface components {
         };
         /**
          * StepDocument
-         * @description What a step of an application has done since its run started.
+         * @description The totals of a step of an application since its run started.
          */
         StepDocument: {
             /** Step */
@@ -1023,7 +1023,7 @@ export interface components {
         };
         /**
          * SummaryDocument
-         * @description The durations of each stage that micro-batches have reached, without those that were rebuilt.
+         * @description The durations of each stage that micro-batches have reached, without micro-batches that were rebuilt.
          */
         SummaryDocument: {
             read?: components["schemas"]["DurationDocument"];

@@ -1,6 +1,6 @@
 import { useMemo, useState } from "react";
 import { post } from "../client/api";
-import type { Heard, Process, ProcessLog, Status } from "../model/documents";
+import type { Deployment, Heard, Process, ProcessLog, Status } from "../model/documents";
 import { bytes, count, duration, firstLine } from "../model/format";
 import { adjust, useRoute } from "../model/route";
 import { Age, AgedError } from "../parts/age";
@@ -11,9 +11,14 @@ import { PartLink } from "../parts/link";
 const LINES = 100;
 const WAITS_MS = 20_000;
 
-interface Row extends Process, Heard {
+/** A process, or the supervisor of a deployment, of which only its log and the time since it registered are known. */
+interface Row extends Omit<Process, "kind" | "restarts">, Heard {
   deployment: string;
+  kind: Process["kind"] | typeof SUPERVISOR;
+  restarts: number | null;
 }
+
+const SUPERVISOR = "supervisor";
 
 const nameOf = (row: Row): string => `${row.name} · ${row.deployment}`;
 // A stream waits for a micro-batch, which is well; a process waits to be started, which is not.
@@ -24,13 +29,14 @@ export function Processes({ status, mayControl }: { status: Status; mayControl: 
   const { filter = "", sort = "name", process: selected } = useRoute();
   const rows = useMemo(
     () =>
-      status.deployments.flatMap((one) =>
-        one.processes.map((each) => ({ ...each, deployment: one.deployment, heard_at: one.heard_at ?? 0 })),
-      ),
+      status.deployments.flatMap((one) => [
+        ...one.processes.map((each) => ({ ...each, deployment: one.deployment, heard_at: one.heard_at ?? 0 })),
+        supervisorOf(one),
+      ]),
     [status.deployments],
   );
   const shown = rows.find((row) => nameOf(row) === selected);
-  if (!rows.length) return <p className="muted">No deployment reports its processes to this gateway.</p>;
+  if (!rows.length) return <p className="muted">No deployment is registered at this gateway.</p>;
   return (
     <Grid
       label="Processes"
@@ -48,6 +54,28 @@ export function Processes({ status, mayControl }: { status: Status; mayControl: 
   );
 }
 
+function supervisorOf({ deployment, age_ms, heard_at = 0 }: Deployment): Row {
+  return {
+    name: SUPERVISOR,
+    deployment,
+    kind: SUPERVISOR,
+    // It is registered.
+    state: "runs",
+    state_age_ms: age_ms,
+    heard_at,
+    pipelines: [],
+    restarts: null,
+    reason: null,
+    reason_age_ms: null,
+    log_fault: null,
+    log_fault_age_ms: null,
+    next_start_ms: null,
+    version: null,
+    memory_bytes: null,
+    pid: null,
+  };
+}
+
 const COLUMNS: Column<Row>[] = [
   { key: "name", title: "Process", value: nameOf, cell: nameOf },
   { key: "kind", title: "Kind", value: (row) => row.kind, cell: (row) => row.kind },
@@ -63,7 +91,12 @@ const COLUMNS: Column<Row>[] = [
     value: (row) => row.state_age_ms,
     cell: (row) => <Age ms={row.state_age_ms} row={row} />,
   },
-  { key: "restarts", title: "Restarts", value: (row) => row.restarts, cell: (row) => count(row.restarts) },
+  {
+    key: "restarts",
+    title: "Restarts",
+    value: (row) => row.restarts ?? -1,
+    cell: (row) => (row.restarts === null ? "–" : count(row.restarts)),
+  },
   {
     key: "memory",
     title: "Memory",
@@ -120,13 +153,17 @@ function Details({ row, mayControl }: { row: Row; mayControl: boolean }) {
       <dl>
         <dt>State</dt>
         <dd>
-          {row.state} for <Age ms={row.state_age_ms} row={row} />
+          {row.kind === SUPERVISOR ? "registered" : row.state} for <Age ms={row.state_age_ms} row={row} />
           {row.next_start_ms !== null && `, starts again in ${duration(row.next_start_ms)}`}
         </dd>
-        <dt>Restarts</dt>
-        <dd>{count(row.restarts)}</dd>
-        <dt>Process id</dt>
-        <dd>{row.pid ?? "none: it does not run"}</dd>
+        {row.restarts !== null && (
+          <>
+            <dt>Restarts</dt>
+            <dd>{count(row.restarts)}</dd>
+            <dt>Process id</dt>
+            <dd>{row.pid ?? "none: it does not run"}</dd>
+          </>
+        )}
         {row.pipelines.length > 0 && (
           <>
             <dt>Pipelines</dt>

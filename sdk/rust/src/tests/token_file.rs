@@ -1,5 +1,6 @@
 //! Files with tokens: the vectors, pipes, and tokens that are replaced.
 
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -58,11 +59,19 @@ fn a_file_contains_one_token_or_what_is_wrong_is_named() {
         assert_eq!(read_token(&path, LONG), wanted, "{case}");
     }
     std::fs::create_dir(folder.0.join("folder")).expect("a folder");
+    let _socket = std::os::unix::net::UnixListener::bind(folder.0.join("socket")).expect("a socket");
     for case in found["paths"]["cases"].as_array().expect("cases") {
         let path = case["path"].as_str().map_or_else(|| folder.0.join(case["is"].as_str().expect("what it is")), PathBuf::from);
         let wanted = format!("{}: {}", path.display(), case["problem"].as_str().expect("a problem"));
         assert_eq!(read_token(&path, LONG), Err(wanted));
     }
+}
+
+#[test]
+fn a_descriptor_that_is_a_socket_is_refused() {
+    let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("two sockets");
+    let path = PathBuf::from(format!("/dev/fd/{}", ours.as_raw_fd()));
+    assert_eq!(read_token(&path, LONG), Err(format!("{}: it is a socket, and no file", path.display())));
 }
 
 fn fifo(path: &Path) {

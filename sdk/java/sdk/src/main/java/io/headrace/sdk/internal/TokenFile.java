@@ -36,6 +36,7 @@ public final class TokenFile {
   private static final int EVERYONE_READS = 0004;
   private static final int TYPE = 0170000;
   private static final int FIFO = 0010000;
+  private static final int SOCKET = 0140000;
 
   /** What pipes contained, by path, device and inode: they can be read once only. */
   private static final Map<List<Object>, byte[]> READ_ONCE = new ConcurrentHashMap<>();
@@ -131,6 +132,10 @@ public final class TokenFile {
     }
     if (Files.isRegularFile(path)) {
       return content(path);
+    }
+    // It cannot be opened, not even by the number of its descriptor.
+    if ((mode & TYPE) == SOCKET) {
+      throw new IOException("it is a socket, and no file");
     }
     if ((mode & TYPE) != FIFO) {
       throw new IOException("it is a device, and no file");

@@ -20,6 +20,9 @@ import io.headrace.sdk.source.Numbers;
 import io.headrace.sdk.source.Progress;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.channels.ServerSocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -88,7 +91,13 @@ class TokenFileTest {
                           vector.has("path")
                               ? Path.of(vector.get("path").getAsString())
                               : folder.resolve(vector.get("is").getAsString());
-                      assertRefused(path, path + ": " + vector.get("problem").getAsString());
+                      try (ServerSocketChannel server =
+                          ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
+                        if (path.endsWith("socket")) {
+                          server.bind(UnixDomainSocketAddress.of(path));
+                        }
+                        assertRefused(path, path + ": " + vector.get("problem").getAsString());
+                      }
                     }));
   }
 
