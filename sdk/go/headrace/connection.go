@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/url"
@@ -70,11 +71,40 @@ type call[Request, Response any] struct {
 	close   func()
 }
 
+// method begins the call of a session.
+type method[Request, Response any] = func(
+	context.Context, ...grpc.CallOption,
+) (grpc.BidiStreamingClient[Request, Response], error)
+
+// welcome is the answer to Hello.
+type welcome interface {
+	comparable
+	GetGatewayVersion() string
+	GetSession() string
+}
+
+// begin opens a session: it makes the call, says hello, and returns the gateway's Welcome.
+func begin[Request, Response any, Welcome welcome](
+	ctx context.Context, o *Options, log *slog.Logger,
+	of func(*grpc.ClientConn) method[Request, Response], hello *Request, welcomeOf func(*Response) Welcome,
+) (*call[Request, Response], Welcome, error) {
+	var none Welcome
+	call, answer, err := open(ctx, o, of, hello)
+	if err != nil {
+		return nil, none, err
+	}
+	found := welcomeOf(answer)
+	if found == none {
+		call.close()
+		return nil, none, &SessionError{Gateway: o.Gateway, Code: codes.FailedPrecondition, Message: "it answered Hello with something else"}
+	}
+	log.Info("session opened", "gateway", o.Gateway, "gateway_version", found.GetGatewayVersion(), "session", found.GetSession())
+	return call, found, nil
+}
+
 // open makes a call that outlives ctx, once it stands, so that a session can end properly.
 func open[Request, Response any](
-	ctx context.Context, o *Options,
-	method func(context.Context, *grpc.ClientConn) (grpc.BidiStreamingClient[Request, Response], error),
-	hello *Request,
+	ctx context.Context, o *Options, of func(*grpc.ClientConn) method[Request, Response], hello *Request,
 ) (*call[Request, Response], *Response, error) {
 	connection, err := dial(o)
 	if err != nil {
@@ -90,7 +120,7 @@ func open[Request, Response any](
 	}
 	late := context.AfterFunc(ctx, cancel)
 	timeout := time.AfterFunc(o.WelcomeTimeout, cancel)
-	c.stream, err = method(callCtx, connection)
+	c.stream, err = of(connection)(callCtx)
 	var welcome *Response
 	if err == nil {
 		// Where sending fails, receiving says why.

@@ -121,9 +121,9 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// join waits until goroutines have returned. It calls stuck whenever that takes too long, and gives up then if ctx is done: end
-// waits for them then.
-func join(ctx context.Context, workers *sync.WaitGroup, timeout time.Duration, end *closing, stuck func()) {
+// join waits until the goroutines of a session have returned. Whenever that takes too long, it logs the text and calls giveUp; if ctx
+// is done, it leaves them then, and end waits for them.
+func join(ctx context.Context, workers *sync.WaitGroup, timeout time.Duration, end *closing, stuck string, giveUp func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -136,7 +136,8 @@ func join(ctx context.Context, workers *sync.WaitGroup, timeout time.Duration, e
 		case <-done:
 			return
 		case <-ticker.C:
-			stuck()
+			end.log.Warn(stuck, "for", timeout)
+			giveUp()
 			if ctx.Err() != nil {
 				end.abandoned = append(end.abandoned, workers)
 				return

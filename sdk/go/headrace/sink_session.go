@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
 	pb "github.com/headrace/headrace/sdk/go/internal/protocol/v1"
 )
@@ -66,23 +65,15 @@ func (c *sinkConnector) connect(ctx context.Context) error {
 		return err
 	}
 	c.options.Health.connected()
-	attach := func(ctx context.Context, connection *grpc.ClientConn) (
-		grpc.BidiStreamingClient[pb.SinkServiceAttachRequest, pb.SinkServiceAttachResponse], error,
-	) {
-		return pb.NewSinkServiceClient(connection).Attach(ctx)
+	attach := func(connection *grpc.ClientConn) method[pb.SinkServiceAttachRequest, pb.SinkServiceAttachResponse] {
+		return pb.NewSinkServiceClient(connection).Attach
 	}
 	request := &pb.SinkServiceAttachRequest{Message: &pb.SinkServiceAttachRequest_Hello{Hello: hello}}
-	call, answer, err := open(ctx, c.options, attach, request)
+	call, welcome, err := begin(ctx, c.options, c.log, attach, request, (*pb.SinkServiceAttachResponse).GetWelcome)
 	if err != nil {
 		return err
 	}
 	defer call.close()
-	welcome := answer.GetWelcome()
-	if welcome == nil {
-		return &SessionError{Gateway: c.options.Gateway, Code: codes.FailedPrecondition, Message: "it answered Hello with something else"}
-	}
-	c.log.Info("session opened", "gateway", c.options.Gateway, "gateway_version", welcome.GetGatewayVersion(),
-		"session", welcome.GetSession())
 	s := &sinkSession{c: c, call: call, welcome: welcome, drained: make(chan time.Duration, 1), failed: make(chan error, 1)}
 	return s.run(ctx)
 }
@@ -121,7 +112,7 @@ func (s *sinkSession) run(ctx context.Context) error {
 	cancel()
 	s.call.cancel()
 	s.workers.Go(s.handler.close)
-	s.join(ctx, giveUp)
+	join(ctx, &s.workers, s.c.options.StuckTimeout, s.c.end, "a method of the sink has not returned although it is no longer needed", giveUp)
 	return result
 }
 
@@ -229,14 +220,4 @@ func (s *sinkSession) fail(err error) {
 	case s.failed <- err:
 	default:
 	}
-}
-
-// join waits until every goroutine has returned. A method that is stuck is logged, and abandoned if the connector is being
-// stopped.
-func (s *sinkSession) join(ctx context.Context, giveUp context.CancelFunc) {
-	join(ctx, &s.workers, s.c.options.StuckTimeout, s.c.end, func() {
-		s.c.log.Warn("a method of the sink has not returned although it is no longer needed",
-			slog.Duration("for", s.c.options.StuckTimeout))
-		giveUp()
-	})
 }

@@ -3,13 +3,11 @@ package headrace
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
 	pb "github.com/headrace/headrace/sdk/go/internal/protocol/v1"
 )
@@ -74,22 +72,14 @@ func (c *sourceConnector) connect(ctx context.Context) error {
 		},
 		Sdk: sdk(),
 	}}}
-	ingest := func(ctx context.Context, connection *grpc.ClientConn) (
-		grpc.BidiStreamingClient[pb.IngestRequest, pb.IngestResponse], error,
-	) {
-		return pb.NewSourceServiceClient(connection).Ingest(ctx)
+	ingest := func(connection *grpc.ClientConn) method[pb.IngestRequest, pb.IngestResponse] {
+		return pb.NewSourceServiceClient(connection).Ingest
 	}
-	call, answer, err := open(ctx, c.options, ingest, hello)
+	call, welcome, err := begin(ctx, c.options, c.log, ingest, hello, (*pb.IngestResponse).GetWelcome)
 	if err != nil {
 		return err
 	}
 	defer call.close()
-	welcome := answer.GetWelcome()
-	if welcome == nil {
-		return &SessionError{Gateway: c.options.Gateway, Code: codes.FailedPrecondition, Message: "it answered Hello with something else"}
-	}
-	c.log.Info("session opened", "gateway", c.options.Gateway, "gateway_version", welcome.GetGatewayVersion(),
-		"session", welcome.GetSession())
 	return newSourceSession(c, welcome).run(ctx, call)
 }
 
@@ -143,7 +133,7 @@ func (s *sourceSession) run(ctx context.Context, call *ingestCall) error {
 	}
 	cancel()
 	call.cancel()
-	s.join(ctx, giveUp)
+	join(ctx, &s.workers, s.c.options.StuckTimeout, s.c.end, "a function of the source has not returned although its context is done", giveUp)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ackErr != nil && errors.Is(s.result, errEnded) {
@@ -352,16 +342,6 @@ func (s *sourceSession) goodbye(received <-chan received[pb.IngestResponse]) {
 			return
 		}
 	}
-}
-
-// join waits until every goroutine has returned. One that is stuck in the source is logged, and abandoned if the connector is
-// being stopped.
-func (s *sourceSession) join(ctx context.Context, giveUp context.CancelFunc) {
-	join(ctx, &s.workers, s.c.options.StuckTimeout, s.c.end, func() {
-		s.c.log.Warn("a function of the source has not returned although its context is done",
-			slog.Duration("for", s.c.options.StuckTimeout))
-		giveUp()
-	})
 }
 
 func lingerOf(pace *pb.Pace) time.Duration {

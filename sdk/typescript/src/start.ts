@@ -1,15 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
+import { attach, ingest } from "./attempt.js";
 import { Backoff } from "./backoff.js";
 import { Calls } from "./calls.js";
 import { describe, GatewayRefusedError, GatewayUnavailableError, HeadraceError, SinkFailedError } from "./errors.js";
 import { Health } from "./health.js";
 import { settingsOf, type Options, type Settings } from "./options.js";
 import type { Sink } from "./sink.js";
-import { attach } from "./sinks/attempt.js";
 import { SinkDriver } from "./sinks/driver.js";
 import type { Source } from "./source.js";
-import { ingest } from "./sources/attempt.js";
 import { Driver } from "./sources/driver.js";
 import type { Ending } from "./wire/ending.js";
 import { leadsHere } from "./wire/address.js";

@@ -6,31 +6,40 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from headrace.contract import clock
 from headrace.contract.addresses import leads_here
 from headrace.contract.backoff import Backoff
-from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.logs.context import log_fields
 from headrace.logs.repeats import Repeats
-from headrace.protocol.v1 import source_pb2 as pb
+from headrace.protocol.v1 import sink_pb2, source_pb2
 from headrace.sdk._errors import GatewayRefused, GatewayUnavailable, SinkFailed
 from headrace.sdk._settings import Endpoint, Settings, Tls, endpoint
 from headrace.sdk.closing import close_within
 from headrace.sdk.sinks.driver import AnySink, SinkDriver
-from headrace.sdk.sinks.serve import attach
+from headrace.sdk.sinks.session import SinkSession
 from headrace.sdk.sinks.sink import SinkBase
 from headrace.sdk.sources.driver import Driver
 from headrace.sdk.sources.session import Session
 from headrace.sdk.sources.source import AsyncSource, Source
-from headrace.sdk.wire import SDK, Call, Ending, InvalidCertificates, Reports, Transport, calling, over_grpc, welcomed
+from headrace.sdk.wire import (
+    Call,
+    Ending,
+    InvalidCertificates,
+    Reports,
+    Transport,
+    calling,
+    over_grpc,
+    unless_stopped,
+    welcomed,
+)
 
 log = logging.getLogger("headrace.sdk")
 
 _STOOD_S = 2.0
 _AWAY, _UNUSABLE = "the gateway is away", "certificate files cannot be used"
 
-_Call = Call[pb.IngestRequest, pb.IngestResponse]
 _Attempt = Callable[[Endpoint], Awaitable[Ending]]
 _UNAUTHENTICATED = "UNAUTHENTICATED"
 
@@ -82,10 +91,7 @@ async def serve(
         log.warning("the token goes to %s in the clear: use TLS", where.gateway)
     driver = SinkDriver(connector) if isinstance(connector, SinkBase) else Driver(connector)
     instance = instance or driver.name
-    if isinstance(driver, SinkDriver):
-        attempt = functools.partial(attach, driver, settings, transport, instance, stop)
-    else:
-        attempt = functools.partial(_attempt, driver, settings, transport, instance, stop)
+    attempt = functools.partial(_attempt, driver, settings, transport, instance, stop)
     try:
         await _keep_connected(attempt, where, driver.reports, settings, stop)
     finally:
@@ -138,36 +144,41 @@ def _is_replaced(where: Endpoint, error: GatewayRefused) -> bool:
 
 
 async def _attempt(
-    driver: Driver, settings: Settings, transport: Transport, instance: str, stop: asyncio.Event, where: Endpoint
+    driver: Driver | SinkDriver, settings: Settings, transport: Transport, instance: str, stop: asyncio.Event, where: Endpoint
 ) -> Ending:
-    """Connects a source and runs one session."""
+    """Connects, and runs one session.
+
+    Raises:
+        SessionEnded: The gateway is unreachable, or refused or ended the session.
+        SinkFailed: The sink could not report its stored transactions.
+    """
+    hello = await (unless_stopped(driver.hello(instance), stop) if isinstance(driver, SinkDriver) else driver.hello(instance))
+    if hello is None:
+        return Ending.STOPPED
     async with transport(where) as connection:
-        stream = connection.ingest()
+        stream = driver.begin(connection)
         async with calling(stream, where.gateway):
-            call = _Call(stream, pb.IngestResponse, where.gateway)
-            welcome = await welcomed(_greet(call, driver, instance), where.gateway, settings.welcome_seconds, stop)
+            call = Call[Any, Any](stream, driver.response, where.gateway)
+            welcome = await welcomed(_greet(call, hello), where.gateway, settings.welcome_seconds, stop)
             if welcome is None:
                 return Ending.STOPPED
-            with log_fields(session=welcome.session, instance=instance):
+            with log_fields(session=welcome.session, instance=instance, **driver.fields):
                 log.info("connected to gateway %s %s as session %s", where.gateway, welcome.gateway_version, welcome.session)
-                return await Session(driver, settings, welcome, call.write, call.read, stop).run()
+                session: Session | SinkSession
+                if isinstance(driver, SinkDriver):
+                    session = SinkSession(driver, settings, welcome, call.write, call.read, stop)
+                else:
+                    session = Session(driver, settings, welcome, call.write, call.read, stop)
+                return await session.run()
 
 
-async def _greet(call: _Call, driver: Driver, instance: str) -> pb.Welcome:
+async def _greet(call: Call[Any, Any], hello: source_pb2.IngestRequest | sink_pb2.SinkServiceAttachRequest) -> Any:
     """Sends Hello, and returns Welcome.
 
     Raises:
         GatewayRefused: The gateway did not answer with Welcome.
     """
-    hello = pb.Hello(
-        protocol_version=PROTOCOL_VERSION,
-        connector=driver.connector,
-        connector_version=driver.version,
-        instance=instance,
-        capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT, pb.CAPABILITY_HEARTBEAT, pb.CAPABILITY_FRAMES],
-        sdk=SDK,
-    )
-    await call.write(pb.IngestRequest(hello=hello))
+    await call.write(hello)
     response = await call.read()
     if response.WhichOneof("message") != "welcome":
         raise GatewayRefused(f"the gateway answered Hello with {response.WhichOneof('message')}", "FAILED_PRECONDITION")

@@ -14,13 +14,15 @@ from headrace.sdk.sinks.async_sinks import AsyncIdempotentSink, AsyncSink, Async
 from headrace.sdk.sinks.caller import Caller, TaskCaller, ThreadCaller
 from headrace.sdk.sinks.sink import IdempotentSink, Sink, TwoPhaseSink
 from headrace.sdk.sinks.types import Part, Recovered, Transaction
-from headrace.sdk.wire import SDK, reports_of
+from headrace.sdk.wire import SDK, Connection, Stream, reports_of
 
 AnySink = Sink | IdempotentSink | TwoPhaseSink | AsyncSink | AsyncIdempotentSink | AsyncTwoPhaseSink
 
 
 class SinkDriver:
     """A validated sink, and the caller of its methods."""
+
+    response = pb.SinkServiceAttachResponse
 
     def __init__(self, sink: AnySink) -> None:
         """Validates the sink.
@@ -35,12 +37,13 @@ class SinkDriver:
         self.reports = reports_of(sink)
         self.sink = sink
         self.name = sink.name
+        self.fields = {"sink": sink.name}
         self.blocks = isinstance(sink, Sink | IdempotentSink | TwoPhaseSink)
         self.caller: Caller = ThreadCaller(sink.name) if self.blocks else TaskCaller()
         self._seen: set[str] = set()
 
-    async def hello(self, instance: str) -> pb.SinkHello:
-        """Returns the Hello of a session, with the transactions that the sink has stored.
+    async def hello(self, instance: str) -> pb.SinkServiceAttachRequest:
+        """Returns the first message of a session, with the transactions that the sink has stored.
 
         Raises:
             SinkFailed: The sink raised an exception, or its answer is invalid.
@@ -52,7 +55,7 @@ class SinkDriver:
         except Exception as error:
             raise SinkFailed(f"sink {self.name}: could not report what it has stored: {describe(error)}") from error
         self.reports.connected()
-        return pb.SinkHello(
+        hello = pb.SinkHello(
             protocol_version=PROTOCOL_VERSION,
             connector=self.sink.connector or self.name,
             connector_version=str(self.sink.version),
@@ -65,6 +68,11 @@ class SinkDriver:
             capabilities=_capabilities(self.sink),
             sdk=SDK,
         )
+        return pb.SinkServiceAttachRequest(hello=hello)
+
+    def begin(self, connection: Connection) -> Stream[pb.SinkServiceAttachRequest]:
+        """Begins the call of a session."""
+        return connection.attach()
 
     @property
     def closes(self) -> bool:

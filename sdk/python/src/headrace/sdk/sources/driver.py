@@ -8,19 +8,25 @@ from functools import partial
 from typing import Any, TypeVar
 
 from headrace.contract.errors import HeadraceError
+from headrace.contract.limits import PROTOCOL_VERSION
+from headrace.protocol.v1 import source_pb2 as pb
 from headrace.sdk._errors import InvalidSource, SourceFailed
 from headrace.sdk._settings import stream_name
 from headrace.sdk.sources.reader import Reader, ReaderTask, ThreadReader
 from headrace.sdk.sources.source import AsyncSource, Source, SourceKind
 from headrace.sdk.sources.starts import KnownStarts
 from headrace.sdk.sources.task_reader import TaskReader
-from headrace.sdk.wire import Position, reports_of
+from headrace.sdk.wire import SDK, Connection, Position, Stream, reports_of
 
 T = TypeVar("T")
 
 
 class Driver:
     """A validated source, and the caller of its methods."""
+
+    response = pb.IngestResponse
+    fields: Mapping[str, str] = {}
+    """What all log lines of a session contain."""
 
     def __init__(self, source: Source | AsyncSource) -> None:
         """Checks the source.
@@ -48,6 +54,22 @@ class Driver:
         self._source = source
         self._asking: asyncio.Future[Any] | None = None
         self._working: set[asyncio.Future[None]] = set()
+
+    async def hello(self, instance: str) -> pb.IngestRequest:
+        """Returns the first message of a session."""
+        hello = pb.Hello(
+            protocol_version=PROTOCOL_VERSION,
+            connector=self.connector,
+            connector_version=self.version,
+            instance=instance,
+            capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT, pb.CAPABILITY_HEARTBEAT, pb.CAPABILITY_FRAMES],
+            sdk=SDK,
+        )
+        return pb.IngestRequest(hello=hello)
+
+    def begin(self, connection: Connection) -> Stream[pb.IngestRequest]:
+        """Begins the call of a session."""
+        return connection.ingest()
 
     async def partitions(self, at_most: int) -> Sequence[str]:
         """Returns the source's partitions.
