@@ -14,6 +14,7 @@ from headrace.gateway.telemetry.instruments import (
     INSTRUMENTS,
     STREAM_INSTRUMENTS,
     Instrument,
+    Type,
 )
 
 PAGE = ROOT / "docs" / "reference" / "metrics.md"
@@ -34,11 +35,12 @@ def filled(text: str) -> str:
 
 def table(instruments: tuple[Instrument, ...]) -> list[str]:
     """Returns the table of a group of instruments."""
-    return ["| metric | type, labels | |", "|---|---|---|", *map(_row, instruments)]
+    return ["| metric | labels | |", "|---|---|---|", *map(_row, instruments)]
 
 
 def _row(instrument: Instrument) -> str:
-    cell = ", ".join([instrument.type.value, *(f"`{label}`" for label in instrument.labels)])
+    kind = ["histogram"] if instrument.type is Type.HISTOGRAM else []
+    cell = ", ".join([*kind, *(f"`{label}`" for label in instrument.labels)])
     return f"| `{instrument.exported_name}` | {cell} | {instrument.description} |"
 
 

@@ -63,7 +63,9 @@ def documented() -> Iterator[tuple[str, str, frozenset[str]]]:
     """The name, type and labels of each metric in the reference."""
     for heading in ("Metrics of every gateway", "Metrics of connectors", "Metrics of applications", "Metrics of streams"):
         for row in table("docs/reference/metrics.md", heading):
-            yield codes(row[0])[0], row[1].partition(",")[0], frozenset(codes(row[1]))
+            (name,) = codes(row[0])
+            kind = "counter" if name.endswith("_total") else row[1] if row[1] == "histogram" else "gauge"
+            yield name, kind, frozenset(codes(row[1]))
 
 
 async def test_values_are_those_of_the_status() -> None:
