@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc.aio
 import psutil
 import pytest
-from tests.health.site import Site
+from tests.health.site import Site, site
 
 from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.processes import OwnedProcess
@@ -81,13 +81,27 @@ def started(log: str, command: Sequence[str], folder: Path) -> Iterator[OwnedPro
 def frozen(driver: OwnedProcess) -> Iterator[None]:
     """Stops a driver and its JVM. Not the planner, which is a process of its own and renews the lease."""
     first = psutil.Process(driver.pid)
-    stopped = [first, *(one for one in first.children(recursive=True) if "java" in one.name())]
-    for process in stopped:
+    with stopped([first, *(one for one in first.children(recursive=True) if "java" in one.name())]):
+        yield
+
+
+@contextmanager
+def frozen_planner(driver: OwnedProcess) -> Iterator[None]:
+    """Stops the Python processes that a driver's JVM has started, one of which plans. The driver itself reports."""
+    jvms = [one for one in psutil.Process(driver.pid).children(recursive=True) if "java" in one.name()]
+    with stopped([one for jvm in jvms for one in jvm.children(recursive=True)]):
+        yield
+
+
+@contextmanager
+def stopped(processes: Sequence[psutil.Process]) -> Iterator[None]:
+    assert processes
+    for process in processes:
         process.send_signal(signal.SIGSTOP)
     try:
         yield
     finally:
-        for process in stopped:
+        for process in processes:
             process.send_signal(signal.SIGCONT)
 
 
@@ -107,6 +121,20 @@ async def test_a_driver_that_is_frozen(here: Site, tmp_path: Path) -> None:
                 found = await here.names("pipeline-silent", part, "its driver has not reported for")
                 assert "frozen" in found["remedy"]
             await here.clears(part)
+
+
+async def test_a_planner_that_is_frozen(tmp_path: Path) -> None:
+    """The driver's reports renew the lease: only the planner's own calls show that it works."""
+    part = "pipeline planner"
+    (tmp_path / "site").mkdir()
+    with site(tmp_path / "site", limits="query_lease_ms = 20000") as here:
+        async with files(here, "planner", tmp_path):
+            with driver(here, "planner", tmp_path, "driver") as running:
+                await until_committed(tmp_path)
+                await here.clears(part)
+                with frozen_planner(running):
+                    await here.names("pipeline-silent", part, "the process that plans its micro-batches has not called for")
+                await here.clears(part)
 
 
 async def test_a_driver_that_is_frozen_as_soon_as_its_query_without_a_sink_has_attached(here: Site, tmp_path: Path) -> None:
