@@ -70,7 +70,7 @@ def test_a_line_of_code_runs_without_being_sampled(tmp_path: Path) -> None:
         (["-m", "headrace.laboratory.bench.sources", "fast", "--gateway", "127.0.0.1:1"], "connector"),
         (["-m", "headrace.laboratory.bench.pipelines.connectors", "market", "--gateway", "127.0.0.1:1"], "connector"),
         (["-m", "headrace.cli", "connector", "run", "file-sink", "--path", "out"], "sink"),
-        (["-m", "headrace.engine.spark._daemon", "pyspark.worker"], "worker"),
+        (["-m", "headrace.engine.spark.daemon", "pyspark.worker"], "worker"),
     ],
 )
 def test_a_process_is_known_by_its_arguments(arguments: list[str], role: str) -> None:
@@ -87,11 +87,11 @@ def test_a_process_is_known_by_its_arguments(arguments: list[str], role: str) ->
         ("gateway", "headrace.gateway.observer:Recording.run", "gateway, other"),
         ("gateway", "native;grpc_global_tim", "gateway, gRPC and loop"),
         ("connector", "headrace.sdk._run:run;headrace.laboratory.bench.sources:Fast.read", "source"),
-        ("connector", "headrace.sdk.sources._sender:send", "SDK"),
-        ("worker", "pyspark.worker:main;headrace.engine.source._reader:read;headrace.engine.codec._decode:decode", "decode"),
+        ("connector", "headrace.sdk.sources.sender:send", "SDK"),
+        ("worker", "pyspark.worker:main;headrace.engine.source.reader:read;headrace.engine.codec._decode:decode", "decode"),
         ("worker", "pyspark.worker:main;headrace.engine.applications.stages.plan:run;app:shout", "stages"),
         ("worker", "pyspark.worker:main", "Spark's Python"),
-        ("sink", "headrace.sdk.sinks._driver:run", "sink"),
+        ("sink", "headrace.sdk.sinks.driver:run", "sink"),
         ("jvm", "Executor task l", "Spark's tasks"),
         ("jvm", "dispatcher-even", "Spark's other threads"),
         ("driver", "profiler", "profiler"),

@@ -10,8 +10,8 @@ from tests.engine.frames import Message
 from tests.engine.real_sinks import RealSinks
 from tests.engine.test_queries import Rig, new_rig
 
-from headrace.engine.source._options import Options
-from headrace.engine.spark._batches import REFUSED_FOR_S, BatchedRun
+from headrace.engine.source.options import Options
+from headrace.engine.spark.batches import REFUSED_FOR_S, BatchedRun
 from headrace.gateway_status import TimelineDocument, timeline_document
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 

@@ -34,13 +34,13 @@ class Lines:
             part = part[_MAX_LINE:]
         if part:
             self._parts[name] = part
-        self._put(b"".join(_named(name, line) for line in lines))
+        self._put(b"".join(_with_name(name, line) for line in lines))
 
     def end(self, name: str) -> None:
         """Keeps the line that a process has not completed."""
         part = self._parts.pop(name, b"")
         if part:
-            self._put(_named(name, part))
+            self._put(_with_name(name, part))
 
     def flush(self) -> None:
         """Writes the lines that are complete."""
@@ -65,7 +65,7 @@ class Lines:
             self._waiting += lines
 
 
-def _named(name: str, line: bytes) -> bytes:
+def _with_name(name: str, line: bytes) -> bytes:
     """Returns a line with the name of its process."""
     if line.startswith(b"{") and line.rstrip().endswith(b"}"):
         rest = line[1:].lstrip()

@@ -33,7 +33,7 @@ class Service:
         self._writer = writer
         self._selector = selectors.DefaultSelector()
         self._has_supervisor = True
-        self._told: dict[str, Any] = {"faults": {}, "lost": {}}
+        self._last_state: dict[str, Any] = {"faults": {}, "lost": {}}
         self._answer: int | None = None
         """The answer that was not sent, since the supervisor does not listen at the moment."""
 
@@ -47,7 +47,7 @@ class Service:
     def begin(self) -> None:
         """Tells the supervisor that it is ready."""
         self._control.setblocking(False)
-        self._send(self._told)
+        self._send(self._last_state)
         self._selector.register(self._writer, selectors.EVENT_READ)
         self._selector.register(self._control, selectors.EVENT_READ)
 
@@ -111,8 +111,8 @@ class Service:
         if self._answer is not None and self._send({"answered": self._answer}):
             self._answer = None
         state = self._writer.state()
-        if state != self._told and self._send(state):
-            self._told = state
+        if state != self._last_state and self._send(state):
+            self._last_state = state
 
     def _send(self, message: dict[str, Any]) -> bool:
         try:

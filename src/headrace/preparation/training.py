@@ -44,7 +44,7 @@ def main() -> None:
     _run(start(application(), spark, folder / "pipeline", options=options), lambda _: _lines(folder / "out") == messages)
     lines = spark.readStream.format("headrace").options(**options, stream="lines/*", pipeline="plain").load()
     counts = lines.groupBy("value").count().writeStream.format("noop").outputMode("update")
-    _run(counts.option("checkpointLocation", str(folder / "plain")).start(), lambda query: _seen(query) == messages)
+    _run(counts.option("checkpointLocation", str(folder / "plain")).start(), lambda query: _message_count(query) == messages)
     _end_jvm(spark)
 
 
@@ -61,7 +61,7 @@ def _lines(folder: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in folder.glob("*.lines"))
 
 
-def _seen(query: StreamingQuery) -> int:
+def _message_count(query: StreamingQuery) -> int:
     """The number of messages in completed micro-batches."""
     return sum(batch["numInputRows"] for batch in query.recentProgress)
 

@@ -143,9 +143,9 @@ class ReloadingContext(ssl.SSLContext):
     _files: ServerFiles | ClientFiles
     _changed: Callable[[Sequence[str]], None]
     _current: ssl.SSLContext
-    _seen: list[Stamp]
+    _in_force: list[Stamp]
     """The files in force."""
-    _told: list[Stamp]
+    _announced: list[Stamp]
     """The files that `changed` was last called about."""
 
     def __new__(cls, files: ServerFiles | ClientFiles, changed: Callable[[Sequence[str]], None]) -> "ReloadingContext":
@@ -161,7 +161,7 @@ class ReloadingContext(ssl.SSLContext):
         """
         self = super().__new__(cls, files.protocol)
         self._files, self._changed = files, changed
-        self._seen = self._told = files.stamps()
+        self._in_force = self._announced = files.stamps()
         files.load_into(self)
         self._current = _loaded(files)
         _contexts.add(self)
@@ -173,13 +173,13 @@ class ReloadingContext(ssl.SSLContext):
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
         """Begins a connection."""
         stamps = self._files.stamps()
-        if stamps != self._seen:
+        if stamps != self._in_force:
             self._read(stamps)
         return self._current.wrap_bio(*arguments, **options)
 
     def read_again(self) -> None:
         """Reads the files, whether they seem to have changed or not."""
-        self._told = []
+        self._announced = []
         self._read(self._files.stamps())
 
     def _read(self, stamps: list[Stamp]) -> None:
@@ -190,9 +190,9 @@ class ReloadingContext(ssl.SSLContext):
             # They change at this moment.
             fresh, problems = None, [str(error)]
         if fresh is not None:
-            self._seen, self._current = stamps, fresh
-        if stamps != self._told:
-            self._told = stamps
+            self._in_force, self._current = stamps, fresh
+        if stamps != self._announced:
+            self._announced = stamps
             self._changed(problems)
 
 

@@ -98,7 +98,7 @@ class TokenFile:
 
     path: Path
     _token: str | None = field(default=None, repr=False, compare=False)
-    _seen: Stamp = field(default=None, repr=False, compare=False)
+    _stamp: Stamp = field(default=None, repr=False, compare=False)
     """The file that the token is of."""
     _refused: Stamp = field(default=None, repr=False, compare=False)
     """The file that was found to contain none."""
@@ -113,7 +113,7 @@ class TokenFile:
             TokenFileError: No token was ever read.
         """
         stamp = stamp_of(self.path) if descriptor_of(self.path) is None else None
-        if self._token is not None and (stamp is None or stamp in (self._seen, self._refused)):
+        if self._token is not None and (stamp is None or stamp in (self._stamp, self._refused)):
             return self._token
         try:
             token = read_token(self.path)
@@ -125,7 +125,7 @@ class TokenFile:
             return self._token
         if self._token not in (None, token):
             self._is_replaced, self._denied_at = True, None
-        self._token, self._seen = token, stamp
+        self._token, self._stamp = token, stamp
         _warn_once(self.path)
         return token
 

@@ -60,7 +60,7 @@ def failures_as_json(ctx: click.Context) -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        asked = _asked(ctx, error)
+        asked = _json_context(ctx, error)
         if asked is None:
             raise
         text = error.message if isinstance(error, Failure) else error.format_message()
@@ -89,7 +89,7 @@ def _note(ctx: click.Context, parameter: click.Parameter, value: bool) -> bool:
     return value
 
 
-def _asked(ctx: click.Context, error: click.ClickException) -> click.Context | None:
+def _json_context(ctx: click.Context, error: click.ClickException) -> click.Context | None:
     """Returns the context of the command that fails, if its call has --json; None if it has not."""
     asked: click.Context | None = ctx.meta.get(_ASKED)
     if asked is None and isinstance(error, click.UsageError) and error.ctx is not None:

@@ -86,7 +86,7 @@ class BadRecordPolicy:
         self._folder = None if folder is None else Path(folder)
         self._file: BinaryIO | None = None
         self._lock = threading.Lock()
-        self._told = 0
+        self._logged_total = 0
         self._tell_at = 0.0
 
     @classmethod
@@ -133,6 +133,6 @@ class BadRecordPolicy:
         kept = "" if self.what is BadRecords.SKIP else ", and stored as dead letters"
         log.warning(
             "stream %s: skipped a record (%d since the last such line, %d in total%s): %s",
-            stream, self.total - self._told, self.total, kept, error,
+            stream, self.total - self._logged_total, self.total, kept, error,
         )  # fmt: skip
-        self._told, self._tell_at = self.total, now + _TELL_S
+        self._logged_total, self._tell_at = self.total, now + _TELL_S

@@ -75,7 +75,7 @@ class Inbox(Generic[T]):
         """Whether a query currently reads the stream."""
         self._room = room
         self._waiting: OrderedDict[Ticket, T] = OrderedDict()
-        self._given: OrderedDict[Ticket, T] = OrderedDict()
+        self._open_tickets: OrderedDict[Ticket, T] = OrderedDict()
         self._arrived = asyncio.Event()
 
     def put(self, ticket: Ticket, item: T) -> None:
@@ -92,7 +92,7 @@ class Inbox(Generic[T]):
             while True:
                 while self._waiting:
                     ticket, item = self._waiting.popitem(last=False)
-                    self._given[ticket] = item
+                    self._open_tickets[ticket] = item
                     yield item
                 yield None
                 self._arrived.clear()
@@ -111,7 +111,7 @@ class Inbox(Generic[T]):
         """Removes messages that are in the checkpoint, and notifies their waiters."""
         for token in tokens:
             assert isinstance(token, Ticket)
-            if self._given.pop(token, None) is not None:
+            if self._open_tickets.pop(token, None) is not None:
                 self._room.give(token.messages, token.bytes)
             if token.settled is not None and not token.settled.done():
                 token.settled.set_result(None)
@@ -119,7 +119,7 @@ class Inbox(Generic[T]):
     def refuse(self, token: object, error: Exception) -> None:
         """Removes messages that cannot be sent, and notifies their waiters of the reason."""
         assert isinstance(token, Ticket)
-        if self._given.pop(token, None) is not None:
+        if self._open_tickets.pop(token, None) is not None:
             self._room.give(token.messages, token.bytes)
         if token.settled is not None and not token.settled.done():
             token.settled.set_exception(error)
@@ -132,7 +132,7 @@ class Inbox(Generic[T]):
 
     def _begin_again(self) -> None:
         """Requeues the messages that a lost session has read, before all others."""
-        again, self._given = self._given, OrderedDict()
+        again, self._open_tickets = self._open_tickets, OrderedDict()
         for ticket, item in reversed(again.items()):
             if ticket.wanted:
                 self._waiting[ticket] = item

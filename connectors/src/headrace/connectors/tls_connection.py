@@ -27,7 +27,7 @@ class TlsConnection(asyncio.Protocol):
         """Whether the handshake is complete."""
         self.transport: asyncio.Transport
         self.inner = inner
-        self._lost = lost
+        self._on_loss = lost
         self._failed: Exception | None = None
         self._ended = False
         """Whether the other side sends nothing more."""
@@ -61,7 +61,7 @@ class TlsConnection(asyncio.Protocol):
         if self.is_open:
             self.inner.connection_lost(exc or self._failed)
         else:
-            self._lost(exc or self._failed)
+            self._on_loss(exc or self._failed)
 
     def pause_writing(self) -> None:
         """Called when the other side does not read."""

@@ -20,7 +20,7 @@ class _CheckGroup(ConnectorGroup):
 
     def command_of(self, connector: "Connector") -> click.Command:
         def check_it(implementation: "Implementation[Any]", parameters: "Parameters", *, as_json: bool) -> None:
-            _report(as_json, connector.name, lambda: (connector.name, _found(connector.name, implementation, parameters)))
+            _report(as_json, connector.name, lambda: (connector.name, _result_of(connector.name, implementation, parameters)))
 
         return connector_command(connector, check_it, _json_option, "check", "check")
 
@@ -52,7 +52,7 @@ def check(ctx: click.Context, config: str | None, as_json: bool) -> None:
 
     def look() -> tuple[str, str | None]:
         configured = configuration(config)
-        return configured.connector.name, _found(config, configured.implementation, configured.parameters)
+        return configured.connector.name, _result_of(config, configured.implementation, configured.parameters)
 
     _report(as_json, config, look)
 
@@ -80,7 +80,7 @@ def _report(as_json: bool, what: str, look: Callable[[], tuple[str, str | None]]
         print_line(f"{what} is valid{f': {details}' if details else ''}")
 
 
-def _found(what: str, implementation: "Implementation[Any]", parameters: "Parameters") -> str | None:
+def _result_of(what: str, implementation: "Implementation[Any]", parameters: "Parameters") -> str | None:
     """Returns what the check of a connector found; None if it has no check.
 
     Raises:

@@ -75,7 +75,7 @@ def describe(name: str, as_json: bool, schema: bool) -> None:
     """
     if schema and as_json:
         raise Failure("--schema and --json exclude each other: the schema is JSON in a shape of its own", EXIT_INVALID)
-    known = _named(name)
+    known = _connector(name)
     implementation = implementation_of(known)
     from headrace.connectors import declared
 
@@ -116,7 +116,7 @@ def schema() -> None:
     _print_schema(connectors)
 
 
-def _named(name: str) -> "Connector":
+def _connector(name: str) -> "Connector":
     from headrace.configuration import nearest
     from headrace.connectors import connector_names
 

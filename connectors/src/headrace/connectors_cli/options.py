@@ -55,7 +55,7 @@ def taken_from(model: type[Parameters], declared: Sequence[Parameter], values: M
     if not isinstance(result, list):
         return result
     options = {parameter.name: parameter.option for parameter in declared}
-    raise Failure("\n".join(_told(options, key, message) for key, message in result), EXIT_INVALID)
+    raise Failure("\n".join(_line(options, key, message) for key, message in result), EXIT_INVALID)
 
 
 def is_parameter(name: str) -> bool:
@@ -87,5 +87,5 @@ def _pair(parameter: Parameter, text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _told(options: Mapping[str, str], key: tuple[str | int, ...], message: str) -> str:
+def _line(options: Mapping[str, str], key: tuple[str | int, ...], message: str) -> str:
     return f"{options[str(key[0])]}: {message}" if key else message

@@ -27,7 +27,7 @@ class CertificateWatch:
         self._files = ServerFiles(tls.cert, tls.key, tls.client_ca)
         self._tls = tls
         self._gateway = gateway
-        self._seen: list[Stamp] | None = None
+        self._stamps: list[Stamp] | None = None
 
     async def watch(self) -> None:
         """Looks once a second, until cancelled."""
@@ -38,9 +38,9 @@ class CertificateWatch:
     def look(self) -> None:
         """Reads the files if they have changed, and notes what is wrong with them now."""
         stamps = self._files.stamps()
-        if stamps != self._seen:
+        if stamps != self._stamps:
             self._read()
-            self._seen = stamps
+            self._stamps = stamps
         for file, expires_at_s in self._gateway.certificates.items():
             self._judge(file, expires_at_s)
 

@@ -71,7 +71,7 @@ class Observer:
         self._gateway = gateway
         self._config = config
         self._last: Observation | None = None
-        self._taken = 0.0
+        self._last_at = 0.0
         self._took = 0.0
         self._lock = asyncio.Lock()
         self._degraded = Degraded()
@@ -79,7 +79,7 @@ class Observer:
     async def observe(self) -> Observation:
         """Returns the last observation if it is younger than a second, or else a new one."""
         async with self._lock:
-            last, age = self._last, clock.monotonic() - self._taken
+            last, age = self._last, clock.monotonic() - self._last_at
             if last is None or age >= _fresh_s(self._took) or last.status.gateway.draining != self._gateway.draining:
                 self._last = last = await self._observe()
             return last
@@ -93,9 +93,9 @@ class Observer:
         return self._aged(_observation(status, self._config, taken_at, connectors))
 
     async def _observe(self) -> Observation:
-        self._taken, taken_at = clock.monotonic(), datetime.fromtimestamp(clock.now(), UTC)
+        self._last_at, taken_at = clock.monotonic(), datetime.fromtimestamp(clock.now(), UTC)
         status, connectors = await snapshot(self._gateway), tuple(self._gateway.connectors.copied())
-        self._took = clock.monotonic() - self._taken
+        self._took = clock.monotonic() - self._last_at
         if _is_large(status):
             return self._aged(await asyncio.to_thread(_observation, status, self._config, taken_at, connectors))
         return self._aged(_observation(status, self._config, taken_at, connectors))

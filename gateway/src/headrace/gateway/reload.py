@@ -77,15 +77,15 @@ class Reloading:
         self._in_force = config
         self._registry = registry
         self._gateway = gateway
-        self._seen = source.stamps()
+        self._last_stamps = source.stamps()
 
     async def follow(self) -> None:
         """Checks the file for changes once a second, and applies the changes of its tokens. Runs until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL_S)
             stamps = self._source.stamps()
-            if stamps != self._seen:
-                self._seen = stamps
+            if stamps != self._last_stamps:
+                self._last_stamps = stamps
                 self.reload_tokens()
 
     def _load(self) -> Config:

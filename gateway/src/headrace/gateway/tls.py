@@ -56,19 +56,19 @@ class _RotatedFiles:
 
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
-        self._seen = self._stamps()
+        self._last_stamps = self._stamps()
 
     def changed(self) -> grpc.ServerCertificateConfiguration | None:
         """Returns the contents of the files if they are new and can be used, and None otherwise."""
         stamps = self._stamps()
-        if stamps == self._seen:
+        if stamps == self._last_stamps:
             return None
         # Files are replaced one by one: if they do not match yet, the next connection reads them again.
         problems = list(check_files(self._tls))
         if problems:
             _log.error("new TLS files cannot be used; the old ones stay in force", problems=[text for _, text in problems])
             return None
-        self._seen, new = stamps, _certificates(self._tls)
+        self._last_stamps, new = stamps, _certificates(self._tls)
         _log.info("TLS files replaced")
         time.sleep(_GRACE_S)
         return new

@@ -81,7 +81,7 @@ class Trial:
         where = f"pipeline {self.pipeline.name}"
         self._counts, self._written = Counts(where), Known[Written](where)
         self.counts, self.written, self.failed = self._counts, self._written, []
-        self._kept: defaultdict[int, defaultdict[str, States]] = defaultdict(lambda: defaultdict(States))
+        self._states: defaultdict[int, defaultdict[str, States]] = defaultdict(lambda: defaultdict(States))
         self._last: defaultdict[str, int] = defaultdict(int)
         self._event_time = EventTime(self.pipeline.graph)
         self._began_at: int | None = None
@@ -159,17 +159,17 @@ class Trial:
                 raise no_step(name)
         stored = {
             (bucket, step.name): (list(states[step.name]), step.state_class.pack(list(states[step.name].values())))
-            for bucket, states in self._kept.items()
+            for bucket, states in self._states.items()
             for step in self.pipeline.graph.keyed
         }
         self.pipeline = pipeline or self.pipeline
         self._note_names()
         self._event_time = EventTime(self.pipeline.graph, self._event_time.to_keep())
-        self._kept.clear()
+        self._states.clear()
         for (bucket, name), (keys, packed) in stored.items():
             for step in self.pipeline.graph.keyed:
                 if step.name == name:
-                    self._kept[bucket][name].update(zip(keys, step.state_class.unpack(packed), strict=True))
+                    self._states[bucket][name].update(zip(keys, step.state_class.unpack(packed), strict=True))
 
     def values(self, sink: str) -> list[bytes]:
         """Returns the payloads that a sink received.
@@ -188,7 +188,7 @@ class Trial:
         """
         for keyed in self.pipeline.graph.keyed:
             if keyed.name == step:
-                kept = [states[step] for states in self._kept.values()]
+                kept = [states[step] for states in self._states.values()]
                 return {key: keyed.shown(copied(state)) for states in kept for key, state in states.items()}
         raise no_states(self.pipeline.graph, step)
 
@@ -221,7 +221,7 @@ class Trial:
                 ordered = in_order([item for item in both if graph.levels[item[0]] == level])
                 here = [(key_by, elements, event_time.others(key_by, known)) for key_by, elements in ordered]
             for bucket in range(self.buckets):
-                keyed_pass = Pass(graph, self._kept[bucket], self.pipeline.folder)
+                keyed_pass = Pass(graph, self._states[bucket], self.pipeline.folder)
                 for key_by, elements, others in here:
                     keyed_pass.enter(key_by, self._of_bucket(elements, bucket), others)
                 keyed_pass.fire_due(level, firing)

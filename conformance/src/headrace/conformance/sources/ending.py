@@ -22,7 +22,7 @@ async def end_of_stream(trial: SourceTrial) -> None:
         return all(stream.ended for stream in session.streams.values())
 
     await trial.until(all_ended, "CloseStream with end_of_stream", must_run=False)
-    undeclared = [stream.name for stream in _gone(session) if not trial.spec.gone]
+    undeclared = [stream.name for stream in _ended_streams(session) if not trial.spec.gone]
     trial.require(not undeclared, f"CloseStream of {', '.join(undeclared)} has gone, which is not declared")
     await trial.ends(session)
 
@@ -33,9 +33,9 @@ async def gone(trial: SourceTrial) -> None:
     await trial.start()
     session = await trial.session()
     await trial.arrived(session)
-    await trial.until(lambda: bool(_gone(session)), "CloseStream with gone", must_run=False)
+    await trial.until(lambda: bool(_ended_streams(session)), "CloseStream with gone", must_run=False)
     await trial.until_quiet()
-    names = {stream.name for stream in _gone(session)}
+    names = {stream.name for stream in _ended_streams(session)}
     # It has heard of the acknowledgements before it ends, or is told to.
     trial.terminate()
     await trial.exits("the end of the process after SIGTERM")
@@ -138,7 +138,7 @@ async def starts(trial: SourceTrial) -> None:
     trial.require(answers[0] == answers[1], f"first {answers[0]}, and after a restart of the gateway {answers[1]}")
 
 
-def _gone(session: SourceSession) -> list[Stream]:
+def _ended_streams(session: SourceSession) -> list[Stream]:
     return [stream for stream in session.streams.values() if stream.closed is not None and stream.closed.gone]
 
 

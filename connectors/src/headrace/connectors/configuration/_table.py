@@ -104,7 +104,7 @@ def take_connector(reading: ConfigurationFile, key: Key, instance: str | None) -
     """
     table = reading.table(key)
     head = reading.take(ConnectorTable, {name: value for name, value in table.items() if name in HEAD}, key)
-    connector = _known(reading, key, table.get("connector"))
+    connector = _connector_named(reading, key, table.get("connector"))
     if connector is None:
         return None
     implementation = connector.load()
@@ -136,7 +136,7 @@ def check_token_file(reading: ConfigurationFile, key: Key, gateway: GatewayTable
             reading.report((*key, "gateway", "token_file"), str(error))
 
 
-def _known(reading: ConfigurationFile, key: Key, name: object) -> Connector | None:
+def _connector_named(reading: ConfigurationFile, key: Key, name: object) -> Connector | None:
     """Returns the connector with a name; None, with the problem noted, if there is none."""
     if not isinstance(name, str):
         return None

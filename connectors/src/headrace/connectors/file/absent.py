@@ -28,7 +28,7 @@ class AbsentLogs:
     def __init__(self) -> None:
         """Creates it, without logs."""
         self._logs: dict[str, AbsentLog] = {}
-        self._known: set[str] = set()
+        self._names: set[str] = set()
         self._rotated: set[str] = set()
         self._changed = asyncio.Event()
 
@@ -40,7 +40,7 @@ class AbsentLogs:
             path: Its path.
             waiting: The partition of a file that may have been rotated from it.
         """
-        if partition not in self._known:
+        if partition not in self._names:
             self._logs.setdefault(partition, AbsentLog(path)).waiting.add(waiting)
 
     def listed(self) -> list[str]:
@@ -54,7 +54,7 @@ class AbsentLogs:
     def answer(self, partition: str, *, was_read: bool) -> None:
         """Notes whether a log was read before: if so, the files that wait for it belong to it."""
         log = self._logs.pop(partition)
-        self._known.add(partition)
+        self._names.add(partition)
         if was_read:
             self._rotated |= log.waiting
         self._changed.set()

@@ -76,7 +76,7 @@ class Files:
             InvalidSource: A path is a folder, or two files would be the same stream; only the first time.
         """
         self._now_left_out = set()
-        found, roots = self._found()
+        found, roots = self._matches()
         known = found.keys() | self._partitions.keys()
         # What is a stream already stays one.
         plain = found.keys() if not self._rotation else self._partitions.keys()
@@ -110,7 +110,7 @@ class Files:
             del self._left_out[path]
         self._has_looked = True
 
-    def _found(self) -> tuple[dict[str, Found], dict[str, str]]:
+    def _matches(self) -> tuple[dict[str, Found], dict[str, str]]:
         """Returns the regular files that the patterns match and that may be read, and the root of each that is no stream."""
         found: dict[str, Found] = {}
         roots: dict[str, str] = {}

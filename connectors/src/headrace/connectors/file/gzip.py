@@ -22,7 +22,7 @@ class Gzip(Unpacked):
     def _rewind(self) -> None:
         self._file.seek(0)
         self._decoder = zlib.decompressobj(_GZIP)
-        self._begun = self._ended = False
+        self._in_member = self._ended = False
         self._packed = self._ahead = b""
         self._damage: Damaged | None = None
 
@@ -42,12 +42,12 @@ class Gzip(Unpacked):
             if not self._packed:
                 self._packed = self._file.read(_PACKED_BYTES) or b""
                 if not self._packed:
-                    self._damage = Damaged("it ends within compressed data", cut_short=True) if self._begun else None
+                    self._damage = Damaged("it ends within compressed data", cut_short=True) if self._in_member else None
                     return False
-            if not self._begun:
+            if not self._in_member:
                 self._packed = self._packed.lstrip(b"\0") if self._ended else self._packed  # files may be padded
-                self._begun = bool(self._packed)
-            if self._begun:
+                self._in_member = bool(self._packed)
+            if self._in_member:
                 self._decode()
         return True
 
@@ -64,7 +64,7 @@ class Gzip(Unpacked):
         if self._decoder.eof:
             self._packed = self._decoder.unused_data
             self._decoder = zlib.decompressobj(_GZIP)
-            self._begun, self._ended = False, True
+            self._in_member, self._ended = False, True
 
 
 def _up_to_damage(decoder: "zlib._Decompress", packed: bytes) -> bytes:

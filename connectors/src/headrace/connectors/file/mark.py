@@ -91,11 +91,11 @@ def decoded(cursor: bytes | None) -> Mark | None:
         return None
     base, offset, inode, head = map(int, fields[1:5])
     encoding = None if fields[7] == _NONE else Encoding(fields[7])
-    seen = None if fields[8:] == [_NONE] else tuple(_seen(field) for field in fields[8:])
+    seen = None if fields[8:] == [_NONE] else tuple(_earlier_file(field) for field in fields[8:])
     return Mark(base, offset, inode, head, fields[5], fields[6], seen, encoding)
 
 
-def _seen(field: str) -> Seen:
+def _earlier_file(field: str) -> Seen:
     inode, size, head_sum, tail_sum = field.split(":")
     return Seen(int(inode), int(size), head_sum, tail_sum)
 

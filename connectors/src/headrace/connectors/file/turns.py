@@ -47,7 +47,7 @@ class Turns:
         self._closed: dict[str, _Closed] = {}
         self._ended: set[str] = set()
         self._to_look_at: deque[str] = deque()
-        self._known: Sequence[str] = ()
+        self._partitions: Sequence[str] = ()
         self._next_look = 0.0
         # Checking files needs a thread; streams are read, and end, on the loop.
         self._lock = threading.Lock()
@@ -60,8 +60,8 @@ class Turns:
     def listed(self, partitions: Sequence[str], allowed: int) -> list[str]:
         """Returns the streams whose turn it is, of all that exist."""
         with self._lock:
-            if partitions is not self._known:
-                self._known = partitions
+            if partitions is not self._partitions:
+                self._partitions = partitions
                 self._compare(partitions)
             self._look_at_closed()
             while self._waiting and len(self._open) < min(self._at_most, allowed):

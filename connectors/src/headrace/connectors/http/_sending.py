@@ -130,7 +130,7 @@ class Sending:
             ) as response:
                 if 200 <= response.status < 300:
                     return None
-                said = await _said(response)
+                said = await _excerpt(response)
                 return self._judge(response.status, f"{response.status} {response.reason or ''}".strip(), said, response.headers)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(f"{self._where}: {_describe(error)}") from error
@@ -182,7 +182,7 @@ def retry_after(value: str | None) -> float | None:
     return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 
 
-async def _said(response: aiohttp.ClientResponse) -> str:
+async def _excerpt(response: aiohttp.ClientResponse) -> str:
     """Returns the beginning of a body, in one line, for messages."""
     text = (await response.content.read(_REASON_CHARACTERS)).decode(errors="replace")
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

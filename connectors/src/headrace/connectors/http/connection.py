@@ -39,7 +39,7 @@ class HttpConnection(Peer):
         self._transport: asyncio.Transport
         self._connected = False
         self._request: web.BaseRequest | None = None
-        self._begun = False
+        self._in_request = False
         """Whether something of a next request has arrived."""
         self._last_at = 0.0
         self._answered_at = float("-inf")
@@ -62,11 +62,11 @@ class HttpConnection(Peer):
         """Passes on what has arrived."""
         self._last_at = time.monotonic()
         if self._request is None:
-            if not self._begun:
-                self._begun = True
+            if not self._in_request:
+                self._in_request = True
                 self._deadline = min(self._deadline, self._last_at + self._head_seconds)
         elif self._request.content.is_eof():
-            self._begun = True
+            self._in_request = True
         self._handler.data_received(data)
 
     def eof_received(self) -> bool:
@@ -98,7 +98,7 @@ class HttpConnection(Peer):
 
     def begins(self, request: web.BaseRequest) -> None:
         """Called when a request has a head."""
-        self._request, self._begun = request, False
+        self._request, self._in_request = request, False
         if self._ended and not request.content.is_eof():
             self._transport.close()
 
@@ -116,7 +116,7 @@ class HttpConnection(Peer):
         """Called when the request is about to be answered."""
         self._request = None
         self._last_at = self._answered_at = time.monotonic()
-        seconds = self._head_seconds if self._begun else self._idle_seconds
+        seconds = self._head_seconds if self._in_request else self._idle_seconds
         self._deadline = self._last_at + (_AFTERWARDS_S if self._ended else seconds)
 
     # What ends it
@@ -135,7 +135,7 @@ class HttpConnection(Peer):
             return None
         if self._ended:
             return "it has been answered, and sends nothing more"
-        if self._begun:
+        if self._in_request:
             return f"the head of its request took longer than {self._head_seconds:g} s (head_seconds)"
         return "it sent no request in time (head_seconds, idle_seconds)"
 
@@ -143,7 +143,7 @@ class HttpConnection(Peer):
         """Closes the connection."""
         if self._connected:
             log.info("client %s: connection closed: %s", self._transport.get_extra_info("peername"), why)
-            if self._begun and self._request is None and not self._transport.get_write_buffer_size():
+            if self._in_request and self._request is None and not self._transport.get_write_buffer_size():
                 # What the system does not take at once is lost.
                 self._transport.write(_TOO_LATE)
             self._transport.abort()

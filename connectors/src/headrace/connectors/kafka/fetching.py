@@ -121,7 +121,7 @@ class Fetching:
     async def _fetch(self, fetcher: Fetcher, readings: Sequence[Reading], *, hurry: bool) -> None:
         """Fetches once, and passes the results to the readings that have not ended in the meantime."""
         try:
-            fetched = await self._calls.call(fetcher.fetch, [_wanted(reading) for reading in readings], hurry=hurry)
+            fetched = await self._calls.call(fetcher.fetch, [_demand(reading) for reading in readings], hurry=hurry)
         except OutOfRange as error:
             for partition, offset in error.offsets.items():
                 await self._out_of_range(partition, offset)
@@ -152,14 +152,14 @@ class Fetching:
         if reading is None or reading.fetched_to != offset or bounds.first <= offset <= bounds.end:
             return  # the reading has ended, or the broker did not have everything yet
         if not reading.begins_anew():
-            reading.fail(_lost(partition, offset, bounds))
+            reading.fail(_loss(partition, offset, bounds))
 
     def _truncated(self, partition: TopicPartition) -> None:
         """Handles a log that has lost records that were read, and may have other records in their place."""
         if reading := self._readings.get(partition):
             reading.fail(
                 PositionLost(
-                    f"{_named(partition)} lost records that were already read: a broker that did not have them became leader"
+                    f"{_label(partition)} lost records that were already read: a broker that did not have them became leader"
                 )
             )
 
@@ -168,18 +168,18 @@ def _fetcher(parameters: KafkaParameters) -> Fetcher:
     return LibrdkafkaFetcher(parameters) if parameters.client == "librdkafka" else PythonFetcher(parameters)
 
 
-def _wanted(reading: Reading) -> Wanted:
+def _demand(reading: Reading) -> Wanted:
     return Wanted(reading.partition, reading, reading.fetched_to, reading.leader_epoch)
 
 
-def _lost(partition: TopicPartition, offset: int, bounds: Bounds) -> PositionLost:
+def _loss(partition: TopicPartition, offset: int, bounds: Bounds) -> PositionLost:
     """Describes what is lost."""
     if offset < bounds.first:
-        text = f"offsets {offset} to {bounds.first - 1} of {_named(partition)} were deleted, by retention or by request"
+        text = f"offsets {offset} to {bounds.first - 1} of {_label(partition)} were deleted, by retention or by request"
     else:
-        text = f"{_named(partition)} ends before offset {bounds.end}, and everything before {offset} was read: it lost records"
+        text = f"{_label(partition)} ends before offset {bounds.end}, and everything before {offset} was read: it lost records"
     return PositionLost(text, earliest=bounds.first + 1)
 
 
-def _named(partition: TopicPartition) -> str:
+def _label(partition: TopicPartition) -> str:
     return f"partition {partition.partition} of topic {partition.topic}"

@@ -29,14 +29,14 @@ class TlsFiles:
     def __init__(self, connection: KafkaConnection) -> None:
         """Remembers the files as they are now."""
         self._connection = connection
-        self._seen = self._stamps()
+        self._last_stamps = self._stamps()
 
     def are_replaced(self) -> bool:
         """Returns whether the files are others now, and can be used; they are usually replaced one by one."""
         stamps = self._stamps()
-        if stamps == self._seen or not self._can_be_used():
+        if stamps == self._last_stamps or not self._can_be_used():
             return False
-        self._seen = stamps
+        self._last_stamps = stamps
         log.info("TLS files replaced: connecting to %s anew", self._connection.servers)
         return True
 

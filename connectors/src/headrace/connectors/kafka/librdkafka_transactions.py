@@ -92,7 +92,7 @@ class LibrdkafkaTransactions:
                     self._serve(_STEP_S)
                 except self._library.KafkaException as error:
                     self._serve(0)
-                    raise self._told(error.args[0]) from error
+                    raise self._translate(error.args[0]) from error
 
     def commit(self) -> None:
         """As `Transactions.commit`."""
@@ -178,13 +178,13 @@ class LibrdkafkaTransactions:
         try:
             yield
         except exceptions as error:
-            raise self._told(error.args[0]) from error
+            raise self._translate(error.args[0]) from error
         except SystemError as error:
             # confluent-kafka raises fatal errors, and loses them if it reports undelivered messages at once. They stay in effect.
             try:
                 self._producer.begin_transaction()
             except exceptions as fatal:
-                raise self._told(fatal.args[0]) from error
+                raise self._translate(fatal.args[0]) from error
             raise
 
     def _look(self) -> None:
@@ -200,7 +200,7 @@ class LibrdkafkaTransactions:
             # The transaction has failed, and its messages were discarded: a commit is refused with the reason.
             with self._telling():
                 self._producer.commit_transaction(_STEP_S)
-        raise self._told(self._delivery_failure)
+        raise self._translate(self._delivery_failure)
 
     def _note_delivery(self, error: Any, _: object) -> None:
         """Notes the first message that was not stored."""
@@ -215,7 +215,7 @@ class LibrdkafkaTransactions:
         elif isinstance(problem, KafkaFailed) and not error.fatal():
             self._client_failure = problem
 
-    def _told(self, error: Any) -> HeadraceError:
+    def _translate(self, error: Any) -> HeadraceError:
         """Translates an error of a transaction."""
         errors = self._library.KafkaError
         match error.code():

@@ -63,7 +63,7 @@ class TopicLimits:
     def __init__(self, cluster: Cluster) -> None:
         """Creates an empty cache."""
         self._cluster = cluster
-        self._known: dict[str, tuple[float, Limits | None]] = {}
+        self._cache: dict[str, tuple[float, Limits | None]] = {}
 
     def of(self, topic: str) -> Limits | None:
         """Returns the limits of a topic; None if it does not exist.
@@ -72,7 +72,7 @@ class TopicLimits:
             KafkaAway: The brokers cannot be reached.
             KafkaFailed: This client is not authorized.
         """
-        known_until, limits = self._known.get(topic, (0.0, None))
+        known_until, limits = self._cache.get(topic, (0.0, None))
         if time.monotonic() >= known_until:
             try:
                 limits = self._ask(topic)
@@ -80,7 +80,7 @@ class TopicLimits:
                 if limits is None:
                     raise
                 # They hardly ever change. The writer itself notices that the brokers are unavailable, and waits for them.
-            self._known[topic] = (time.monotonic() + (_CACHE_S if limits else _MISSING_CACHE_S), limits)
+            self._cache[topic] = (time.monotonic() + (_CACHE_S if limits else _MISSING_CACHE_S), limits)
         return limits
 
     def _ask(self, topic: str) -> Limits | None:

@@ -100,9 +100,9 @@ class PythonTransactions:
         try:
             return step()
         except kafka_errors.KafkaError as error:
-            raise self._told(self._producer.cause() or error) from error
+            raise self._translate(self._producer.cause() or error) from error
 
-    def _told(self, error: kafka_errors.KafkaError) -> HeadraceError:
+    def _translate(self, error: kafka_errors.KafkaError) -> HeadraceError:
         if any(name in f"{type(error).__name__} {error}" for name in _FORGOTTEN):  # kafka-python often wraps the error
             return Forgotten(f"the brokers have forgotten transactional id {self._parameters.writer}: {error}")
         if isinstance(error, kafka_errors.ProducerFencedError):

@@ -48,8 +48,8 @@ def checked(program: Program) -> str:
         raise CheckFailed(f"the check command did not end within {CHECK_S:g} s")
     if code != 0:
         how = f"exit code {code}" if code > 0 else signal.Signals(-code).name
-        raise CheckFailed(_shown(program, errors or output) or f"the check command ended with {how}, and said nothing")
-    return _shown(program, output) or "the check command said nothing, and ended with exit code 0"
+        raise CheckFailed(_first_line(program, errors or output) or f"the check command ended with {how}, and said nothing")
+    return _first_line(program, output) or "the check command said nothing, and ended with exit code 0"
 
 
 def _ended(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[int | None, bytes, bytes]:
@@ -74,7 +74,7 @@ def _ended(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[int | N
     return process.poll(), kept[process.stdout], kept[process.stderr]
 
 
-def _shown(program: Program, output: bytes) -> str:
+def _first_line(program: Program, output: bytes) -> str:
     """Returns the first line of an output, without secrets and control characters."""
     lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
     line = "".join(filter(str.isprintable, next(filter(None, lines), "")))

@@ -99,7 +99,7 @@ class _Waiting:
         self._bytes = 0
         self._max_messages, self._max_bytes = parameters.buffer_messages, parameters.buffer_bytes
         self._stream = stream
-        self._dropped = self._told = 0
+        self._dropped = self._logged_drops = 0
         self._tell_at = 0.0
 
     async def add(self, message: Msg) -> None:
@@ -127,9 +127,9 @@ class _Waiting:
 
     def _tell(self) -> None:
         """Logs the number of dropped messages periodically."""
-        if self._dropped > self._told and time.monotonic() >= self._tell_at:
+        if self._dropped > self._logged_drops and time.monotonic() >= self._tell_at:
             log.warning(
                 "%s: %d messages dropped, %d in total: they arrive faster than they are read",
-                self._stream, self._dropped - self._told, self._dropped,
+                self._stream, self._dropped - self._logged_drops, self._dropped,
             )  # fmt: skip
-            self._told, self._tell_at = self._dropped, time.monotonic() + _TELL_S
+            self._logged_drops, self._tell_at = self._dropped, time.monotonic() + _TELL_S

@@ -162,7 +162,7 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
                 _begins_again(f"stream {name} ends with message {last}", reading)
             if first > reading.after + 1 and await self._loses(client, info.config, reading):
                 if not reading.skips:
-                    raise _lost(info.config, reading, reading.after + 1, first - 1, first)
+                    raise _loss(info.config, reading, reading.after + 1, first - 1, first)
                 reading.after = first - 1
         reading.stream, reading.skips = created, False
 
@@ -185,7 +185,7 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
             return
         for before, sequence in pairwise(chain([reading.after], told.sequences)):
             if before + 1 < min(first, sequence):
-                raise _lost(info.config, reading, before + 1, min(first, sequence) - 1, first)
+                raise _loss(info.config, reading, before + 1, min(first, sequence) - 1, first)
 
     async def _loses(self, client: Client, config: StreamConfig, reading: _Reading) -> bool:
         """Returns whether messages after the last one that was read may have gone without newer ones of their subjects."""
@@ -244,7 +244,7 @@ def _bounds(config: StreamConfig) -> dict[str, str]:
     return bounds
 
 
-def _lost(config: StreamConfig, reading: _Reading, first: int, last: int, earliest: int) -> PositionLost:
+def _loss(config: StreamConfig, reading: _Reading, first: int, last: int, earliest: int) -> PositionLost:
     """Returns the error for removed messages."""
     causes = [f"{name} = {value}" for name, value in _bounds(config).items()]
     if config.allow_rollup_hdrs:

@@ -67,7 +67,7 @@ class Pull:
         self._inbox = client.new_inbox()
         self._arrived: list[Msg] = []
         self._wake = asyncio.Event()
-        self._asked = 0
+        self._outstanding = 0
         self._too_large = False
         self._failure: Exception | None = None
         self._quiet_since = time.monotonic()
@@ -113,7 +113,7 @@ class Pull:
             arrived, self._arrived = self._arrived, []
             self._wake.clear()
             messages = [message for message in arrived if message.reply]
-            self._asked -= len(messages)
+            self._outstanding -= len(messages)
             if len(messages) < len(arrived):
                 for message in arrived:
                     if not message.reply:
@@ -150,9 +150,9 @@ class Pull:
 
     async def _ask(self) -> None:
         """Requests more, once half of what was requested has arrived."""
-        if self._asked > self._messages // 2:
+        if self._outstanding > self._messages // 2:
             return
-        wanted = {"batch": self._messages - self._asked, "max_bytes": self._bytes}
+        wanted = {"batch": self._messages - self._outstanding, "max_bytes": self._bytes}
         # The server wants a heartbeat within half of the time.
         heartbeat = min(HEARTBEAT_S, self._expires / 3)
         waiting = {"expires": int(self._expires * _NANOSECONDS), "idle_heartbeat": int(heartbeat * _NANOSECONDS)}
@@ -160,7 +160,7 @@ class Pull:
             # The next message may be too large for any such request: request it alone, whatever its size.
             self._too_large = False
             wanted = {"batch": 1}
-        self._asked += wanted["batch"]
+        self._outstanding += wanted["batch"]
         await self._client.publish(self._next, json.dumps({**wanted, **waiting}).encode(), reply=self._inbox)
 
     def _note(self, status: dict[str, str]) -> None:
@@ -176,7 +176,7 @@ class Pull:
         elif "Exceeded MaxRequest" in text or code == "400":
             self._failure = NatsRefused(f"{where}: {text}; raise its limits, or use another consumer")
         elif "Nats-Pending-Messages" in status:
-            self._asked = max(0, self._asked - int(status["Nats-Pending-Messages"]))
+            self._outstanding = max(0, self._outstanding - int(status["Nats-Pending-Messages"]))
             self._too_large |= "Exceeds MaxBytes" in text
         else:
             self._failure = NatsAway(f"{where}: {text} ({code})")

@@ -138,7 +138,7 @@ class _Kept:
     def __init__(self, rows: AsyncIterator[Rows]) -> None:
         """Creates the chunks from an iterator of rows."""
         self._coming = chunks(rows)
-        self._kept: list[Chunk] = []
+        self._chunks: list[Chunk] = []
         self._bytes = 0
 
     async def chunks(self) -> AsyncIterator[Chunk]:
@@ -149,10 +149,10 @@ class _Kept:
         """
         if self._bytes > _KEPT_BYTES:
             raise RuntimeError(f"a batch of more than {_KEPT_BYTES >> 20} MiB was interrupted; it has to run again")
-        for chunk in self._kept:
+        for chunk in self._chunks:
             yield chunk
         async for chunk in self._coming:
             self._bytes += chunk.size
             if self._bytes <= _KEPT_BYTES:
-                self._kept.append(chunk)
+                self._chunks.append(chunk)
             yield chunk

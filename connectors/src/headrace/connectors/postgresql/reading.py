@@ -54,7 +54,7 @@ class Reading:
         self._after = position.sequence if position else 0
         self._cursor = position.cursor if position else None
         """The cursor of the last row that was read."""
-        self._known: Fingerprint | None = None
+        self._fingerprint: Fingerprint | None = None
         """The table at the last check."""
         self._snapshot: Snapshot | None = None
         """The rows that were read last; None if that is unknown."""
@@ -67,7 +67,7 @@ class Reading:
         self._window: int | None = None
         """How many rows the next statement may look at, after one that failed or took too long; None if that is not limited."""
         self._opened: Opened | None = None
-        self._seen = 0
+        self._newest = 0
         self._since = 0.0
         self._caught_up = False
 
@@ -194,7 +194,7 @@ class Reading:
         """Makes a cursor of the rows up to one that are read."""
         counted = opened.counted
         self._snapshot = None if counted is None else Snapshot(last, xid, counted)
-        newest = self._seen if self._only_grows else 0
+        newest = self._newest if self._only_grows else 0
         self._cursor = replace(opened.fingerprint, newest=newest, snapshot=self._snapshot).cursor()
 
     @property
@@ -250,12 +250,12 @@ class Reading:
             begins = "is empty" if first is None else f"begins at {sequence.name} {first}"
             reason = f"{table} {begins}: rows after {self._after} may have been deleted before they were read"
             raise PositionLost(reason, earliest=first)
-        if self._known is None and self._cursor is not None:
+        if self._fingerprint is None and self._cursor is not None:
             try:
-                self._known = Fingerprint.read(self._cursor)
+                self._fingerprint = Fingerprint.read(self._cursor)
             except ValueError as error:
                 raise self._watch.database.invalid(f"{table}: {error}. Give the stream another name") from None
-            self._seen, self._snapshot = self._known.newest, self._known.snapshot
+            self._newest, self._snapshot = self._fingerprint.newest, self._fingerprint.snapshot
         await opened.look(0.0)
         await self._check_look(opened)
 
@@ -271,19 +271,19 @@ class Reading:
                 f"{max(self._after, opened.horizon.all_final_to)} have been read. Give the stream another name, and start a "
                 "query that reads that one"
             )
-        if self._known is not None and self._known != opened.fingerprint:
-            await check_known(self._watch, opened, self._known, self._after)
-            if self._known.earlier_tables(opened.tables) != opened.tables:
-                self._seen = 0
-        if self._only_grows and self._after < self._seen and await self._is_gone(opened):
+        if self._fingerprint is not None and self._fingerprint != opened.fingerprint:
+            await check_known(self._watch, opened, self._fingerprint, self._after)
+            if self._fingerprint.earlier_tables(opened.tables) != opened.tables:
+                self._newest = 0
+        if self._only_grows and self._after < self._newest and await self._is_gone(opened):
             raise PositionLost(
-                f"rows of {table} after {self._after} and up to {self._seen} are gone before they were read: TRUNCATE, DELETE or "
-                "DROP of a partition has removed them. If that was intended, start the query with failOnDataLoss=false: it "
+                f"rows of {table} after {self._after} and up to {self._newest} are gone before they were read: TRUNCATE, DELETE "
+                "or DROP of a partition has removed them. If that was intended, start the query with failOnDataLoss=false: it "
                 "continues with new rows"
             )
-        if opened is not self._opened and self._known is not None and self._snapshot is not None:
-            await check_last_read(opened, self._known, self._snapshot, self._after)
-        self._known, self._seen = opened.fingerprint, opened.newest
+        if opened is not self._opened and self._fingerprint is not None and self._snapshot is not None:
+            await check_last_read(opened, self._fingerprint, self._snapshot, self._after)
+        self._fingerprint, self._newest = opened.fingerprint, opened.newest
         if self._held_since is not None and time.monotonic() - self._held_since >= _HELD_REPORT_S:
             whose = ", ".join("a prepared transaction" if pid is None else f"process {pid}" for pid in opened.processes)
             held = f"rows of {table} after {self._after} are held back for transactions that have not ended: {whose}"
@@ -291,7 +291,7 @@ class Reading:
 
     async def _is_gone(self, opened: Opened) -> bool:
         """Returns whether the newest row that was seen is gone, which later rows only hide after a connection was opened."""
-        return opened.newest <= self._after or (opened is not self._opened and not await opened.has(self._seen))
+        return opened.newest <= self._after or (opened is not self._opened and not await opened.has(self._newest))
 
     def _hold_back(self, held: bool) -> None:
         """Notes whether rows are held back, and since when."""

@@ -35,7 +35,7 @@ class RabbitMQSink(AsyncSink):
         Raises:
             RabbitMQError: The broker was unavailable for too long, or rejects the connection.
         """
-        made = [self._made(message, rows.part) for message in rows.messages()]
+        made = [self._outgoing(message, rows.part) for message in rows.messages()]
         await self._publish([message for message in made if isinstance(message, Outgoing)])
         outcomes = [message if isinstance(message, Refused) else message.outcome for message in made]
         if outcomes.count(WRITTEN) == len(outcomes):
@@ -49,7 +49,7 @@ class RabbitMQSink(AsyncSink):
             await self._publisher.close()
             self._publisher = None
 
-    def _made(self, message: Message, part: Part | None) -> Outgoing | Refused:
+    def _outgoing(self, message: Message, part: Part | None) -> Outgoing | Refused:
         """Converts a row to a message, or its refusal."""
         try:
             return outgoing(message, part, self._routing_key, persistent=self._parameters.persistent)

@@ -152,7 +152,7 @@ class RabbitMQStreamSource(PolicySource):
             if earliest is not None and not (found := await _next(consumer)).offsets:
                 raise PositionLost(f"stream queue {queue} is a different one: it has no offset {seen}", earliest=earliest + 1)
         if found.offsets[0] > seen + 1:
-            raise _gone(queue, seen, found.offsets[0])
+            raise _loss(queue, seen, found.offsets[0])
         return found.after(seen)
 
     async def _check_gaps(self, partition: str, seen: int | None, offsets: list[int]) -> None:
@@ -168,7 +168,7 @@ class RabbitMQStreamSource(PolicySource):
         # Messages after a message that still exists cannot have been removed before it.
         earliest = await self._earliest(partition)
         if earliest is None or earliest > before:
-            raise _gone(self._queues[partition], before, after)
+            raise _loss(self._queues[partition], before, after)
 
     async def _earliest(self, partition: str) -> int | None:
         """Returns the first offset that the queue has now; None if it has no message."""
@@ -283,7 +283,7 @@ def _sequences(offsets: list[int]) -> Sequence[int]:
     return [offset + 1 for offset in offsets]
 
 
-def _gone(queue: str, before: int, after: int) -> PositionLost:
+def _loss(queue: str, before: int, after: int) -> PositionLost:
     """Returns the loss of everything between two offsets."""
     return PositionLost(
         f"stream queue {queue} no longer has offsets {before + 1} to {after - 1}: its retention has removed them",

@@ -164,8 +164,8 @@ class Link:
         self.connection = AsyncioConnection(
             address,
             on_open_callback=functools.partial(_set, connected),
-            on_open_error_callback=lambda _, error: self._gone(error),
-            on_close_callback=lambda _, error: self._gone(error),
+            on_open_error_callback=lambda _, error: self._on_end(error),
+            on_close_callback=lambda _, error: self._on_end(error),
             custom_ioloop=services,
         )
         try:
@@ -178,7 +178,7 @@ class Link:
             await self.close()
             raise
 
-    def _gone(self, error: BaseException) -> None:
+    def _on_end(self, error: BaseException) -> None:
         """Handles the end of the connection, or a failure to connect."""
         self._closed.set()
         self.lose(error)

@@ -38,7 +38,7 @@ class StreamBacklog:
         self._open_last = open_last
         self._heard_at = time.monotonic()
         self._latest: int | None = None
-        self._asked: asyncio.Task[None] | None = None
+        self._request: asyncio.Task[None] | None = None
         self._asked_at_count: int | None = None
 
     def note_read(self, offset: int) -> None:
@@ -56,15 +56,15 @@ class StreamBacklog:
 
     async def close(self) -> None:
         """Ends an open question."""
-        if self._asked is not None:
-            self._asked.cancel()
-            await asyncio.wait({self._asked})
+        if self._request is not None:
+            self._request.cancel()
+            await asyncio.wait({self._request})
 
     def _ask_if_changed(self, count: int) -> None:
         """Asks for the last offset, unless the queue has as many messages as at the last question."""
-        if count != self._asked_at_count and (self._asked is None or self._asked.done()):
+        if count != self._asked_at_count and (self._request is None or self._request.done()):
             self._asked_at_count = count
-            self._asked = asyncio.create_task(self._ask())
+            self._request = asyncio.create_task(self._ask())
 
     async def _ask(self) -> None:
         """Reads some of the last messages."""

@@ -72,7 +72,7 @@ class Client(Peer):
         self._changed = changed
         self._transport: asyncio.Transport | None = None
         self._name = "?"
-        self._begun = bytearray()
+        self._partial = bytearray()
         self._needed = 0
         self.begun_at = 0.0
         """When the message that it has begun began, as a monotonic time."""
@@ -94,14 +94,14 @@ class Client(Peer):
         if not self.connected:
             return
         self._last_at = time.monotonic()
-        if self._begun:
-            self._begun += data
-            if len(self._begun) < self._needed:
+        if self._partial:
+            self._partial += data
+            if len(self._partial) < self._needed:
                 self._changed(self)
                 return
-            data = bytes(self._begun)
+            data = bytes(self._partial)
         found = cut(data, self._limits.max_message_bytes)
-        self._begun = bytearray(data[found.end :])
+        self._partial = bytearray(data[found.end :])
         self._needed = found.needed
         self.begun_at = self._last_at
         if found.values.lengths:
@@ -115,11 +115,11 @@ class Client(Peer):
         """Called when the client has disconnected."""
         if self.connected:
             self.connected = False
-            if self._begun:
+            if self._partial:
                 log.warning("client %s: disconnected within a message, which is lost%s", self._name, f": {exc}" if exc else "")
             else:
                 log.info("client %s: disconnected", self._name)
-            self._begun.clear()
+            self._partial.clear()
         self._changed(self)
         super().connection_lost(exc)
 
@@ -128,14 +128,14 @@ class Client(Peer):
         if self.connected and self._transport is not None:
             log.warning("client %s: connection closed: %s", self._name, why)
             self.connected = False
-            self._begun.clear()
+            self._partial.clear()
             self._transport.abort()
             self._changed(self)
 
     @property
     def held_bytes(self) -> int:
         """The size of the part of a message that has arrived, in bytes."""
-        return len(self._begun)
+        return len(self._partial)
 
     @property
     def waits_since(self) -> float | None:
@@ -147,7 +147,7 @@ class Client(Peer):
         if self._paused or not self.connected:
             return None
         limits = self._limits
-        if self._begun and now - self.begun_at > limits.message_seconds:
+        if self._partial and now - self.begun_at > limits.message_seconds:
             return f"the message that it began did not arrive within {limits.message_seconds:g} s (message_seconds)"
         if limits.idle_seconds is not None and now - self._last_at > limits.idle_seconds:
             return f"it has sent nothing for {limits.idle_seconds:g} s (idle_seconds)"

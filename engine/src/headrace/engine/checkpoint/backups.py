@@ -91,7 +91,7 @@ def back_up(source: Tree, target: Tree) -> Backup:
     """See `back_up_checkpoint`."""
     last_committed(source)
     _begin(target)
-    backup = _taken(source, target)
+    backup = _copy_whole(source, target)
     document = {**asdict(backup), "format": FORMAT, "files": {name: [d.bytes, d.sha256] for name, d in backup.files.items()}}
     target.settle()
     target.folder("").write(DESCRIPTION, json.dumps({**document, "sha256": _sum_of(document)}, indent=1))
@@ -150,7 +150,7 @@ def restore_checkpoint(backup: str, into: str, spark: SparkSession | None = None
     return described
 
 
-def _taken(source: Tree, target: Tree) -> Backup:
+def _copy_whole(source: Tree, target: Tree) -> Backup:
     """Copies the files of a checkpoint, beginning again whenever the query has deleted what was to be copied."""
     digests: dict[str, Digest] = {}
     for _ in range(_ROUNDS):

@@ -137,7 +137,7 @@ def moved_to(stream: str, points: Sequence[Point], target: Target, direction: Di
             f"stream {stream}: its source is a queue, which delivers unacknowledged messages again and has no positions to move "
             "to. What is acknowledged is gone from it; name other streams with --stream"
         )
-    there = _found(stream, now, points, target)
+    there = _position_at(stream, now, points, target)
     if isinstance(target, AtPositions) and direction is not Direction.ANY:
         there = min(now, there) if direction is Direction.BACK else max(now, there)
     if (direction is Direction.BACK and there > now) or (direction is Direction.FORWARD and there < now):
@@ -149,7 +149,7 @@ def moved_to(stream: str, points: Sequence[Point], target: Target, direction: Di
     return now if there == now else there
 
 
-def _found(stream: str, now: Position, points: Sequence[Point], target: Target) -> Position:
+def _position_at(stream: str, now: Position, points: Sequence[Point], target: Target) -> Position:
     match target:
         case AtBeginning():
             return BEGINNING

@@ -58,7 +58,7 @@ class Votes:
         self._votes: tuple[Vote, ...] = ()
         self._written: tuple[Vote, ...] = ()
         self._due = 0.0
-        self._lost: tuple[Vote, ...] = ()
+        self._losses: tuple[Vote, ...] = ()
 
     def load(self) -> None:
         """Reads the votes from the checkpoint.
@@ -85,10 +85,10 @@ class Votes:
         self._votes = tuple(sorted(map(Vote.from_proto, response.votes)))
         lost = tuple(map(Vote.from_proto, response.lost))
         for vote in lost:
-            if vote not in self._lost:
+            if vote not in self._losses:
                 fields = {**self._fields, "sink": vote.sink, "instance": vote.instance, "batch": vote.batch}
                 log.error("%s", _sentence(vote), extra=fields)
-        self._lost = lost
+        self._losses = lost
         is_new = {(v.sink, v.instance) for v in self._votes} != {(v.sink, v.instance) for v in self._written}
         if is_new or clock.monotonic() >= self._due:
             self.save()
@@ -111,8 +111,8 @@ class Votes:
         Raises:
             SinkLost: An instance has restarted without it.
         """
-        if self._lost:
-            raise SinkLost(f"{_sentence(self._lost[0])}. {WHAT_TO_DO}")
+        if self._losses:
+            raise SinkLost(f"{_sentence(self._losses[0])}. {WHAT_TO_DO}")
 
 
 WHAT_TO_DO = "Restore what the sink had stored and restart the query, or set onSinkLoss to accept to continue without it"

@@ -19,7 +19,7 @@ def dead_letters(rows: pa.RecordBatch, reasons: Sequence[str], sink: str, number
     """
     kept = {name: rows.column(name) for name in _AS_THEY_WERE if name in rows.schema.names}
     headers = [
-        [*_own_headers(row), *_named({SINK: sink, REASON: reason, BATCH: number}), *_named(_origin(row))]
+        [*_own_headers(row), *_header_rows({SINK: sink, REASON: reason, BATCH: number}), *_header_rows(_origin(row))]
         for row, reason in zip(rows.to_pylist(), reasons, strict=True)
     ]
     return pa.RecordBatch.from_pydict({**kept, "headers": pa.array(headers, _HEADERS)})
@@ -33,5 +33,5 @@ def _origin(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[column] for name, column in ((STREAM, "stream"), (SEQUENCE, "sequence")) if row.get(column) is not None}
 
 
-def _named(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _header_rows(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
     return ({"name": name, "value": str(value).encode()} for name, value in values.items())

@@ -16,7 +16,7 @@ class Spool:
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
         self._memory_bytes = memory_bytes
-        self._kept: list[pa.RecordBatch] = []
+        self._batches: list[pa.RecordBatch] = []
         self._kept_bytes = 0
         self._file: IO[bytes] | None = None
         self._schema: pa.Schema | None = None
@@ -24,7 +24,7 @@ class Spool:
 
     def close(self) -> None:
         """Frees all rows."""
-        self._kept.clear()
+        self._batches.clear()
         if self._file is not None:
             self._file.close()
 
@@ -33,7 +33,7 @@ class Spool:
         self.messages += batch.num_rows
         size = batch.get_total_buffer_size()
         if self._file is None and self._kept_bytes + size <= self._memory_bytes:
-            self._kept.append(batch)
+            self._batches.append(batch)
             self._kept_bytes += size
             return
         if self._file is None:
@@ -45,7 +45,7 @@ class Spool:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """All record batches, from the first one. Do not append while iterating."""
-        yield from self._kept
+        yield from self._batches
         if self._file is None:
             return
         self._file.seek(0)

@@ -30,7 +30,7 @@ class Parallelism:
         self._most = most
         self._interval_s = interval_s
         self._clock = clock
-        self._begun: tuple[float, int, int] | None = None
+        self._batch: tuple[float, int, int] | None = None
         self._last_two = (0.0, 0.0)
         """The seconds per byte of the last two micro-batches. One that is slow by itself, as the first is, divides none."""
 
@@ -42,13 +42,13 @@ class Parallelism:
 
     def begin(self, size: int, tasks: int) -> None:
         """Notes that a micro-batch of a size in bytes begins."""
-        self._begun = self._clock(), size, tasks
+        self._batch = self._clock(), size, tasks
 
     def end(self) -> None:
         """Notes that the micro-batch has ended."""
-        if self._begun is None:
+        if self._batch is None:
             return
-        (begun, size, tasks), self._begun = self._begun, None
+        (begun, size, tasks), self._batch = self._batch, None
         took = self._clock() - begun
         if took <= self._interval_s or size == 0:
             return

@@ -199,7 +199,7 @@ class QueryListener:
                 raise HeadraceError(
                     f"{execution.checkpoint} is incomplete, since its creation did not finish; delete it, and create it again"
                 )
-            reported = _begun(execution, query_id, run_id, options)
+            reported = _begin_run(execution, query_id, run_id, options)
             reported.readers |= {source.pipeline for source in sources if source.pipeline is not None}
             last = execution.last_committed()
             if last is not None:
@@ -230,7 +230,7 @@ class QueryListener:
         return _Watched(execution, sources, reported, followed)
 
 
-def _begun(execution: Execution, query_id: str, run_id: str, options: SinkOptions | None) -> ReportedRun:
+def _begin_run(execution: Execution, query_id: str, run_id: str, options: SinkOptions | None) -> ReportedRun:
     """Records a run as the current one of its checkpoint.
 
     Raises:

@@ -42,7 +42,7 @@ class Events:
         self._documents = documents
         self._version = 0
         self._status: dict[str, Any] = {}
-        self._kept: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
+        self._backlog: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
         self._whole: tuple[int, bytes] = (0, b"")
         self._news = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
@@ -59,7 +59,7 @@ class Events:
                 self._task = self._task or asyncio.create_task(self._publish())
             version = 0
             while True:
-                missed = [text for number, text in self._kept if number > version]
+                missed = [text for number, text in self._backlog if number > version]
                 whole = not version or len(missed) < self._version - version
                 if version < self._version:
                     version, texts = self._version, ([await self._whole_text()] if whole else missed)
@@ -106,7 +106,7 @@ class Events:
                 self._whole = number, text
             if text:
                 self._version = number
-                self._kept.append((number, text))
+                self._backlog.append((number, text))
                 self._news.notify_all()
 
     async def _whole_text(self) -> bytes:
@@ -122,7 +122,7 @@ class Events:
         # Before anything is awaited: whoever listens meanwhile must find that nothing observes, and begin again.
         task, self._task = self._task, None
         self._observed, self._status = None, {}
-        self._kept.clear()
+        self._backlog.clear()
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

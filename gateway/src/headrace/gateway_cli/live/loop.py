@@ -27,7 +27,7 @@ class _Source:
         self._changed = changed
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._shown: Shown | None = None
+        self._view: Shown | None = None
         self._shown_at = 0.0
         self._failure = ""
 
@@ -51,20 +51,20 @@ class _Source:
     def read(self) -> tuple[Shown | None, str]:
         """Returns what to show, and why it is stale; empty if it is not."""
         with self._lock:
-            if not self._failure or self._shown is None:
-                return self._shown, self._failure
+            if not self._failure or self._view is None:
+                return self._view, self._failure
             age = duration_text(int((time.monotonic() - self._shown_at) * 1000))
-            return self._shown, f"from {age} ago: {self._failure}"
+            return self._view, f"from {age} ago: {self._failure}"
 
     def _take(self, document: Mapping[str, Any]) -> None:
         with self._lock:
-            before, known = self._shown, NONE
+            before, known = self._view, NONE
             if before is not None:
                 found = rates(before.document, document)
                 known = found or (before.rates if time.monotonic() - self._shown_at < _KEEPS_RATES_S else NONE)
                 if found is None and document["gateway"]["uptime_ms"] == before.document["gateway"]["uptime_ms"]:
                     document = before.document
-            self._shown, self._shown_at, self._failure = Shown(document, known), time.monotonic(), ""
+            self._view, self._shown_at, self._failure = Shown(document, known), time.monotonic(), ""
 
 
 @contextmanager

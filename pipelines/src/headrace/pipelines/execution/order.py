@@ -81,7 +81,7 @@ def _origin(found: Sequence[Origin]) -> Origin:
         np.concatenate([origin.sequences for origin in found]),
         _filled([(origin.raw, len(origin)) for origin in found]),
         _filled([(origin.keys, len(origin)) for origin in found]),
-        _concatenated([_known(origin) for origin in found]),
+        _concatenated([_times_of(origin) for origin in found]),
         _filled([(origin.ids, len(origin)) for origin in found]),
         _filled_headers([(origin.headers, len(origin)) for origin in found]),
     )
@@ -99,7 +99,7 @@ def _filled_headers(columns: Sequence[tuple[Sequence[Headers] | None, int]]) -> 
     return None if filled is None else [headers or NO_HEADERS for headers in filled]
 
 
-def _known(origin: Origin) -> Times:
+def _times_of(origin: Origin) -> Times:
     return np.full(len(origin), NO_TIME, np.int64) if origin.times is None else origin.times
 
 

@@ -29,7 +29,7 @@ class EventTime(dict[int, Marks]):
         self._graph = graph
         idle_after = self._idle_after if graph.has_idle_streams else never
         self._progress = {roots: Progress(roots, self, idle_after, graph.expires) for roots in graph.meetings}
-        self._begun: set[str] = set()
+        self._first_streams: set[str] = set()
         self._fresh: set[Place] = set()
         self._reached: dict[int, int] = {}
         if kept:
@@ -63,7 +63,7 @@ class EventTime(dict[int, Marks]):
             resumed = progress.begin([place for place in here if place[0] in progress.roots], _at(new, progress.roots))
             for key_by, stream in resumed:
                 self[key_by].advance(stream, progress.reached)
-        self._begun.update(begun)
+        self._first_streams.update(begun)
         self._hold()
 
     def is_behind(self, key_by: int, stream: str, first: int) -> bool:
@@ -131,10 +131,10 @@ class EventTime(dict[int, Marks]):
 
     def to_keep(self) -> dict[str, Any]:
         """The values that are stored across micro-batches."""
-        return kept_times(self._graph, self, self._progress.values(), self._begun)
+        return kept_times(self._graph, self, self._progress.values(), self._first_streams)
 
     def _take_over(self, taken: TakenOver) -> None:
-        self._begun = taken.begun
+        self._first_streams = taken.begun
         for key_by, (maxima, ended) in taken.marks.items():
             self[key_by] = Marks(maxima, ended)
         for progress in self._progress.values():
@@ -156,14 +156,16 @@ class EventTime(dict[int, Marks]):
     def _hold(self) -> None:
         """Has event time wait behind sources that await more streams than are known."""
         awaiting = self._graph.awaiting
-        for name in awaiting.keys() - self._begun:
+        for name in awaiting.keys() - self._first_streams:
             source = awaiting[name]
-            if source.await_streams is not None and self._known(source.streams) >= source.await_streams:
-                self._begun.add(name)
+            if source.await_streams is not None and self._count_of(source.streams) >= source.await_streams:
+                self._first_streams.add(name)
         for progress in self._progress.values():
-            progress.is_held = any(self._graph.passes(awaiting[name], progress.roots) for name in awaiting.keys() - self._begun)
+            progress.is_held = any(
+                self._graph.passes(awaiting[name], progress.roots) for name in awaiting.keys() - self._first_streams
+            )
 
-    def _known(self, patterns: Iterable[str]) -> int:
+    def _count_of(self, patterns: Iterable[str]) -> int:
         """The number of streams that match patterns, also of streams that have ended."""
         known = {stream for marks in self.values() for stream in (*marks.maxima, *marks.ended) if stream != EVERY_STREAM}
         return sum(any(matches(pattern, stream) for pattern in patterns) for stream in known)

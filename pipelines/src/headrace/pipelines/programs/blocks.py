@@ -137,7 +137,7 @@ class Messages:
             states=[StateColumn(values=data, lengths=lengths) for data, lengths in map(pack, columns)],
         )
         request.values, request.value_lengths = pack(self._values[first:end])
-        request.keys, request.key_lengths = pack([_shown(key) for key in keys])
+        request.keys, request.key_lengths = pack([_key_bytes(key) for key in keys])
         return request
 
 
@@ -213,7 +213,7 @@ def _state(fields: dict[str, bytes]) -> ProgramState | None:
     return state
 
 
-def _shown(key: Key) -> bytes | None:
+def _key_bytes(key: Key) -> bytes | None:
     """A key as bytes, as a sink receives it."""
     if key is None or isinstance(key, bytes):
         return key

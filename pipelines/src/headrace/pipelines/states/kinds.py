@@ -61,7 +61,7 @@ class Kinds:
         self._make = make
 
     @cached_property
-    def _known(self) -> dict[str, list[type]]:
+    def _classes(self) -> dict[str, list[type]]:
         known: dict[str, list[type]] = {}
         for kind in _reachable(self._make):
             known.setdefault(kind.__qualname__, []).append(kind)
@@ -73,7 +73,7 @@ class Kinds:
         Raises:
             StateError: There is nothing of that name.
         """
-        known = self._known.get(name, [])
+        known = self._classes.get(name, [])
         for kind in known:
             if kind.__module__ == module:
                 return kind

@@ -59,20 +59,20 @@ class StateClass:
         return Kinds(self._where, self.make)
 
     @cached_property
-    def _made(self) -> type:
+    def _class_of_new(self) -> type:
         """The class of a new state."""
         return type(self.make())
 
     @property
     def kind(self) -> type | None:
         """The class of the instances whose fields are stored; None if states are stored as values."""
-        made = self._made
+        made = self._class_of_new
         return made if is_by_field(made) and not issubclass(made, tuple) else None
 
     @cached_property
     def _types(self) -> Types | None:
         """The fields that the class declares; None if they are unknown."""
-        return types_of(self._made, self.make)
+        return types_of(self._class_of_new, self.make)
 
     @cached_property
     def _first(self) -> Sequence[str]:
@@ -102,7 +102,7 @@ class StateClass:
 
     def _packed_values(self, states: Sequence[Any]) -> bytes:
         packed, tables = dumps(list(states), self._kinds, len(states))
-        return dumps_plain((None, 0, packed, tables, text_of(self._made)))
+        return dumps_plain((None, 0, packed, tables, text_of(self._class_of_new)))
 
     def check(self) -> None:
         """Checks that a new state can be stored and read back.
@@ -178,7 +178,7 @@ class StateClass:
         stored = loads(packed, self._kinds, tables)
         if name is None:
             return self._of_values(list(stored), declared)
-        made = self._made
+        made = self._class_of_new
         if not is_by_field(made) and made.__qualname__ != name:
             raise self._another_class(name, _in_words(made))
         return self._upgrade(made, version, Columns(*stored) if isinstance(stored, tuple) else stored, declared)
@@ -188,7 +188,7 @@ class StateClass:
 
         An accumulator may be of another class than a new one.
         """
-        made = self._made
+        made = self._class_of_new
         if was != text_of(made) and not all(fits(state, made) for state in states):
             raise self._another_class(f"class {was}", _in_words(made))
         return states

@@ -133,8 +133,8 @@ class _Reader(pickle.Unpickler):
         super().__init__(BytesIO(packed))
         self._kinds = kinds
         self._layouts, self._texts = tables
-        self._begun: dict[int, Any] = {}
-        self._known: dict[tuple[Any, ...], _Present] = {}
+        self._open: dict[int, Any] = {}
+        self._present: dict[tuple[Any, ...], _Present] = {}
         self._own: Mapping[str, Callable[..., Any]] = {
             "instance_of": self._instance,
             "same": self._same,
@@ -159,10 +159,10 @@ class _Reader(pickle.Unpickler):
         return set(values) if what == SET else frozenset(values)
 
     def _instance(self, number: int, layout: Layout, values: list[Any]) -> Any:
-        return self._of_fields(layout, values, self._begun.pop(number, None) if self._begun else None)
+        return self._of_fields(layout, values, self._open.pop(number, None) if self._open else None)
 
     def _of_fields(self, layout: Layout, values: list[Any], made: Any = None) -> Any:
-        present = self._known.get(layout) or self._now(layout)
+        present = self._present.get(layout) or self._now(layout)
         fields = dict(zip(layout[3], values, strict=True))
         if present.is_simple and made is None:
             made = new_of(present.kind)(present.kind)
@@ -171,7 +171,7 @@ class _Reader(pickle.Unpickler):
         return self._filled(made, layout, fields)
 
     def _filled(self, made: Any, layout: Layout, fields: dict[str, Any]) -> Any:
-        present = self._known.get(layout) or self._now(layout)
+        present = self._present.get(layout) or self._now(layout)
         kind, where = present.kind, self._kinds.where
         if present.upgrade is None:
             check_types(where, kind, present.differing, {name: (value,) for name, value in fields.items()})
@@ -194,14 +194,14 @@ class _Reader(pickle.Unpickler):
             check_kept(where, kind, types, declared, names)
         defaults, differing = defaults_for(kind, kind, declared), changed(types, declared)
         is_simple = upgrade is None and lies_in_dict(kind) and not differing and defaults.keys() <= set(names)
-        self._known[layout] = present = _Present(kind, upgrade, defaults, differing, is_simple)
+        self._present[layout] = present = _Present(kind, upgrade, defaults, differing, is_simple)
         return present
 
     def _same(self, number: int, layout: Layout) -> Any:
-        if number not in self._begun:
+        if number not in self._open:
             kind = self._kinds.find(layout[0], layout[1])
-            self._begun[number] = new_of(kind)(kind)
-        return self._begun[number]
+            self._open[number] = new_of(kind)(kind)
+        return self._open[number]
 
     def _member(self, module: str, name: str, member: str | None, value: Any) -> Any:
         kind = self._kinds.find(module, name)

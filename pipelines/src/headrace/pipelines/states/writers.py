@@ -70,7 +70,7 @@ class ByValue(pickle.Pickler):
         self._kinds = kinds
         self._last: dict[type, tuple[tuple[str, ...], int]] = {}
         # Keeps temporary objects alive too, so that no other object has the same id.
-        self._seen: dict[int, Any] = {}
+        self._objects: dict[int, Any] = {}
         self._members: dict[int, Any] = {}
 
     @property
@@ -91,9 +91,9 @@ class ByValue(pickle.Pickler):
         if how == _AS_IT_IS:
             return None
         if how in (_CHANGING, _INSTANCE, _SET):
-            if id(value) in self._seen:
+            if id(value) in self._objects:
                 raise InTwoPlaces
-            self._seen[id(value)] = value
+            self._objects[id(value)] = value
             if how == _CHANGING:
                 return None
         if how in (_INSTANCE, _FIXED_INSTANCE):
@@ -151,7 +151,7 @@ class ByReference(pickle.Pickler):
         self._states = frozenset(map(id, states))
         self.unproved: dict[type, Any] = {}
         self._kinds = kinds
-        self._begun: dict[int, int] = {}
+        self._open: dict[int, int] = {}
         self._layouts: dict[Layout, Layout] = {}
 
     def reducer_override(self, value: Any) -> Any:
@@ -166,13 +166,13 @@ class ByReference(pickle.Pickler):
             return NotImplemented
         if id(value) in self._states:
             raise ContainsItself
-        number = self._begun.get(id(value))
+        number = self._open.get(id(value))
         fields = fields_by_name(value)
         layout = self._layout(layout_of(kind, fields), kind)
         if number is not None:
             # The instance contains itself: the reader fills it later.
             return same, (number, layout)
-        number = self._begun[id(value)] = len(self._begun)
+        number = self._open[id(value)] = len(self._open)
         return instance_of, (number, layout, [fields[name] for name in layout[3]])
 
     def _layout(self, layout: Layout, kind: type) -> Layout:

@@ -212,7 +212,7 @@ class _Calls:
         self._step, self._pass = step, step_pass
         self._states: States = step_pass.states(step.name)
         self._rollback = None if step.on_error is OnError.FAIL else Rollback(self._states, step.state_class, keys)
-        self._kept = ValuesAsTheyWere(() if self._rollback is None else values)
+        self._before = ValuesAsTheyWere(() if self._rollback is None else values)
 
     def call(self, key: Key, value: Any, context: Context, index: int) -> tuple[Any, Sequence[Any]]:
         """Calls the function with the value at an index; returns the new state, or GONE, and the results."""
@@ -222,7 +222,7 @@ class _Calls:
         after, found = step.call_function(before, value, context)
         self._keep(key, after)
         if self._rollback is not None:
-            self._rollback.record(key, lambda timed: step.call_function(timed, self._kept[index], context)[0])
+            self._rollback.record(key, lambda timed: step.call_function(timed, self._before[index], context)[0])
         if after is not GONE and states.index is not None and step.next(after) < at:
             states.index.add(key, step.next(after))
         return after, found

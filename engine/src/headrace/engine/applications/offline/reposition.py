@@ -60,7 +60,7 @@ class StoredPositions:
         self.log = CheckpointLog(spark, checkpoint)
         if self.log.is_unfinished():
             raise CheckpointError(_incomplete(checkpoint))
-        self._seen = self._look()
+        self._before = self._look()
         committed = self.log.last_committed()
         if committed is None:
             raise CheckpointError(
@@ -83,7 +83,7 @@ class StoredPositions:
     @property
     def abandoned(self) -> int | None:
         """The micro-batch that was planned and not committed, which a new checkpoint does not repeat; None if there is none."""
-        planned = self._seen.planned
+        planned = self._before.planned
         return planned if planned is not None and planned > self.committed.batch else None
 
     @cached_property
@@ -173,7 +173,7 @@ class StoredPositions:
         segments = self._runs.segments(batch, self.log.owner)
         new.note_predecessors([*self.log.predecessors(), Predecessor(self.log.query(), batch, segments)])
         self._write_logs(copy, changes, run)
-        if self._look() != self._seen:
+        if self._look() != self._before:
             raise CheckpointError(
                 f"a driver has started on {self._checkpoint} meanwhile, so {into} is not complete: stop the query, delete "
                 f"{into}, and repeat the command"

@@ -73,14 +73,14 @@ class StoredStates:
         bucket = ids[int(buckets_of([key], len(ids))[0])]
         for _, kept in self._buckets(bucket):
             if key in kept.get(step, {}):
-                return self._shown(step, kept[step][key])
+                return self._display(step, kept[step][key])
         return None
 
     def all(self, step: str) -> Iterator[tuple[Key, Any]]:
         """Yields every key of a step with its state."""
         for _, kept in self._buckets():
             for key, state in kept.get(step, States()).items():
-                yield key, self._shown(step, state)
+                yield key, self._display(step, state)
 
     def by_level(self) -> Iterator[tuple[int, dict[str, States], dict[str, Any]]]:
         """Yields the states of each bucket: their level, the states by step, and what is stored beside them."""
@@ -92,7 +92,7 @@ class StoredStates:
             for level, states_by_step in of_level.items():
                 yield level, states_by_step, dict(head.beside)
 
-    def _shown(self, step: str, state: Any) -> Any:
+    def _display(self, step: str, state: Any) -> Any:
         return next(keyed for keyed in self._graph.keyed if keyed.name == step).shown(state)
 
     @cached_property

@@ -29,7 +29,7 @@ class Arrivals:
 
     def __init__(self) -> None:
         self._waiting: deque[Arrived] = deque()
-        self._taken = 0
+        self._offset = 0
         """The number of messages of the first frame that were taken."""
         self._sequences: npt.NDArray[np.int64] | None = None
         """Those of the first frame, once it is divided."""
@@ -65,12 +65,12 @@ class Arrivals:
         self._most = max(1, min(wanted, max(_GROWTH * messages, FIRST_MESSAGES), MAX_MESSAGES))
 
     def _take_of_first(self, rows: int) -> Arrived:
-        first, begin = self._waiting[0], self._taken
+        first, begin = self._waiting[0], self._offset
         end = begin + rows
         if end >= first.frame.rows:
             self._waiting.popleft()
             self.bytes -= _size(first)
-            sequences, self._sequences, self._taken = self._sequences, None, 0
+            sequences, self._sequences, self._offset = self._sequences, None, 0
             if begin == 0 or sequences is None:
                 return first
             rest = cut(first.frame, int(sequences[begin - 1]), first.frame.last)
@@ -82,7 +82,7 @@ class Arrivals:
         last = int(self._sequences[end - 1])
         part = cut(first.frame, after, last)
         assert part is not None, "a message is left"
-        self._taken = end
+        self._offset = end
         return Arrived(part, Position(first.end.epoch, last, first.cursor), first.cursor)
 
 

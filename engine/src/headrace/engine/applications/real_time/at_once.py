@@ -64,7 +64,7 @@ class AtOnce:
         self._waiting: deque[tuple[int, BlockRow]] = deque()
         self._waiting_bytes = 0
         self._unanswered: deque[_Part] = deque()
-        self._kept: defaultdict[int, list[BlockRow]] = defaultdict(list)
+        self._rows_by_batch: defaultdict[int, list[BlockRow]] = defaultdict(list)
         self._kept_bytes = 0
         self._rejected: defaultdict[int, list[Written]] = defaultdict(list)
         self._is_at_once = True
@@ -113,7 +113,7 @@ class AtOnce:
     def kept(self, batch: int) -> list[BlockRow]:
         """The rows that are to be delivered with their micro-batch, after all of its rows were put, and the mode is known."""
         with self._changed:
-            rows = self._kept.pop(batch, [])
+            rows = self._rows_by_batch.pop(batch, [])
             self._kept_bytes -= sum(row.size for row in rows)
         self._freed()
         return rows
@@ -271,5 +271,5 @@ class AtOnce:
             self._changed.notify_all()
 
     def _keep(self, batch: int, row: BlockRow) -> None:
-        self._kept[batch].append(row)
+        self._rows_by_batch[batch].append(row)
         self._kept_bytes += row.size

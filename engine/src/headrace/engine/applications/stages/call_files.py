@@ -106,7 +106,7 @@ class CallFiles:
         self._owned = OwnedFolder(parent, PREFIX)
         self.path = str(self._owned.path)
         """The folder."""
-        self._seen: dict[str, tuple[str, float, float]] = {}
+        self._previous: dict[str, tuple[str, float, float]] = {}
         """The text of each file, since when it is there, and after how many seconds it is named."""
         self._died: dict[str, float] = {}
         """When the process of a file was found dead."""
@@ -123,7 +123,7 @@ class CallFiles:
         """The calls that run for longer than LOOKS_EVERY_S."""
         now = time.monotonic()
         with self._lock:
-            seen = dict(self._seen)
+            seen = dict(self._previous)
         return [
             Call(_pid(name), text, now - since)
             for name, (text, since, _) in seen.items()
@@ -157,7 +157,7 @@ class CallFiles:
                     self._note_dead(path, text, now)
                     continue
                 self._died.pop(path.name, None)
-                before, since, named = self._seen.get(path.name, ("", now, LONG_S))
+                before, since, named = self._previous.get(path.name, ("", now, LONG_S))
                 if text != before:
                     since, named = now, LONG_S
                 if text and now - since >= named:
@@ -165,7 +165,7 @@ class CallFiles:
                     named *= 2
                 found[path.name] = text, since, named
         with self._lock:
-            self._seen = found
+            self._previous = found
 
     def _note_dead(self, path: Path, text: str, now: float) -> None:
         """Names what a process has died of once, and removes its file once Spark has had time to read it."""

@@ -138,11 +138,11 @@ def _batch() -> int:
 
 def _run() -> int | None:
     """The number of the task's run; None if the driver does not number the runs of the query."""
-    number = _found(RUN_NUMBER)
+    number = _path_of(RUN_NUMBER)
     return None if number is None else int(number)
 
 
-def _found(name: str) -> str | None:
+def _path_of(name: str) -> str | None:
     context = TaskContext.get()
     return context.getLocalProperty(name) if context is not None else None
 
@@ -153,7 +153,7 @@ def _property(name: str) -> str:
     Raises:
         CheckpointError: The driver has not passed it.
     """
-    text = _found(name)
+    text = _path_of(name)
     if text is None:
         raise CheckpointError(f"the driver has not passed {name} to this task of an application; restart the query")
     return text

@@ -72,7 +72,7 @@ class Snapshot:
         number: int,
     ) -> None:
         """Prepares to write the states after micro-batch `number`."""
-        self._store, self._kept, self._dirty, self._classes, self._number = store, kept, dirty, classes, number
+        self._store, self._states, self._dirty, self._classes, self._number = store, kept, dirty, classes, number
         self.segments = list(segments)
         self.digest = blake2b(digest_size=TOKEN_BYTES)
 
@@ -83,11 +83,11 @@ class Snapshot:
             StateError: A state cannot be stored. The other writing methods raise it too.
         """
         before = len(self.segments)
-        count = min(max(1, -(-sum(map(len, self._kept.values())) // SEGMENT_KEYS)), MAX_SEGMENTS)
+        count = min(max(1, -(-sum(map(len, self._states.values())) // SEGMENT_KEYS)), MAX_SEGMENTS)
         self.segments = [Segment(0, 0)] * count
         self._dirty.forget(self.segments, -1)
         divided: list[dict[str, list[Key]]] = [{} for _ in range(count)]
-        for step, states in self._kept.items():
+        for step, states in self._states.items():
             for segment, keys in divide(_ordered(states, changed.get(step, ())), count).items():
                 divided[segment][step] = keys
         for segment, by_step in enumerate(divided):
@@ -103,7 +103,7 @@ class Snapshot:
     def split_where_full(self) -> int:
         """Splits segments until there are as many as necessary; returns the number of bytes written."""
         written = 0
-        while len(self.segments) < MAX_SEGMENTS and sum(map(len, self._kept.values())) > SEGMENT_KEYS * len(self.segments):
+        while len(self.segments) < MAX_SEGMENTS and sum(map(len, self._states.values())) > SEGMENT_KEYS * len(self.segments):
             new = len(self.segments)
             old = new - (1 << new.bit_length() - 1)
             keys = self._keys_of(old)
@@ -120,7 +120,7 @@ class Snapshot:
         document: dict[str, PackedStates] = pickle.loads(self._store.segments.read(segment))
         dirty = self._dirty.take(segment)
         found = {}
-        for step, states in self._kept.items():
+        for step, states in self._states.items():
             there = document[step][0] if step in document else []
             # After a reload, more keys may be dirty than in a worker that has cached the bucket all the time.
             new = in_order_of_keys({key for key in dirty.get(step, ()) if key in states}.difference(there))
@@ -128,7 +128,7 @@ class Snapshot:
         return found
 
     def _write(self, segment: int, keys: Mapping[str, list[Key]]) -> None:
-        document = {step: _there(self._kept[step], some, self._classes[step]) for step, some in keys.items() if some}
+        document = {step: _there(self._states[step], some, self._classes[step]) for step, some in keys.items() if some}
         packed = dumps_plain(document)
         self.digest.update(packed)
         self._store.segments.write(segment, packed)

@@ -157,7 +157,7 @@ def _check_kept(sink: Sink, transaction: Transaction, shares: Mapping[SinkSessio
     for session, share in shares.items():
         present = sink.sessions.get(session.instance, session)
         if not present.has(transaction.of_run(share[0].run_id)):
-            raise _lost(sink, transaction, set(share), f"were lost by instance {session.instance} after its vote")
+            raise _loss(sink, transaction, set(share), f"were lost by instance {session.instance} after its vote")
 
 
 def _await_proof(gateway: Gateway, transaction: Transaction, run_id: str) -> None:
@@ -191,15 +191,15 @@ async def _shares(
         if (reason := sink.voting.get(transaction)) is not None and reason:
             raise SinkFailed(f"sink {sink.name}, {transaction}: {reason}")
         if not sink.durable and sink.sessions:
-            raise _lost(sink, transaction, missing, "were lost with a session")
+            raise _loss(sink, transaction, missing, "were lost with a session")
         if lost := {part for part in missing if parts[part] in sink.sessions}:
             names = ", ".join(sorted({parts[part] for part in lost}))
-            raise _lost(sink, transaction, lost, f"were staged by instance {names}, which has reconnected without them")
+            raise _loss(sink, transaction, lost, f"were staged by instance {names}, which has reconnected without them")
         await sink.news.wait()
         check_current(gateway, transaction.pipeline, next(iter(parts)).run_id, run_number)
 
 
-def _lost(sink: Sink, transaction: Transaction, parts: set[Part], how: str) -> SinkFailed:
+def _loss(sink: Sink, transaction: Transaction, parts: set[Part], how: str) -> SinkFailed:
     partitions = ", ".join(str(part.partition) for part in sorted(parts))
     return SinkFailed(f"sink {sink.name}, {transaction}: partitions {partitions} {how}; run the batch again")
 

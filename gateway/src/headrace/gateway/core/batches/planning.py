@@ -140,7 +140,7 @@ def _supply(pipeline: Pipeline, stream: Stream) -> _Supply:
     if not frames:
         pipeline.fresh.pop(stream.name, None)
         return _Supply(stream, start, 0, 0)
-    seen = _seen(frames[0], start)
+    seen = _messages_before(frames[0], start)
     messages = sum(f.count for f in frames) - seen
     size = sum(f.size for f in frames) - frames[0].size * seen // frames[0].count
     return _Supply(stream, start, messages, size)
@@ -151,7 +151,7 @@ def _within_epoch(position: Position, stream: Stream) -> Position:
     return position if position.epoch >= stream.live_epoch else Position(stream.live_epoch, -1, position.cursor)
 
 
-def _seen(frame: HeldFrame, start: Position) -> int:
+def _messages_before(frame: HeldFrame, start: Position) -> int:
     """Returns how many of a frame's messages are at or before the position."""
     if frame.first > start.sequence:
         return 0
@@ -163,7 +163,7 @@ def _take(supply: _Supply, wanted: int, whole_frames: bool) -> PlannedRange:
     stream, start = supply.stream, supply.start
     end, taken, size = start, 0, 0
     for frame in stream.after(start):
-        seen = _seen(frame, start)
+        seen = _messages_before(frame, start)
         there = frame.count - seen
         if taken + there > wanted and not whole_frames:
             part = wanted - taken

@@ -71,10 +71,10 @@ async def read(
             # More frames may have arrived in the meantime, without a notification: check again before waiting or ending.
             continue
         if readable:
-            if stream.received >= end or _gone(pipeline, stream, wanted, at):
+            if stream.received >= end or _will_never_arrive(pipeline, stream, wanted, at):
                 return
         elif stream.loss is not None:
-            _gone(pipeline, stream, wanted, at)
+            _will_never_arrive(pipeline, stream, wanted, at)
         left = None if timeout_s is None else waits_since + timeout_s - clock.monotonic()
         if not await stream.news.wait(left if left is None else max(0.0, left)) and left is not None and left <= 0:
             raise SourceSilent(_describe_silence(stream, at, end, timeout_s or 0.0))
@@ -89,7 +89,7 @@ def _up_to(sequence: int, frames: Iterable[HeldFrame]) -> Iterator[HeldFrame]:
             return
 
 
-def _gone(pipeline: Pipeline, stream: Stream, wanted: ReadRange, at: Position) -> bool:
+def _will_never_arrive(pipeline: Pipeline, stream: Stream, wanted: ReadRange, at: Position) -> bool:
     """Returns whether the rest of the range, after `at`, will never arrive, and the pipeline accepts that.
 
     Raises:

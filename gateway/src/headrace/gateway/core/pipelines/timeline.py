@@ -214,7 +214,7 @@ class Timeline:
 
     def visible(self, number: int, is_visible: Callable[[str], bool]) -> None:
         """Notes that an instance of a sink has committed a micro-batch; `is_visible` says whether all of a sink's have."""
-        record = self._known(number)
+        record = self._record_of(number)
         if record is not None and record.durable and all(map(is_visible, record.durable)):
             record.reach(Stage.SINK_COMMITTED)
 
@@ -255,7 +255,7 @@ class Timeline:
         """Adds what a checkpoint says about micro-batches, in ascending order."""
         self.has_history = self.has_history or history
         for entry in logged:
-            record = self._planned_as(entry) or self._known(entry.number) or self._restore(entry)
+            record = self._planned_as(entry) or self._record_of(entry.number) or self._restore(entry)
             if record is None:
                 continue
             if entry.planned_at is not None and not record.has(Stage.PLANNED):
@@ -314,12 +314,12 @@ class Timeline:
         group.records = [*oldest.records, *group.records]
         group.ends = {**oldest.ends, **group.ends}
 
-    def _known(self, number: int) -> _Record | None:
+    def _record_of(self, number: int) -> _Record | None:
         return next((record for record in reversed(self._records) if record.batch.number == number), None)
 
     def _numbered(self, number: int) -> _Record | None:
         """Returns the micro-batch of a number; the planned one, if its number is not known yet, must be it."""
-        record = self._known(number)
+        record = self._record_of(number)
         if self._open is not None and self._open.batch.number is None and (record is None or record.has(Stage.COMMITTED)):
             # A committed one of that number belongs to a checkpoint that was set back since.
             self._set_number(self._open, number)

@@ -37,7 +37,7 @@ class Votes:
         self._open: dict[tuple[Voter, str], int] = {}
         """The batches that are not yet known to be in the commit log, by voter and run."""
         self._logged: dict[Voter, int] = {}
-        self._lost: dict[Voter, int] = {}
+        self._losses: dict[Voter, int] = {}
 
     def record(self, transaction: Transaction, run_id: str, sink: str, instances: Iterable[str]) -> None:
         """Records the votes for a transaction, which count if the commit log has the batch as this run's.
@@ -69,7 +69,7 @@ class Votes:
         """
         for sink, instance, batch in votes:
             voter = Voter(pipeline, sink, instance)
-            if voter not in self._lost:
+            if voter not in self._losses:
                 if voter not in self._logged:
                     check_room("votes of sinks", self._logged, MAX_VOTES)
                 self._logged[voter] = max(batch, self._logged.get(voter, -1))
@@ -88,11 +88,11 @@ class Votes:
         """Records whether an instance has lost a batch that it voted for; returns whether the loss is new."""
         batch = self._logged[voter]
         if session.has(Transaction(voter.pipeline, batch)):
-            self._lost.pop(voter, None)
+            self._losses.pop(voter, None)
             return False
-        if voter in self._lost:
+        if voter in self._losses:
             return False
-        self._lost[voter] = batch
+        self._losses[voter] = batch
         shows = session.visible.get(voter.pipeline)
         log.error("a sink has lost what it voted for", **asdict(voter), batch=batch, shows=shows)
         return True
@@ -103,7 +103,7 @@ class Votes:
         Raises:
             SinkLost: an instance has.
         """
-        for voter, batch in sorted(self._of(self._lost, pipeline)):
+        for voter, batch in sorted(self._of(self._losses, pipeline)):
             raise SinkLost(
                 f"instance {voter.instance} of sink {voter.sink} voted for batch {batch} of pipeline {pipeline}, which is in the "
                 "commit log, and has come back without it"
@@ -111,8 +111,8 @@ class Votes:
 
     def accept(self, pipeline: str) -> None:
         """Accepts the losses of a pipeline, which then continues without the lost batches."""
-        for voter, batch in self._of(self._lost, pipeline):
-            del self._lost[voter], self._logged[voter]
+        for voter, batch in self._of(self._losses, pipeline):
+            del self._losses[voter], self._logged[voter]
             log.warning("a query continues without what a sink has lost", **asdict(voter), batch=batch)
 
     def forget(self, pipeline: str) -> None:
@@ -120,9 +120,9 @@ class Votes:
         for voter, run_id in list(self._open):
             if voter.pipeline == pipeline:
                 del self._open[voter, run_id]
-        for voter in [voter for voter in {*self._logged, *self._lost} if voter.pipeline == pipeline]:
+        for voter in [voter for voter in {*self._logged, *self._losses} if voter.pipeline == pipeline]:
             self._logged.pop(voter, None)
-            self._lost.pop(voter, None)
+            self._losses.pop(voter, None)
 
     def logged(self, pipeline: str) -> list[tuple[Voter, int]]:
         """Returns the last vote of each instance whose batch is in a pipeline's commit log."""
@@ -130,7 +130,7 @@ class Votes:
 
     def lost(self) -> list[tuple[Voter, int]]:
         """Returns the votes that instances have lost."""
-        return sorted(self._lost.items())
+        return sorted(self._losses.items())
 
     @staticmethod
     def _of(votes: dict[Voter, _T], pipeline: str) -> list[tuple[Voter, _T]]:

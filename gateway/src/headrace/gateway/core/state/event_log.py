@@ -60,12 +60,12 @@ class EventLog:
         self.started_at = clock.now()
         """When it began, in seconds since 1970: numbers of another gateway, or of one that has restarted, mean nothing here."""
         self._numbers = itertools.count(1)
-        self._kept: dict[EventKind, deque[Event]] = {kind: deque(maxlen=MAX_OF_KIND) for kind in EventKind}
+        self._events: dict[EventKind, deque[Event]] = {kind: deque(maxlen=MAX_OF_KIND) for kind in EventKind}
 
     def add(self, kind: EventKind, part: str, text: str = "") -> None:
         """Notes that something happened now. Texts may come from callers: they are cut, and kept as one line."""
         event = Event(next(self._numbers), clock.monotonic(), kind, _line(part), _line(text))
-        self._kept[kind].append(event)
+        self._events[kind].append(event)
 
     def events(self, limit: int = MAX_EVENTS, after: int = 0) -> list[Event]:
         """Returns the last events, oldest first.
@@ -74,7 +74,7 @@ class EventLog:
             limit: How many at most; the latest ones count.
             after: Only events with a larger number.
         """
-        ordered: Iterable[Event] = merge(*self._kept.values(), key=lambda event: event.number)
+        ordered: Iterable[Event] = merge(*self._events.values(), key=lambda event: event.number)
         return list(deque((event for event in ordered if event.number > after), maxlen=limit))
 
 

@@ -34,7 +34,7 @@ class Stall:
     """
 
     def __init__(self) -> None:
-        self._seen: Outlook | None = None
+        self._outlook: Outlook | None = None
         self._since = 0.0
         self._rounds_s = 0.0
 
@@ -47,11 +47,11 @@ class Stall:
             has_credit: Whether the stream may send. A round without credit does not count, and does not begin anew either: other
                 streams of the session may use up the credit again and again.
         """
-        if seen is None or self._seen is None or seen.has_progressed(self._seen):
+        if seen is None or self._outlook is None or seen.has_progressed(self._outlook):
             self._since, self._rounds_s = clock.monotonic(), 0.0
         elif has_credit:
             self._rounds_s += seconds
-        self._seen = seen
+        self._outlook = seen
 
     @property
     def stalled_ms(self) -> int | None:

@@ -24,8 +24,8 @@ _GATEWAY = (
     ("headrace.gateway.", "gateway, other"),
 )
 _WORKER = (
-    ("headrace.engine.source._planner", "plan"),
-    ("headrace.engine.source._ranges", "plan"),
+    ("headrace.engine.source.planner", "plan"),
+    ("headrace.engine.source.ranges", "plan"),
     ("headrace.engine.checkpoint", "plan"),
     ("headrace.engine.codec", "decode"),
     ("headrace.engine.source", "fetch"),
