@@ -18,7 +18,8 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 from tests.cli.json_shape import document_of, result_of
 from tests.docs.pages import blocks
-from tests.engine.test_positions import SLOW, add, contents, counts, expected, run, run_with
+from tests.engine.remainders import counts
+from tests.engine.test_positions import SLOW, add, contents, expected, run, run_with
 from tests.examples.rig import rig
 
 from headrace import connectors_cli
@@ -32,7 +33,7 @@ from headrace.sdk import Position as PositionOfSource
 from headrace.terminal import Failure
 
 PROGRAM = """
-from tests.engine.test_positions import counts
+from tests.engine.remainders import counts
 
 app = counts()
 """

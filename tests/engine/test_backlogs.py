@@ -5,29 +5,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.engine.backlog import STREAMS, hours
 from tests.examples.rig import rig
 
 from headrace.connectors import FileSource
-from headrace.pipelines import Pipeline, Window, count, tumbling
 
-SECOND = 1_000_000
-STREAMS, WINDOWS = 4, 24
-
-
-def described(key: object, values: int, window: Window) -> str:
-    return f"{window.start // SECOND} {values}"
-
-
-def hours() -> Pipeline:
-    """Windows of an hour of all streams: directly, and of windows of half an hour."""
-    app = Pipeline("backlog")
-    seconds = app.source("n/*", decode=int, await_streams=STREAMS).event_time(lambda value: value * SECOND, name="time")
-    keyed = seconds.key_by(lambda _: "all", name="all")
-    keyed.window(tumbling("1 hour")).aggregate(count(), output=described, name="hours").sink("hours")
-    halves = keyed.window(tumbling("30 minutes")).aggregate(count(), name="halves")
-    later = halves.key_by(lambda _: "all", name="again").window(tumbling("1 hour"))
-    later.aggregate(count(), output=described, name="later").sink("later")
-    return app
+WINDOWS = 24
 
 
 @pytest.mark.parametrize(

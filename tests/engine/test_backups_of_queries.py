@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.engine.test_positions import add, counts, expected, run
+from tests.engine.remainders import counts
+from tests.engine.test_positions import add, expected, run
 
 from headrace.engine import (
     CheckpointError,

@@ -1,45 +1,16 @@
 """Results and states do not share what changes: on stages of Spark, on Spark, and in real time as in a trial run."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.engine.live import live
 from tests.engine.stages import Stages
 from tests.examples.rig import records, rig
 
 from headrace.connectors import FileSource
-from headrace.pipelines import Message, OnError, Pipeline, Trial, collect
-
-
-def add(number: int, state: dict[str, Any]) -> dict[str, Any]:
-    state["sum"] = state.get("sum", 0) + number
-    state.setdefault("numbers", []).append(number)
-    return state
-
-
-def last(value: dict[str, Any], state: dict[str, Any]) -> str:
-    before = state.get("value")
-    state["value"] = value
-    return f"{before and before['numbers']} {value['numbers']}"
-
-
-def spoiled(value: dict[str, Any]) -> str:
-    value["numbers"].clear()
-    return str(value["sum"])
-
-
-def live(on_error: OnError = OnError.FAIL) -> Pipeline:
-    app = Pipeline("live", on_error=on_error)
-    numbers = app.source("n/*", decode=int)
-    keyed = numbers.key_by(lambda n: n % 2, name="parity")
-    added = keyed.stateful(add, dict, name="add")
-    added.map(spoiled).sink("sums")
-    added.stateful(last, dict, name="last").sink("last")
-    added.key_by(lambda value: value["sum"] % 3, name="again").stateful(last, dict, name="last-again").sink("again")
-    keyed.aggregate(collect(), name="all").sink("all", encode=lambda values: json.dumps(values).encode())
-    return app
+from headrace.pipelines import Message, OnError, Trial
 
 
 def test_stages_give_what_a_trial_gives() -> None:

@@ -7,7 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from click.testing import CliRunner, Result
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.cli.json_shape import result_of
+from tests.engine.remainders import Count, numbers
 from tests.examples.rig import rig
 from tests.fake_gateway.sinks import frame_of
 
@@ -25,25 +25,6 @@ from headrace.engine.applications.starting.start import _dropped
 from headrace.engine.checkpoint.log import CheckpointLog, Dropped
 from headrace.pipelines import OnError, Pipeline, StateError, total, tumbling
 from headrace.sdk import Part, Rows, Transaction
-
-
-@dataclass
-class Count:
-    seen: int = 0
-
-
-def count(number: int, state: Count) -> str:
-    state.seen += 1
-    return f"{number % 7}:{state.seen}"
-
-
-def numbers(step: str = "count", size: str = "10 s") -> Pipeline:
-    """Counts numbers by key, and sums them by key in windows of ten seconds, a number being its own time in seconds."""
-    app = Pipeline("numbers")
-    timed = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000).key_by(lambda n: n % 7)
-    timed.stateful(count, Count, name=step).sink("counts")
-    timed.window(tumbling(size)).aggregate(total(), name="sums").map(str).sink("sums")
-    return app
 
 
 @pytest.fixture
@@ -129,7 +110,7 @@ def test_a_checkpoint_whose_states_are_gone_is_refused(spark: SparkSession, tmp_
 
 
 PROGRAM = """
-from tests.engine.test_pipeline_checkpoints import numbers
+from tests.engine.remainders import numbers
 
 app = numbers()
 """

@@ -3,12 +3,12 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from tests.engine.remainders import counts
 from tests.examples.rig import Rig, rig
 
 from headrace.connectors import FileSource
@@ -27,27 +27,9 @@ from headrace.engine import (
 from headrace.engine.applications.offline.reposition import repositioned
 from headrace.engine.checkpoint.moves import Change
 from headrace.engine.checkpoint.position import Position
-from headrace.pipelines import Pipeline
 
 STREAM = "n/0"
 SLOW = {"maxMessagesPerTrigger": "10"}
-
-
-@dataclass
-class Count:
-    seen: int = 0
-
-
-def count(number: int, state: Count) -> str:
-    state.seen += 1
-    return f"{number}:{state.seen}"
-
-
-def counts() -> Pipeline:
-    """Counts numbers by their remainder of seven."""
-    app = Pipeline("counts")
-    app.source("n/*", decode=int).key_by(lambda n: n % 7).stateful(count, Count, name="count").sink("out")
-    return app
 
 
 def expected(seen: Counter[int], numbers: Iterable[int]) -> list[bytes]:

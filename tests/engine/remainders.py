@@ -1,0 +1,39 @@
+"""Applications that count numbers by their remainder of seven.
+
+Each of Spark's Python processes imports them; it would import a test module with all that its tests need, which takes a second.
+"""
+
+from dataclasses import dataclass
+
+from headrace.pipelines import Pipeline, total, tumbling
+
+
+@dataclass
+class Count:
+    seen: int = 0
+
+
+def count(number: int, state: Count) -> str:
+    state.seen += 1
+    return f"{number}:{state.seen}"
+
+
+def counts() -> Pipeline:
+    """Gives each number with its count."""
+    app = Pipeline("counts")
+    app.source("n/*", decode=int).key_by(lambda n: n % 7).stateful(count, Count, name="count").sink("out")
+    return app
+
+
+def count_key(number: int, state: Count) -> str:
+    state.seen += 1
+    return f"{number % 7}:{state.seen}"
+
+
+def numbers(step: str = "count", size: str = "10 s") -> Pipeline:
+    """Gives each key with its count, and sums by key in windows of ten seconds, a number being its own time in seconds."""
+    app = Pipeline("numbers")
+    timed = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000).key_by(lambda n: n % 7)
+    timed.stateful(count_key, Count, name=step).sink("counts")
+    timed.window(tumbling(size)).aggregate(total(), name="sums").map(str).sink("sums")
+    return app
