@@ -75,6 +75,17 @@ def test_figures_that_were_measured_are_returned_and_shown_at_once() -> None:
     assert [figure.name for figure in progress.figures] == ["rate", "p50"]
 
 
+def test_a_figure_of_more_rounds_replaces_the_one_of_fewer() -> None:
+    progress = Progress(lambda line: None)
+
+    def part() -> Iterator[Figure]:
+        for rounds in (1.0, 2.0, 3.0):
+            yield Figure("rate", rounds, "messages/s")
+            yield Figure("p50", rounds, "ms")
+
+    assert measured("part", part, progress) == progress.figures == [Figure("rate", 3.0, "messages/s"), Figure("p50", 3.0, "ms")]
+
+
 def test_a_part_that_fails_leaves_the_figures_before() -> None:
     progress = Progress(lambda line: None)
     with pytest.raises(NothingMeasured):

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.laboratory.bench.figures import Figure, Progress
+from headrace.laboratory.bench.figures import Figure, Progress, itself
 from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.queries import headrace, inprocess_rate, noop, rows, stallable
 from headrace.laboratory.bench.rig import RunningGateway, acknowledged_rate, connector, gateway, wait_for
@@ -42,6 +42,7 @@ def throughput(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
     rate, baseline = statistics.median(rates), statistics.median(baselines)
     met = rate >= 1e6 and rate >= 0.35 * baseline
     yield Figure("throughput", rate, "messages/s", baseline, ">= 1,000,000 and >= 0.35 of the baseline", met)
+    yield from itself("throughput", rates, "messages/s")
     single, _ = drain(spark, messages=messages // 8, single=True)
     yield Figure("throughput_single_messages", single, "messages/s", baseline)
 

@@ -4,6 +4,7 @@ import math
 import os
 import platform
 import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -43,6 +44,10 @@ class Figure:
         return self.value / self.baseline if self.baseline else None
 
 
+BUDGET_S = 480.0
+"""How long a run of all parts may take until it begins no further one, in seconds: ten minutes, without what it then ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """The progress of a benchmark. Each figure is shown and kept as soon as it is measured: a run that ends early has some.
@@ -50,18 +55,30 @@ class Progress:
     Attributes:
         say: Shows a line.
         figures: What was measured so far.
+        ends_at: When it is to begin nothing more, on the monotonic clock; None if it may take as long as it needs.
+        not_begun: What it has not begun for this reason.
     """
 
     say: Callable[[str], None]
     figures: list[Figure] = field(default_factory=list)
+    ends_at: float | None = None
+    not_begun: list[str] = field(default_factory=list)
 
     def __call__(self, text: str) -> None:
         """Shows a line."""
         self.say(text)
 
+    def begins(self, part: str, takes_s: float = 0.0) -> bool:
+        """Returns whether there is time for a part that takes so many seconds; notes the part if there is not."""
+        if self.ends_at is None or time.monotonic() + takes_s < self.ends_at:
+            return True
+        self.not_begun.append(part)
+        self.say(f"{part} is left out: the benchmark would take more than ten minutes; --only runs a part, however long it takes")
+        return False
+
     def take(self, figure: Figure) -> None:
-        """Shows and keeps a figure."""
-        self.figures.append(figure)
+        """Shows and keeps a figure, which replaces an earlier one of the same name: that of fewer rounds."""
+        self.figures[:] = [*(known for known in self.figures if known.name != figure.name), figure]
         baseline = "" if figure.baseline is None else f", baseline {_number(figure.baseline)}"
         target = "" if figure.met is None else f", target {figure.target} {'met' if figure.met else 'missed'}"
         self.say(f"  {figure.name}: {_number(figure.value)} {figure.unit}{baseline}{target}")
@@ -73,19 +90,34 @@ def measured(name: str, part: Callable[[], Iterator[Figure]], progress: Progress
     Raises:
         NothingMeasured: It divides by nothing, or takes the mean of nothing: nothing happened while it measured.
     """
-    figures = list[Figure]()
+    found = dict[str, Figure]()
     try:
         for figure in part():
-            figures.append(figure)
+            found[figure.name] = figure
             if math.isfinite(figure.value):
                 progress.take(figure)
     except (statistics.StatisticsError, ZeroDivisionError) as error:
         raise NothingMeasured(f"{name} has measured nothing ({error}); run it again on a machine that is less busy") from error
+    figures = list(found.values())
     if lacking := [figure.name for figure in figures if not math.isfinite(figure.value)]:
         raise NothingMeasured(
             f"{name} has measured nothing for {', '.join(lacking)}; run it again on a machine that is less busy"
         )
     return figures
+
+
+def itself(name: str, values: Sequence[float], unit: str) -> Iterator[Figure]:
+    """Compares a figure with itself: how much the runs of the same thing differ says what another ratio of the run is worth.
+
+    Yields nothing if it was measured once.
+
+    Args:
+        name: The name of the figure.
+        values: What its runs have measured, one after the other.
+        unit: Its unit.
+    """
+    if len(values) > 1:
+        yield Figure(f"{name}_itself", statistics.geometric_mean(values[1::2]), unit, statistics.geometric_mean(values[::2]))
 
 
 def document(figures: Sequence[Figure], conditions: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.figures import Figure, itself
 from headrace.laboratory.bench.parts import Say
 
 PAIRS = 6
@@ -42,3 +42,5 @@ def overhead(name: str, what: str, run: Callable[[bool], Run], say: Say, quick: 
     yield Figure(name, rate, "messages/s", baseline, ">= 0.97 of the baseline", rate >= 0.97 * baseline)
     cpu, without = (statistics.geometric_mean(run.cpu_us for run in runs) for runs in (observed, plain))
     yield Figure(f"{name}_gateway_cpu", cpu, "us/message", without)
+    yield from itself(name, [run.rate for run in plain], "messages/s")
+    yield from itself(f"{name}_gateway_cpu", [run.cpu_us for run in plain], "us/message")

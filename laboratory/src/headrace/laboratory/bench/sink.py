@@ -11,7 +11,7 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.laboratory.bench.figures import Figure, Progress
+from headrace.laboratory.bench.figures import Figure, Progress, itself
 from headrace.laboratory.bench.output import Output
 from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.queries import headrace, sink_query
@@ -57,6 +57,7 @@ def throughput(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
         say(f"  {rates[-1]:,.0f} messages/s, Spark's file sink {baselines[-1]:,.0f}")
     rate, baseline = sorted(rates)[len(rates) // 2], sorted(baselines)[len(baselines) // 2]
     yield Figure("throughput", rate, "messages/s", baseline, ">= 0.8 of the baseline", rate >= 0.8 * baseline)
+    yield from itself("throughput", rates, "messages/s")
 
 
 Query = Callable[[DataFrame, str, Path], AbstractContextManager[StreamingQuery]]

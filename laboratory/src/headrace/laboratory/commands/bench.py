@@ -82,7 +82,7 @@ def core(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None
     """
     from headrace.laboratory.bench.core import run
 
-    report("headrace bench core", run, parts or CORE_PARTS, quick, as_json, fail)
+    report("headrace bench core", run, parts or CORE_PARTS, quick, as_json, fail, whole=not parts)
 
 
 @_benchmark(SINK_PARTS)
@@ -97,7 +97,7 @@ def sink(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None
     """
     from headrace.laboratory.bench.sink import run
 
-    report("headrace bench sink", run, parts or SINK_PARTS, quick, as_json, fail)
+    report("headrace bench sink", run, parts or SINK_PARTS, quick, as_json, fail, whole=not parts)
 
 
 @click.option(
@@ -123,7 +123,7 @@ def latency(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, plot
 
     if plot is not None and (plot.suffix != ".svg" or not plot.parent.is_dir()):
         raise click.BadParameter(f"{plot} must be a file named *.svg in a folder that exists", param_hint="--plot")
-    report("headrace bench latency", partial(run, plot=plot), parts or LATENCY_PARTS, quick, as_json, fail)
+    report("headrace bench latency", partial(run, plot=plot), parts or LATENCY_PARTS, quick, as_json, fail, whole=not parts)
 
 
 @click.option("--peers", is_flag=True, help="Also run installed peers: Bytewax.")
@@ -144,7 +144,8 @@ def pipelines(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, lo
     from headrace.laboratory.bench.pipelines.run import run
 
     measure = partial(run, whole=not parts, long=long, with_peers=peers)
-    report("headrace bench pipelines", measure, parts or pipelines_parts(long), quick, as_json, fail)
+    names, whole = parts or pipelines_parts(long), not parts and not long
+    report("headrace bench pipelines", measure, names, quick, as_json, fail, whole=whole)
 
 
 @click.option(
@@ -170,7 +171,7 @@ def connectors(
 
     In a checkout, it uses the brokers of `make brokers`, and starts them if necessary. It creates queues, streams and topics
     named headrace-bench-..., and removes them. The parts kafka_librdkafka_... need the extra kafka-librdkafka, and are left out
-    without it. Takes about twelve minutes. Progress goes to standard error.
+    without it. Takes about ten minutes. Progress goes to standard error.
 
     \b
     Examples:
@@ -187,7 +188,7 @@ def connectors(
     measure = partial(run, given=given, kafka_jars=kafka_jars)
     known = [part for part in CONNECTORS_PARTS if is_installed() or part not in LIBRDKAFKA_PARTS]
     try:
-        report("headrace bench connectors", measure, parts or tuple(known), quick, as_json, fail)
+        report("headrace bench connectors", measure, parts or tuple(known), quick, as_json, fail, whole=not parts)
     except (BrokersMissing, ClientMissing) as error:
         raise Failure(str(error), EXIT_ENVIRONMENT) from error
     except InvalidAddress as error:
@@ -207,7 +208,7 @@ def cluster(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
     """
     from headrace.laboratory.bench.cluster.run import run
 
-    report("headrace bench cluster", run, parts or CLUSTER_PARTS, quick, as_json, fail)
+    report("headrace bench cluster", run, parts or CLUSTER_PARTS, quick, as_json, fail, whole=not parts)
 
 
 @click.option("--list", "lists", is_flag=True, help="Print the names for --only, and run nothing.")
@@ -253,7 +254,7 @@ def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, list
 
     try:
         names = chosen or operate_names.usual(quick)
-        report("headrace bench operate", partial(run, faults=faults), names, quick, as_json, fail, left_out)
+        report("headrace bench operate", partial(run, faults=faults), names, quick, as_json, fail, left_out, whole=not chosen)
     except BrowserMissing as error:
         raise Failure(str(error), EXIT_ENVIRONMENT) from error
 
@@ -299,7 +300,7 @@ def sdks(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, minutes
     from headrace.laboratory.bench.sdks.run import run
 
     try:
-        report("headrace bench sdks", partial(run, minutes=minutes), parts or SDKS_PARTS, quick, as_json, fail)
+        report("headrace bench sdks", partial(run, minutes=minutes), parts or SDKS_PARTS, quick, as_json, fail, whole=not parts)
     except ProgramsMissing as error:
         raise Failure(str(error), EXIT_ENVIRONMENT) from error
 
@@ -329,4 +330,4 @@ def profile(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, flam
     if flame is not None and not flame.parent.is_dir():
         raise click.BadParameter(f"{flame.parent} is no folder", param_hint="--flame")
     measure, names = partial(run, flame=flame), parts or PROFILE_PARTS
-    report("headrace bench profile", measure, names, quick, as_json, fail, detail="profile", tables=tables)
+    report("headrace bench profile", measure, names, quick, as_json, fail, detail="profile", tables=tables, whole=not parts)

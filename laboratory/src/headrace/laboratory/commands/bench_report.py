@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -51,18 +52,22 @@ def report(
     left_out: Callable[[dict[str, Any]], str] = _nothing,
     detail: str = "",
     tables: "Callable[[dict[str, Any]], list[FittingTable]] | None" = None,
+    *,
+    whole: bool = False,
 ) -> None:
     """Runs a benchmark and prints its figures. Given the conditions, `left_out` says what was asked for and could not be done.
+
+    A whole run begins nothing more after eight minutes; `conditions.not_begun` names what it has left out.
 
     People see `tables` of a `detail` of the conditions instead of the figures, if a benchmark has them.
 
     If it ends early, it prints the figures that it has measured.
     """
-    from headrace.laboratory.bench.figures import Progress, document, machine, table
+    from headrace.laboratory.bench.figures import BUDGET_S, Progress, document, machine, table
     from headrace.processes import own_temporary_folder
 
     end_at_sigterm()
-    progress = Progress(say)
+    progress = Progress(say, ends_at=time.monotonic() + BUDGET_S if whole else None)
     try:
         with own_temporary_folder("bench"):
             measured: tuple[list[Figure], dict[str, Any]] = run(parts, quick, progress)
@@ -80,7 +85,7 @@ def report(
         if as_json:
             print_result(summary, result, why)
         raise
-    figures, conditions = measured
+    figures, conditions = measured[0], measured[1] | {"not_begun": progress.not_begun}
     missed = sum(figure.met is False for figure in figures)
     summary = f"{len(figures)} figures, {missed} of them miss their targets"
     lacking, result = left_out(conditions), document(figures, conditions)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headrace.laboratory.bench.cluster.drivers import LOCAL, driver, submitted
-from headrace.laboratory.bench.figures import Figure, Progress, machine, measured
+from headrace.laboratory.bench.figures import Figure, Progress, itself, machine, measured
 from headrace.laboratory.bench.output import Output
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.pipelines.apps import RESULT_BYTES
@@ -37,6 +37,8 @@ def run(parts: Sequence[str], quick: bool, say: Progress) -> tuple[list[Figure],
     """Runs the named parts, one after the other. Returns their figures and the conditions."""
     figures: list[Figure] = []
     for name in parts:
+        if not say.begins(name):
+            continue
         say(f"{name} ...")
         figures += measured(name, partial(PARTS[name], say, quick), say)
     conditions = {
@@ -67,6 +69,7 @@ def cluster_over_local(say: Say, quick: bool) -> Iterator[Figure]:
                     rates[name].append(rate)
     found, baseline = (statistics.median(rates[name]) for name in (STANDALONE, LOCAL))
     yield Figure("cluster_over_local", found, "messages/s", baseline, ">= 0.8 of the baseline", found >= 0.8 * baseline)
+    yield from itself("cluster_over_local", rates[LOCAL], "messages/s")
 
 
 def worker_lost_pause_s(say: Say, quick: bool) -> Iterator[Figure]:

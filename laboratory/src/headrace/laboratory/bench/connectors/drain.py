@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from headrace.laboratory.bench.connectors import client
 from headrace.laboratory.bench.connectors.chain import Chain
 from headrace.laboratory.bench.connectors.system import System
-from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.figures import Figure, itself
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.queries import headrace, noop
 from headrace.laboratory.bench.rig import connector, gateway
@@ -51,5 +51,6 @@ def drain(broker: System, spark: SparkSession, say: Say, quick: bool) -> Iterato
             say(f"  {chained[-1].rate:,.0f} messages/s, the client alone {alone[-1].rate:,.0f}")
     rate, baseline = (statistics.median(one.rate for one in several) for several in (chained, alone))
     yield Figure(f"{broker.name}_drain", rate, "messages/s", baseline, ">= 0.8 of the baseline", rate >= 0.8 * baseline)
+    yield from itself(f"{broker.name}_drain", [one.rate for one in chained], "messages/s")
     rss, own_rss = (statistics.median(one.rss_mb for one in several) for several in (chained, alone))
     yield Figure(f"{broker.name}_memory", rss, "MB", own_rss)

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.figures import Figure, itself
 from headrace.laboratory.bench.latency.lines import command
 from headrace.laboratory.bench.latency.measure import Latencies, Pace, latencies
 from headrace.laboratory.bench.latency.plot import Series
@@ -43,15 +43,17 @@ def stateful(plotted: Series, spark: SparkSession, say: Say, quick: bool) -> Ite
     """An application with 350 keys of state, against a nearly empty micro-batch of Spark's own right before and after it."""
     floor = _floor(spark, quick)
     seen = _stateful(spark, _pace(RATE, quick, seconds=40))
-    floor += _floor(spark, quick)
-    lowest = statistics.median(floor)
+    again = _floor(spark, quick)
+    lowest = statistics.median([*floor, *again])
     p50, p99 = _shown(plotted, say, "stateful", seen)
     acknowledged = quantile_ms(seen.acknowledged, 0.50)
-    say(f"  acknowledged p50 {acknowledged:.0f} ms; Spark's own micro-batch {lowest:.0f} ms, the median of {len(floor)}")
+    micro_batch = f"Spark's own micro-batch {lowest:.0f} ms, the median of {len(floor) + len(again)}"
+    say(f"  acknowledged p50 {acknowledged:.0f} ms; {micro_batch}")
     yield Figure("stateful_p50", p50, "ms", lowest, "<= 104", p50 <= 104)
     yield Figure("stateful_p99", p99, "ms", None, "<= 250", p99 <= 250)
     yield Figure("ack_p50", acknowledged, "ms")
     yield Figure("floor_p50", lowest, "ms")
+    yield from itself("floor_p50", [statistics.median(floor), statistics.median(again)], "ms")
     yield Figure("stateful_over_floor", p50 / lowest, "times")
 
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.figures import Figure, itself
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.pipelines.apps import MARKET_SPREAD, WORD_COUNT, App, market_spread_by_function
 from headrace.laboratory.bench.pipelines.baseline import COUNT, TRANSFORM_WITH_STATE, spark_alone
 from headrace.laboratory.bench.pipelines.child import in_child
 from headrace.laboratory.bench.pipelines.feed import Feed, MarketFeed, Words
 from headrace.laboratory.bench.pipelines.loop import Loop, check, plain_loop
-from headrace.laboratory.bench.pipelines.queries import WORKER_MEMORY, rate, spark_part
+from headrace.laboratory.bench.pipelines.queries import WORKER_MEMORY, Batch, rate, spark_part
 from headrace.laboratory.bench.pipelines.sizes import LONG, Sizes
 from headrace.pipelines import Pipeline
 
@@ -32,16 +32,24 @@ def functions_alone(app: App, feed: Feed, say: Say, sizes: Sizes) -> Loop:
 
 def blocks_rate(spark: SparkSession, app: App, feed: Feed, sizes: Sizes, pipeline: Callable[[], Pipeline] | None = None) -> float:
     """Returns the messages per second of an application in large micro-batches: the median of some runs."""
+    return statistics.median(rate(run) for run in _block_runs(spark, app, feed, sizes, pipeline))
+
+
+def _block_runs(
+    spark: SparkSession, app: App, feed: Feed, sizes: Sizes, pipeline: Callable[[], Pipeline] | None = None
+) -> list[list[Batch]]:
+    """Returns the micro-batches that count of some runs of an application in large micro-batches."""
     batches = _batches(sizes.batch_messages, sizes.batches)
-    runs = [spark_part(spark, app, feed, batches, pipeline=pipeline) for _ in range(sizes.runs)]
-    return statistics.median(rate(run[2:]) for run in runs)
+    return [spark_part(spark, app, feed, batches, pipeline=pipeline)[2:] for _ in range(sizes.runs)]
 
 
 def market_spread_spark_part(spark: SparkSession, say: Say, sizes: Sizes) -> Iterator[Figure]:
     """Market Spread without gateway and connectors, against its functions in a plain loop."""
     loop = functions_alone(MARKET_SPREAD, MarketFeed(), say, sizes)
-    found = blocks_rate(spark, MARKET_SPREAD, MarketFeed(), sizes)
+    runs = _block_runs(spark, MARKET_SPREAD, MarketFeed(), sizes)
+    found = statistics.median(map(rate, runs))
     yield Figure("market_spread_spark_part", found, _UNIT, loop.rate, ">= 800,000", found >= 800_000)
+    yield from itself("market_spread_spark_part", [each.messages / each.took_s for run in runs for each in run], _UNIT)
     yield Figure("market_spread_functions_alone", loop.each_us, "us/message")
 
 

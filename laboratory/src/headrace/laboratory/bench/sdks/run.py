@@ -2,13 +2,13 @@
 
 import os
 import statistics
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.contract.languages import LANGUAGES
-from headrace.laboratory.bench.figures import Figure, Progress, machine, measured
-from headrace.laboratory.bench.parts import Say
+from headrace.laboratory.bench.figures import Figure, Progress, itself, machine, measured
 from headrace.laboratory.bench.queries import inprocess_rate, session
 from headrace.laboratory.bench.sdks.measure import Measured, measure
 from headrace.laboratory.bench.sdks.programs import PYTHON, build
@@ -27,6 +27,8 @@ _MESSAGES_IN_BATCHES = 32_000_000
 _QUICK = 8
 _TIMES_PYTHON = {"go": 3.0, "java": 3.0, "rust": 3.0, "typescript": 1.5}
 _OF_CORE = 0.25
+_LATENCY_S = 15.0
+"""About how long the latency of a language takes, in seconds, once."""
 _READS_EVERY_S = 0.05
 """As often as Spark begins a small micro-batch, so that the gateway's work is that of the messages, and not of many reads."""
 _SATURATED_CORES = 0.9
@@ -62,12 +64,17 @@ def run(parts: Sequence[str], quick: bool, say: Progress, *, minutes: float | No
     return figures, machine() | conditions | {"latency": f"{RATE} messages/s"}
 
 
-def _speeds(commands: dict[str, list[str]], quick: bool, say: Say, *, with_core: bool) -> Iterator[Figure]:
-    """Runs the programs in turns, as fast as the gateway accepts their messages."""
+def _speeds(commands: dict[str, list[str]], quick: bool, say: Progress, *, with_core: bool) -> Iterator[Figure]:
+    """Runs the programs in turns, as fast as the gateway accepts their messages. Yields each figure after each round."""
     found: dict[str, list[Measured]] = defaultdict(list)
     baselines: list[float] = []
     spark = session(quick_start=quick) if with_core else None
+    took_s = 0.0
     for number in range(1 if quick else _ROUNDS):
+        # What remains is for the latencies.
+        if not say.begins(f"round {number + 1}", takes_s=took_s + (len(commands) + 1) * _LATENCY_S):
+            break
+        begun = time.monotonic()
         say(f"round {number + 1} ...")
         for name, language, count, arguments in _runs(list(commands), quick):
             one = measure(language, commands[language], count, *arguments, every_s=_READS_EVERY_S)
@@ -79,10 +86,12 @@ def _speeds(commands: dict[str, list[str]], quick: bool, say: Say, *, with_core:
         if spark is not None:
             baselines.append(inprocess_rate(spark, _MICRO_BATCH, 2 if quick else 5))
             say(f"  {CORE}: {baselines[-1]:,.0f} messages/s")
-    core = statistics.median(baselines) if baselines else None
-    python = found.get("python_messages")
-    for name, several in found.items():
-        yield from _figures(name, several, python, core)
+        core = statistics.median(baselines) if baselines else None
+        python = found.get("python_messages")
+        for name, several in found.items():
+            yield from _figures(name, several, python, core)
+            yield from itself(name, [one.rate for one in several], "messages/s")
+        took_s = time.monotonic() - begun
 
 
 def _runs(languages: Sequence[str], quick: bool) -> Iterator[tuple[str, str, int, list[str]]]:
@@ -117,14 +126,16 @@ def _figures(name: str, several: Sequence[Measured], python: Sequence[Measured] 
         yield Figure(f"{language}_rss", max(one.peak_mb for one in several), "MB")
 
 
-def _latencies(commands: dict[str, list[str]], quick: bool, say: Say) -> Iterator[Figure]:
+def _latencies(commands: dict[str, list[str]], quick: bool, say: Progress) -> Iterator[Figure]:
     """Measures the time to the acknowledgement at a modest rate, as the program sees it, in turns."""
     found: dict[str, list[float]] = defaultdict(list)
-    for _ in range(1 if quick else 3):
+    for number in range(1 if quick else 3):
+        if number and not say.begins(f"round {number + 1} of the latency", takes_s=len(commands) * _LATENCY_S):
+            break
         for language, command in commands.items():
             one = measure(language, command, RATE * (2 if quick else _SECONDS), str(RATE))
             found[language].append(one.result["ack_p50_ms"])
             say(f"  {language}: acknowledged after {found[language][-1]:.1f} ms (p50) at {RATE:,} messages/s")
-    python = statistics.median(found["python"]) if "python" in found else None
-    for language, latencies in found.items():
-        yield Figure(f"{language}_ack_p50", statistics.median(latencies), "ms", python if language != "python" else None)
+        python = statistics.median(found["python"]) if "python" in found else None
+        for language, latencies in found.items():
+            yield Figure(f"{language}_ack_p50", statistics.median(latencies), "ms", python if language != "python" else None)
