@@ -5,13 +5,13 @@ import io.headrace.protocol.v1.ConnectorError;
 import io.headrace.protocol.v1.ConnectorState;
 import io.headrace.protocol.v1.Report;
 import io.headrace.sdk.Reporter;
+import io.headrace.sdk.internal.wire.Mutex;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * What operators are told of a connector. It outlives sessions, so that the errors of one that
@@ -23,7 +23,7 @@ public final class Reports implements Reporter {
   private static final long INTERVAL_NANOS = Duration.ofSeconds(1).toNanos();
   private static final long HEARTBEAT_NANOS = Duration.ofSeconds(2).toNanos();
 
-  private final ReentrantLock lock = new ReentrantLock();
+  private final Mutex lock = new Mutex();
   private final ArrayDeque<Noted> errors = new ArrayDeque<>();
   private final Map<String, String> problems = new LinkedHashMap<>();
   private final Runnable changed;
@@ -71,64 +71,51 @@ public final class Reports implements Reporter {
 
   /** A session begins with a gateway that can do this. */
   public void begin(List<Capability> gateway) {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       wanted = gateway.contains(Capability.CAPABILITY_REPORT);
       heartbeats = gateway.contains(Capability.CAPABILITY_HEARTBEAT);
       stateReported = false;
       problems.clear();
       updateState();
       reportedAt = System.nanoTime() - INTERVAL_NANOS;
-    } finally {
-      lock.unlock();
     }
   }
 
   /** Notes an error that the connector survives. */
   public void error(String stream, String message) {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       if (errors.size() == MOST_ERRORS) {
         errors.poll();
       }
       errors.add(new Noted(cut(message), stream, System.nanoTime()));
-    } finally {
-      lock.unlock();
     }
   }
 
   /** Something does not work as it should, until it has {@link #recovered}. */
   public void failing(String what, String message) {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       error(what.contains("/") ? what : "", message);
       String reason = cut(message);
       if (!reason.equals(problems.put(what, reason))) {
         stateReported = false;
       }
       updateState();
-    } finally {
-      lock.unlock();
     }
   }
 
   /** Something works. */
   public void recovered(String what) {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       if (problems.remove(what) != null) {
         stateReported = false;
         updateState();
       }
-    } finally {
-      lock.unlock();
     }
   }
 
   /** The report to send now; null if there is none. */
   public Report next() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       long now = System.nanoTime();
       boolean due = isAwaited() && now - reportedAt >= pause();
       if (!wanted || (stateReported && !due)) {
@@ -150,19 +137,14 @@ public final class Reports implements Reporter {
       saidReported = true;
       reportedAt = now;
       return report.build();
-    } finally {
-      lock.unlock();
     }
   }
 
   /** When to look again though nothing has happened: a time of {@link System#nanoTime()}. */
   public long nextLook(long otherwise) {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       long due = reportedAt + pause();
       return wanted && isAwaited() && due - otherwise < 0 ? due : otherwise;
-    } finally {
-      lock.unlock();
     }
   }
 
@@ -183,8 +165,7 @@ public final class Reports implements Reporter {
 
   /** Takes what the source or sink says of itself. */
   private void say(ConnectorState what, String why) {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       String reason = cut(String.valueOf(why));
       if (what == said && reason.equals(saidReason)) {
         return;
@@ -196,8 +177,6 @@ public final class Reports implements Reporter {
       saidReason = reason;
       saidReported = false;
       updateState();
-    } finally {
-      lock.unlock();
     }
     changed.run();
   }

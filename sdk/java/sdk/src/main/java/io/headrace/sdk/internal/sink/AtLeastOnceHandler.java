@@ -60,11 +60,7 @@ final class AtLeastOnceHandler extends InOrderHandler {
     }
     try {
       Refusals.checkWhole(writing.rows, rows);
-      call(
-          () -> {
-            sink.flush();
-            return null;
-          });
+      run(sink::flush);
       answers().staged(id, rows, writing.refused);
     } catch (Exception error) {
       answers().partFailed(id, writing.part, error);

@@ -2,6 +2,7 @@ package io.headrace.sdk.internal.sink;
 
 import com.google.protobuf.UnsafeByteOperations;
 import io.headrace.protocol.v1.Frame;
+import io.headrace.sdk.internal.wire.Mutex;
 import java.io.EOFException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -9,11 +10,10 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import java.util.concurrent.locks.ReentrantLock;
 
 /** A temporary file for frames that do not fit into memory, made with the first one. */
 final class FrameFile implements AutoCloseable {
-  private final ReentrantLock lock = new ReentrantLock();
+  private final Mutex lock = new Mutex();
   private FileChannel file;
   private long end;
   private boolean closed;
@@ -23,8 +23,7 @@ final class FrameFile implements AutoCloseable {
 
   /** Appends a frame. */
   Place write(Frame frame) throws IOException {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       if (closed) {
         return new Place(0, 0); // nobody reads it
       }
@@ -43,16 +42,13 @@ final class FrameFile implements AutoCloseable {
         end += file.write(bytes, end);
       }
       return place;
-    } finally {
-      lock.unlock();
     }
   }
 
   /** Reads a frame. */
   Frame read(Place place) throws IOException {
     ByteBuffer bytes = ByteBuffer.allocate(place.size());
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       if (closed) {
         throw new IOException("the temporary file is closed");
       }
@@ -61,16 +57,13 @@ final class FrameFile implements AutoCloseable {
           throw new EOFException("the temporary file has become shorter");
         }
       }
-    } finally {
-      lock.unlock();
     }
     return Frame.parseFrom(UnsafeByteOperations.unsafeWrap(bytes.array()));
   }
 
   @Override
   public void close() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       closed = true;
       if (file != null) {
         file.close();
@@ -78,8 +71,6 @@ final class FrameFile implements AutoCloseable {
     } catch (IOException error) {
       System.getLogger("io.headrace.sdk")
           .log(System.Logger.Level.DEBUG, "closing a temporary file", error);
-    } finally {
-      lock.unlock();
     }
   }
 }

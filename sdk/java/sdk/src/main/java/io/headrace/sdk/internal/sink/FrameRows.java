@@ -30,6 +30,10 @@ public final class FrameRows implements Rows {
     if (columns.count() == 0) {
       throw new InvalidMessageException("rows are at least one message");
     }
+    return of(columns);
+  }
+
+  private static FrameRows of(Columns columns) {
     columns.pad();
     return new FrameRows(Frames.frame(columns, 0, 0, columns.count()));
   }
@@ -46,11 +50,7 @@ public final class FrameRows implements Rows {
         columns.add(message);
       }
     }
-    if (columns.count() == 0) {
-      return null;
-    }
-    columns.pad();
-    return new FrameRows(Frames.frame(columns, 0, 0, columns.count()));
+    return columns.count() == 0 ? null : of(columns);
   }
 
   @Override

@@ -158,11 +158,7 @@ final class IdempotentHandler extends InOrderHandler {
       }
       held.add(rows);
     }
-    call(
-        () -> {
-          sink.write(transaction, new Held(held));
-          return null;
-        });
+    run(() -> sink.write(transaction, new Held(held)));
   }
 
   /** The rows of all parts that count. */

@@ -6,19 +6,19 @@ import io.headrace.protocol.v1.Prepare;
 import io.headrace.protocol.v1.SinkServiceAttachResponse;
 import io.headrace.protocol.v1.StartPart;
 import io.headrace.sdk.Settings;
+import io.headrace.sdk.internal.wire.Mutex;
 import io.headrace.sdk.sink.Part;
 import io.headrace.sdk.sink.Transaction;
 import java.util.ArrayDeque;
 import java.util.List;
 import java.util.concurrent.locks.Condition;
-import java.util.concurrent.locks.ReentrantLock;
 
 /** Handles one message after the other, on a thread of the session. */
 abstract class InOrderHandler implements SinkHandler {
   private final SinkDriver driver;
   private final Answers answers;
   private final int limit;
-  private final ReentrantLock lock = new ReentrantLock();
+  private final Mutex lock = new Mutex();
   private final Condition changed = lock.newCondition();
   private final ArrayDeque<SinkServiceAttachResponse> queue = new ArrayDeque<>();
   private long queuedBytes;
@@ -49,6 +49,11 @@ abstract class InOrderHandler implements SinkHandler {
     return driver.call(method);
   }
 
+  /** As {@link #call}, for a method that returns nothing. */
+  final void run(SinkDriver.Step method) throws Exception {
+    driver.run(method);
+  }
+
   abstract void start(long id, Part part);
 
   abstract void rows(long id, FrameRows rows);
@@ -66,72 +71,54 @@ abstract class InOrderHandler implements SinkHandler {
 
   @Override
   public final boolean hasRoom() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return queuedBytes < limit;
-    } finally {
-      lock.unlock();
     }
   }
 
   @Override
   public final void take(SinkServiceAttachResponse message) {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       if (finishing || dropped) {
         return;
       }
       queue.add(message);
       queuedBytes += message.getSerializedSize();
       changed.signalAll();
-    } finally {
-      lock.unlock();
     }
   }
 
   @Override
   public final void finish() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       finishing = true;
-    } finally {
-      lock.unlock();
     }
   }
 
   @Override
   public final boolean isFinished() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return queue.isEmpty() && !handling;
-    } finally {
-      lock.unlock();
     }
   }
 
   @Override
   public final void drop() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       dropped = true;
       queue.clear();
       changed.signalAll();
-    } finally {
-      lock.unlock();
     }
   }
 
   @Override
   public final boolean awaitClosed(long nanos) throws InterruptedException {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       long left = nanos;
       while (!closed && left > 0) {
         left = changed.awaitNanos(left);
       }
       return closed;
-    } finally {
-      lock.unlock();
     }
   }
 
@@ -145,20 +132,16 @@ abstract class InOrderHandler implements SinkHandler {
       Thread.currentThread().interrupt();
     } finally {
       release();
-      lock.lock();
-      try {
+      try (var ignored = lock.hold()) {
         closed = true;
         changed.signalAll();
-      } finally {
-        lock.unlock();
       }
       answers.wake();
     }
   }
 
   private SinkServiceAttachResponse next() throws InterruptedException {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       if (handling) {
         handling = false;
         answers.wake();
@@ -172,8 +155,6 @@ abstract class InOrderHandler implements SinkHandler {
         handling = true;
       }
       return message;
-    } finally {
-      lock.unlock();
     }
   }
 

@@ -1,5 +1,6 @@
 package io.headrace.sdk.internal.sink;
 
+import io.headrace.sdk.internal.wire.Mutex;
 import io.headrace.sdk.sink.PartDroppedException;
 import io.headrace.sdk.sink.RowStream;
 import io.headrace.sdk.sink.Rows;
@@ -10,7 +11,6 @@ import java.util.Iterator;
 import java.util.NoSuchElementException;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.Condition;
-import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * The rows of a part, from the session to the thread that stages them. What does not fit goes to a
@@ -19,7 +19,7 @@ import java.util.concurrent.locks.ReentrantLock;
 final class RowQueue implements RowStream, AutoCloseable {
   private final long limit;
   private final Runnable moved;
-  private final ReentrantLock lock = new ReentrantLock();
+  private final Mutex lock = new Mutex();
   private final Condition changed = lock.newCondition();
   private final ArrayDeque<Piece> pieces = new ArrayDeque<>();
   private final FrameFile file = new FrameFile();
@@ -55,87 +55,63 @@ final class RowQueue implements RowStream, AutoCloseable {
         throw new UncheckedIOException(error);
       }
     }
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       if (!ended && !dropped && !discarding) {
         pieces.add(piece);
         bytes += piece.bytes;
         changed.signalAll();
       }
-    } finally {
-      lock.unlock();
     }
   }
 
   boolean isFull() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return bytes >= limit && !dropped && !discarding;
-    } finally {
-      lock.unlock();
     }
   }
 
   /** Whether the consumer waits for rows. */
   boolean isWaiting() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return waiting && pieces.isEmpty() && !ended && !dropped;
-    } finally {
-      lock.unlock();
     }
   }
 
   boolean isEnded() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return ended;
-    } finally {
-      lock.unlock();
     }
   }
 
   boolean isDropped() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return dropped;
-    } finally {
-      lock.unlock();
     }
   }
 
   /** All rows have been offered. */
   void end() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       ended = true;
       changed.signalAll();
-    } finally {
-      lock.unlock();
     }
   }
 
   /** Makes the consumer's next step throw, unless it has reached the end. */
   void drop() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       dropped = true;
       changed.signalAll();
-    } finally {
-      lock.unlock();
     }
     moved.run();
   }
 
   /** Discards everything: the consumer is gone. */
   void discard() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       discarding = true;
       pieces.clear();
       bytes = 0;
-    } finally {
-      lock.unlock();
     }
     moved.run();
   }
@@ -187,8 +163,7 @@ final class RowQueue implements RowStream, AutoCloseable {
   /** The next rows; null at the end. */
   private FrameRows take() {
     Piece piece;
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       while (pieces.isEmpty() && !ended && !dropped) {
         if (!waiting) {
           waiting = true;
@@ -213,8 +188,6 @@ final class RowQueue implements RowStream, AutoCloseable {
     } catch (InterruptedException error) {
       Thread.currentThread().interrupt();
       throw new PartDroppedException();
-    } finally {
-      lock.unlock();
     }
     FrameRows rows = read(piece);
     consumed.addAndGet(rows.size());

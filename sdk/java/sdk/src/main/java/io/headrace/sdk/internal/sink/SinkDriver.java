@@ -36,6 +36,11 @@ final class SinkDriver {
     T call() throws Exception;
   }
 
+  /** A call of a method of the sink that returns nothing. */
+  interface Step {
+    void run() throws Exception;
+  }
+
   /**
    * Checks the sink.
    *
@@ -64,6 +69,15 @@ final class SinkDriver {
     } finally {
       turn.unlock();
     }
+  }
+
+  /** As {@link #call}, for a method that returns nothing. */
+  void run(Step method) throws Exception {
+    call(
+        () -> {
+          method.run();
+          return null;
+        });
   }
 
   /** Leaves a session whose sink has not returned; the sink is not closed before it has. */

@@ -7,6 +7,7 @@ import io.headrace.protocol.v1.Staged;
 import io.headrace.protocol.v1.StartPart;
 import io.headrace.sdk.InvalidMessageException;
 import io.headrace.sdk.Settings;
+import io.headrace.sdk.internal.wire.Mutex;
 import io.headrace.sdk.sink.Part;
 import io.headrace.sdk.sink.Transaction;
 import io.headrace.sdk.sink.TwoPhaseSink;
@@ -21,7 +22,6 @@ import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
-import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * Stages each part on a thread, and carries out decisions in order on another one. A decision waits
@@ -39,7 +39,7 @@ final class TwoPhaseHandler implements SinkHandler {
   private final Map<Long, Staging> stagings = new LinkedHashMap<>();
   private RowQueue lastOffered;
 
-  private final ReentrantLock lock = new ReentrantLock();
+  private final Mutex lock = new Mutex();
   private final Condition changed = lock.newCondition();
   private final ArrayDeque<Decision> decisions = new ArrayDeque<>();
   private final Map<Transaction, Decision> lastDecisions = new HashMap<>();
@@ -69,13 +69,10 @@ final class TwoPhaseHandler implements SinkHandler {
 
   @Override
   public boolean hasRoom() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       if (decisions.size() >= MOST_DECISIONS) {
         return false;
       }
-    } finally {
-      lock.unlock();
     }
     // The rows of one part must not wait because another one, which may wait for it, is behind.
     return lastOffered == null
@@ -113,40 +110,31 @@ final class TwoPhaseHandler implements SinkHandler {
 
   @Override
   public boolean isFinished() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return decisions.isEmpty() && !deciding && running.isEmpty();
-    } finally {
-      lock.unlock();
     }
   }
 
   @Override
   public void drop() {
     stagings.values().forEach(staging -> staging.rows.drop());
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       dropped = true;
       // Parts must not wait for decisions that will not be carried out.
       lastDecisions.values().forEach(decision -> decision.done.countDown());
       decisions.clear();
       changed.signalAll();
-    } finally {
-      lock.unlock();
     }
   }
 
   @Override
   public boolean awaitClosed(long nanos) throws InterruptedException {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       long left = nanos;
       while ((!closed || !running.isEmpty()) && left > 0) {
         left = changed.awaitNanos(left);
       }
       return closed && running.isEmpty();
-    } finally {
-      lock.unlock();
     }
   }
 
@@ -158,12 +146,9 @@ final class TwoPhaseHandler implements SinkHandler {
     Staging staging = new Staging(start.getId(), part, rows);
     stagings.put(start.getId(), staging);
     Decision before;
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       before = lastDecisions.get(part.transaction());
       running.add(staging);
-    } finally {
-      lock.unlock();
     }
     startThread(() -> run(staging, before), "partition " + part.partition());
   }
@@ -197,12 +182,9 @@ final class TwoPhaseHandler implements SinkHandler {
     } finally {
       staging.rows.close();
       staging.over.countDown();
-      lock.lock();
-      try {
+      try (var ignored = lock.hold()) {
         running.remove(staging);
         changed.signalAll();
-      } finally {
-        lock.unlock();
       }
       answers.wake();
     }
@@ -235,11 +217,7 @@ final class TwoPhaseHandler implements SinkHandler {
 
   private void dropPart(Part part) {
     try {
-      driver.call(
-          () -> {
-            sink.drop(part);
-            return null;
-          });
+      driver.run(() -> sink.drop(part));
     } catch (Exception error) {
       answers.unansweredFailed(part.transaction(), "dropping a part of", error);
     }
@@ -270,13 +248,10 @@ final class TwoPhaseHandler implements SinkHandler {
       }
     }
     Decision decision = new Decision(message, transaction, before, new CountDownLatch(1));
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       lastDecisions.put(transaction, decision);
       decisions.add(decision);
       changed.signalAll();
-    } finally {
-      lock.unlock();
     }
   }
 
@@ -287,39 +262,30 @@ final class TwoPhaseHandler implements SinkHandler {
           carryOut(decision);
         }
         decision.done.countDown();
-        lock.lock();
-        try {
+        try (var ignored = lock.hold()) {
           lastDecisions.remove(decision.transaction, decision);
           deciding = false;
-        } finally {
-          lock.unlock();
         }
         answers.wake();
       }
     } catch (InterruptedException error) {
       Thread.currentThread().interrupt();
     } finally {
-      lock.lock();
-      try {
+      try (var ignored = lock.hold()) {
         closed = true;
         changed.signalAll();
-      } finally {
-        lock.unlock();
       }
     }
   }
 
   private Decision next() throws InterruptedException {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       while (decisions.isEmpty() && !dropped) {
         changed.await();
       }
       Decision decision = dropped ? null : decisions.poll();
       deciding = decision != null;
       return decision;
-    } finally {
-      lock.unlock();
     }
   }
 
@@ -336,11 +302,8 @@ final class TwoPhaseHandler implements SinkHandler {
   }
 
   private boolean isDropped() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return dropped;
-    } finally {
-      lock.unlock();
     }
   }
 
@@ -364,11 +327,7 @@ final class TwoPhaseHandler implements SinkHandler {
       }
       default -> {
         try {
-          driver.call(
-              () -> {
-                sink.abort(transaction);
-                return null;
-              });
+          driver.run(() -> sink.abort(transaction));
         } catch (Exception error) {
           answers.unansweredFailed(transaction, "aborting", error);
         }
@@ -376,18 +335,9 @@ final class TwoPhaseHandler implements SinkHandler {
     }
   }
 
-  /** A method of the sink that returns nothing. */
-  private interface Step {
-    void run() throws Exception;
-  }
-
-  private boolean succeeds(Transaction transaction, String doing, Step step) {
+  private boolean succeeds(Transaction transaction, String doing, SinkDriver.Step step) {
     try {
-      driver.call(
-          () -> {
-            step.run();
-            return null;
-          });
+      driver.run(step);
       return true;
     } catch (Exception error) {
       answers.transactionFailed(transaction, doing, error);

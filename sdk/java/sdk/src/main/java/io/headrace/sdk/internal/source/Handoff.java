@@ -2,6 +2,7 @@ package io.headrace.sdk.internal.source;
 
 import io.headrace.sdk.Position;
 import io.headrace.sdk.internal.wire.Columns;
+import io.headrace.sdk.internal.wire.Mutex;
 import io.headrace.sdk.source.Backlog;
 import io.headrace.sdk.source.Progress;
 import java.util.ArrayDeque;
@@ -9,7 +10,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.locks.Condition;
-import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * What passes between the reader of a partition and its session: columns and reports one way,
@@ -20,7 +20,7 @@ final class Handoff {
   /** How many frames' worth may wait for credit, besides what the reader gathers. */
   private static final int CAPACITY = 2;
 
-  private final ReentrantLock lock = new ReentrantLock();
+  private final Mutex lock = new Mutex();
   private final Condition changed = lock.newCondition();
   private final Runnable tellSession;
 
@@ -67,100 +67,73 @@ final class Handoff {
 
   /** The next columns to send; null if there are none. */
   Columns poll() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       Columns columns = ready.poll();
       if (columns != null) {
         changed.signalAll();
       }
       return columns;
-    } finally {
-      lock.unlock();
     }
   }
 
   /** Whether columns wait to be sent. */
   boolean hasReady() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return !ready.isEmpty();
-    } finally {
-      lock.unlock();
     }
   }
 
   /** What the reader has said last of what is left. */
   Left left() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return new Left(caughtUp && ready.isEmpty(), backlog);
-    } finally {
-      lock.unlock();
     }
   }
 
   /** How the partition has ended, once everything it had is sent; null if it has not. */
   Progress end() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return ready.isEmpty() ? last : null;
-    } finally {
-      lock.unlock();
     }
   }
 
   /** What the reader threw; null if it has not. */
   Throwable failure() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return failure;
-    } finally {
-      lock.unlock();
     }
   }
 
   /** Whether a reader that was paused has handed everything over. */
   boolean isQuiet() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return quiet || closed || last != null || failure != null;
-    } finally {
-      lock.unlock();
     }
   }
 
   /** Waits until the reader is closed. */
   boolean awaitClosed(long nanos) throws InterruptedException {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       long left = nanos;
       while (!closed && left > 0) {
         left = changed.awaitNanos(left);
       }
       return closed;
-    } finally {
-      lock.unlock();
     }
   }
 
   /** Whether the reader is closed: nothing of the source is called any more. */
   boolean isClosed() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return closed;
-    } finally {
-      lock.unlock();
     }
   }
 
   void acknowledge(Position position, List<Object> newTokens) {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       acknowledged = position;
       tokens.addAll(newTokens);
       callAttention();
-    } finally {
-      lock.unlock();
     }
   }
 
@@ -172,19 +145,15 @@ final class Handoff {
    * Has the reader hand over what it has and read no more; acknowledgements are still delivered.
    */
   void pause() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       paused = true;
       callAttention();
-    } finally {
-      lock.unlock();
     }
   }
 
   /** Has the reader deliver what is left to acknowledge, and close; drops what was not sent. */
   void stop() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       stopped = true;
       ready.clear();
       callAttention();
@@ -192,8 +161,6 @@ final class Handoff {
       if (thread != null) {
         thread.interrupt();
       }
-    } finally {
-      lock.unlock();
     }
   }
 
@@ -214,84 +181,65 @@ final class Handoff {
     reading = null;
     if (attention) {
       // Waits until stop(), which may have seen the thread, is done with it.
-      lock.lock();
-      try {
+      try (var ignored = lock.hold()) {
         Thread.interrupted();
-      } finally {
-        lock.unlock();
       }
     }
   }
 
   /** Hands columns over. The reader then calls {@link #await}, if {@link #wantsAttention}. */
   void offer(Columns columns) {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       if (stopped) {
         return;
       }
       ready.add(columns);
       caughtUp = false;
       attention |= ready.size() >= CAPACITY;
-    } finally {
-      lock.unlock();
     }
     tellSession.run();
   }
 
   /** Says what is left; `nothingNow` only if everything that was read is handed over. */
   void report(boolean nothingNow, Optional<Backlog> left) {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       if (caughtUp == nothingNow && backlog.equals(left)) {
         return;
       }
       caughtUp = nothingNow;
       backlog = left;
-    } finally {
-      lock.unlock();
     }
     tellSession.run();
   }
 
   /** Says how the partition has ended; everything that was read is handed over. */
   void end(Progress progress) {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       last = progress;
-    } finally {
-      lock.unlock();
     }
     tellSession.run();
   }
 
   /** Says what the source threw; everything that was read is handed over. */
   void fail(Throwable error) {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       failure = error;
-    } finally {
-      lock.unlock();
     }
     tellSession.run();
   }
 
   /** Says that the reader is closed. */
   void close() {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       closed = true;
       changed.signalAll();
-    } finally {
-      lock.unlock();
     }
     tellSession.run();
   }
 
   /** Waits for the session, or until there is something to deliver. */
   Order await(long nanos) throws InterruptedException {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       long left = nanos;
       while (true) {
         Order order = order();
@@ -304,21 +252,16 @@ final class Handoff {
         }
         left = changed.awaitNanos(left);
       }
-    } finally {
-      lock.unlock();
     }
   }
 
   /** Waits until the time is over, or {@link #wantsAttention}. */
   void idle(long nanos) throws InterruptedException {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       long left = nanos;
       while (!attention && left > 0) {
         left = changed.awaitNanos(left);
       }
-    } finally {
-      lock.unlock();
     }
   }
 

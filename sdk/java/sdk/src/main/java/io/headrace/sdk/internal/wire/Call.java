@@ -11,7 +11,6 @@ import io.headrace.sdk.SessionEndedException;
 import io.headrace.sdk.Settings;
 import java.util.ArrayDeque;
 import java.util.Queue;
-import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 
 /**
@@ -27,7 +26,7 @@ public final class Call<Q, R> {
 
   private final ClientCall<Q, R> call;
   private final Signal signal;
-  private final ReentrantLock lock = new ReentrantLock();
+  private final Mutex lock = new Mutex();
   private final Queue<R> arrived = new ArrayDeque<>(CAPACITY);
   private volatile Status status;
   private volatile Metadata trailers;
@@ -70,11 +69,8 @@ public final class Call<Q, R> {
   /** The next message that has arrived; null if there is none. The gateway may send another one. */
   public R poll() {
     R message;
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       message = arrived.poll();
-    } finally {
-      lock.unlock();
     }
     if (message != null) {
       call.request(1);
@@ -116,11 +112,8 @@ public final class Call<Q, R> {
     if (status == null) {
       return false;
     }
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       return arrived.isEmpty();
-    } finally {
-      lock.unlock();
     }
   }
 
@@ -137,11 +130,8 @@ public final class Call<Q, R> {
   private final class Listener extends ClientCall.Listener<R> {
     @Override
     public void onMessage(R message) {
-      lock.lock();
-      try {
+      try (var ignored = lock.hold()) {
         arrived.add(message);
-      } finally {
-        lock.unlock();
       }
       signal.raise();
     }

@@ -1,11 +1,10 @@
 package io.headrace.sdk.internal.wire;
 
 import java.util.concurrent.locks.Condition;
-import java.util.concurrent.locks.ReentrantLock;
 
 /** Wakes the one thread that waits for it. A signal that nobody waits for is kept. */
 public final class Signal {
-  private final ReentrantLock lock = new ReentrantLock();
+  private final Mutex lock = new Mutex();
   private final Condition raised = lock.newCondition();
   private volatile boolean set;
 
@@ -14,26 +13,20 @@ public final class Signal {
     if (set) {
       return;
     }
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       set = true;
       raised.signal();
-    } finally {
-      lock.unlock();
     }
   }
 
   /** Waits for a signal, at most until a time of {@link System#nanoTime()}, and takes it. */
   public void await(long deadline) throws InterruptedException {
-    lock.lock();
-    try {
+    try (var ignored = lock.hold()) {
       long left = deadline - System.nanoTime();
       while (!set && left > 0) {
         left = raised.awaitNanos(left);
       }
       set = false;
-    } finally {
-      lock.unlock();
     }
   }
 }
