@@ -67,6 +67,7 @@ lint: setup-dev ## Check format, types, stubs, protos and prose, without changin
 	.venv/bin/python -m scripts.generate_stubs --check
 	scripts/lint_protos.sh
 	.venv/bin/python -m scripts.prose
+	.venv/bin/python -m scripts.participles
 
 format: setup-dev ## Format the code, and apply automatic fixes
 	.venv/bin/ruff check --fix .

@@ -1,7 +1,9 @@
 """`make lint` finds constructions that stop a reader, where they stand, and only in prose."""
 
+import ast
+
 import pytest
-from scripts import prose
+from scripts import participles, prose
 from tests.docs.pages import ROOT
 
 PLANTED = {
@@ -63,3 +65,12 @@ def test_the_pages_contain_none() -> None:
     assert ROOT / "docs/README.md" in pages
     found = {page.relative_to(ROOT).as_posix(): list(prose.findings(page.read_text())) for page in pages}
     assert {page: lines for page, lines in found.items() if lines} == {}
+
+
+def test_a_name_that_is_a_participle_is_found() -> None:
+    source = "told = 1\nclass Reader:\n    def kept(self, wanted, many=()):\n        self._lost = found = wanted\n"
+    assert list(participles.names(ast.parse(source))) == [(1, "told"), (3, "kept"), (3, "kept(wanted)"), (4, "_lost")]
+
+
+def test_every_participle_of_the_product_is_listed() -> None:
+    assert sorted(participles.findings()) == sorted(participles.EXCEPTIONS.read_text().splitlines())

@@ -152,7 +152,7 @@ class Stages:
     def shown(self, step: str, states: dict[Key, object]) -> dict[Key, object]:
         """States as `Trial.states` gives them."""
         keyed = next(keyed for keyed in self.pipeline.graph.keyed if keyed.name == step)
-        return {key: keyed.shown(state) for key, state in states.items()}
+        return {key: keyed.display(state) for key, state in states.items()}
 
     def _loaded(self, store: MemoryStore, level: int) -> dict[str, States]:
         head: Head = read_head(store)

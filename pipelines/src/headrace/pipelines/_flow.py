@@ -129,7 +129,7 @@ class Flow(Generic[T_co]):
         where = builder.where(name, "merge", "merge")
         for other in others:
             if not isinstance(other, Flow):
-                raise GraphError(f"{where}: others are flows, each an argument of its own, and one is {check.shown(other)}")
+                raise GraphError(f"{where}: others are flows, each an argument of its own, and one is {check.excerpt(other)}")
             if other._builder is not builder:
                 raise GraphError(f"{where}: others: a flow is one of other pipelines: of {other._builder.name}")
         step = Merge(builder.name_for(name, "merge"), OnError.FAIL)

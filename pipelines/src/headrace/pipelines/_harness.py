@@ -13,7 +13,7 @@ import numpy as np
 from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import TrialError, no_step
 from headrace.pipelines._pipeline import Pipeline
-from headrace.pipelines.arguments import shown
+from headrace.pipelines.arguments import excerpt
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.elements.headers import NO_HEADERS, Headers
 from headrace.pipelines.elements.message import Message
@@ -75,9 +75,9 @@ class Trial:
         """
         _check_pipeline(self.pipeline)
         if not isinstance(self.buckets, int) or isinstance(self.buckets, bool) or self.buckets < 1:
-            raise TrialError(f"Trial(...): buckets is a whole number of at least 1, not {shown(self.buckets)}")
+            raise TrialError(f"Trial(...): buckets is a whole number of at least 1, not {excerpt(self.buckets)}")
         if not callable(self.now):
-            raise TrialError(f"Trial(...): now is a function that returns microseconds since 1970 UTC, not {shown(self.now)}")
+            raise TrialError(f"Trial(...): now is a function that returns microseconds since 1970 UTC, not {excerpt(self.now)}")
         where = f"pipeline {self.pipeline.name}"
         self._counts, self._written = Counts(where), Known[Written](where)
         self.counts, self.written, self.failed = self._counts, self._written, []
@@ -189,7 +189,7 @@ class Trial:
         for keyed in self.pipeline.graph.keyed:
             if keyed.name == step:
                 kept = [states[step] for states in self._states.values()]
-                return {key: keyed.shown(copied(state)) for states in kept for key, state in states.items()}
+                return {key: keyed.display(copied(state)) for states in kept for key, state in states.items()}
         raise no_states(self.pipeline.graph, step)
 
     def _note_names(self) -> None:
@@ -278,7 +278,7 @@ class Trial:
 
 def _check_pipeline(pipeline: Any) -> None:
     if not isinstance(pipeline, Pipeline):
-        raise TrialError(f"a trial runs a Pipeline, not {shown(pipeline)}")
+        raise TrialError(f"a trial runs a Pipeline, not {excerpt(pipeline)}")
 
 
 def _have_times(elements: Elements) -> bool:

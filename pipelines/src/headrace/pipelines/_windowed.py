@@ -176,7 +176,8 @@ def windowed(
     where = f"pipeline {builder.name}, window(...)"
     if not isinstance(windows, (Grid, Session, Count)):
         raise GraphError(
-            f"{where}: windows must be tumbling(...), sliding(...), session(...) or count_window(...), not {check.shown(windows)}"
+            f"{where}: windows must be tumbling(...), sliding(...), session(...) or count_window(...), "
+            f"not {check.excerpt(windows)}"
         )
     check.member(where, "late", late, Late)
     if isinstance(windows, Count) and (delay is not None or late is not Late.DROP):

@@ -1,6 +1,6 @@
 """Checks of what an application passes to the methods of a pipeline.
 
-Each check raises a `GraphError` that names the place, the parameter, what was given, and what to pass instead. `where` is the
+Each check raises a `GraphError` that names the place, the parameter, what was value, and what to pass instead. `where` is the
 place: the pipeline and the step.
 """
 
@@ -21,111 +21,111 @@ _short = Repr()
 _short.maxstring = _short.maxother = 80
 
 
-def shown(given: object) -> str:
-    """What was given, for an error: not longer than a line."""
-    return _short.repr(given)
+def excerpt(value: object) -> str:
+    """What was value, for an error: not longer than a line."""
+    return _short.repr(value)
 
 
-def member(where: str, parameter: str, given: Any, kind: type[E]) -> E:
+def member(where: str, parameter: str, value: Any, kind: type[E]) -> E:
     """Returns a member of an enum. Text is refused, also the value of a member."""
-    if isinstance(given, kind):
-        return given
+    if isinstance(value, kind):
+        return value
     names = [f"{kind.__name__}.{one.name}" for one in kind]
-    raise GraphError(f"{where}: {parameter} must be {', '.join(names[:-1])} or {names[-1]}, not {shown(given)}")
+    raise GraphError(f"{where}: {parameter} must be {', '.join(names[:-1])} or {names[-1]}, not {excerpt(value)}")
 
 
-def name(where: str, parameter: str, given: Any) -> str:
+def name(where: str, parameter: str, value: Any) -> str:
     """Returns the name of a pipeline or a sink."""
-    if isinstance(given, str) and is_name(given):
-        return str(given)
+    if isinstance(value, str) and is_name(value):
+        return str(value)
     raise GraphError(
-        f"{where}: {parameter} must have 1 to {MAX_NAME_BYTES} ASCII letters, digits or any of '._-', and is {shown(given)}"
+        f"{where}: {parameter} must have 1 to {MAX_NAME_BYTES} ASCII letters, digits or any of '._-', and is {excerpt(value)}"
     )
 
 
-def step_name(where: str, given: Any) -> str | None:
+def step_name(where: str, value: Any) -> str | None:
     """Returns the name of a step, which options, counters and errors show in a line; None for none."""
-    if given is None:
+    if value is None:
         return None
-    if isinstance(given, str) and given.isprintable() and given == given.strip() and 1 <= len(given.encode()) <= MAX_NAME_BYTES:
-        return str(given)
+    if isinstance(value, str) and value.isprintable() and value == value.strip() and 1 <= len(value.encode()) <= MAX_NAME_BYTES:
+        return str(value)
     raise GraphError(
         f"{where}: name must be text of 1 to {MAX_NAME_BYTES} bytes in UTF-8, printable and without spaces around it, "
-        f"and is {shown(given)}"
+        f"and is {excerpt(value)}"
     )
 
 
-def patterns(where: str, given: Any) -> tuple[str, ...]:
+def patterns(where: str, value: Any) -> tuple[str, ...]:
     """Returns patterns of stream names, which are separated by commas."""
-    if not isinstance(given, str):
-        raise GraphError(f"{where}: streams must be text, such as 'orders/*, returns/*', not {shown(given)}")
-    found = tuple(pattern.strip() for pattern in given.split(",") if pattern.strip())
+    if not isinstance(value, str):
+        raise GraphError(f"{where}: streams must be text, such as 'orders/*, returns/*', not {excerpt(value)}")
+    found = tuple(pattern.strip() for pattern in value.split(",") if pattern.strip())
     if not found:
         raise GraphError(f"{where}: a source needs streams, such as 'orders/*'")
     for pattern in found:
         if not is_stream_pattern(pattern):
             raise GraphError(
-                f"{where}: streams has {shown(pattern)}, which is not a pattern source/partition of ASCII letters, digits and "
+                f"{where}: streams has {excerpt(pattern)}, which is not a pattern source/partition of ASCII letters, digits and "
                 "'._-*', such as 'orders/*'"
             )
     return found
 
 
-def flag(where: str, parameter: str, given: Any) -> bool:
+def flag(where: str, parameter: str, value: Any) -> bool:
     """Returns True or False."""
-    if isinstance(given, bool):
-        return given
-    raise GraphError(f"{where}: {parameter} must be True or False, not {shown(given)}")
+    if isinstance(value, bool):
+        return value
+    raise GraphError(f"{where}: {parameter} must be True or False, not {excerpt(value)}")
 
 
-def whole(where: str, parameter: str, given: Any) -> int:
+def whole(where: str, parameter: str, value: Any) -> int:
     """Returns a whole number, as an int."""
     try:
-        if not isinstance(given, bool):
-            return index(given)
+        if not isinstance(value, bool):
+            return index(value)
     except TypeError:
         pass
-    raise GraphError(f"{where}: {parameter} must be a whole number, not {shown(given)}")
+    raise GraphError(f"{where}: {parameter} must be a whole number, not {excerpt(value)}")
 
 
-def texts(where: str, parameter: str, given: Any) -> tuple[str, ...]:
+def texts(where: str, parameter: str, value: Any) -> tuple[str, ...]:
     """Returns a list of texts as a tuple."""
-    if isinstance(given, str) or not isinstance(given, Collection) or not all(isinstance(one, str) for one in given):
-        raise GraphError(f"{where}: {parameter} is a list of texts, not {shown(given)}")
-    for one in given:
+    if isinstance(value, str) or not isinstance(value, Collection) or not all(isinstance(one, str) for one in value):
+        raise GraphError(f"{where}: {parameter} is a list of texts, not {excerpt(value)}")
+    for one in value:
         if "\0" in one or not _is_unicode(one):
-            raise GraphError(f"{where}: {parameter} has {shown(one)}, which is no valid text for a program")
-    return tuple(given)
+            raise GraphError(f"{where}: {parameter} has {excerpt(one)}, which is no valid text for a program")
+    return tuple(value)
 
 
-def function(where: str, parameter: str, given: Any, *called_with: str, instead_of_yield: str | None = None) -> None:
+def function(where: str, parameter: str, value: Any, *called_with: str, instead_of_yield: str | None = None) -> None:
     """Checks a function that returns its result.
 
     Args:
         where: The place.
         parameter: The parameter.
-        given: The function.
+        value: The function.
         called_with: The names of the arguments with which it will be called; without any, they are not checked.
         instead_of_yield: What to do with a function that yields, which is refused; None if it may yield.
     """
-    if not callable(given):
-        raise GraphError(f"{where}: {parameter} must be a function, not {shown(given)}")
-    if _is(given, inspect.iscoroutinefunction) or _is(given, inspect.isasyncgenfunction):
+    if not callable(value):
+        raise GraphError(f"{where}: {parameter} must be a function, not {excerpt(value)}")
+    if _is(value, inspect.iscoroutinefunction) or _is(value, inspect.isasyncgenfunction):
         raise GraphError(f"{where}: {parameter} is an async function, and nothing awaits what it returns: pass an ordinary one")
-    if instead_of_yield is not None and _is(given, inspect.isgeneratorfunction):
+    if instead_of_yield is not None and _is(value, inspect.isgeneratorfunction):
         raise GraphError(f"{where}: {parameter} yields, and must return one result: {instead_of_yield}")
-    if called_with and not _takes(given, len(called_with)):
+    if called_with and not _takes(value, len(called_with)):
         arguments = ", ".join(called_with)
-        raise GraphError(f"{where}: {parameter} is called with ({arguments}), which {shown(given)} does not take")
+        raise GraphError(f"{where}: {parameter} is called with ({arguments}), which {excerpt(value)} does not take")
 
 
-def factory(where: str, parameter: str, given: Any) -> Any:
+def factory(where: str, parameter: str, value: Any) -> Any:
     """Checks a function that makes a new state or accumulator; returns one."""
-    if not callable(given):
-        raise GraphError(f"{where}: {parameter} must be a class or a function that makes a new object, not {shown(given)}")
-    function(where, parameter, given, instead_of_yield="return a new object")
+    if not callable(value):
+        raise GraphError(f"{where}: {parameter} must be a class or a function that makes a new object, not {excerpt(value)}")
+    function(where, parameter, value, instead_of_yield="return a new object")
     try:
-        made, again = given(), given()
+        made, again = value(), value()
     except Exception as error:
         raise GraphError(f"{where}: {parameter} raised {type(error).__name__}: {error}") from error
     if made is again and _can_change(made):
@@ -149,16 +149,16 @@ def _can_change(made: Any) -> bool:
     return hash_ is None or (hash_ is object.__hash__ and bool(getattr(made, "__dict__", None)))
 
 
-def _is(given: Any, kind: Callable[[Any], bool]) -> bool:
+def _is(value: Any, kind: Callable[[Any], bool]) -> bool:
     """Whether a function, or the method by which an instance is called, is of a kind."""
-    return kind(given) or (not isinstance(given, type) and kind(type(given).__call__))
+    return kind(value) or (not isinstance(value, type) and kind(type(value).__call__))
 
 
-def _takes(given: Any, count: int) -> bool:
+def _takes(value: Any, count: int) -> bool:
     """Whether a function can be called with some positional arguments; True also if that is not known, as for `int`."""
     try:
         # Not the signature of a function that a decorator has wrapped: it may be called with other arguments.
-        signature = inspect.signature(given, follow_wrapped=False)
+        signature = inspect.signature(value, follow_wrapped=False)
     except (TypeError, ValueError):
         return True
     try:

@@ -66,7 +66,7 @@ def aggregation_of(
     if aggregation is None:
         return _of_functions(where, initial, update, combine, output)
     if not isinstance(aggregation, Aggregation):
-        raise GraphError(f"{where}: aggregation: {check.shown(aggregation)} is not an Aggregation, such as count()")
+        raise GraphError(f"{where}: aggregation: {check.excerpt(aggregation)} is not an Aggregation, such as count()")
     if initial is not None or update is not None or combine is not None:
         raise GraphError(f"{where}: pass either an Aggregation or functions; only output= is allowed with both")
     _check_methods(where, aggregation)

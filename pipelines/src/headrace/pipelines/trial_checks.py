@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from headrace.contract.limits import MAX_SEQUENCE
 from headrace.contract.names import covers, is_stream_name
 from headrace.pipelines._errors import TrialError
-from headrace.pipelines.arguments import shown
+from headrace.pipelines.arguments import excerpt
 from headrace.pipelines.elements.headers import Headers, checked
 from headrace.pipelines.elements.message import Message
 from headrace.pipelines.graph.graph import Graph
@@ -51,7 +51,7 @@ class Known(defaultdict[str, list[V]]):
             TrialError: The pipeline lacks it.
         """
         if not isinstance(name, str) or name not in self.names:
-            raise TrialError(f"{self.where} has no sink {shown(name)}; {_those(name, self.names)}")
+            raise TrialError(f"{self.where} has no sink {excerpt(name)}; {_those(name, self.names)}")
 
 
 class Counts(Counter[tuple[str, str]]):
@@ -72,7 +72,7 @@ class Counts(Counter[tuple[str, str]]):
             return 0
         counted = (f"{what}:{step}" for what, step in self.names)
         asked: object = ":".join(map(str, key)) if isinstance(key, tuple) else key
-        raise TrialError(f"{self.where} counts no {shown(asked)}; {_those(asked, counted)}")
+        raise TrialError(f"{self.where} counts no {excerpt(asked)}; {_those(asked, counted)}")
 
 
 def counted_by(graph: Graph) -> dict[tuple[str, str], None]:
@@ -92,12 +92,12 @@ def check_messages(graph: Graph, messages: Iterable[Any]) -> None:
     """
     for message in messages:
         if not isinstance(message, Message):
-            raise TrialError(f"send(...): messages are Messages, each an argument of its own, not {shown(message)}")
+            raise TrialError(f"send(...): messages are Messages, each an argument of its own, not {excerpt(message)}")
         for field, kinds in _FIELDS.items():
             found = getattr(message, field)
             if not isinstance(found, kinds) or isinstance(found, bool):
                 expected = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-                raise TrialError(f"send(...): the {field} of a message is {expected}, not {shown(found)}")
+                raise TrialError(f"send(...): the {field} of a message is {expected}, not {excerpt(found)}")
         try:
             checked(message.headers)
         except (TypeError, UnicodeEncodeError) as error:
@@ -115,7 +115,7 @@ def check_streams(graph: Graph, method: str, streams: Iterable[Any]) -> None:
     """
     for stream in streams:
         if not isinstance(stream, str) or not is_stream_name(stream):
-            raise TrialError(f"{method}(...): {shown(stream)} is not the name of a stream, such as 'orders/0'")
+            raise TrialError(f"{method}(...): {excerpt(stream)} is not the name of a stream, such as 'orders/0'")
         if not any(covers(pattern, stream) for pattern in graph.streams):
             raise TrialError(
                 f"{method}(...): no source of pipeline {graph.name} reads stream {stream}; it reads {', '.join(graph.streams)}"
@@ -129,12 +129,12 @@ def check_names(parameter: str, names: Any) -> None:
         TrialError: It is one text, or not a list of texts.
     """
     if isinstance(names, str) or not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
-        raise TrialError(f"restart(...): {parameter} is a list of the names of steps, not {shown(names)}")
+        raise TrialError(f"restart(...): {parameter} is a list of the names of steps, not {excerpt(names)}")
 
 
 def no_states(graph: Graph, step: object) -> TrialError:
     """Returns the error for a step without states."""
-    name = step if isinstance(step, str) else shown(step)
+    name = step if isinstance(step, str) else excerpt(step)
     keyed = [keyed.name for keyed in graph.keyed]
     return TrialError(f"pipeline {graph.name} has no step {name} that keeps states; {_those(step, keyed)}")
 

@@ -41,7 +41,7 @@ class ArrowHeaders(HeadersColumn):
         return len(self._array)
 
     @cached_property
-    def made(self) -> Sequence[Any]:
+    def objects(self) -> Sequence[Any]:
         """The headers of each value."""
         return [Headers((header["name"], header["value"]) for header in headers) for headers in self._array.to_pylist()]
 

@@ -68,7 +68,7 @@ class Lazy(Sequence[Any]):
 
     @cached_property
     @abstractmethod
-    def made(self) -> Sequence[Any]:
+    def objects(self) -> Sequence[Any]:
         """The values, one by one."""
 
     @overload
@@ -79,11 +79,11 @@ class Lazy(Sequence[Any]):
 
     def __getitem__(self, index: int | slice) -> Any:
         """The value at an index, or some of them."""
-        return self.made[index]
+        return self.objects[index]
 
     def __iter__(self) -> Iterator[Any]:
         """Goes through all values."""
-        return iter(self.made)
+        return iter(self.objects)
 
 
 class HeadersColumn(Lazy):

@@ -40,7 +40,7 @@ class ArrowColumn(Column):
         return len(self._array)
 
     @cached_property
-    def made(self) -> Sequence[Any]:
+    def objects(self) -> Sequence[Any]:
         """The values, one by one."""
         return list(self._array.to_pylist())
 
@@ -77,7 +77,7 @@ class TableRows(Rows):
         return int(self._batch.num_rows)
 
     @cached_property
-    def made(self) -> Sequence[Any]:
+    def objects(self) -> Sequence[Any]:
         """A dict for each row."""
         return list(self._batch.to_pylist())
 
@@ -103,7 +103,7 @@ class MessageRows(Rows):
         return len(self._places)
 
     @cached_property
-    def made(self) -> Sequence[Any]:
+    def objects(self) -> Sequence[Any]:
         """Each message."""
         origin = self._origin
         raw, keys, times, ids, headers = origin.raw or (), origin.keys, origin.times, origin.ids, origin.headers

@@ -109,7 +109,7 @@ class Contextual(KeyedStep):
         """The name of the method that adds it."""
         return "stateful"
 
-    def shown(self, state: Any) -> Any:
+    def display(self, state: Any) -> Any:
         """The state of the application, without timers."""
         return state.state
 

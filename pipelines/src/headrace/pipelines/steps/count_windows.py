@@ -111,7 +111,7 @@ class CountWindows(KeyedStep):
         """False: a result comes from many values."""
         return False
 
-    def shown(self, state: Any) -> Any:
+    def display(self, state: Any) -> Any:
         """The number of values, and their accumulator."""
         return state.count, state.accumulator
 

@@ -41,7 +41,7 @@ class LastingRunning(Running):
         """The time to live."""
         return self.ttl
 
-    def shown(self, state: Any) -> Any:
+    def display(self, state: Any) -> Any:
         """The accumulator."""
         return state.state
 

@@ -74,7 +74,7 @@ class StatefulProgram(KeyedStep):
                 step_pass.failed(self, elements, index, ProgramFailure(reason))
         return elements.changed(made, indices)
 
-    def shown(self, state: Any) -> dict[str, bytes]:
+    def display(self, state: Any) -> dict[str, bytes]:
         """The fields of a state."""
         return dict(vars(state))
 

@@ -169,7 +169,7 @@ class KeyedStep(Step):
         """
         return ()
 
-    def shown(self, state: Any) -> Any:
+    def display(self, state: Any) -> Any:
         """A state for display."""
         return state
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from headrace.contract.units import parse_duration
 from headrace.pipelines._errors import GraphError
-from headrace.pipelines.arguments import shown
+from headrace.pipelines.arguments import excerpt
 from headrace.pipelines.elements.message import microseconds
 from headrace.pipelines.elements.origin import NO_TIME, Times
 
@@ -116,7 +116,7 @@ def _whole(time: Any, unit: TimeUnit | None) -> int:
     except TypeError:
         if isinstance(time, float | np.floating) and unit is None:
             raise TypeError(f"event time {time} has no unit: pass unit=TimeUnit.SECONDS or another one") from None
-        raise TypeError(f"an event time is a datetime with a time zone or a number, not {shown(time)}") from None
+        raise TypeError(f"an event time is a datetime with a time zone or a number, not {excerpt(time)}") from None
 
 
 def are_out_of_range(times: Times) -> npt.NDArray[np.bool_]:
@@ -133,7 +133,7 @@ def microseconds_of(span: timedelta | str) -> int:
         UnitError: The text is not a duration.
     """
     if not isinstance(span, timedelta | str):
-        raise TypeError(f"a duration is a timedelta, or text such as '5 minutes', not {shown(span)}")
+        raise TypeError(f"a duration is a timedelta, or text such as '5 minutes', not {excerpt(span)}")
     length = parse_duration(span, unit_required=True) if isinstance(span, str) else span
     return length // timedelta(microseconds=1)
 

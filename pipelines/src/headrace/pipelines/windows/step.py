@@ -116,7 +116,7 @@ class TimeWindows(KeyedStep):
         """The windows and the delay. A larger delay would reopen windows whose results were emitted."""
         return f"{self.windows.described}, closed {in_words(self._held)} after they end"
 
-    def shown(self, state: Any) -> Any:
+    def display(self, state: Any) -> Any:
         """The accumulator of each open window."""
         return {Window(*bounds): accumulator for bounds, accumulator in sorted(state.windows.items())}
 

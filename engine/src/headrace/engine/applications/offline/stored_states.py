@@ -93,7 +93,7 @@ class StoredStates:
                 yield level, states_by_step, dict(head.beside)
 
     def _display(self, step: str, state: Any) -> Any:
-        return next(keyed for keyed in self._graph.keyed if keyed.name == step).shown(state)
+        return next(keyed for keyed in self._graph.keyed if keyed.name == step).display(state)
 
     @cached_property
     def _classes(self) -> dict[str, StateClass]:

@@ -95,7 +95,7 @@ class Packed(Column):
         return Packed(data.tobytes(), lengths[indices])
 
     @cached_property
-    def made(self) -> Sequence[Any]:
+    def objects(self) -> Sequence[Any]:
         """The values as a list."""
         fixed = _fixed(self.lengths)
         if fixed:
@@ -165,11 +165,11 @@ class PackedHeaders(HeadersColumn):
         return PackedHeaders(self.counts[indices], self.names.take(entries), self.values.take(entries))
 
     @cached_property
-    def made(self) -> Sequence[Any]:
+    def objects(self) -> Sequence[Any]:
         """The headers of each message."""
         known: dict[bytes, str] = {}
-        names = [known.get(name) or known.setdefault(name, name.decode()) for name in self.names.made]
-        entries = list(zip(names, self.values.made, strict=True))
+        names = [known.get(name) or known.setdefault(name, name.decode()) for name in self.names.objects]
+        entries = list(zip(names, self.values.objects, strict=True))
         ends = np.cumsum(self.counts, dtype=np.int64)
         return [Headers(entries[a:b]) for a, b in zip((ends - self.counts).tolist(), ends.tolist(), strict=True)]
 
