@@ -72,6 +72,7 @@ def test_a_quick_run_reads_the_metrics_of_a_gateway_and_names_a_fault() -> None:
         "metrics_overhead",
         "metrics_overhead_gateway_cpu",
         "scrape_100_streams",
+        "scrape_100_streams_cpu",
         "series_100_streams",
         "traces_overhead",
         "traces_overhead_gateway_cpu",
