@@ -57,7 +57,8 @@ async def stage(stack: AsyncExitStack) -> Any:
 
 async def test_the_gateway_says_what_it_can_do(stage: Stage) -> None:
     both = [source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT]
-    assert list((await stage.session()).welcome.capabilities) == [source_pb2.CAPABILITY_PACE, *both]
+    of_source = [source_pb2.CAPABILITY_PACE, *both, source_pb2.CAPABILITY_FRAMES]
+    assert list((await stage.session()).welcome.capabilities) == of_source
     assert list((await stage.sink().hello()).capabilities) == [*both, source_pb2.CAPABILITY_RUNS]
 
 
