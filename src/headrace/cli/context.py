@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from headrace.contract.connection import TLS, TLS_CA, TLS_CERT, TLS_KEY
 from headrace.contract.token_files import descriptor_of
 from headrace.terminal import (
     EXIT_INVALID,
@@ -44,10 +45,10 @@ def context() -> None:
     type=click.Path(path_type=Path),
     help="A file that contains the token. It is read by each command.",
 )
-@click.option("--tls", is_flag=True, help="Use TLS; implied by the files below.")
-@click.option("--tls-ca", type=_File, help="PEM: the authority to trust; else those of this machine.")
-@click.option("--tls-cert", type=_File, help="PEM: the client certificate.")
-@click.option("--tls-key", type=_File, help="PEM: its key.")
+@click.option(TLS.option, is_flag=True, help=TLS.description)
+@click.option(TLS_CA.option, type=_File, help=TLS_CA.description)
+@click.option(TLS_CERT.option, type=_File, help=TLS_CERT.description)
+@click.option(TLS_KEY.option, type=_File, help=TLS_KEY.description)
 @click.option("--replace", "replaces", is_flag=True, help="Replace a context of this name.")
 @_JSON
 def add(name: str, replaces: bool, as_json: bool, **values: Any) -> None:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.connectors.configuration import GatewayTable
+from headrace.contract import connection
 from headrace.contract.token_files import descriptor_of, keep_descriptor
 from headrace.deploy.configuration import Deployment
 from headrace.logs.output import FORMAT_VARIABLE
 
-TOKEN, TOKEN_FILE = "HEADRACE_TOKEN", "HEADRACE_TOKEN_FILE"
+TOKEN, TOKEN_FILE = connection.TOKEN.variable, connection.TOKEN_FILE.variable
 _OF_THE_SYSTEM = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|PWD|HOSTNAME|TERM|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|XDG_\w+|LD_\w+|\w*_proxy|\w*_PROXY"
     r"|JAVA_\w+|JDK_\w+|SPARK_\w+|PYSPARK_\w+|HADOOP_\w+|PYTHON\w+|VIRTUAL_ENV|SSL_CERT_\w+|HEADRACE_(?!TOKEN|SECRET)\w+"

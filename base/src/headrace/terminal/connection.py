@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from headrace.contract.connection import GATEWAY, TLS, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, TOKEN_FILE, Setting
 from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.contract.proxies import channel_options, through
 from headrace.contract.token_files import TokenFile, TokenFileError
@@ -189,14 +190,11 @@ def _of_context(connection: Connection, named: str | None) -> Connection:
     return Connection(found.gateway, token, **files, context=name, token_file=token_file)
 
 
-token_file_option = click.option(
-    "--token-file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    envvar="HEADRACE_TOKEN_FILE",
-    show_envvar=True,
-    help="A file that contains the token, such as /dev/fd/3; read again when it has changed.",
-)
+def _option(setting: Setting, **attributes: Any) -> Callable[[_Command], _Command]:
+    return click.option(setting.option, envvar=setting.variable, help=setting.description, **attributes)
+
+
+token_file_option = _option(TOKEN_FILE, metavar="FILE", type=click.Path(path_type=Path), show_envvar=True)
 
 
 def opened_token_file(path: Path | None) -> TokenFile | None:
@@ -221,23 +219,13 @@ def own_connection_options(command: _Command) -> _Command:
     For commands that run a part of a deployment, which no context of whoever is logged in may send elsewhere.
     """
 
-    @click.option(
-        "--gateway",
-        metavar="HOST:PORT",
-        default=DEFAULT_GATEWAY,
-        envvar="HEADRACE_GATEWAY",
-        show_default=True,
-        show_envvar=True,
-        help="The gateway to call.",
-    )
-    @click.option("--token", metavar="TOKEN", envvar="HEADRACE_TOKEN", show_envvar=True, help="Token to authenticate with.")
+    @_option(GATEWAY, metavar="HOST:PORT", default=DEFAULT_GATEWAY, show_default=True, show_envvar=True)
+    @_option(TOKEN, metavar="TOKEN", show_envvar=True)
     @token_file_option
-    @click.option("--tls", is_flag=True, envvar="HEADRACE_TLS", help="Use TLS; implied by the files below.")
-    @click.option(
-        "--tls-ca", type=_File, envvar="HEADRACE_TLS_CA", help="PEM: the authority to trust; else those of this machine."
-    )
-    @click.option("--tls-cert", type=_File, envvar="HEADRACE_TLS_CERT", help="PEM: the client certificate.")
-    @click.option("--tls-key", type=_File, envvar="HEADRACE_TLS_KEY", help="PEM: its key.")
+    @_option(TLS, is_flag=True)
+    @_option(TLS_CA, type=_File)
+    @_option(TLS_CERT, type=_File)
+    @_option(TLS_KEY, type=_File)
     @functools.wraps(command)
     def with_connection(
         *arguments: Any,

@@ -10,22 +10,26 @@ from pydantic import Field, SecretStr, model_validator
 
 from headrace.configuration import ConfigurationFile, Key, nearest
 from headrace.connectors import Connector, Implementation, Parameters, connector_names, find_connector
+from headrace.contract.connection import GATEWAY, TLS, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, TOKEN_FILE, Setting
+from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.contract.token_files import TokenFileError, descriptor_of, read_token
 from headrace.terminal import as_typed
+
+
+def _described(setting: Setting, otherwise: str = "") -> str:
+    return f"{setting.description} Default: {setting.variable}{otherwise}."
 
 
 class GatewayTable(Parameters):
     """How to reach a gateway: a connector's table `gateway`. Setting any of the files also enables TLS."""
 
-    address: str | None = Field(default=None, description="HOST:PORT; default: HEADRACE_GATEWAY, or else 127.0.0.1:7433.")
-    token: SecretStr | None = Field(default=None, description="The token to authenticate with; default: HEADRACE_TOKEN.")
-    token_file: Path | None = Field(
-        default=None, description="A file that contains it, such as /dev/fd/3; default: HEADRACE_TOKEN_FILE."
-    )
-    tls: bool = Field(default=False, description="Use TLS; implied by the files below.")
-    tls_ca: Path | None = Field(default=None, description="Certificates to trust, PEM; default: the system's authorities.")
-    tls_cert: Path | None = Field(default=None, description="The client certificate, PEM.")
-    tls_key: Path | None = Field(default=None, description="The private key of the client certificate, PEM.")
+    address: str | None = Field(default=None, description=_described(GATEWAY, f", or else {DEFAULT_GATEWAY}"))
+    token: SecretStr | None = Field(default=None, description=_described(TOKEN))
+    token_file: Path | None = Field(default=None, description=_described(TOKEN_FILE))
+    tls: bool = Field(default=False, description=TLS.description)
+    tls_ca: Path | None = Field(default=None, description=TLS_CA.description)
+    tls_cert: Path | None = Field(default=None, description=TLS_CERT.description)
+    tls_key: Path | None = Field(default=None, description=TLS_KEY.description)
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

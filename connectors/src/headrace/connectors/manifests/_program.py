@@ -11,18 +11,11 @@ from pydantic import SecretStr
 from headrace.connectors._errors import ConnectorUnavailable
 from headrace.connectors._parameters import Parameters
 from headrace.connectors.manifests.trust import untrusted
+from headrace.contract.connection import SETTINGS
 
 PARAMETERS = "HEADRACE_PARAMETERS"
 SECRET = "HEADRACE_SECRET_"
-OF_THE_GATEWAY = (
-    "HEADRACE_GATEWAY",
-    "HEADRACE_TOKEN",
-    "HEADRACE_TOKEN_FILE",
-    "HEADRACE_TLS",
-    "HEADRACE_TLS_CA",
-    "HEADRACE_TLS_CERT",
-    "HEADRACE_TLS_KEY",
-)
+OF_THE_GATEWAY = tuple(setting.variable for setting in SETTINGS)
 """The variables that say how to reach the gateway, and prove who the connector is."""
 
 

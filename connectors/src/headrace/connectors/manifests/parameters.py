@@ -11,6 +11,7 @@ from headrace.configuration import Duration, Size, validated
 from headrace.connectors._connector import RESERVED
 from headrace.connectors._parameters import Parameters
 from headrace.connectors.manifests._model import Manifest, ParameterTable
+from headrace.contract.connection import TLS, TLS_CA, TLS_CERT, TLS_KEY, TOKEN
 
 _TYPES: dict[str, Any] = {
     "text": str,
@@ -23,7 +24,7 @@ _TYPES: dict[str, Any] = {
 }
 _ORDERED = ("integer", "number", "size", "duration")
 _NAME = re.compile(r"(?=.{1,63}$)[a-z](?:[a-z0-9_]*[a-z0-9])?")
-_OF_THE_GATEWAY = tuple(f"gateway_{name}" for name in ("token", "tls", "tls_ca", "tls_cert", "tls_key"))
+_OF_THE_GATEWAY = tuple(f"gateway_{setting.name}" for setting in (TOKEN, TLS, TLS_CA, TLS_CERT, TLS_KEY))
 """What options for the gateway are named if the connector has such an option itself."""
 
 Key = tuple[str | int, ...]

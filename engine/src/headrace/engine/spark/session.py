@@ -17,6 +17,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from headrace.contract.connection import GATEWAY, TOKEN, TOKEN_FILE
 from headrace.contract.errors import HeadraceError
 from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.contract.token_files import TokenFile
@@ -100,9 +101,9 @@ def register(spark: SparkSession, applications: Mapping[str, Application] | None
 def defaults_in(spark: SparkSession) -> Defaults:
     """The defaults of options in a session."""
     return Defaults(
-        gateway=os.environ.get("HEADRACE_GATEWAY") or DEFAULT_GATEWAY,
-        token=os.environ.get("HEADRACE_TOKEN") or None,
-        token_file=TokenFile(Path(file).absolute()) if (file := os.environ.get("HEADRACE_TOKEN_FILE")) else None,
+        gateway=os.environ.get(GATEWAY.variable) or DEFAULT_GATEWAY,
+        token=os.environ.get(TOKEN.variable) or None,
+        token_file=TokenFile(Path(file).absolute()) if (file := os.environ.get(TOKEN_FILE.variable)) else None,
         read_tasks=max(1, spark.sparkContext.defaultParallelism),
         master=str(spark.sparkContext.master),
         driver=driver_id(),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headrace.contract.addresses import leads_here
+from headrace.contract.connection import GATEWAY, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, TOKEN_FILE
 from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.contract.token_files import TokenFile, TokenFileError
 from headrace.contract.units import UnitError, parse_duration
@@ -15,7 +16,10 @@ from headrace.engine.master import shares_loopback
 
 DEFAULT_GATEWAY_TIMEOUT_S = 300.0
 
-NAMES = ("gateway", "token", "tokenFile", "tlsCa", "tlsCert", "tlsKey", "gatewayTimeout", "loopbackGateway", "sharedCheckpoint")
+NAMES = (
+    *(setting.spark_option for setting in (GATEWAY, TOKEN, TOKEN_FILE, TLS_CA, TLS_CERT, TLS_KEY)),
+    *("gatewayTimeout", "loopbackGateway", "sharedCheckpoint"),
+)
 _SECRET = {"token"}
 
 _T = TypeVar("_T")

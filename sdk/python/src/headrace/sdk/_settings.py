@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from headrace.contract.connection import GATEWAY, TLS, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, TOKEN_FILE
 from headrace.contract.limits import DEFAULT_GATEWAY, MAX_NAME_BYTES
 from headrace.contract.names import NAME
 from headrace.contract.token_files import TokenFile
@@ -83,7 +84,7 @@ class TlsNames:
     key: str = "Tls.key"
 
 
-_VARIABLES = TlsNames("HEADRACE_TLS_CA", "HEADRACE_TLS_CERT", "HEADRACE_TLS_KEY")
+_VARIABLES = TlsNames(TLS_CA.variable, TLS_CERT.variable, TLS_KEY.variable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +115,10 @@ def endpoint(gateway: str | None, token: str | None, token_file: Path | None, tl
     """
     if token and token_file is not None:
         raise InvalidSource("token and token_file exclude each other: give the token, or the file that contains it")
-    path = token_file or (None if token else _path("HEADRACE_TOKEN_FILE"))
+    path = token_file or (None if token else _path(TOKEN_FILE.variable))
     found = Endpoint(
-        gateway=gateway or os.environ.get("HEADRACE_GATEWAY") or DEFAULT_GATEWAY,
-        token=token or os.environ.get("HEADRACE_TOKEN") or None,
+        gateway=gateway or os.environ.get(GATEWAY.variable) or DEFAULT_GATEWAY,
+        token=token or os.environ.get(TOKEN.variable) or None,
         token_file=None if path is None else TokenFile(path),
         tls=tls or _tls_of_the_environment(),
         tls_names=_VARIABLES if tls is None else TlsNames(),
@@ -128,9 +129,9 @@ def endpoint(gateway: str | None, token: str | None, token_file: Path | None, tl
 def _tls_of_the_environment() -> Tls | None:
     """Returns the TLS settings that HEADRACE_TLS, HEADRACE_TLS_CA, HEADRACE_TLS_CERT and HEADRACE_TLS_KEY make; None for none."""
     files = Tls(_path(_VARIABLES.ca), _path(_VARIABLES.certificate), _path(_VARIABLES.key))
-    text = os.environ.get("HEADRACE_TLS", "")
+    text = os.environ.get(TLS.variable, "")
     if text.lower() not in (*_ON, *_OFF):
-        raise InvalidSource(f"HEADRACE_TLS is {text!r}: 1 turns TLS on, 0 leaves it to the files")
+        raise InvalidSource(f"{TLS.variable} is {text!r}: 1 turns TLS on, 0 leaves it to the files")
     return files if text.lower() in _ON or files != Tls() else None
 
 
