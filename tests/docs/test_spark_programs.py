@@ -76,7 +76,7 @@ def test_the_readme_of_the_engine_reads_the_source_of_the_readme_of_the_sdk(spar
     with source(countdown) as process:
         run(reading, tmp_path, "checkpoint")
         _, errors = process.communicate(timeout=DEADLINE_S)
-    assert (process.returncode, errors) == (0, "in the checkpoint: 10\n")
+    assert (process.returncode, errors) == (0, "in the checkpoint: 10\nthe source is closed\n")
 
 
 def test_the_readme_s_application_counts_the_words_of_its_source(
