@@ -1,43 +1,16 @@
 """Small messages that take long: a micro-batch of them uses every core."""
 
-import os
-import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.engine.slow import before_the_keyed_stage, in_the_keyed_stage
 from tests.examples.rig import rig
 
 from headrace.connectors import FileSource
-from headrace.pipelines import Pipeline
 
 MICRO_BATCH = 300
-SECONDS = 0.005
-
-
-def slow(number: int) -> tuple[int, float, int]:
-    begun = time.time()
-    time.sleep(SECONDS)
-    return os.getpid(), begun, number
-
-
-def slowly(number: int, count: list[int]) -> str:
-    process, begun, _ = slow(number)
-    count.append(number)
-    return f"{process} {begun}"
-
-
-def in_the_keyed_stage() -> Pipeline:
-    app = Pipeline("slow-keyed")
-    app.source("n/*", decode=int).key_by(lambda number: number % 16).stateful(slowly, list[int], name="slow").sink("out")
-    return app
-
-
-def before_the_keyed_stage() -> Pipeline:
-    app = Pipeline("slow-before")
-    app.source("n/*", decode=int).map(slow).map(lambda found: f"{found[0]} {found[1]}").sink("out")
-    return app
 
 
 @pytest.mark.parametrize("pipeline", [in_the_keyed_stage, before_the_keyed_stage])

@@ -14,31 +14,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.absent import absent
+from tests.health.prices import lenient, priced, strict
 from tests.health.site import Site
 
 from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import start
-from headrace.pipelines import Pipeline
 from headrace.sdk import serve
 
 END_S = 300
 """How long a query may take to fail, in seconds."""
-
-
-def strict(line: str) -> str:
-    if line == "bad":
-        raise ValueError("no price in 'bad'")
-    return line
-
-
-def lenient(line: str) -> str:
-    return line
-
-
-def priced(name: str, price: Callable[[str], str] = lenient) -> Pipeline:
-    app = Pipeline(name)
-    app.source(f"{name}/*", decode=bytes.decode).map(price, name="price").sink(name)
-    return app
 
 
 @asynccontextmanager
