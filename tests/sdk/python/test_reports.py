@@ -61,7 +61,7 @@ async def test_hello_names_the_sdk_and_what_it_can_do(gateway, connect, sink_gat
     assert source.hello.sdk == sink.hello.sdk == SDK
     assert (SDK.name, SDK.language) == ("headrace-python", "python")
     assert SDK.version
-    assert list(source.hello.capabilities) == [*CAPABLE, source_pb2.CAPABILITY_HEARTBEAT]
+    assert list(source.hello.capabilities) == [*CAPABLE, source_pb2.CAPABILITY_HEARTBEAT, source_pb2.CAPABILITY_FRAMES]
     assert list(sink.hello.capabilities) == [source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT]
 
 
