@@ -1,5 +1,6 @@
 """A deployment with a connector in another language: its program takes the place of the supervised process."""
 
+import re
 import signal
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from tests.connectors.manifests import add
 from tests.connectors.test_foreign_connectors import OF_SQUARES, SQUARES
 from tests.deploy.test_processes import is_running, pids, running
 
+from headrace.deploy import load_deployment, plan
 from headrace.processes import lives
 
 DEPLOYMENT = """
@@ -69,3 +71,23 @@ async def test_a_program_that_is_not_there_ends_the_deployment(folder: Path, tmp
         assert last["error"].startswith("numbers ended with exit code 3: connector squares of ")
         assert f"there is no program {manifest.parent}/absent" in last["error"]
         assert await run.end() == 3
+
+
+def test_a_reload_restarts_it_only_if_its_manifest_or_its_table_has_changed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_CONNECTORS", str(folder))
+
+    def settings() -> object:
+        (connector,) = plan(load_deployment(tmp_path / "deploy.toml"), {}).others
+        return connector.settings
+
+    before = settings()
+    assert settings() == before
+    (tmp_path / "deploy.toml").write_text(DEPLOYMENT.replace('source = "numbers"', 'source = "others"'))
+    assert settings() != before
+    (tmp_path / "deploy.toml").write_text(DEPLOYMENT)
+    assert settings() == before
+    manifest = folder / "squares/headrace-connector.toml"
+    manifest.write_text(re.sub(r'version = "[^"]*"', 'version = "9.9.9"', manifest.read_text()))
+    assert settings() != before

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import psutil
+
 from headrace.deploy.errors import AlreadyRuns, CannotStart, Stopped
 from headrace.deploy.kernel_names import NameTaken, take_name
 from headrace.deploy.patient_disk import PatientDisk
@@ -128,8 +130,20 @@ class _Earlier:
             self._deadline = time.monotonic() + _END_WITHIN_S
             self._tell("waiting for the processes of an earlier run to end")
         if time.monotonic() > self._deadline:
-            raise AlreadyRuns(f"processes of an earlier run of this deployment do not end; see the logs in {self._folder}")
+            which = _holders(self._folder / "processes.lock")
+            said = f" do not end: {', '.join(which)}" if which else " do not end"
+            raise AlreadyRuns(f"processes of an earlier run of this deployment{said}; see the logs in {self._folder}")
         time.sleep(_LOOK_EVERY_S)
+
+
+def _holders(file: Path) -> list[str]:
+    """Returns the processes that have opened a file, as far as the system tells, such as `4711 (sleep)`."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and any(one.path == str(file.absolute()) for one in process.open_files()):
+                found.append(f"{process.pid} ({process.name()})")
+    return found
 
 
 def _named(held: contextlib.ExitStack, deployment: Path, what: str, tell: Callable[[str], None]) -> int | None:

@@ -195,7 +195,15 @@ def _connector(deployment: Deployment, name: str, configured: Configured) -> Rol
         instance=instance,
         replaying=_replaying(deployment, name, configured),
         serves="" if elsewhere else stream_or_sink,
-        settings=(configured, deployment.log_format, environ.get(TOKEN)),
+        # Not the class of the parameters: a manifest makes a new one each time that it is read.
+        settings=(
+            configured.connector,
+            configured.parameters.model_dump(),
+            configured.instance,
+            configured.gateway,
+            deployment.log_format,
+            environ.get(TOKEN),
+        ),
     )
 
 

@@ -17,7 +17,7 @@ from headrace.deploy.ready_file import ReadyFile
 from headrace.deploy.status import Kind, ProcessStatus, State, Status, condition
 from headrace.deploy.supervised import Supervised
 from headrace.deploy.supervisor_log import SupervisorLog
-from headrace.processes import OwnedProcess
+from headrace.processes import Orphans, OwnedProcess
 
 _ASK_EVERY_S = 1.0
 _RATE_OVER = 10
@@ -58,6 +58,7 @@ class SupervisedProcesses:
         self._ready_file = ReadyFile()
         self._pipes = LogPipes(comfort, to_stderr=plan.logs_to_stderr)
         self._log = log
+        self._orphans = Orphans()
         self.gateway = self._supervised(plan.gateway, [*plan.gateway.command(None), *self._ready_file.options])
         self.gateway.process.inherits += (self._ready_file.descriptor,)
         self._others = [self._supervised(role, []) for role in plan.others]
@@ -109,6 +110,7 @@ class SupervisedProcesses:
         now = time.monotonic()
         self._pipes.look()
         self._pass_on_log()
+        self._comfort.do("wait for processes that others have left", partial(self._orphans.look, now), None)
         self._comfort.do("find the gateway", self._find_gateway, None)
         if now - self._asked_at >= _ASK_EVERY_S:
             self._ask(now)

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+_NOTED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 IsStopped = Callable[[], bool]
 """Returns whether a deployment is to stop. What takes long asks again and again."""
 
@@ -34,11 +35,18 @@ class Signals:
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        """Notes signals until the block ends, in place of what they did before. A block may contain another one."""
-        before = {number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+        """Notes signals until the block ends, in place of what they did before. A block may contain another one.
+
+        A program may be started with signals ignored or blocked, and its own processes would be, too. Where SIGCHLD is ignored,
+        the system forgets how a process has ended.
+        """
+        before = {number: signal.signal(number, self._note) for number in _NOTED}
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, before)
         try:
             yield
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             for number, handler in before.items():
                 signal.signal(number, handler)
 

@@ -102,8 +102,8 @@ class Supervised:
             self._ended(now, code)
         elif self.state is State.STOPS:
             if self._killed_at is not None and now >= self._killed_at:
-                self.process.kill()
-                self._ended(now, -signal.SIGKILL)
+                # Not waited for: one that waits for a disk does not end before the disk answers.
+                self.process.send_kill()
         elif connected or connected is None:
             self.has_session = connected
             self.state, self.has_run = State.RUNS, self.has_run or bool(connected)

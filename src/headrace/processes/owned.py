@@ -18,6 +18,9 @@ from headrace.processes import begin
 
 _TAIL_LINES = 15
 _GONE_WITHIN_S = 10.0
+_MOMENT_S = 0.05
+UNKNOWN = 255
+"""The exit code of a process for which somebody else has waited: nobody can tell that it ended well."""
 
 
 @contextlib.contextmanager
@@ -77,6 +80,8 @@ class OwnedProcess:
     output: "Output | None" = None
     """What takes its output to its log; None if it writes there itself."""
     _process: "subprocess.Popen[bytes] | None" = None
+    _ended_at: float | None = None
+    """When it was found to have ended, while descendants of it are left."""
 
     @property
     def log(self) -> Path:
@@ -123,22 +128,39 @@ class OwnedProcess:
             self.output.catch_up()
 
     def exit_code(self) -> int | None:
-        """Returns its exit code, None while it runs. Kills the descendants that it leaves behind."""
-        code = self._process.poll() if self._process is not None else None
-        if code is not None:
-            self.kill()
+        """Returns its exit code, None while it runs. Kills the descendants that it leaves behind.
+
+        It waits for these for a moment only. One that cannot be killed, since it waits for a disk, still counts as the process,
+        for ten seconds at most.
+        """
+        if self._process is None or (code := _exit_code(self.pid)) is None or not self._are_gone():
+            return None
+        self._forget(self._process)
         return code
+
+    def _are_gone(self) -> bool:
+        """Kills descendants. Returns whether none is left, or those that are left have had their time."""
+        now = time.monotonic()
+        self._ended_at = now if self._ended_at is None else self._ended_at
+        while _send_kill(self.pid) and time.monotonic() < self._ended_at + _GONE_WITHIN_S:
+            if time.monotonic() >= now + _MOMENT_S:
+                return False
+            time.sleep(0.005)
+        return True
+
+    def _forget(self, process: "subprocess.Popen[bytes]") -> None:
+        process.wait(_GONE_WITHIN_S)
+        if process.stdin is not None:
+            process.stdin.close()
+        # From now on, the system may reuse its process id.
+        self._process = self._ended_at = None
 
     def kill(self) -> None:
         """Kills it with all its descendants, and waits until they are gone. Does nothing if it is not running."""
         if self._process is None:
             return
         kill_session(self.pid)
-        self._process.wait(_GONE_WITHIN_S)
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        # From now on, the system may reuse its process id.
-        self._process = None
+        self._forget(self._process)
 
     def send_kill(self) -> bool:
         """Sends SIGKILL to it and all its descendants, without waiting. Returns whether there were any."""
@@ -147,9 +169,9 @@ class OwnedProcess:
     def stop(self, timeout_s: float) -> None:
         """Sends SIGTERM, waits up to `timeout_s` seconds, and kills what is left."""
         self.ask_to_stop()
-        if self._process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while self._process is not None and _exit_code(self.pid) is None and time.monotonic() < deadline:
+            time.sleep(0.01)
         self.kill()
 
     def signal(self, number: int) -> None:
@@ -160,8 +182,10 @@ class OwnedProcess:
 
     def ask_to_stop(self) -> None:
         """Sends SIGTERM if it is running."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
+        if self._process is not None:
+            # It has not been waited for, so that its process id is of no other process.
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
 
     def tail(self) -> list[str]:
         """Returns the last lines of its log."""
@@ -186,11 +210,28 @@ def kill_session(session: int) -> None:
         time.sleep(0.005)
 
 
+def _exit_code(pid: int) -> int | None:
+    """Returns the exit code of a child, None while it runs, without waiting for it: until then, its process id is its own."""
+    try:
+        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return UNKNOWN
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+
 def _send_kill(session: int) -> bool:
-    remaining = _members(session)
-    for pid in remaining:
-        _kill(pid)
-    return bool(remaining)
+    """Kills what it can of a session. Returns whether anything is left that may be killed."""
+    # All that have not left the group of the leader: this needs no descriptor.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(session, signal.SIGKILL)
+    try:
+        # One of another user, such as by sudo, is left behind.
+        return sum([_kill(pid) for pid in _members(session)]) > 0
+    except OSError:
+        # They cannot be listed: the descriptors are exhausted.
+        return True
 
 
 def _members(session: int) -> list[int]:
@@ -213,6 +254,10 @@ def lives(pid: int) -> bool:
         return False
 
 
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
+def _kill(pid: int) -> bool:
+    """Returns whether it may be killed."""
+    try:
         os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
