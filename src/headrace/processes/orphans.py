@@ -19,7 +19,7 @@ class Orphans:
         self._looked_at = float("-inf")
 
     def look(self, now: float) -> None:
-        """Waits for those that ended long ago, as of `now` on a monotonic clock. It costs little: it looks every ten seconds."""
+        """Waits for children that ended long ago, as of `now` on a monotonic clock. It costs little: it looks every 10 s."""
         if now - self._looked_at < LOOK_EVERY_S:
             return
         self._looked_at = now

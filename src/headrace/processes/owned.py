@@ -139,7 +139,7 @@ class OwnedProcess:
         return code
 
     def _are_gone(self) -> bool:
-        """Kills descendants. Returns whether none is left, or those that are left have had their time."""
+        """Kills descendants. Returns whether none is left, or the rest have had their time."""
         now = time.monotonic()
         self._ended_at = now if self._ended_at is None else self._ended_at
         while _send_kill(self.pid) and time.monotonic() < self._ended_at + _GONE_WITHIN_S:
