@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.console.conftest import DEADLINE_MS
 from tests.console.views import keep_picture, violations
+from tests.health.prices import strict
 from tests.health.site import Site, site
 
 from headrace.connectors import FileSource
@@ -39,15 +40,9 @@ class Gate(Sink):
         return None
 
 
-def priced(line: str) -> str:
-    if line == "bad":
-        raise ValueError("no price in 'bad'")
-    return line
-
-
 def application() -> Pipeline:
     app = Pipeline("priced")
-    app.source("n/*", decode=bytes.decode).map(str.strip, name="strip").map(priced, name="price").sink("out")
+    app.source("n/*", decode=bytes.decode).map(str.strip, name="strip").map(strict, name="price").sink("out")
     return app
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from tests.engine.backlog import sums_of_tens
 from tests.engine.levels import two_levels
 from tests.examples.rig import records, rig
 
 from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import OptionError, start
 from headrace.engine.applications.batches.commits import LOOKS_EVERY_S
-from headrace.pipelines import Pipeline, Window, tumbling
+from headrace.pipelines import Pipeline
 from headrace.sdk import GONE, WRITTEN, Batch, Message, Outcomes, Position, Refused, Rows, Settings, Sink, Source, SourceKind
 
 OURS = ("headrace-real-time", "headrace-following", "headrace-planner", "headrace-sink")
@@ -108,23 +109,14 @@ def test_dead_letters_of_one_sink_wait_for_the_results_of_another(spark: SparkSe
     assert records(tmp_path / "dead") == [b"%d" % n for n in range(1, 41, 2)]
 
 
-def total(sum_: list[int], value: int) -> list[int]:
-    return [*sum_, value]
-
-
-def closed(key: bytes, values: list[int], window: Window) -> str:
-    return f"{window.start // 1_000_000}:{sum(values)}"
-
-
 def test_windows_close_when_their_stream_ends(spark: SparkSession, tmp_path: Path) -> None:
-    app = Pipeline("real-time-windows")
-    values = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000, name="time").key_by(lambda n: b"", name="all")
-    values.window(tumbling("10s")).aggregate(initial=list[int], update=total, output=closed, name="sums").sink("out")
     file = numbers(tmp_path)
     file.write_text("".join(f"{n}\n" for n in range(25)))
     with rig(spark, tmp_path) as running:
         source = FileSource("n", [file], follow=False)
-        found = running.run(app, source, until=lambda folder: len(records(folder / "out")) == 3, finish=True, **QUICK)["out"]
+        found = running.run(sums_of_tens(), source, until=lambda folder: len(records(folder / "out")) == 3, finish=True, **QUICK)[
+            "out"
+        ]
     assert found == [b"0:45", b"10:145", b"20:110"]
 
 
