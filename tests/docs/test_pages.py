@@ -21,6 +21,7 @@ _PROGRAMS: dict[str, click.Command] = {
     "headrace-conformance": conformance.program,
 }
 _PLUGINS = "docs/write/plugins.md"
+_CELL_END = re.compile(r"(?<!\\)\|")
 _REPOSITORY = re.compile(r"https://github\.com/headrace/headrace/(blob|tree)/main/([^#]+)(#.+)?")
 _PATH = re.compile(r"(?:tests|docs|src|proto|gateway|engine|connectors|sdk|examples|scripts)/[\w./-]*\w/?(?:::\w+)?")
 
@@ -40,6 +41,17 @@ def test_links_lead_somewhere(page: str) -> None:
         assert target.exists(), f"{page}: {link}"
         if anchor:
             assert anchor in anchors(target.resolve().relative_to(ROOT).as_posix()), f"{page}: {link}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_row_stands_in_a_table_with_a_head_and_has_all_cells(page: str) -> None:
+    for paragraph in re.split(r"\n\s*\n", prose(page)):
+        rows = [line for line in paragraph.splitlines() if line.startswith("|")]
+        if rows:
+            assert re.fullmatch(r"\|(\s*:?-+:?\s*\|)+", "".join(rows[1:2])), f"{page}: {rows[0]}"
+            assert rows == paragraph.strip("\n").splitlines(), f"{page}: {rows[0]}"
+            for row in rows:
+                assert len(_CELL_END.findall(row)) == len(_CELL_END.findall(rows[0])), f"{page}: {row}"
 
 
 def commands() -> list[tuple[str, str, list[str]]]:
