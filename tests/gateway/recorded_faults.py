@@ -49,6 +49,7 @@ class Made:
         if self.supervisors:
             await self.supervisors[0].send(processes=told)
         else:
+            # It reports once, and so is not missed if it reports no more.
             await self.supervisor(processes=told)
         await self.once(
             lambda status: (

@@ -12,7 +12,8 @@ from headrace.contract import clock
 from headrace.gateway.core import Gateway, Kind, problems
 from headrace.gateway.core.connections import Reconnections
 from headrace.gateway.core.connections.reconnections import MANY, MAX_LISTED, MAX_PARTS, STANDS_AFTER_S, WITHIN_S
-from headrace.gateway.core.state.deployments import LOST_FOR_S, MAX_LOST
+from headrace.gateway.core.housekeeping import round_of
+from headrace.gateway.core.state.deployments import LOST_FOR_S, MAX_LOST, SILENT_AFTER_S
 from headrace.gateway.core.status import snapshot
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1 import source_pb2
@@ -155,6 +156,29 @@ async def test_a_supervisor_that_is_lost_is_named_with_what_it_cannot_restart_un
             assert "deployment deploy.toml" not in await found(gateway)
             await supervisor.close()
             await query.close()
+
+
+async def test_a_supervisor_that_is_frozen_is_named_while_it_is_connected_until_it_reports() -> None:
+    with clock.use(VirtualClock()) as now:
+        async with serve(has_rounds=False) as (gateway, address):
+            supervisor = await supervising(gateway, address)
+            deployment = gateway.deployments.by_name["deploy.toml"]
+            steps = round_of(gateway, SILENT_AFTER_S)
+            now.advance(SILENT_AFTER_S)
+            steps["looking for silence and stalls"]()
+            assert "deployment deploy.toml" not in await found(gateway), "it has not reported since its hello"
+            for _ in range(2):
+                await supervisor.send(processes=pb.SupervisedProcesses())
+                async with asyncio.timeout(DEADLINE_S):
+                    while deployment.silent_ms is not None or deployment.reports is None:  # noqa: ASYNC110 - no event
+                        await asyncio.sleep(0.01)
+                assert "deployment deploy.toml" not in await found(gateway)
+                now.advance(SILENT_AFTER_S)
+                steps["looking for silence and stalls"]()
+                kind, cause, _ = (await found(gateway))["deployment deploy.toml"]
+                assert kind is Kind.NOT_CONNECTED
+                assert "is silent" in cause
+            await supervisor.close()
 
 
 async def test_a_supervisor_that_takes_leave_is_not_lost() -> None:

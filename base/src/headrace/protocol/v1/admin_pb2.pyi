@@ -2076,7 +2076,7 @@ class GatewayStatus(_message.Message):
 
     @_builtins.property
     def lost_supervisors(self) -> _containers.RepeatedCompositeFieldContainer[Global___LostSupervisor]:
-        """The deployments whose supervisors have left without a word in the last hour."""
+        """The deployments whose supervisors have left without a word in the last hour, or are connected and silent."""
 
     def __init__(
         self,
@@ -2158,7 +2158,7 @@ Global___ReconnectingPart: _TypeAlias = ReconnectingPart  # noqa: Y015
 
 @_typing.final
 class LostSupervisor(_message.Message):
-    """A deployment whose supervisor has not come back after its connection was lost."""
+    """A deployment whose supervisor has not come back after its connection was lost, or reports nothing although it is connected."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2172,7 +2172,7 @@ class LostSupervisor(_message.Message):
     peer: _builtins.str
     """The address from which its supervisor called."""
     lost_ms: _builtins.int
-    """How long ago the connection was lost, in milliseconds."""
+    """How long ago the connection was lost, or the last report came, in milliseconds."""
     @_builtins.property
     def connectors(self) -> _containers.RepeatedCompositeFieldContainer[Global___SupervisedConnector]:
         """Its connectors."""

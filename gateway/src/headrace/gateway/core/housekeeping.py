@@ -69,6 +69,9 @@ def pass_round(gateway: Gateway, seconds: float) -> None:
     for sink_session in gateway.sink_sessions.values():
         sink_session.heartbeat.pass_round(seconds)
     gateway.drivers.pass_round(seconds)
+    for deployment in gateway.deployments.by_name.values():
+        if deployment.reports is not None:
+            deployment.reports.pass_round(seconds)
     for pipeline in gateway.pipelines.values():
         if pipeline.driver is not None:
             pipeline.driver.pass_round(seconds)

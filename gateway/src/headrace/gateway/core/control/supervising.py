@@ -116,6 +116,7 @@ def replace_processes(gateway: Gateway, deployment: Deployment, processes: pb.Su
             text = f"by its supervisor, {process.state.restarts} times by now{reason}"
             gateway.event_log.add(EventKind.RESTARTED, f"process {name} of {deployment.name}", text)
     deployment.processes = replaced
+    deployment.heard()
 
 
 def _check_processes_in_all(gateway: Gateway, processes: Processes | None, name: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from headrace.contract import clock
 from headrace.gateway.core.base.errors import ChangeRefused, LimitExceeded, ProtocolError
 from headrace.gateway.core.base.signal import Signal
+from headrace.gateway.core.pipelines import Driver
 from headrace.gateway.core.state.process_states import Processes
 from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -23,6 +24,8 @@ MAX_LOGS = 8
 """The same of logs that are read."""
 MAX_LOST = 100
 """How many deployments are remembered whose supervisors have left without a word."""
+SILENT_AFTER_S = 20.0
+"""After how many seconds without a report a supervisor is silent: it is frozen, or its network is cut."""
 LOST_FOR_S = 3_600.0
 """For how many seconds."""
 
@@ -103,6 +106,7 @@ class Deployment:
         connectors: Its connectors, by name.
         processes: Its processes, by name; None if its supervisor does not report them.
         since: When it was registered, on the monotonic clock.
+        reports: The reports of its supervisor about its processes; None if there was none since the hello.
         orders: The restarts, replays and logs in progress, by id.
         outgoing: The messages that the supervisor has yet to get. Bounded, since orders are.
         news: Notified when there is something to send, or a failure.
@@ -116,10 +120,21 @@ class Deployment:
     connectors: dict[str, Supervised]
     processes: Processes | None = None
     since: float = field(default_factory=clock.monotonic)
+    reports: Driver | None = None
     orders: dict[int, Order] = field(default_factory=dict)
     outgoing: deque[pb.SuperviseResponse] = field(default_factory=deque)
     news: Signal = field(default_factory=Signal)
     failure: ProtocolError | None = None
+
+    def heard(self) -> None:
+        """Notes that its supervisor has reported its processes, which it does every few seconds."""
+        self.reports = self.reports or Driver(SILENT_AFTER_S)
+        self.reports.heard(self.peer)
+
+    @property
+    def silent_ms(self) -> int | None:
+        """For how long its supervisor has been silent, in milliseconds; None if it is not, or never reports."""
+        return None if self.reports is None else self.reports.silent_ms
 
     def end(self, failure: ProtocolError) -> None:
         """Ends the call with an error."""
@@ -168,6 +183,12 @@ class Deployments:
         self.lost[deployment.name] = LostSupervisor(deployment)
         if len(self.lost) > MAX_LOST:
             del self.lost[next(iter(self.lost))]
+
+    def absent(self) -> list[pb.LostSupervisor]:
+        """Returns the deployments whose supervisors have left without a word, or are silent."""
+        silent = [(one, one.silent_ms) for one in self.by_name.values()]
+        found = [LostSupervisor(one, clock.monotonic() - ms / 1000) for one, ms in silent if ms is not None]
+        return [one.status() for one in (*self.lost.values(), *found)]
 
     def forget_lost(self) -> None:
         """Forgets the supervisors that have been gone for an hour."""

@@ -62,7 +62,9 @@ def pipeline_processes(status: pb.GetStatusResponse) -> PipelineProcesses:
 
 def lost_supervisor(lost: pb.LostSupervisor) -> Problem:
     """Returns the problem of a deployment whose supervisor has left without a word."""
-    cause = f"its supervisor, at {lost.peer}, has left without a word: it was killed, is frozen, or its network is cut"
+    cause = (
+        f"its supervisor, at {lost.peer}, has left without a word, or is silent: it was killed, is frozen, or its network is cut"
+    )
     remedy = (
         "look whether it runs, and start the deployment again if it does not: until then, nothing restarts its processes; a "
         "deployment that never comes back is forgotten an hour later"

@@ -162,7 +162,7 @@ def _fill_gateway(status: pb.GatewayStatus, gateway: Gateway, reading: _Reading)
         ],
         refusals=[one.status() for one in gateway.refusals],
         reconnecting=gateway.reconnections.status(),
-        lost_supervisors=[one.status() for one in gateway.deployments.lost.values()],
+        lost_supervisors=gateway.deployments.absent(),
         certificates=[
             pb.CertificateStatus(file=file, expires_at_s=expires_at_s)
             for file, expires_at_s in sorted(gateway.certificates.items())
