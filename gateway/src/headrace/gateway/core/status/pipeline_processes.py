@@ -61,7 +61,7 @@ def pipeline_processes(status: pb.GetStatusResponse) -> PipelineProcesses:
 
 
 def lost_supervisor(lost: pb.LostSupervisor) -> Problem:
-    """Returns the problem of a deployment whose supervisor has left without a word."""
+    """Returns the problem of a deployment whose supervisor has left without a word, or is silent."""
     cause = (
         f"its supervisor, at {lost.peer}, has left without a word, or is silent: it was killed, is frozen, or its network is cut"
     )
