@@ -289,7 +289,8 @@ def sdks(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, minutes
 
     A part is a language, or the baseline of `headrace bench core`. In a checkout, it builds the programs with the tools of each
     language, and leaves out languages whose tools are not installed; with CI=true, it fails instead. A program sends to a
-    gateway, whose far end reads and acknowledges without Spark. Takes about ten minutes. Progress goes to standard error.
+    gateway, whose far end reads and acknowledges without Spark. Takes about ten minutes, the first time
+    longer because of the builds, and prints each figure after each round. Progress goes to standard error.
 
     \b
     Examples:

@@ -71,8 +71,8 @@ def _speeds(commands: dict[str, list[str]], quick: bool, say: Progress, *, with_
     spark = session(quick_start=quick) if with_core else None
     took_s = 0.0
     for number in range(1 if quick else _ROUNDS):
-        # What remains is for the latencies.
-        if not say.begins(f"round {number + 1}", takes_s=took_s + (len(commands) + 1) * _LATENCY_S):
+        # What remains is for the latencies. The first round is due even if the programs were long to build.
+        if number and not say.begins(f"round {number + 1}", takes_s=took_s + (len(commands) + 1) * _LATENCY_S):
             break
         begun = time.monotonic()
         say(f"round {number + 1} ...")
