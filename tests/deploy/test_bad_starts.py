@@ -72,8 +72,8 @@ class Descriptors:
 
     def take_all(self) -> None:
         """Takes what is left, again and again: the supervisor closes some, too."""
-        largest = max(int(name) for name in os.listdir("/proc/self/fd")) if not self._filled else 0
-        if largest:
+        if resource.getrlimit(resource.RLIMIT_NOFILE) == self._limits:
+            largest = max(int(name) for name in os.listdir("/proc/self/fd"))
             resource.setrlimit(resource.RLIMIT_NOFILE, (largest + 1, self._limits[1]))
         with contextlib.suppress(OSError):
             while True:
