@@ -54,11 +54,6 @@ class SourceGateway(SessionGateway[SourceSession], SourceServiceServicer):
         """The session that began last."""
         return self.sessions[-1] if self.sessions else None
 
-    @property
-    def greeted_sessions(self) -> list[SourceSession]:
-        """The sessions that have begun with Hello."""
-        return [session for session in self.sessions if session.hello is not None]
-
     def position(self, name: str, sequence: int) -> Position:
         """A position of a replayable stream, with the cursor of the last frame that ended at or before it."""
         return at(sequence, self.cursor(name, sequence))
