@@ -125,11 +125,13 @@ async def test_each_error_that_refuses_a_part_is_the_cause_that_health_names(rol
                 assert (found["kind"], found["root"], found["remedy"]) == (Kind.REFUSED, PARTS[role], kind.remedy)
                 assert f"{kind.status.name}: it is wrong" in found["cause"]
             else:
-                assert found is None, kind
+                assert found is None or found["kind"] == Kind.CONNECTOR_RECONNECTS, kind
             await caller.close()
             here.error = None
             caller = await here.call(role)
-            assert PARTS[role] not in await here.problems()
+            # So many sessions in a row are a fault of their own.
+            kind_now = (await here.problems()).get(PARTS[role], {}).get("kind")
+            assert kind_now in (None, Kind.CONNECTOR_RECONNECTS), kind
             await caller.close()
             await here.until_left()
 

@@ -29,10 +29,10 @@ def of_connectors(site: Site) -> None:
         part = connector_part(serving.instance, serving.sink)
         site.add(_silent(part, serving))
         site.add(_reports(part, serving.reported, errors))
-    for one in site.status.gateway.reconnecting:
-        site.add(_reconnects(one))
     site.add(site.processes.all)
     site.add(site.refused.now)
+    for one in site.status.gateway.reconnecting:
+        site.add(_reconnects(one))
 
 
 def _of_session(site: Site, session: pb.SessionStatus) -> Iterator[Problem]:
