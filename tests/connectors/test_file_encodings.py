@@ -95,7 +95,7 @@ async def test_a_line_that_is_no_text_cannot_be_sent(tmp_path):
 
 
 async def test_a_long_line_is_joined_and_a_longer_one_is_left_out(tmp_path, monkeypatch):
-    for module in ("_encoding", "_splitter"):
+    for module in ("_encoding", "splitter"):
         monkeypatch.setattr(f"headrace.connectors.file.{module}.MAX_RECORD_BYTES", LONG)
     with (tmp_path / "a").open("wb") as file:
         file.write("\ufeffone\n".encode("utf-16-be"))

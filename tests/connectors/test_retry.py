@@ -22,7 +22,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     fake = SimpleNamespace(sleep=sleep, current_task=asyncio.current_task, CancelledError=asyncio.CancelledError)
     monkeypatch.setattr("headrace.connectors.retry.asyncio", fake)
-    for name in ("connectors._retry.time", "logs.repeats.clock"):
+    for name in ("connectors.retry.time", "logs.repeats.clock"):
         monkeypatch.setattr(f"headrace.{name}", SimpleNamespace(monotonic=lambda: sum(slept)))
     return slept
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from headrace.contract.limits import MAX_BATCHES
+from headrace.contract.limits import MAX_BATCHES, MAX_FRAMES
 from headrace.gateway.core.base.bounds import (
     MAX_CAPABILITIES,
     MAX_LISTED,
@@ -40,6 +40,7 @@ MAX_ENTRIES: Mapping[str, int] = {
     "SinkHello.committed": MAX_LISTED,
     "Staged.refused": MAX_REFUSED,
     "Starts.streams": MAX_POSITIONS,
+    "Frames.frames": MAX_FRAMES,
     "Report.errors": MAX_ERRORS,
     "Pipeline.streams": MAX_PATTERNS,
     "AttachRequest.committed": MAX_POSITIONS,
