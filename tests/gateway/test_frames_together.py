@@ -13,6 +13,7 @@ from tests.gateway.wire import Engine, frame, numbered, serve, values_of
 from headrace.contract.limits import MAX_FRAMES
 from headrace.gateway.config import Limits
 from headrace.gateway.core.base.errors import MalformedMessage
+from headrace.gateway.services.entries import SMALL_BYTES
 from headrace.gateway.services.received import received
 from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.frame_pb2 import Frame
@@ -101,6 +102,22 @@ async def test_a_broken_frame_ends_the_session_after_those_before_it_were_taken(
         assert "orders/0, sequence 6" in text
         await pipeline.plan_until("orders/0", 5)
         assert values_of(await pipeline.fetch("orders/0", None, 5)) == [b"%d" % n for n in range(1, 6)]
+        for client in (source, pipeline):
+            await client.close()
+
+
+async def test_a_message_may_have_as_many_frames_as_are_allowed_and_be_large() -> None:
+    async with serve() as (_, address):
+        pipeline = Engine(address)
+        await pipeline.attach()
+        source = RawConnector(address)
+        await source.hello()
+        await source.open()
+        await source.expect("stream_opened")
+        frames = [frame(1, n, [b"m" * 1000]).SerializeToString() for n in range(1, MAX_FRAMES + 1)]
+        assert len(together(*frames)) > SMALL_BYTES
+        await source.call.write(together(*frames))
+        await pipeline.plan_until("orders/0", MAX_FRAMES)
         for client in (source, pipeline):
             await client.close()
 
