@@ -45,7 +45,8 @@ class LeaseRenewal:
             self._thread = None
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._interval_s):
+        # At once, too: from the first renewal on, the gateway names a planner that is frozen.
+        while True:
             request = pb.RenewRequest(pipeline=self._pipeline())
             timeout_s = min(CALL_TIMEOUT_S, max(1.0, self._interval_s))
             try:
@@ -53,3 +54,5 @@ class LeaseRenewal:
             except grpc.RpcError as error:
                 # The gateway is unavailable or has restarted: the next plan or fetch waits for it and attaches.
                 log.debug("the lease was not renewed: %s", error)
+            if self._stopped.wait(self._interval_s):
+                return
