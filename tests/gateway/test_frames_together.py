@@ -3,11 +3,11 @@
 import grpc
 import grpc.aio
 import pytest
-from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.gateway.odd_frames import bytes_field, odd_frames, tag, varint
 from tests.gateway.test_charging import EXPLICITLY_EMPTY, UNKNOWN, RawConnector
+from tests.gateway.test_handing_on import GOOD, parses
 from tests.gateway.wire import Engine, frame, numbered, serve, values_of
 
 from headrace.contract.limits import MAX_FRAMES
@@ -20,7 +20,6 @@ from headrace.protocol.v1.frame_pb2 import Frame
 
 SEVERAL = source_pb2.IngestRequest.FRAMES_FIELD_NUMBER
 ONE_OF = source_pb2.Frames.FRAMES_FIELD_NUMBER
-GOOD = [numbered(1, 0, 3), frame(1, 7, [b"a" * 200, b""], step=3), Frame(), Frame(stream_id=2, count=1, cursor=b"")]
 FRAMES = st.one_of(st.sampled_from([frame.SerializeToString() for frame in GOOD]), odd_frames(GOOD, groups=False))
 JUNK = tag(3, 0) + varint(7) + bytes_field(9, b"later")
 
@@ -28,14 +27,6 @@ JUNK = tag(3, 0) + varint(7) + bytes_field(9, b"later")
 def together(*frames: bytes, junk: bytes = b"") -> bytes:
     """An IngestRequest of several frames."""
     return bytes_field(SEVERAL, b"".join(bytes_field(ONE_OF, data) + junk for data in frames))
-
-
-def parses(data: bytes) -> bool:
-    try:
-        Frame.FromString(data)
-    except DecodeError:
-        return False
-    return True
 
 
 @given(st.lists(FRAMES.filter(parses), min_size=1, max_size=6), st.booleans())
@@ -118,6 +109,51 @@ async def test_a_message_may_have_as_many_frames_as_are_allowed_and_be_large() -
         assert len(together(*frames)) > SMALL_BYTES
         await source.call.write(together(*frames))
         await pipeline.plan_until("orders/0", MAX_FRAMES)
+        for client in (source, pipeline):
+            await client.close()
+
+
+@pytest.mark.parametrize(
+    ("second", "status", "text"),
+    [
+        (numbered(2, 6, 5), grpc.StatusCode.NOT_FOUND, "stream id 2 was never opened"),
+        (numbered(1, 1, 5), grpc.StatusCode.OUT_OF_RANGE, "already sent"),
+        (numbered(1, 6, 2000), grpc.StatusCode.RESOURCE_EXHAUSTED, "credit overrun"),
+    ],
+    ids=["of a stream that is not open", "sent twice", "beyond the credit"],
+)
+async def test_a_frame_that_no_message_may_have_is_refused_beside_others(
+    second: Frame, status: grpc.StatusCode, text: str
+) -> None:
+    async with serve(Limits(session_messages=1000)) as (_, address):
+        pipeline = Engine(address)
+        await pipeline.attach()
+        source = RawConnector(address)
+        await source.hello()
+        await source.open()
+        await source.expect("stream_opened")
+        await source.call.write(together(numbered(1, 1, 5).SerializeToString(), second.SerializeToString()))
+        found, details = await source.ended()
+        assert found is status
+        assert text in details
+        await pipeline.plan_until("orders/0", 5)
+        for client in (source, pipeline):
+            await client.close()
+
+
+async def test_frames_that_come_after_the_end_of_their_stream_are_refused() -> None:
+    async with serve() as (_, address):
+        pipeline = Engine(address)
+        await pipeline.attach()
+        source = RawConnector(address)
+        await source.hello()
+        await source.open()
+        await source.expect("stream_opened")
+        await source.send(close_stream=source_pb2.CloseStream(stream_id=1, end_of_stream=True))
+        await source.call.write(together(numbered(1, 1, 5).SerializeToString()))
+        status, text = await source.ended()
+        assert status is grpc.StatusCode.FAILED_PRECONDITION
+        assert "after CloseStream" in text
         for client in (source, pipeline):
             await client.close()
 

@@ -93,7 +93,7 @@ class GatewayLink:
     def __exit__(self, *_: object) -> None:
         """Takes leave of the gateway, and waits for the thread; ends the call if the gateway does not."""
         self._closed.set()
-        self._comfort.do("take leave of the gateway", self._leave_call, None)
+        self._comfort.do("say goodbye to the gateway", self._leave_call, None)
         if self._thread is not None:
             self._thread.join(_LEAVES_WITHIN_S)
         self._comfort.do("end the call to the gateway", self._end_call, None)

@@ -75,8 +75,10 @@ class OwnedProcess:
     inherits: tuple[int, ...] = ()
     """File descriptors that it inherits."""
     begins_apart: bool = False
-    """Whether it enters its working directory by itself, so that nobody waits for a disk, and begins with SIGHUP blocked, until
-    it calls `ignore_hangups`."""
+    """Whether the process enters its working directory itself, so that its parent waits for no disk.
+
+    SIGHUP is blocked in it until it calls `ignore_hangups`.
+    """
     output: "Output | None" = None
     """What takes its output to its log; None if it writes there itself."""
     _process: "subprocess.Popen[bytes] | None" = None

@@ -158,9 +158,7 @@ class Fetching:
         """Handles a log that has lost records that were read, and may have other records in their place."""
         if reading := self._readings.get(partition):
             reading.fail(
-                PositionLost(
-                    f"{_label(partition)} lost records that were already read: a broker that did not have them became leader"
-                )
+                PositionLost(f"{_label(partition)} lost records that were already read: a broker without them became leader")
             )
 
 

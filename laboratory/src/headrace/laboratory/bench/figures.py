@@ -77,7 +77,7 @@ class Progress:
         return False
 
     def take(self, figure: Figure) -> None:
-        """Shows and keeps a figure, which replaces an earlier one of the same name: that of fewer rounds."""
+        """Shows and keeps a figure. It replaces the figure of the same name from fewer rounds."""
         self.figures[:] = [*(known for known in self.figures if known.name != figure.name), figure]
         baseline = "" if figure.baseline is None else f", baseline {_number(figure.baseline)}"
         target = "" if figure.met is None else f", target {figure.target} {'met' if figure.met else 'missed'}"

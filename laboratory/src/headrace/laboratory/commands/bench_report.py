@@ -59,7 +59,7 @@ def report(
 
     A whole run begins nothing more after eight minutes; `conditions.not_begun` names what it has left out.
 
-    People see `tables` of a `detail` of the conditions instead of the figures, if a benchmark has them.
+    If a `detail` of the conditions contains `tables`, people see these instead of the figures.
 
     If it ends early, it prints the figures that it has measured.
     """

@@ -106,7 +106,7 @@ def run(parts: Sequence[str], quick: bool, say: Progress, *, flame: Path | None 
 
 @contextmanager
 def _sampled(folder: Path) -> Iterator[None]:
-    """Has all processes that are started in the block sample themselves, also those of Spark."""
+    """Lets every process that starts in the block sample itself, Spark's processes too."""
     inner, outer = folder / "sampled", folder / "python"
     inner.write_text(f'#!/bin/sh\nexec {sys.executable} -m {MODULE} "$@"\n')
     quick = Path(headrace.engine.spark.__file__).with_name("_worker_python.sh")

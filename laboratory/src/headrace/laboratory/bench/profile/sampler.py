@@ -67,7 +67,7 @@ class Sampler:
 
     def _tick(self, _: int, frame: FrameType | None) -> None:
         """Counts what the main thread has used since the last tick."""
-        # After a fork, the main thread does not know its number; it is that of the process.
+        # After a fork, the main thread does not know its number, which is the number of the process.
         if (used := self._since(os.getpid(), _clock(os.getpid()))) > 0:
             self._stacks[self._stack(frame)] += used
 

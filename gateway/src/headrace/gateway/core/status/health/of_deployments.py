@@ -63,7 +63,7 @@ def failing(status: pb.GetStatusResponse, refused: Refused) -> Failing:
 
 
 def _add_lost(found: Failing, lost: pb.LostSupervisor, connected: set[tuple[str, str]]) -> None:
-    """Adds a deployment whose supervisor is lost, so that nobody starts its connectors again once they have ended."""
+    """Adds a deployment whose supervisor is lost, so that none of its connectors is started again once it has ended."""
     problem = lost_supervisor(lost)
     found.all.append(problem)
     for connector in lost.connectors:
