@@ -23,7 +23,9 @@ def site(sources: int, partitions: int, pipelines: int, *, is_deployed: bool) ->
     running = pb.ReportedStatus(state=RUNNING, state_age_ms=AGE_MS)
     deployment = pb.DeploymentStatus(deployment="deploy.toml", age_ms=AGE_MS)
     for s in range(sources):
-        status.sessions.add(session=f"s{s}", connector="kafka", instance=f"from{s}", age_ms=AGE_MS, reported=running)
+        status.sessions.add(
+            session=f"s{s}", connector="kafka", instance=f"from{s}", age_ms=AGE_MS, streams=partitions, reported=running
+        )
         deployment.connectors.add(name=f"in{s}", instance=f"from{s}", source=f"source{s}")
         for n in range(partitions):
             status.streams.add(
@@ -267,6 +269,12 @@ def without_log(status: pb.GetStatusResponse) -> None:
     process.log_fault, process.log_fault_age_ms = "run/app0.log: No space left on device", LASTS_MS
 
 
+def unmatched(pattern: str) -> Callable[[pb.GetStatusResponse], None]:
+    """A query has no stream to read for a pattern."""
+    one = pb.UnmatchedPattern(pattern=pattern, age_ms=LASTS_MS)
+    return of_pipeline(patterns=[pattern], unmatched=[one])
+
+
 def hindered(kind: "metrics.RunFaultKind.ValueType") -> Callable[[pb.GetStatusResponse], None]:
     return of_pipeline(fault=metrics.RunFault(kind=kind, message="why", age_ms=LASTS_MS))
 
@@ -287,6 +295,8 @@ FAULTS = (
     Fault("planner_frozen", of_pipeline(planner_silent_ms=LASTS_MS), TOTALS, Kind.PIPELINE_SILENT, "Python processes"),
     Fault("connector_fails", failing, FROM, Kind.CONNECTOR_FAILS, "correct what the error names"),
     Fault("stream_closed", closed, "stream source0/0", Kind.NOT_SENT, "check the connector's configuration"),
+    Fault("source_never_started", unmatched("absent/*"), "source absent", Kind.CONNECTOR_AWAY, "start the connector"),
+    Fault("pattern_wrong", unmatched("source0/x*"), TOTALS, Kind.NOT_SENT, "compare its option stream"),
     Fault("connector_killed", without_source, FROM, Kind.CONNECTOR_AWAY, "start the connector"),
     Fault("network_cut", silent(is_source=True), FROM, Kind.CONNECTOR_SILENT, "network"),
     Fault(

@@ -247,7 +247,7 @@ async def position_skipped(made: Made) -> None:
 
 async def stream_unread(made: Made) -> None:
     other = Connector(made.recorded.address)
-    made.others.append(other)
+    made.others.insert(0, other)
     await other.hello("other-0")
     await other.open("payments/0")
     await made.once(lambda status: len(status.streams) == 2)
@@ -256,6 +256,29 @@ async def stream_unread(made: Made) -> None:
 async def stream_withdrawn(made: Made) -> None:
     await made.others[0].close()
     await made.once(lambda status: len(status.streams) == 1)
+
+
+async def source_never_started(made: Made) -> None:
+    await _read_also(made, "payments/*")
+
+
+async def source_started(made: Made) -> None:
+    await stream_unread(made)
+
+
+async def pattern_wrong(made: Made) -> None:
+    await _read_also(made, "orders/eu")
+
+
+async def stream_of_the_pattern(made: Made) -> None:
+    await made.recorded.source.open("orders/eu", stream_id=2)
+    await made.once(lambda status: len(status.streams) == 2)
+
+
+async def _read_also(made: Made, streams: str) -> None:
+    query = Engine(made.recorded.address, "q", streams=streams)
+    made.others.append(query)
+    await query.attach()
 
 
 # Sinks
@@ -536,6 +559,8 @@ FAULTS = (
     of(Kind.CONNECTOR_REPORTS, CONNECTOR, broker_stopped, broker_back),
     of(Kind.CONNECTOR_FAILS, CONNECTOR, connector_fails, connector_runs),
     of(Kind.NOT_SENT, STREAM, stream_closed, stream_open),
+    of(Kind.CONNECTOR_AWAY, "source payments", source_never_started, source_started, expected={"late_s": 15}),
+    of(Kind.NOT_SENT, "pipeline q", pattern_wrong, stream_of_the_pattern, expected={"late_s": 15}),
     of(Kind.SOURCE_STALLED, STREAM, stream_stalls, stream_goes_on),
     of(Kind.POSITION_LOST, STREAM, position_lost, position_skipped),
     of(Kind.NOT_READ, "stream payments/0", stream_unread, stream_withdrawn),

@@ -1,7 +1,14 @@
-"""Faults that no single moment shows: sessions that end again and again, a frozen planner, a supervisor that is lost."""
+"""Faults that no single moment shows: sessions that end again and again, a frozen planner, a lost supervisor, no stream."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from fnmatch import fnmatchcase
 
+import grpc.aio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.gateway.http_server import get, serve_http
 from tests.gateway.recorder import recording
 from tests.gateway.test_supervising import Supervisor
@@ -9,10 +16,12 @@ from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, serve
 from tests.virtual_clock import VirtualClock
 
 from headrace.contract import clock
+from headrace.gateway import Limits
 from headrace.gateway.core import Gateway, Kind, problems
 from headrace.gateway.core.connections import Reconnections
 from headrace.gateway.core.connections.reconnections import MANY, MAX_LISTED, MAX_PARTS, STANDS_AFTER_S, WITHIN_S
 from headrace.gateway.core.housekeeping import round_of
+from headrace.gateway.core.pipelines import Pipeline
 from headrace.gateway.core.state.deployments import LOST_FOR_S, MAX_LOST, SILENT_AFTER_S
 from headrace.gateway.core.status import snapshot
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -185,7 +194,7 @@ async def test_a_supervisor_that_takes_leave_is_not_lost() -> None:
     with clock.use(VirtualClock()) as now:
         async with serve(has_rounds=False) as (gateway, address):
             supervisor = await supervising(gateway, address)
-            await supervisor.call.done_writing()
+            await supervisor.send(goodbye=pb.SuperviseGoodbye())
             await until_left(gateway)
             now.advance(60)
             assert gateway.deployments.lost == {}
@@ -228,3 +237,87 @@ async def test_a_session_that_says_goodbye_again_and_again_is_named_with_what_it
         kind, cause, _ = (await found(gateway))["connector test-0"]
         assert kind is Kind.CONNECTOR_RECONNECTS
         assert "the password is wrong" in cause
+
+
+# Queries without a stream
+
+
+@asynccontextmanager
+async def waiting(streams: str = "orders/*") -> AsyncIterator[tuple[Gateway, str, str, Engine, VirtualClock]]:
+    """A query that has waited for its first stream for as long as a connector may take; no round has passed meanwhile."""
+    with clock.use(VirtualClock()) as now:
+        async with serve(has_rounds=False) as (gateway, address), serve_http(gateway) as http:
+            query = Engine(address, streams=streams)
+            await query.attach()
+            assert await found(gateway) == {}
+            now.advance(16)
+            yield gateway, address, http, query, now
+            await query.close()
+
+
+async def test_a_query_without_any_source_is_named_everywhere_until_a_stream_opens() -> None:
+    async with waiting() as (gateway, address, http, query, now):
+        listed = await found(gateway)
+        assert {part: (kind, root) for part, (kind, _, root) in listed.items()} == {
+            "source orders": (Kind.CONNECTOR_AWAY, "source orders"),
+            "pipeline p": (Kind.CONNECTOR_AWAY, "source orders"),
+        }
+        assert (await get(http, "/readyz"))[0] == 503
+        assert 'headrace_degraded_seconds{part="pipeline p"}' in (await get(http, "/metrics"))[1]
+        with pytest.raises(grpc.aio.AioRpcError, match="A query waits for it: no connector has opened 'orders/") as unknown:
+            await query.admin.LocateMessage(pb.LocateMessageRequest(stream="orders/0"), timeout=DEADLINE_S)
+        assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+        source = Connector(address)
+        await source.hello()
+        assert await found(gateway) == {}, "it may have nothing to offer yet"
+        await source.open()
+        await source.expect("stream_opened")
+        assert await found(gateway) == {}
+        now.advance(2)
+        assert (await get(http, "/readyz"))[0] == 200
+        await source.close()
+
+
+async def test_a_pattern_that_no_stream_of_a_connected_source_has_is_named() -> None:
+    async with waiting("orders/eu*") as (gateway, address, _, _, _):
+        source, reader = Connector(address), Engine(address, "q")
+        await reader.attach()
+        await source.hello()
+        await source.open("orders/us")
+        await source.expect("stream_opened")
+        kind, cause, root = (await found(gateway))["pipeline p"]
+        assert (kind, root, len(await found(gateway))) == (Kind.NOT_SENT, "pipeline p", 1)
+        assert "it reads 'orders/eu*', and no stream" in cause
+        await source.open("orders/eu-1", stream_id=2)
+        await source.expect("stream_opened")
+        assert await found(gateway) == {}
+        for one in (source, reader):
+            await one.close()
+
+
+async def test_a_supervisor_knows_why_no_connector_opens_what_a_query_reads() -> None:
+    async with waiting() as (gateway, address, _, _, now):
+        supervisor = await supervising(gateway, address)
+        now.advance(1)
+        assert (await found(gateway))["pipeline p"][0] is Kind.CONNECTOR_AWAY
+        now.advance(16)
+        listed = await found(gateway)
+        assert {part: root for part, (_, _, root) in listed.items()} == dict.fromkeys(
+            ("connector test-0", "pipeline p"), "connector test-0"
+        )
+        await supervisor.close()
+
+
+@given(
+    patterns=st.lists(st.sampled_from(("a/*", "a/1", "*/1", "b/*", "*/*", "a*/2")), min_size=1, unique=True),
+    streams=st.lists(st.sampled_from(("a/1", "a/2", "b/1", "ab/2", "c/3")), unique=True),
+)
+def test_each_pattern_without_a_stream_is_listed_and_no_other(patterns: list[str], streams: list[str]) -> None:
+    gateway = Gateway(Limits())
+    pipeline = gateway.pipelines["p"] = Pipeline("p", patterns=tuple(patterns), attached=True)
+    for name in streams:
+        gateway.stream(name)
+    listed = [one.pattern for one in asyncio.run(snapshot(gateway)).pipelines[0].unmatched]
+    assert listed == [one for one in patterns if not any(fnmatchcase(name, one) for name in streams)]
+    pipeline.left_out = dict.fromkeys(("a/1", "b/1", "ab/2"))
+    assert not asyncio.run(snapshot(gateway)).pipelines[0].unmatched, "what has ended and was forgotten did match"

@@ -39,7 +39,7 @@ ROWS: dict[Any, tuple[Any, set[str], set[str]]] = {
     documents.PipelineDocument: (
         admin_pb2.PipelineStatus,
         {"committed", "steps", *NONE},
-        {"metrics", "voted_ms", "fault", "silent_ms", "rival", "error", "planner_silent_ms"},
+        {"metrics", "voted_ms", "fault", "silent_ms", "rival", "error", "planner_silent_ms", "unmatched"},
     ),
     documents.StepDocument: (metrics_pb2.StepMetrics, {"time_ms"}, {"ahead", "fired", "time_us"}),
     documents.SinkDocument: (admin_pb2.SinkStatus, {"committed", "lost", *NONE}, {"last_error", "error"}),

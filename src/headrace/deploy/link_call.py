@@ -102,7 +102,8 @@ class Call:
     def leave(self) -> None:
         """Tells the gateway that nothing more comes: it ends the call, and does not take this supervisor for lost."""
         self.is_over = True
-        self._send_no_more()
+        self._send_last(pb.SuperviseRequest(goodbye=pb.SuperviseGoodbye()))
+        self._send_last(None)
 
     def end(self) -> None:
         """Ends the call, and with it the thread of gRPC that sends."""
@@ -111,12 +112,13 @@ class Call:
             if self.call is not None:
                 self.call.cancel()
         finally:
-            self._send_no_more()
+            self._send_last(None)
 
-    def _send_no_more(self) -> None:
+    def _send_last(self, request: pb.SuperviseRequest | None) -> None:
+        """Sends a message, or that none comes, in place of others if there is no room."""
         while True:
             try:
-                self._outgoing.put_nowait(None)
+                self._outgoing.put_nowait(request)
                 return
             except queue.Full:
                 with contextlib.suppress(queue.Empty):

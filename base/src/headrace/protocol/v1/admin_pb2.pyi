@@ -373,6 +373,7 @@ class SuperviseRequest(_message.Message):
     CONNECTORS_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
     PROCESSES_FIELD_NUMBER: _builtins.int
+    GOODBYE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___SuperviseHello:
         """Registers the deployment; the first message, and sent once."""
@@ -389,6 +390,10 @@ class SuperviseRequest(_message.Message):
     def processes(self) -> Global___SupervisedProcesses:
         """Replaces what is known of its processes, after a change of one, and every few seconds."""
 
+    @_builtins.property
+    def goodbye(self) -> Global___SuperviseGoodbye:
+        """Takes leave; the last message. A supervisor whose call ends without it is lost."""
+
     def __init__(
         self,
         *,
@@ -396,16 +401,34 @@ class SuperviseRequest(_message.Message):
         connectors: Global___SupervisedConnectors | None = ...,
         outcome: Global___OrderOutcome | None = ...,
         processes: Global___SupervisedProcesses | None = ...,
+        goodbye: Global___SuperviseGoodbye | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "hello", b"hello", "message", b"message", "outcome", b"outcome", "processes", b"processes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "outcome", b"outcome", "processes", b"processes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "hello", b"hello", "message", b"message", "outcome", b"outcome", "processes", b"processes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "outcome", b"outcome", "processes", b"processes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "connectors", "outcome", "processes"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "connectors", "outcome", "processes", "goodbye"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
 Global___SuperviseRequest: _TypeAlias = SuperviseRequest  # noqa: Y015
+
+@_typing.final
+class SuperviseGoodbye(_message.Message):
+    """Takes leave of the gateway: the deployment ends in order."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuperviseGoodbye: _TypeAlias = SuperviseGoodbye  # noqa: Y015
 
 @_typing.final
 class SuperviseHello(_message.Message):
@@ -2776,6 +2799,7 @@ class PipelineStatus(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     CONDITION_FIELD_NUMBER: _builtins.int
     PLANNER_SILENT_MS_FIELD_NUMBER: _builtins.int
+    UNMATCHED_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """Its name."""
     run: _builtins.int
@@ -2838,6 +2862,10 @@ class PipelineStatus(_message.Message):
     def error(self) -> Global___PartError:
         """The last fault that its driver reported; absent if there was none since the gateway started. The first 300 characters."""
 
+    @_builtins.property
+    def unmatched(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnmatchedPattern]:
+        """The patterns of its query for which it has had no stream since it attached."""
+
     def __init__(
         self,
         *,
@@ -2862,10 +2890,11 @@ class PipelineStatus(_message.Message):
         error: Global___PartError | None = ...,
         condition: Global___Condition.ValueType = ...,
         planner_silent_ms: _builtins.int | None = ...,
+        unmatched: _abc.Iterable[Global___UnmatchedPattern] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_planner_silent_ms", b"_planner_silent_ms", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "error", b"error", "fault", b"fault", "metrics", b"metrics", "paused", b"paused", "planner_silent_ms", b"planner_silent_ms", "rival", b"rival", "silent_ms", b"silent_ms", "voted_ms", b"voted_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_planner_silent_ms", b"_planner_silent_ms", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "attached", b"attached", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "condition", b"condition", "error", b"error", "fault", b"fault", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "planner_silent_ms", b"planner_silent_ms", "rival", b"rival", "run", b"run", "silent_ms", b"silent_ms", "state", b"state", "voted_ms", b"voted_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_planner_silent_ms", b"_planner_silent_ms", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "attached", b"attached", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "condition", b"condition", "error", b"error", "fault", b"fault", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "planner_silent_ms", b"planner_silent_ms", "rival", b"rival", "run", b"run", "silent_ms", b"silent_ms", "state", b"state", "unmatched", b"unmatched", "voted_ms", b"voted_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__away_ms: _TypeAlias = _typing.Literal["away_ms"]  # noqa: Y015
     _WhichOneofArgType__away_ms: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms"]  # noqa: Y015
@@ -2905,6 +2934,32 @@ class PipelineStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__voted_ms) -> _WhichOneofReturnType__voted_ms | None: ...
 
 Global___PipelineStatus: _TypeAlias = PipelineStatus  # noqa: Y015
+
+@_typing.final
+class UnmatchedPattern(_message.Message):
+    """A pattern of an attached query that matches no stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATTERN_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    pattern: _builtins.str
+    """The pattern."""
+    age_ms: _builtins.int
+    """How long ago the query attached, in milliseconds."""
+    def __init__(
+        self,
+        *,
+        pattern: _builtins.str = ...,
+        age_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "pattern", b"pattern"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnmatchedPattern: _TypeAlias = UnmatchedPattern  # noqa: Y015
 
 @_typing.final
 class RivalRun(_message.Message):

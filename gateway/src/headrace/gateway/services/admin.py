@@ -25,7 +25,16 @@ from headrace.gateway.core.control import (
     resume,
 )
 from headrace.gateway.core.state import Replay
-from headrace.gateway.core.status import begin_peek, list_batches, list_dead_letters, list_events, locate, pause_status, peek
+from headrace.gateway.core.status import (
+    begin_peek,
+    list_batches,
+    list_dead_letters,
+    list_events,
+    locate,
+    missing,
+    pause_status,
+    peek,
+)
 from headrace.gateway.core.streams import PartKind
 from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.observer import Observer
@@ -91,6 +100,8 @@ class AdminService(AdminServiceServicer):
         stream = self._gateway.streams.get(request.stream)
         if stream is None:
             text = f"no stream {request.stream[:80]!r}; headrace status lists those that there are"
+            waits = missing(observed.status, request.stream)
+            text += f". A query waits for it: {waits.cause}; {waits.remedy}" if waits is not None else ""
             await abort(context, grpc.StatusCode.NOT_FOUND, text)
         return locate(self._gateway, stream, request.sequence, epoch, observed.status.problems)
 

@@ -38,8 +38,8 @@ async def supervise(gateway: Gateway, identity: Identity, requests: AsyncIterato
     try:
         await begin_call(context)
         await first_to_end(_read(gateway, deployment, requests), _write(gateway, deployment, context))
-        # It has said that it sends no more. One that is killed, frozen or cut off does not.
-        is_lost = False
+        # One that is killed, frozen or cut off takes no leave. The end of its messages tells nothing: a reset may look like it.
+        is_lost = not deployment.has_left
     except ProtocolError as error:
         is_lost = error.counts_as_refusal
         gateway.refusals.note(Role.SUPERVISOR, part, context.peer(), error, was_admitted=True)
@@ -60,6 +60,9 @@ async def _read(gateway: Gateway, deployment: Deployment, requests: AsyncIterato
                 replace_connectors(gateway, deployment, request.connectors)
             case "processes":
                 replace_processes(gateway, deployment, request.processes)
+            case "goodbye":
+                deployment.has_left = True
+                return
             case "hello":
                 raise OutOfTurn("a second SuperviseHello: send it only once in each call")
             case _:

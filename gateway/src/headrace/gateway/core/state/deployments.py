@@ -111,6 +111,7 @@ class Deployment:
         outgoing: The messages that the supervisor has yet to get. Bounded, since orders are.
         news: Notified when there is something to send, or a failure.
         failure: Why the call must end; None while it may continue.
+        has_left: Whether its supervisor has taken leave.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Deployment:
     outgoing: deque[pb.SuperviseResponse] = field(default_factory=deque)
     news: Signal = field(default_factory=Signal)
     failure: ProtocolError | None = None
+    has_left: bool = False
 
     def heard(self) -> None:
         """Notes that its supervisor has reported its processes, which it does every few seconds."""

@@ -6,7 +6,7 @@ from headrace.gateway.core.status.faults import FaultWatch
 from headrace.gateway.core.status.health import problems
 from headrace.gateway.core.status.history import FIELDS, HISTORY_S, INTERVAL_S, History
 from headrace.gateway.core.status.listing import list_batches, list_dead_letters, list_events
-from headrace.gateway.core.status.locating import locate
+from headrace.gateway.core.status.locating import locate, missing
 from headrace.gateway.core.status.peeking import begin_peek, peek
 from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.gateway.core.status.snapshot import VERSION, snapshot
@@ -27,6 +27,7 @@ __all__ = [
     "list_dead_letters",
     "list_events",
     "locate",
+    "missing",
     "note_trouble",
     "pause_status",
     "peek",

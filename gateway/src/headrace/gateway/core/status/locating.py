@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
 from headrace.contract import clock
+from headrace.contract.names import covers
 from headrace.contract.position import Position
 from headrace.gateway.core.base.position import BEGINNING, to_proto
 from headrace.gateway.core.intake import held_by
@@ -48,6 +49,15 @@ def locate(
     if state in (pb.MESSAGE_STATE_NOT_RECEIVED, pb.MESSAGE_STATE_COMMITTED):
         _set_problem(response, found.get(f"stream {stream.name}"))
     return response
+
+
+def missing(status: pb.GetStatusResponse, stream: str) -> pb.Problem | None:
+    """Returns the problem of a query that would read a stream which the gateway does not know; None if there is none."""
+    found = {problem.part: problem for problem in status.problems}
+    for pipeline in status.pipelines:
+        if any(covers(one.pattern, stream) for one in pipeline.unmatched) and f"pipeline {pipeline.pipeline}" in found:
+            return found[f"pipeline {pipeline.pipeline}"]
+    return None
 
 
 def _state(gateway: Gateway, stream: Stream, at: Position) -> tuple[pb.MessageState.ValueType, str]:

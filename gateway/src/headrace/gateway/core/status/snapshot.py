@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from itertools import chain
 
 from headrace.contract import clock
+from headrace.contract.names import covers, source_of
 from headrace.gateway.core.base.position import to_stream_positions
 from headrace.gateway.core.base.slices import in_slices, parts_of, sorted_items
 from headrace.gateway.core.connections import STATUS_BYTES
@@ -42,8 +44,11 @@ def _fill(status: pb.GetStatusResponse, gateway: Gateway) -> Iterator[int]:
     for session in list(gateway.sessions.values()):
         status.sessions.append(_session(session, gateway, room))
         yield 1 + len(session.attachments)
+    by_source: dict[str, list[str]] = {}
+    for name in gateway.streams:
+        by_source.setdefault(source_of(name), []).append(name)
     for _, pipeline in sorted(gateway.pipelines.items()):
-        status.pipelines.append(_pipeline(pipeline, gateway, of_pipelines.lags.get(pipeline, _Lag())))
+        status.pipelines.append(_pipeline(pipeline, gateway, of_pipelines.lags.get(pipeline, _Lag()), by_source))
         yield 1
         for positions in parts_of(sorted_items(pipeline.committed)):
             status.pipelines[-1].committed.extend(to_stream_positions(dict(positions)))
@@ -219,7 +224,7 @@ def _sink_session(session: SinkSession, gateway: Gateway, errors_bytes: int) -> 
     )
 
 
-def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: _Lag) -> pb.PipelineStatus:
+def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: _Lag, by_source: Mapping[str, list[str]]) -> pb.PipelineStatus:
     pause = gateway.pauses.of(PartKind.PIPELINE, pipeline.name)
     voted_s = pipeline.timeline.voted_s
     return pb.PipelineStatus(
@@ -243,7 +248,21 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: _Lag) -> pb.PipelineSta
         rival=gateway.drivers.rival(pipeline.name),
         error=pipeline.error.status() if pipeline.error else None,
         condition=condition.of_pipeline(pipeline, lag=lag.messages, since=lag.since, paused=pause is not None),
+        unmatched=_unmatched(pipeline, by_source),
     )
+
+
+def _unmatched(pipeline: Pipeline, by_source: Mapping[str, list[str]]) -> list[pb.UnmatchedPattern]:
+    """Returns the patterns of an attached pipeline for which it has had no stream. What ended and was forgotten did match."""
+    if not pipeline.attached:
+        return []
+    found = []
+    for pattern in pipeline.patterns:
+        source = source_of(pattern)
+        streams = chain.from_iterable(by_source.values()) if "*" in source else by_source.get(source, ())
+        if not any(covers(pattern, name) for name in chain(streams, pipeline.left_out, pipeline.ended_unread)):
+            found.append(pb.UnmatchedPattern(pattern=pattern, age_ms=ms_since(pipeline.attached_at)))
+    return found
 
 
 def _silent_ms(pipeline: Pipeline, gateway: Gateway) -> int | None:

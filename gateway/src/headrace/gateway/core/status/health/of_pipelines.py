@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from headrace.gateway.core.connections import Role
 from headrace.gateway.core.status.health.of_sinks import FAILS_REMEDY
+from headrace.gateway.core.status.health.of_streams import of_unmatched
 from headrace.gateway.core.status.health.site import Site, paused
 from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -54,6 +55,9 @@ def of_pipeline(site: Site, pipeline: pb.PipelineStatus) -> Iterator[Problem]:
             "continue, restart the query, which loses nothing"
         )
         yield Problem(part, Kind.PIPELINE_SILENT, cause, pipeline.planner_silent_ms, remedy)
+    else:
+        for unmatched in pipeline.unmatched:
+            yield from of_unmatched(site, part, unmatched)
     if pipeline.state == pb.PIPELINE_STATE_ATTACHED or pipeline.HasField("paused"):
         yield from _waits(site, pipeline, part, streams, fatal)
 

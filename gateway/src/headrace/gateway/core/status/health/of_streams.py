@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from headrace.contract.names import covers, source_of
 from headrace.gateway.core.connections import Role
+from headrace.gateway.core.status.health.of_deployments import CONNECTS_WITHIN_MS
 from headrace.gateway.core.status.health.site import Site, paused
 from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -23,6 +24,39 @@ def of_stream(site: Site, stream: pb.StreamStatus) -> Iterator[Problem]:
     elif stream.state in (pb.STREAM_STATE_LIVE, pb.STREAM_STATE_PARKED) and (root := site.of_session.get(stream.session)):
         yield root.within(part)
     yield from paused(part, stream)
+
+
+def of_unmatched(site: Site, part: str, unmatched: pb.UnmatchedPattern) -> Iterator[Problem]:
+    """Yields why a query has no stream to read for one of its patterns. A connector that has opened none may have nothing yet.
+
+    Args:
+        site: The site.
+        part: The pipeline.
+        unmatched: The pattern.
+    """
+    source = source_of(unmatched.pattern)
+    if (process := site.processes.by_source.get(source)) is not None:
+        yield process.within(part)
+        return
+    if unmatched.age_ms < CONNECTS_WITHIN_MS or any(not session.streams for session in site.status.sessions):
+        return
+    if any(covers(f"{source}/*", stream.stream) for stream in site.status.streams):
+        cause = f"it reads {unmatched.pattern!r}, and no stream of this source has such a name"
+        remedy = "compare its option stream with the names of the streams, which headrace status lists; or open the stream"
+        yield Problem(part, Kind.NOT_SENT, cause, unmatched.age_ms, remedy)
+        return
+    connector, cause = f"source {source}", f"no connector has opened {unmatched.pattern!r} since the gateway started"
+    remedy = "start the connector; if it runs, its log says why it has no session, or compare the query's option stream"
+    yield from _away(site, part, Problem(connector, Kind.CONNECTOR_AWAY, cause, unmatched.age_ms, remedy))
+
+
+def _away(site: Site, part: str, problem: Problem) -> Iterator[Problem]:
+    """Yields that a connector is away, in the words of the first part that misses it, and that this part waits for it."""
+    away = site.absent.get(problem.part)
+    if away is None:
+        away = site.absent[problem.part] = site.refused.why(problem, Role.SOURCE)
+    yield away
+    yield away.within(part)
 
 
 def _detached(site: Site, stream: pb.StreamStatus, part: str) -> Iterator[Problem]:
@@ -49,12 +83,7 @@ def _detached(site: Site, stream: pb.StreamStatus, part: str) -> Iterator[Proble
             "no connector has opened its streams since the gateway started",
         )
     remedy = "start the connector; if it runs, its log says why it has no session"
-    away = site.absent.get(connector)
-    if away is None:
-        away = Problem(connector, Kind.CONNECTOR_AWAY, cause, stream.state_age_ms, remedy)
-        away = site.absent[connector] = site.refused.why(away, Role.SOURCE)
-    yield away
-    yield away.within(part)
+    yield from _away(site, part, Problem(connector, Kind.CONNECTOR_AWAY, cause, stream.state_age_ms, remedy))
 
 
 def _stalled(part: str, stream: pb.StreamStatus) -> Problem:
