@@ -158,6 +158,21 @@ def _notice_vanished(listener: socket.socket) -> None:
             listener.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
+def keepalive_options(idle_ms: int, answer_ms: int) -> list[tuple[str, int]]:
+    """Returns the options with which gRPC drops a connection whose peer is gone or frozen: the kernel answers for a frozen one.
+
+    Args:
+        idle_ms: After how long without a message it asks, in milliseconds.
+        answer_ms: How long the peer may take to answer, in milliseconds.
+    """
+    return [
+        ("grpc.keepalive_time_ms", idle_ms),
+        ("grpc.keepalive_timeout_ms", answer_ms),
+        # Any ping has a limit, of 60 s unless it is set, and a ping of keepalive is not given up before it.
+        ("grpc.http2.ping_timeout_ms", answer_ms),
+    ]
+
+
 def _places(host: str, port: int) -> Iterator[_Place]:
     """Yields each address of a host once."""
     if host in ("::", "*"):

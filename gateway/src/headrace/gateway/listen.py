@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import grpc.aio
 import structlog
 
-from headrace.contract.addresses import is_loopback, joined_address, open_listeners
+from headrace.contract.addresses import is_loopback, joined_address, keepalive_options, open_listeners
 from headrace.gateway.config import Config, split_address
 from headrace.gateway.connections import most_connections
 from headrace.gateway.core.connections import OpenCalls, Refusals
@@ -18,6 +18,8 @@ from headrace.gateway.services import interceptors
 from headrace.gateway.tls import server_credentials
 
 MAX_CALLS_PER_CONNECTION = 500
+_IDLE_MS, _ANSWERS_WITHIN_MS = 30_000, 10_000
+"""When the gateway asks whether a client is there, and how long that may take to answer."""
 _HANDSHAKE_TIMEOUT_MS = 10_000
 _IDLE_TIMEOUT_MS = 15 * 60_000
 _HTTP_BACKLOG = 128
@@ -46,9 +48,7 @@ def new_server(config: Config, registry: TokenRegistry, calls: OpenCalls, refusa
         ("grpc.http2.max_frame_size", 1 << 20),
         # A second gateway on the same port must fail instead of sharing it.
         ("grpc.so_reuseport", 0),
-        # Detects within 40 s that a client has disappeared without closing its connection.
-        ("grpc.keepalive_time_ms", 30_000),
-        ("grpc.keepalive_timeout_ms", 10_000),
+        *keepalive_options(_IDLE_MS, _ANSWERS_WITHIN_MS),
         ("grpc.keepalive_permit_without_calls", 1),
         # The protocol allows a ping every 10 s; a slow network may deliver two at once.
         ("grpc.http2.min_ping_interval_without_data_ms", 1_000),

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 
+from headrace.contract.addresses import keepalive_options
 from headrace.contract.proxies import channel_options, through
 from headrace.contract.token_files import TokenFile
 from headrace.engine._errors import (
@@ -25,8 +26,7 @@ from headrace.protocol.v1.engine_pb2_grpc import EngineServiceStub
 _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
+    *keepalive_options(10_000, 5_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 1_000),

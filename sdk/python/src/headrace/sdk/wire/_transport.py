@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 import grpc.aio
 
+from headrace.contract.addresses import keepalive_options
 from headrace.contract.proxies import channel_options
 from headrace.protocol.v1 import sink_pb2, source_pb2
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceStub
@@ -19,9 +20,8 @@ _OPTIONS: list[tuple[str, int | str]] = [
     # Frames are limited by the gateway's Welcome, not here.
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    # Detects within 15 s that the gateway has disappeared without closing the connection.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
+    # Detects within 15 s that the gateway is gone or frozen.
+    *keepalive_options(10_000, 5_000),
     ("grpc.http2.max_pings_without_data", 0),
     # Every attempt uses a new channel; the caller handles backoff.
     ("grpc.use_local_subchannel_pool", 1),
