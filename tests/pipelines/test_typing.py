@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import assert_type
 
 import pytest
+from google.protobuf.struct_pb2 import Struct
 
 from headrace.pipelines import (
     Aggregation,
@@ -32,6 +33,7 @@ from headrace.pipelines import (
     total,
     tumbling,
 )
+from headrace.pipelines.formats import avro, json, protobuf, text
 
 
 @dataclass
@@ -263,3 +265,14 @@ def test_what_is_refused_when_it_runs_is_refused_by_type_checkers() -> None:
     numbers.map(str, name="texts").key_by().aggregate(total())  # type: ignore
     numbers.flat_map(abs, on_error=OnError.SKIP)  # type: ignore
     by_key.aggregate(total(str.upper), name="sums")  # type: ignore
+
+
+def test_formats_give_flows_their_type() -> None:
+    app = Pipeline("formats")
+    orders = app.source("orders/*", decode=json(Order))
+    assert_type(orders, Flow[Order])
+    assert_type(app.source("avro/*", decode=avro("string", str)), Flow[str])
+    assert_type(app.source("text/*", decode=text), Flow[str])
+    assert_type(app.source("protobuf/*", decode=protobuf(Struct)), Flow[Struct])
+    orders.sink("copies", encode=json(Order))
+    orders.sink("wrong", encode=json(Basket))  # type: ignore[arg-type]

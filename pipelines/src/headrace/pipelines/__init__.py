@@ -3,7 +3,7 @@
 This package does not need Spark. `headrace run` runs a pipeline on Spark, and `Trial` runs it on a list of messages.
 """
 
-from headrace.pipelines._errors import GraphError, PipelineError, ProgramError, StateError, StepError, TrialError
+from headrace.pipelines._errors import FormatError, GraphError, PipelineError, ProgramError, StateError, StepError, TrialError
 from headrace.pipelines._flow import Flow, KeyedFlow
 from headrace.pipelines._harness import Trial, Written
 from headrace.pipelines._pipeline import Pipeline
@@ -21,6 +21,7 @@ __all__ = [
     "Aggregation",
     "Context",
     "Flow",
+    "FormatError",
     "GraphError",
     "Header",
     "Headers",

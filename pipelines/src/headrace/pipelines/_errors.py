@@ -3,6 +3,7 @@
 PipelineError
 ├── GraphError     the pipeline is invalid
 ├── StepError      a function of the application raised; names step, key, stream and sequence
+├── FormatError    a payload is not of its format, or a value cannot be written in it
 ├── ProgramError   the program of a step cannot be started, has ended, is late, or has broken the protocol
 ├── StateError     stored states do not match the classes or steps of the pipeline
 └── TrialError     a trial was given, or asked for, something that its pipeline does not have
@@ -21,6 +22,10 @@ class GraphError(PipelineError, ValueError):
 
 class StepError(PipelineError):
     """A function of the application raised, and its step's policy is `OnError.FAIL`."""
+
+
+class FormatError(PipelineError, ValueError):
+    """A payload is not of its format, or a value cannot be written in it; the text names the format and the field."""
 
 
 class ProgramError(PipelineError):

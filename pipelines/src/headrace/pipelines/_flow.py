@@ -11,6 +11,7 @@ from headrace.pipelines._windowed import Windowed, windowed
 from headrace.pipelines.build import aggregation_of, check_state, own_name, stateful_step
 from headrace.pipelines.elements.elements import Key
 from headrace.pipelines.elements.headers import Header, Headers
+from headrace.pipelines.formats import Format
 from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.methods import Method
 from headrace.pipelines.programs.program import program_of
@@ -190,7 +191,7 @@ class Flow(Generic[T_co]):
     def sink(
         self,
         sink: str,
-        encode: Callable[[T_co], bytes] | None = None,
+        encode: Callable[[T_co], bytes] | Format[T_co] | None = None,
         *,
         name: str | None = None,
         on_error: OnError | None = None,
@@ -199,14 +200,17 @@ class Flow(Generic[T_co]):
 
         Args:
             sink: The name of the sink.
-            encode: Returns the payload of a value; by default, values must be bytes or str.
+            encode: A format such as `json(Order)`, or a function that returns the payload of a value. By default, values must
+                be bytes or str.
             name: The step's name.
-            on_error: The policy for values for which `encode` raises.
+            on_error: The policy for values that `encode` cannot write.
         """
         builder = self._builder
         check.name(builder.where(name, None, "sink"), "sink", sink)
         where = builder.where(name, f"to-{sink}", "sink")
-        if encode is not None:
+        if isinstance(encode, Format):
+            encode = encode.encoder()
+        elif encode is not None:
             check.function(where, "encode", encode, "value", instead_of_yield="yield in a flat_map before the sink")
         policy = builder.policy(where, on_error)
         builder.add(Sink(builder.name_for(name, f"to-{sink}"), policy, sink, encode or to_bytes), self._number)
@@ -346,7 +350,7 @@ class KeyedFlow(Flow[T_co]):
         state: Collection[str],
         name: str,
         files: Collection[str] = (),
-        encode: Callable[[T_co], bytes | None] | None = None,
+        encode: Callable[[T_co], bytes | None] | Format[T_co] | None = None,
         timeout: timedelta | str = "30 seconds",
         on_error: OnError | None = None,
     ) -> "KeyedFlow[bytes]":
@@ -360,7 +364,8 @@ class KeyedFlow(Flow[T_co]):
             state: The names of the fields of a state. Their values are bytes.
             name: The step's name, which also identifies its states in the checkpoint.
             files: Further files and folders that the program needs, relative to the application's folder. They are shipped too.
-            encode: Returns the payload of a value; by default, values must be bytes, text or messages.
+            encode: A format, or a function that returns the payload of a value. By default, values must be bytes, text or
+                messages.
             timeout: The time that the program has for up to 4,096 values: a timedelta, or text such as "1 minute".
             on_error: The policy for values for which `encode` raises, or which the program could not process. If the program
                 ends or breaks the protocol, the query fails in any case.
@@ -370,7 +375,9 @@ class KeyedFlow(Flow[T_co]):
         """
         builder = self._builder
         where = builder.where(name, None, "stateful_program")
-        if encode is not None:
+        if isinstance(encode, Format):
+            encode = encode.encoder()
+        elif encode is not None:
             check.function(where, "encode", encode, "value", instead_of_yield="yield in a flat_map before this step")
         policy = builder.policy(where, on_error)
         program = program_of(builder.name, name, command, state, files, timeout)

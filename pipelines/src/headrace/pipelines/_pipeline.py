@@ -11,6 +11,7 @@ from headrace.pipelines import arguments as check
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines._flow import Flow
 from headrace.pipelines.elements.message import Message
+from headrace.pipelines.formats import Format
 from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.graph.graph import Graph
 from headrace.pipelines.steps.stateless import Source
@@ -83,7 +84,7 @@ class Pipeline:
     def source(
         self,
         streams: str,
-        decode: Callable[[bytes], T | None],
+        decode: Callable[[bytes], T | None] | Format[T],
         *,
         idle_after: timedelta | str | None = None,
         max_ahead: timedelta | str | None = None,
@@ -96,7 +97,7 @@ class Pipeline:
     def source(
         self,
         streams: str,
-        decode: Callable[[bytes], Any] | None = None,
+        decode: Callable[[bytes], Any] | Format[Any] | None = None,
         *,
         idle_after: timedelta | str | None = None,
         max_ahead: timedelta | str | None = None,
@@ -109,7 +110,8 @@ class Pipeline:
 
         Args:
             streams: Patterns of stream names, separated by commas: `orders/*`.
-            decode: Returns the value of a payload, or None to drop the message. By default, the values are `Message`s.
+            decode: A format such as `json(Order)`, or a function that returns the value of a payload, or None to drop the
+                message. By default, the values are `Message`s.
             idle_after: The event time in other streams after which a stream without messages is idle, and no longer delays
                 windows and timers: a timedelta, or text such as "10 minutes". Its later values may be late. By default, windows
                 and timers wait for every stream.
@@ -121,7 +123,7 @@ class Pipeline:
             await_time: How long after the application's first micro-batch event time begins, by the clock: a timedelta, or text
                 such as "1 minute". With `await_streams`, it begins as soon as one of both is true.
             name: The step's name.
-            on_error: The policy for messages for which `decode` raises.
+            on_error: The policy for messages that `decode` cannot read.
 
         Raises:
             GraphError: There is no pattern or an invalid one, another parameter is invalid, another step has this name, or the
@@ -131,7 +133,9 @@ class Pipeline:
         where = builder.where(name, None, "source").replace(", step ", ", source ")
         patterns = check.patterns(where, streams)
         where = f"pipeline {builder.name}, source {name or patterns[0]}"
-        if decode is not None:
+        if isinstance(decode, Format):
+            decode = decode.decoder()
+        elif decode is not None:
             check.function(where, "decode", decode, "payload", instead_of_yield="yield in a flat_map after the source")
         idle = None if idle_after is None else span(idle_after, f"{where}: idle_after")
         ahead = None if max_ahead is None else span(max_ahead, f"{where}: max_ahead", least=0)

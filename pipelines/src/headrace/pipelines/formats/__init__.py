@@ -1,0 +1,19 @@
+"""Formats: how values with a type are read from payloads, and written as payloads.
+
+```python
+from headrace.pipelines.formats import avro, json, protobuf, text
+
+orders = app.source("orders/*", decode=json(Order))  # a Flow[Order]
+orders.sink("copies", encode=json(Order))
+```
+
+A class is a dataclass, a `NamedTuple`, a `TypedDict`, a msgspec `Struct`, a pydantic model, or a generated protobuf class.
+"""
+
+from headrace.pipelines.formats._avro import Avro, avro
+from headrace.pipelines.formats._format import Format
+from headrace.pipelines.formats._json import Json, json
+from headrace.pipelines.formats._protobuf import Protobuf, protobuf
+from headrace.pipelines.formats._text import Text, text
+
+__all__ = ["Avro", "Format", "Json", "Protobuf", "Text", "avro", "json", "protobuf", "text"]

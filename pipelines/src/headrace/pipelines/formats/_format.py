@@ -1,0 +1,95 @@
+"""The base class of formats."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from headrace.pipelines._errors import FormatError, text_of
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Format(ABC, Generic[T]):
+    """How values of a type are read from payloads, and written as payloads.
+
+    Attributes:
+        drop_null: Whether a source drops a message without a payload (a tombstone) or with a null. Otherwise such a message is
+            one that cannot be decoded, and the step's `on_error` decides.
+    """
+
+    drop_null: bool = False
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The format with its type, as errors show it: `json(Order)`."""
+
+    @abstractmethod
+    def reader(self) -> Callable[[bytes], T | None]:
+        """Returns the function that reads a payload; its result is None for a null. It may raise any exception."""
+
+    @abstractmethod
+    def writer(self) -> Callable[[T], bytes]:
+        """Returns the function that writes a value as a payload. It may raise any exception."""
+
+    def decoder(self) -> Callable[[bytes | None], T | None]:
+        """Returns the function that a source calls with each payload.
+
+        It returns None for a null if `drop_null` is true, and raises a `FormatError` for a payload that is not of this format.
+        """
+        read, drops, name = self.reader(), self.drop_null, self.name
+
+        def decode(payload: bytes | None) -> T | None:
+            if payload is None:
+                if drops:
+                    return None
+                raise FormatError(f"{name}: the message has no payload; drop_null=True drops such messages")
+            try:
+                value = read(payload)
+            except FormatError:
+                raise
+            except Exception as error:
+                raise FormatError(f"{name}: {text_of(error)}") from error
+            if value is None and not drops:
+                raise FormatError(f"{name}: the payload is null; drop_null=True drops such messages")
+            return value
+
+        return decode
+
+    def encoder(self) -> Callable[[T], bytes]:
+        """Returns the function that a sink calls with each value; it raises a `FormatError` for a value not of this format."""
+        write, name = self.writer(), self.name
+
+        def encode(value: T) -> bytes:
+            try:
+                return write(value)
+            except FormatError:
+                raise
+            except Exception as error:
+                raise FormatError(f"{name}: {text_of(error)}") from error
+
+        return encode
+
+
+def called(kind: Any) -> str:
+    """Returns the name of a type, as its author writes it: `Order`, `list[Order]`."""
+    return getattr(kind, "__name__", None) if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind)  # type: ignore[return-value]
+
+
+def check_is(value: object, kind: Any, name: str) -> None:
+    """Checks that a value is of a format's class. Other types, such as `list[Order]`, are not checked.
+
+    Raises:
+        FormatError: It is of another class.
+    """
+    if isinstance(kind, type) and not hasattr(kind, "__args__") and not _fits(value, kind):
+        raise FormatError(f"{name}: the value is of type {type(value).__name__}")
+
+
+def _fits(value: object, kind: type) -> bool:
+    try:
+        return isinstance(value, kind)
+    except TypeError:  # a TypedDict, whose values are dicts
+        return isinstance(value, dict)

@@ -1,0 +1,55 @@
+"""Objects of an application's classes, from and to plain values: dicts, lists, numbers, text, bytes and times."""
+
+import datetime
+import decimal
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from google.protobuf.message import Message
+
+_PLAIN = (bytes, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, uuid.UUID)
+
+
+def is_protobuf(kind: Any) -> bool:
+    """Returns whether a type is a class that protoc has generated."""
+    return isinstance(kind, type) and issubclass(kind, Message)
+
+
+def is_pydantic(kind: Any) -> bool:
+    """Returns whether a type is a pydantic model, or a dataclass of pydantic. Pydantic is imported by whoever has made it."""
+    return hasattr(kind, "__pydantic_validator__")
+
+
+def maker(kind: Any) -> Callable[[Any], Any]:
+    """Returns the function that makes an object of a type from plain values, and names the field that does not fit."""
+    if is_pydantic(kind):
+        from pydantic import TypeAdapter
+
+        return validating(TypeAdapter(kind).validate_python)
+    return lambda plain: msgspec.convert(plain, type=kind)
+
+
+def validating(validate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Returns a function of pydantic whose errors are a line with the first field that does not fit."""
+    from pydantic import ValidationError
+
+    def validated(value: Any) -> Any:
+        try:
+            return validate(value)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+            raise ValueError(f"{first['msg']} - at `${path}`") from error
+
+    return validated
+
+
+def taker(kind: Any) -> Callable[[Any], Any]:
+    """Returns the function that turns an object of a type into plain values."""
+    if is_pydantic(kind):
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(kind).dump_python
+    return lambda value: msgspec.to_builtins(value, builtin_types=_PLAIN)
