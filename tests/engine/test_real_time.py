@@ -32,11 +32,11 @@ def numbers(folder: Path) -> Path:
 def test_both_modes_continue_from_each_others_states(spark: SparkSession, tmp_path: Path) -> None:
     file = numbers(tmp_path)
     results: list[bytes] = []
-    for real_time in (True, True, False, True):
+    for workers in (1, 2, 0, 2):
         with file.open("a") as lines:
             lines.writelines(f"{n}\n" for n in range(20))
         with rig(spark, tmp_path) as running:
-            words = QUICK if real_time else {"available_now": True}
+            words = {**QUICK, "real_time_workers": workers} if workers else {"available_now": True}
             results += running.run(two_levels(), FileSource("n", [file], follow=False), **words)["out"]
     assert sorted(results) == sorted(f"{key}:{seen}:{seen}".encode() for key in range(5) for seen in range(1, 17))
 

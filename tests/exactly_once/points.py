@@ -4,6 +4,7 @@ Needs the standard library only, since `hooks/sitecustomize.py` loads it into ev
 """
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -165,6 +166,12 @@ POINTS: tuple[Point, ...] = (
 
 _REAL_TIME = "headrace.engine.applications.real_time"
 
+
+def _in_bucket_process(arguments: Arguments, result: Any) -> bool:
+    """Whether it is a process with a share of the buckets, and not the driver."""
+    return "bucket_process" in sys.argv[0]
+
+
 REAL_TIME_POINTS: tuple[Point, ...] = (
     Point("gateway", "frames-followed", "before", f"{_GATEWAY}.batches.following", "_after", At.RETURN, _is_some),
     Point("driver", "message-processed", "before", f"{_REAL_TIME}.processor", "Processor.process", At.ENTRY),
@@ -173,6 +180,10 @@ REAL_TIME_POINTS: tuple[Point, ...] = (
     Point("driver", "results-delivered", "after", f"{_REAL_TIME}.at_once", "AtOnce._answered", At.ENTRY),
     Point("driver", "states-saved", "before", f"{_REAL_TIME}.processor", "Processor.save", At.ENTRY),
     Point("driver", "states-saved", "after", f"{_REAL_TIME}.processor", "Processor.save", At.RETURN),
+    Point("worker", "rows-processed", "before", f"{_REAL_TIME}.buckets", "Buckets.process", At.ENTRY, _in_bucket_process),
+    Point("worker", "rows-processed", "after", f"{_REAL_TIME}.buckets", "Buckets.process", At.RETURN, _in_bucket_process),
+    Point("worker", "share-saved", "before", f"{_REAL_TIME}.buckets", "Buckets.save", At.ENTRY, _in_bucket_process),
+    Point("worker", "share-saved", "after", f"{_REAL_TIME}.buckets", "Buckets.save", At.RETURN, _in_bucket_process),
     Point("driver", "batch-processed", "after", f"{_REAL_TIME}.reader", "RealTimeReader.partitions", At.ENTRY, _is_new_batch),
 )
 """Those of real-time mode alone."""

@@ -38,6 +38,7 @@ class World:
         self._numbers = Numbers(self.rig.source_folder("numbers"))
         self._told = self.rig.stdout_sink(TOLD)
         command = ["-m", "headrace.cli", "run", str(APPLICATION), "--real-time", "--trigger-interval", "200ms"]
+        command += ["--real-time-workers", "2"]
         command += ["--checkpoint", str(self.checkpoint), "--master", "local[2]", "--parallelism", "2"]
         driver = Process("driver", [*command, "--gateway", self.rig.gateway.address], folder, self._faults.environ)
         self.rig.processes.append(driver)
@@ -46,6 +47,8 @@ class World:
             "source": [self.rig.connector("numbers")],
             "sink": [self.rig.file_sink(KEPT, self._output), self._told],
             "driver": [driver],
+            # It ends the query, and so the driver.
+            "worker": [driver],
         }
         self.offered = 0
         self.told_early = 0
@@ -58,14 +61,15 @@ class World:
     def start(self) -> None:
         """Starts everything, and waits until a micro-batch is committed."""
         for role in self._roles:
-            self.restart(role)
+            if role != "worker":
+                self.restart(role)
         self.wait_until("a micro-batch is committed", lambda: last_commit(self.checkpoint) is not None)
 
     def restart(self, role: str) -> None:
         """Starts what has died."""
         for process in self._roles[role]:
             process.start()
-            if role == "driver":
+            if role in ("driver", "worker"):
                 self._pid_file.write_text(str(process.pid))
 
     def offer(self) -> None:

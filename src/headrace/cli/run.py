@@ -86,6 +86,14 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
     is_flag=True,
     help="Process messages as they arrive, in the driver: at-least-once sinks show results within milliseconds.",
 )
+@click.option(
+    "--real-time-workers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Processes that run the steps behind key_by in real-time mode, with the driver.",
+)
 @click.option("--drop-states", metavar="STEP", multiple=True, help="Drop the states of a removed step. Repeatable.")
 @click.option("--migrate-states", metavar="STEP", multiple=True, help="Keep the states of a changed step. Repeatable.")
 @click.option("--figures/--no-figures", default=True, hidden=True, help="Ask the gateway for the figures that progress shows.")
@@ -111,6 +119,7 @@ def run(
     worker_memory: str,
     finish: bool | None,
     real_time: bool,
+    real_time_workers: int,
     drop_states: tuple[str, ...],
     migrate_states: tuple[str, ...],
     figures: bool,
@@ -134,6 +143,7 @@ def run(
       headrace run app.py --master 'local-cluster[2,1,1024]' --available-now
       headrace run app.py --trigger-interval 5s
       headrace run app.py --real-time
+      headrace run app.py --real-time --real-time-workers 4
       headrace run deploy.toml
     """
     if available_now and trigger_interval is not None:
@@ -144,6 +154,8 @@ def run(
         raise click.UsageError(
             "--available-now and --real-time cannot be combined: a bounded run ends when it has read everything"
         )
+    if real_time_workers > 1 and not real_time:
+        raise click.UsageError("--real-time-workers is for real-time mode: add --real-time")
     if app.endswith(".toml"):
         from headrace.cli.deploy import run_deployment
 
@@ -200,6 +212,7 @@ def run(
             finish=finish,
             folder=application.folder,
             real_time=real_time,
+            real_time_workers=real_time_workers,
         )
         _watch(query, application, connection if figures else None, stop, output)
         discard_output(spark)

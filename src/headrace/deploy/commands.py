@@ -45,7 +45,7 @@ def replay_command(options: GatewayTable, folder: Path, address: str, source: st
 def pipeline_command(options: PipelineOptions, address: str, *, figures: bool) -> list[str]:
     """Returns the command that runs the application; with `figures`, it may ask the gateway for the figures of its streams."""
     words = supervised("run", options.app, "--gateway", options.gateway.address or address)
-    for name in ("checkpoint", "master", "parallelism", "trigger_interval", "worker_memory"):
+    for name in ("checkpoint", "master", "parallelism", "trigger_interval", "worker_memory", "real_time_workers"):
         value = getattr(options, name)
         words += [_option(name), str(value)] if value is not None else []
     for option, pairs in (("--option", options.options), ("--conf", options.conf)):

@@ -51,6 +51,9 @@ class PipelineOptions(Parameters):
     parallelism: int | None = Field(default=None, ge=1, description="Number of buckets of keys of a new checkpoint.")
     available_now: bool = Field(default=False, description="Process what exists now, then exit.")
     real_time: bool = Field(default=False, description="Process messages as they arrive, in the driver.")
+    real_time_workers: int | None = Field(
+        default=None, ge=1, description="Processes of keyed steps in real-time mode; 1 if unset."
+    )
     trigger_interval: str | None = Field(default=None, description="Interval between micro-batches: 500ms, 5s, 1m.")
     worker_memory: str | None = Field(default=None, description="Memory for states in each Python worker; 1gb if unset.")
     finish: bool | None = Field(default=None, description="Close all windows once all streams end; unset: with available_now.")
@@ -70,6 +73,8 @@ class PipelineOptions(Parameters):
             )
         if self.available_now and self.real_time:
             raise ValueError("available_now and real_time cannot be combined: a bounded run only reads what exists")
+        if (self.real_time_workers or 1) > 1 and not self.real_time:
+            raise ValueError("real_time_workers is for real-time mode: add real_time = true")
         return self
 
     @field_validator("options", "conf", mode="before")

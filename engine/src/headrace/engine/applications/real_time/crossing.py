@@ -1,4 +1,4 @@
-"""Errors that cross from the driver to the planner: as they are where both know them, otherwise as text."""
+"""Errors that cross from one process to another: as they are where both know them, otherwise as text."""
 
 import pickle
 import traceback

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from headrace.engine._errors import CheckpointError, SinkAway
 from headrace.engine.applications.real_time.arrivals import Arrivals
 from headrace.engine.applications.real_time.at_once import AtOnce
+from headrace.engine.applications.real_time.bucket_process import BucketProcess
 from headrace.engine.applications.real_time.crossing import crossing
 from headrace.engine.applications.real_time.following import Arrived, Following
 from headrace.engine.applications.real_time.parts import Run
@@ -60,6 +61,7 @@ class RealTimeWorker:
         connection: The gateway.
         timeout_s: How long to wait for an unavailable gateway, in seconds.
         asks_for_present: Whether a step needs the present time.
+        workers: The most processes that run steps after a shuffle, this one included.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class RealTimeWorker:
         timeout_s: float,
         *,
         asks_for_present: bool,
+        workers: int = 1,
     ) -> None:
         self._plan = plan
         self._files = files
@@ -92,6 +95,9 @@ class RealTimeWorker:
         self._processor: Processor | None = None
         self._following: Following | None = None
         self._sinks: list[AtOnce] = []
+        # They start while Spark starts the query.
+        wanted = min(workers, plan.buckets) if workers > 1 and plan.graph.shuffles else 1
+        self._processes = [BucketProcess(plan, files) for _ in range(wanted - 1)]
         self._thread = threading.Thread(target=self._run, name="headrace-real-time", daemon=True)
 
     @property
@@ -114,7 +120,7 @@ class RealTimeWorker:
         self._sinks = [AtOnce(self._options, sink, run, self._look_again) for sink in self._plan.graph.sinks]
         who = pb.Pipeline.FromString(pipeline)
         self._following = Following(self._connection, who, self._timeout_s, self._take_over, self._fail)
-        self._processor = Processor(self._plan, self._files, continued, batch, run.number)
+        self._processor = Processor(self._plan, self._files, continued, batch, run.number, self._processes)
         self._thread.start()
 
     def pause(self, follow: Mapping[str, Position | None], awaited: Collection[str] = ()) -> dict[str, Reached] | None:
@@ -128,8 +134,10 @@ class RealTimeWorker:
             awaited: The streams that event time waits for, although they have no message yet.
 
         Raises:
-            HeadraceError: A function has raised, or a sink or the gateway has failed.
+            HeadraceError: A function has raised, or a sink, the gateway or a process has failed.
         """
+        for process in self._processes:
+            process.check()
         assert self._following is not None, "it has begun"
         self._following.add(follow)
         with self._changed:
@@ -212,6 +220,10 @@ class RealTimeWorker:
             if self._thread.is_alive():
                 name = self._plan.graph.name
                 log.warning("a function of application %s still runs; its result is discarded", name, extra={"pipeline": name})
+        for process in self._processes:
+            process.end()
+        for process in self._processes:
+            process.await_end()
 
     def _open(self, streams: Collection[str]) -> None:
         """Has windows and timers wait for streams before their first messages are processed."""

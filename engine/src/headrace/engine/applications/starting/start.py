@@ -28,6 +28,7 @@ from headrace.engine.applications.starting.start_arguments import (
     check_pipeline,
     check_step_names,
     check_text,
+    check_workers,
 )
 from headrace.engine.applications.starting.start_retries import start_with_retries
 from headrace.engine.applications.states.keys import bucket_ids
@@ -67,6 +68,7 @@ def start(
     finish: bool | None = None,
     folder: str | Path | None = None,
     real_time: bool = False,
+    real_time_workers: int = 1,
 ) -> StreamingQuery:
     """Starts an application as a streaming query, which runs until it is stopped.
 
@@ -92,6 +94,8 @@ def start(
             pipeline.
         real_time: Process messages as they arrive, in the driver, and deliver results to at-least-once sinks at once.
             Micro-batches then only commit, by default every second.
+        real_time_workers: How many processes run the steps behind `key_by` in real-time mode, the driver included; at most as
+            many as there are buckets.
 
     Returns:
         The query. If it has failed while its sources were initialised, its `exception()` has the reason.
@@ -106,6 +110,7 @@ def start(
     """
     _check_arguments(pipeline, checkpoint, options, trigger_interval, worker_memory, folder)
     check_flags(available_now=available_now, real_time=real_time, **({} if finish is None else {"finish": finish}))
+    check_workers(real_time_workers, real_time=real_time)
     check_step_names(drop_states=drop_states, migrate_states=migrate_states)
     graph = pipeline.graph
     interval_s = _interval_s(available_now, trigger_interval)
@@ -160,6 +165,7 @@ def start(
                 Connection.of(checked),
                 checked.gateway_timeout_s,
                 asks_for_present=graph.asks_for_present,
+                workers=real_time_workers,
             )
             more["realTime"] = handler.serve(worker)
         arriving = _arriving(spark, graph, {**for_source, **more}, finish, interval_s)
