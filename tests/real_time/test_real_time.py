@@ -33,7 +33,7 @@ DEATHS: Mapping[str, list[Death]] = {
         *_around("driver", "driver.manifest-written", "driver.commits-written"),
         *_deaths("driver", "driver.offsets-written.before", "driver.batch-processed.after"),
     ],
-    "worker": _around("worker", "rows-processed", "share-saved"),
+    "worker": _around("worker", "worker.rows-processed", "worker.share-saved"),
     "sink": [
         *_around("sink", "gateway.rows-delivered", "driver.commits-written"),
         *_deaths("sink", "gateway.commit-told.before"),
