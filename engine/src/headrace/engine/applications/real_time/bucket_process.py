@@ -1,6 +1,6 @@
 """A process with a share of the buckets in real-time mode. The driver starts it, and sends it rows at a socket of their own.
 
-It ends with the driver, whatever ends the driver. What it has not saved is void then, as in the driver.
+It ends with the driver, whatever ends the driver. States that it has not saved are void then, as the states in the driver are.
 """
 
 import os
@@ -89,7 +89,7 @@ class BucketProcess:
         self._ask("save", batch, run)
 
     def saved(self) -> Saved:
-        """What it has written.
+        """The states that it has written.
 
         Raises:
             StateError: A state cannot be stored.
@@ -149,7 +149,7 @@ class BucketProcess:
 
 
 class _Served:
-    """What the process does for the driver, by the names of the calls."""
+    """The calls of the driver, by their names."""
 
     def __init__(self) -> None:
         self._plan: Plan | None = None

@@ -20,12 +20,12 @@ RowsByBucket = Mapping[int, Sequence[BlockRow]]
 
 @dataclass(frozen=True)
 class Saved:
-    """What a micro-batch has changed in some buckets.
+    """The changes of a micro-batch in some buckets.
 
     Attributes:
         entries: Where the changed states are.
         sizes: How large they are, in bytes.
-        done: What the steps have done.
+        done: The report of the steps.
     """
 
     entries: Mapping[Bucket, Entry]
