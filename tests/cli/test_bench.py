@@ -18,6 +18,7 @@ from scripts.brokers import Kafka, Nats, RabbitMQ
 from tests.cli.json_shape import result_of
 
 from headrace.laboratory.bench.connectors.run import PARTS as OF_CONNECTORS
+from headrace.laboratory.bench.latency.hops import TEXTS
 from headrace.laboratory.bench.latency.run import PARTS as OF_LATENCY
 from headrace.laboratory.bench.pipelines.run import PARTS
 from headrace.laboratory.bench.profile.run import CASES
@@ -61,6 +62,27 @@ def test_a_quick_run_compares_the_latency_of_an_application_with_spark_alone(tmp
     assert [figure["unit"] for figure in figures.values()] == [*["ms"] * 5, "times"]
     assert document["conditions"]["load_average_before"] >= 0
     assert ">stateful<" in plot.read_text()
+
+
+def test_a_quick_run_in_real_time_has_the_time_of_each_hop_and_of_a_burst() -> None:
+    command = [*BENCH, "latency", "--only", "real-time", "--only", "real-time-rates", "--quick", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=360, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = {figure["name"]: figure for figure in result_of(done.stdout)["figures"]}
+    quantiles = ["p50", "p99", "p999"]
+    assert [name for name in figures if "hop" not in name and "processor" not in name] == [
+        *(f"real_time_{each}" for each in quantiles),
+        *(f"real_time_1000_{each}" for each in quantiles),
+        *(f"real_time_burst_{each}" for each in quantiles),
+        "real_time_burst_over_s",
+    ]
+    assert [name for name in figures if name.startswith("real_time_hop_") and name.endswith("_p50")] == [
+        f"real_time_hop_{hop}_p50" for hop in TEXTS
+    ]
+    roles = [name for name in figures if name.startswith("real_time_processor_")]
+    assert roles == [f"real_time_processor_{role}" for role in ("driver", "gateway", "sink", "source")]
+    assert min(figures[role]["value"] for role in roles) > 0
+    assert "the SDK cuts its frame (linger)" in done.stderr
 
 
 @pytest.mark.timeout(600)

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from headrace.laboratory.bench.sources import MESSAGE_BYTES
 
 LINE_BYTES = MESSAGE_BYTES + 1
-POLL_S = 0.002
+POLL_S = 0.001
+"""How often files are looked at, in seconds: half of it is part of each latency."""
 
 Sightings = npt.NDArray[np.float64]
 """A row for each message: its stamp, and when it was visible, both in seconds since 1970."""

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.laboratory.bench.figures import Figure, itself
+from headrace.laboratory.bench.latency.hops import table
 from headrace.laboratory.bench.latency.lines import command
 from headrace.laboratory.bench.latency.measure import Latencies, Pace, latencies
 from headrace.laboratory.bench.latency.plot import Series
@@ -19,6 +20,7 @@ from headrace.laboratory.bench.pipelines.apps import stamps
 from headrace.laboratory.bench.pipelines.queries import running
 from headrace.laboratory.bench.queries import headrace, sink_query
 from headrace.laboratory.bench.rig import wait_for
+from headrace.laboratory.bench.schedule import BURST_S, BURST_TIMES
 from headrace.laboratory.bench.sources import quantile_ms
 
 _KEYS = 350
@@ -28,6 +30,7 @@ _EACH_S = 10.0
 """How long a micro-batch may take, in seconds."""
 RATE = 10_000
 RATES = (100, 1_000, 10_000, 100_000)
+REAL_TIME_RATES = (1_000, 10_000, 100_000)
 
 
 def warm_up(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
@@ -58,12 +61,45 @@ def stateful(plotted: Series, spark: SparkSession, say: Say, quick: bool) -> Ite
 
 
 def real_time(plotted: Series, spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """The same application in real-time mode, to a sink that writes at once."""
-    pace = _pace(RATE, quick, seconds=40)
-    seen = latencies(partial(running, stamps(), spark, real_time=True), pace, command)
+    """The same application in real-time mode, to a sink that writes at once; and what each hop of a message takes."""
+    seen = latencies(partial(running, stamps(), spark, real_time=True), _pace(RATE, quick, seconds=40), command, noting=True)
     p50, p99 = _shown(plotted, say, "stateful, real time", seen)
-    yield Figure("real_time_p50", p50, "ms", None, "<= 10", p50 <= 10)
-    yield Figure("real_time_p99", p99, "ms", None, "<= 250", p99 <= 250)
+    for line in table(seen.hops):
+        say(line)
+    say("  processor time a message: " + ", ".join(f"{role} {us:.1f} us" for role, us in seen.processor_us.items()))
+    yield Figure("real_time_p50", p50, "ms", None, "<= 3", p50 <= 3)
+    yield Figure("real_time_p99", p99, "ms", None, "<= 10", p99 <= 10)
+    yield Figure("real_time_p999", quantile_ms(seen.visible, 0.999), "ms")
+    for hop, seconds in seen.hops.items():
+        yield Figure(f"real_time_hop_{hop}_p50", quantile_ms(seconds, 0.50), "ms")
+        yield Figure(f"real_time_hop_{hop}_p99", quantile_ms(seconds, 0.99), "ms")
+    for role, us in seen.processor_us.items():
+        yield Figure(f"real_time_processor_{role}", us, "us/message")
+
+
+def real_time_rates(plotted: Series, spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """The same at several rates, and in a burst of ten times the rate, which lasts a second."""
+    query = partial(running, stamps(), spark, real_time=True)
+    for rate in REAL_TIME_RATES[:1] if quick else REAL_TIME_RATES:
+        seen = latencies(query, _pace(rate, quick, seconds=20), command)
+        found = *_shown(plotted, say, f"stateful, real time, {rate:,}/s", seen), quantile_ms(seen.visible, 0.999)
+        for name, value in zip(("p50", "p99", "p999"), found, strict=True):
+            yield Figure(f"real_time_{rate}_{name}", value, "ms")
+    pace = Pace(RATE // 10, 1, 4, burst=True) if quick else Pace(RATE, 10, 20, burst=True)
+    seen = latencies(query, pace, command)
+    begun = pace.schedule.burst_at
+    assert begun is not None, "the pace has a burst"
+    ended = begun + BURST_S
+    before = sorted(seen.took[seen.due < begun].tolist())
+    during = sorted(seen.took[(seen.due >= begun) & (seen.due <= ended)].tolist())
+    steady = quantile_ms(before, 0.999) / 1000
+    late = seen.due[(seen.due > ended) & (seen.took > steady)]
+    text = f"{BURST_TIMES} times {pace.rate:,}/s for {BURST_S:g} s"
+    say(f"  {text}: p50 {quantile_ms(during, 0.5):.0f} ms, p99 {quantile_ms(during, 0.99):.0f} ms")
+    for name, q in (("p50", 0.50), ("p99", 0.99), ("p999", 0.999)):
+        yield Figure(f"real_time_burst_{name}", quantile_ms(during, q), "ms", quantile_ms(before, q))
+    # Until then, messages took longer than all but one of a thousand before the burst.
+    yield Figure("real_time_burst_over_s", float(late.max() - ended) if len(late) else 0.0, "s")
 
 
 def stateless(plotted: Series, spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:

@@ -14,6 +14,7 @@ from headrace.laboratory.bench.parts import Part, run_parts
 PARTS = {
     "stateful": measured.stateful,
     "real-time": measured.real_time,
+    "real-time-rates": measured.real_time_rates,
     "stateless": measured.stateless,
     "curves": measured.curves,
 }

@@ -12,11 +12,16 @@ import time
 from array import array
 from collections.abc import AsyncIterator, Iterator, Sequence
 
+import numpy as np
+
 from headrace.engine.codec import Columns
 from headrace.laboratory.bench.pipelines.feed import FRAME, Feed, MarketFeed, Words, spelled
-from headrace.laboratory.bench.sources import MESSAGE_BYTES, TICK_S, Acknowledgements, packed
+from headrace.laboratory.bench.schedule import Schedule
+from headrace.laboratory.bench.sources import MESSAGE_BYTES, Acknowledgements, packed
 from headrace.sdk import AsyncSource, Batch, Message, Packed, Position, Source, run
 
+TICK_S = 0.001
+"""How often messages that are due are sent, in seconds: half of it is part of each latency."""
 OPENING = 350
 """Orders start once this many quotes are committed, since two streams have no common order."""
 
@@ -56,18 +61,18 @@ class FeedSource(Source):
 class Stamps(AsyncSource):
     """Sends a message for each of many keys, as fast as they are accepted, and then messages at a steady rate.
 
-    Each contains its due time as text; 0 for the first ones. The keys of the others are random. At the steady rate, message n,
-    counted from 1, is due n / `per_second` seconds after `begun`, by the wall clock.
+    Each contains its due time as text; 0 for the first ones. The keys of the others are random. They are due by the schedule,
+    which begins at `begun`, by the wall clock.
     """
 
     name = "stamps"
 
-    def __init__(self, keys: int, per_second: float, seconds: float) -> None:
+    def __init__(self, keys: int, schedule: Schedule) -> None:
         self.words = Words(keys, keys)
         self.keys = keys
         self.loaded = asyncio.Event()
-        self.per_second = per_second
-        self.total = keys + int(per_second * seconds)
+        self.schedule = schedule
+        self.total = keys + schedule.total
         self.begun = 0.0
         self.acknowledgements = Acknowledgements()
 
@@ -83,12 +88,13 @@ class Stamps(AsyncSource):
         paced = at
         begun = self.begun = time.time()
         while at < self.total:
-            due = min(paced + int((time.time() - begun) * self.per_second), self.total)
+            due = min(paced + self.schedule.due(time.time() - begun), self.total)
             if due > at:
-                moments = (begun + (n - paced) / self.per_second for n in range(at + 1, due + 1))
-                yield self._batch(at, due, "".join(f"{moment:<{MESSAGE_BYTES}.6f}" for moment in moments))
+                moments = begun + self.schedule.moments(np.arange(at + 1 - paced, due + 1 - paced))
+                yield self._batch(at, due, "".join(f"{moment:<{MESSAGE_BYTES}.6f}" for moment in moments.tolist()))
                 at = due
-            await asyncio.sleep(max(TICK_S, begun + (at + 1 - paced) / self.per_second - time.time()))
+            following = float(self.schedule.moments(np.array([at + 1 - paced]))[0])
+            await asyncio.sleep(max(TICK_S, begun + following - time.time()))
 
     async def acknowledged(self, partition: str, position: Position) -> None:
         """Lets the steady rate start once all keys are committed, and counts acknowledged messages."""
@@ -124,9 +130,10 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=350)
     parser.add_argument("--rate", type=float, default=10_000)
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--burst-at", type=float)
     given = parser.parse_args()
     if given.kind == "stamps":
-        stamps = Stamps(given.keys, given.rate, given.seconds)
+        stamps = Stamps(given.keys, Schedule(given.rate, given.seconds, given.burst_at))
         run(stamps, gateway=given.gateway)
         json.dump({"begun": stamps.begun, "acknowledged": stamps.acknowledgements.moments}, sys.stdout)
         return
