@@ -10,7 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 from tests.gateway.test_rights import bearer, token
 from tests.gateway.wire import DEADLINE_S, serve
+from tests.virtual_clock import VirtualClock
 
+from headrace.contract import clock
 from headrace.gateway import connections
 from headrace.gateway.connections import Connections, most_connections, peer_of
 from headrace.gateway.core import Gateway
@@ -87,12 +89,23 @@ async def rigged(most: int, most_of_address: int = 5) -> AsyncIterator[Rig]:
 
 @pytest.mark.parametrize("sent", [b"", PREFACE[:10], IDLE, UNFINISHED], ids=["nothing", "half-a-preface", "idle", "unfinished"])
 async def test_strangers_of_one_address_are_bounded_and_others_stay(sent: bytes) -> None:
+    with clock.use(VirtualClock()) as now:
+        await strangers_of_one_address_are_bounded(sent, now)
+
+
+async def strangers_of_one_address_are_bounded(sent: bytes, now: VirtualClock) -> None:
     async with rigged(most=100) as rig, rig.channel() as channel:
         await rig.call(channel)
         await rig.strangers(20, sent)
         others = await rig.strangers(5, sent, of="127.0.0.3")
         with capture_logs() as logs:
-            assert rig.bounds.look() == 0, "whoever has just connected may yet call"
+            assert rig.bounds.look() == 0
+            now.advance(3_600)
+            assert rig.bounds.look() == 0, "the gateway was held up, and they may be served now"
+            for _ in range(int(connections.PATIENCE_S / connections.INTERVAL_S) - 1):
+                now.advance(connections.INTERVAL_S)
+                assert rig.bounds.look() == 0, "their calls may wait for others"
+            now.advance(connections.INTERVAL_S)
             assert rig.bounds.look() == 15
         assert [line["event"] for line in logs] == ["connection dropped"] * 15
         assert {line["peer"].rpartition(":")[0] for line in logs} == {"127.0.0.2"}

@@ -30,6 +30,11 @@ MAX_OF_ADDRESS = 64
 """How many connections of strangers there may be from one address."""
 MAX_STRANGER_BYTES = 32 * 2**20
 """How many bytes a stranger may send: more than the largest first request. Headers that do not end cost time."""
+PATIENCE_S = 30.0
+"""How long a connection may wait until its first call is served, before it counts for its address, in seconds.
+
+Connectors come by the thousand after a restart, and their calls wait for each other. While the process is held up, nobody waits.
+"""
 INTERVAL_S = 0.5
 """How often the process looks, while there are not too many."""
 _SHORTEST_S = 0.005
@@ -62,8 +67,8 @@ class _Connection:
     is_known: bool = False
     is_used: bool = False
     """Whether a call of a known caller is in progress."""
-    looks: int = 0
-    """How often it was there."""
+    waits_s: float = 0.0
+    """For how long it was there, as far as it could have been served."""
 
     @property
     def address(self) -> str:
@@ -117,6 +122,7 @@ class Connections:
         self._most_of_address = most_of_address
         self._all: dict[tuple[int, int], _Connection | None] = {}
         """By descriptor and inode, in the order in which they were found; None for what is no connection to the port."""
+        self._looked_at = clock.monotonic()
         self._called = set[Peer]()
         """Who has called since the last look."""
         calls.peer_observers.append(self._note)
@@ -138,19 +144,21 @@ class Connections:
 
     def look(self) -> int:
         """Drops the connections that are too many; returns how many."""
+        since, self._looked_at = self._looked_at, clock.monotonic()
+        for connection in self._all.values():
+            if connection is not None:
+                connection.waits_s += min(self._looked_at - since, INTERVAL_S)
         there = self._find()
         before = len(there)
         called, self._called = self._called, set()
         used = {peer_of(call.peer) for call in self._calls if call.peer}
         for connection in there:
-            connection.looks += 1
             connection.is_used = connection.peer in used
             connection.is_known = connection.is_known or connection.is_used or connection.peer in called
         for connection in there:
             if not connection.is_known and _received(connection) > MAX_STRANGER_BYTES:
                 self._drop(there, connection)
-        # Whoever has just connected may yet call.
-        settled = [connection for connection in there if connection.looks > 1 and not connection.is_known]
+        settled = [connection for connection in there if connection.waits_s > PATIENCE_S and not connection.is_known]
         while (dropped := to_drop(settled, self._most, self._most_of_address)) is not None:
             settled.remove(dropped)
             self._drop(there, dropped)
