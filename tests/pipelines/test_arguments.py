@@ -139,6 +139,11 @@ CAN_BE: Mapping[str, set[str]] = {
 PLACE = "pipeline odd"
 
 
+@dataclass
+class Class:
+    number: int
+
+
 def pipeline() -> Pipeline:
     return Pipeline("odd")
 
@@ -172,6 +177,7 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
     "key_by": {"function": repr},
     "deduplicate": {"within": "1 hour", "id": repr},
     "map_columns": {"function": lambda batch: batch},
+    "to_columns": {"kind": Class},
     "sink": {"sink": "out"},
     "stateful": {"function": keeps, "state": list},
     "stateful_flat": {"function": keeps, "state": list},

@@ -2,13 +2,15 @@
 
 import json as standard
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 import pydantic
 import pytest
 from google.protobuf.struct_pb2 import Struct, Value
@@ -16,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipelines import FormatError, GraphError, Message, OnError, Pipeline, StepError, Trial
-from headrace.pipelines.formats import Format, avro, json, protobuf, text
+from headrace.pipelines.formats import Format, avro, columns_of, json, protobuf, text
 
 TIMES = st.integers(0, 7 * 10**15).map(lambda micros: datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros))
 TEXTS = st.text(st.characters(codec="utf-8"))
@@ -255,3 +257,53 @@ def test_what_is_no_format_is_refused_when_it_is_made() -> None:
     wrong: Any = Order
     with pytest.raises(GraphError, match="a class that protoc has generated"):
         protobuf(wrong)
+
+
+def summed(rows: pa.RecordBatch) -> pa.RecordBatch:
+    lines = pc.list_value_length(rows["lines"])
+    value = pc.binary_join_element_wise(rows["id"].cast(pa.string()), lines.cast(pa.string()), " ").cast(pa.binary())
+    return pa.RecordBatch.from_pydict({"value": value})
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@given(st.lists(ORDERS, max_size=4))
+def test_columns_hold_what_objects_hold(kind: Any, orders: list[dict[str, Any]]) -> None:
+    batch = columns_of(kind).batch([kind(**fields) for fields in orders])
+    plain = [{**fields, "lines": [asdict(line) for line in fields["lines"]]} for fields in orders]
+    assert [{**row, "labels": dict(row["labels"])} for row in batch.to_pylist()] == plain
+    assert batch.schema.field("note").nullable
+    assert not batch.schema.field("id").nullable
+
+
+def test_objects_reach_columnar_steps_as_columns() -> None:
+    app = Pipeline("shop")
+    app.source("orders/*", decode=json(Order)).filter(lambda order: order.id > 0).to_columns(Order).map_columns(summed).sink(
+        "out"
+    )
+    trial = Trial(app)
+    order = Order(7, datetime.fromtimestamp(0, UTC), [Line("tea", 2), Line("milk", 1)])
+    trial.send(Message(json(Order).encoder()(order), stream="orders/0"))
+    assert trial.values("out") == [b"7 2"]
+
+
+def test_an_object_that_columns_cannot_hold_follows_the_policy() -> None:
+    app = Pipeline("shop", on_error=OnError.DEAD_LETTER, dead_letters="letters")
+    rows = app.source("lines/*", decode=json(Line)).key_by(lambda line: line.article).to_columns(Line)
+    rows.map(lambda row: f"{row['article']} {row['count']}").sink("out")
+    trial = Trial(app)
+    counts = (1, 2**63, -5, 2**70, 2)
+    trial.send(*(Message(b'{"article":"a","count":%d}' % count, stream="lines/0") for count in counts))
+    assert trial.values("out") == [b"a 1", b"a -5", b"a 2"]
+    assert [reason.rpartition("sequence ")[2].split(":")[0] for reason in trial.failed] == ["2", "4"]
+
+
+@dataclass
+class Odd:
+    anything: object
+
+
+def test_what_has_no_columns_is_refused_when_the_graph_is_built() -> None:
+    flow = Pipeline("shop").source("orders/*", decode=json)
+    for kind, reason in ((Odd, r"Odd\.anything is of a type"), (Struct, "not Struct"), (int, "not int")):
+        with pytest.raises(GraphError, match=rf"pipeline shop, step to_columns: kind: .*{reason}"):
+            flow.to_columns(kind)

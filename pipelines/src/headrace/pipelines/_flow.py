@@ -11,12 +11,12 @@ from headrace.pipelines._windowed import Windowed, windowed
 from headrace.pipelines.build import aggregation_of, check_state, own_name, stateful_step
 from headrace.pipelines.elements.elements import Key
 from headrace.pipelines.elements.headers import Header, Headers
-from headrace.pipelines.formats import Format
+from headrace.pipelines.formats import Format, columns_of
 from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.methods import Method
 from headrace.pipelines.programs.program import program_of
 from headrace.pipelines.steps.aggregation import Aggregation, Window
-from headrace.pipelines.steps.columnar import KeyStates, StatefulColumns
+from headrace.pipelines.steps.columnar import KeyStates, StatefulColumns, ToColumns
 from headrace.pipelines.steps.context import Context
 from headrace.pipelines.steps.deduplicate import Deduplicate, DeduplicateKeys, KeyById, key_of
 from headrace.pipelines.steps.lasting import LastingRunning
@@ -180,13 +180,27 @@ class Flow(Generic[T_co]):
         """Applies a function to many values at once, from record batch to record batch, or to None for no results.
 
         This step must follow a source without `decode`, whose batches have the columns `key`, `value`, `event_time` and
-        `sequence`, or another columnar step. Each call receives messages of one stream, in order. Other steps receive each row of
-        the result as a dict. A sink without `encode` writes the column `value`, and the column `key` if there is one.
+        `sequence`, or `to_columns`, or another columnar step. Each call receives messages of one stream, in order. Other steps
+        receive each row of the result as a dict. A sink without `encode` writes the column `value`, and the column `key` if there
+        is one.
 
         With `headers`, the batches have a column `headers`: a list of structs of `name` and `value` for each row. Such a column
         in the result sets the headers of its rows.
         """
         return Flow(self._builder, self._map_columns(function, headers, name, on_error))
+
+    def to_columns(self, kind: type[Any], *, name: str | None = None, on_error: OnError | None = None) -> "Flow[Any]":
+        """Turns objects of a class into rows of record batches with a column for each field, for columnar steps.
+
+        Args:
+            kind: The class: a dataclass, `NamedTuple`, `TypedDict`, msgspec `Struct` or pydantic model.
+            name: The step's name.
+            on_error: The policy for objects that the columns cannot hold, such as a number beyond 64 bits.
+
+        Raises:
+            GraphError: The type is not such a class, or a field has a type without an Arrow column.
+        """
+        return Flow(self._builder, self._to_columns(kind, name, on_error))
 
     def sink(
         self,
@@ -217,6 +231,16 @@ class Flow(Generic[T_co]):
 
     def _then(self, method: Method, function: Any, name: str | None, on_error: OnError | None) -> int:
         return self._builder.add(method.step(self._builder, function, name, on_error), self._number)
+
+    def _to_columns(self, kind: type[Any], name: str | None, on_error: OnError | None) -> int:
+        builder = self._builder
+        where = builder.where(name, "to_columns", "to_columns")
+        policy = builder.policy(where, on_error)
+        try:
+            columns = columns_of(kind)
+        except GraphError as error:
+            raise GraphError(f"{where}: kind: {error}") from error
+        return builder.add(ToColumns(builder.name_for(name, "to_columns"), policy, columns), self._number)
 
     def _map_columns(self, function: Any, headers: bool, name: str | None, on_error: OnError | None) -> int:
         where = self._builder.where(name, own_name(function), "map_columns")
@@ -311,6 +335,10 @@ class KeyedFlow(Flow[T_co]):
     ) -> "KeyedFlow[Any]":
         """Like `Flow.map_columns`. A column `key` in the results sets new keys."""
         return KeyedFlow(self._builder, self._map_columns(function, headers, name, on_error))
+
+    def to_columns(self, kind: type[Any], *, name: str | None = None, on_error: OnError | None = None) -> "KeyedFlow[Any]":
+        """Turns objects of a class into rows, as `Flow.to_columns`."""
+        return KeyedFlow(self._builder, self._to_columns(kind, name, on_error))
 
     def stateful_columns(
         self,

@@ -11,9 +11,10 @@ A class is a dataclass, a `NamedTuple`, a `TypedDict`, a msgspec `Struct`, a pyd
 """
 
 from headrace.pipelines.formats._avro import Avro, avro
+from headrace.pipelines.formats._columns import Columns, columns_of
 from headrace.pipelines.formats._format import Format
 from headrace.pipelines.formats._json import Json, json
 from headrace.pipelines.formats._protobuf import Protobuf, protobuf
 from headrace.pipelines.formats._text import Text, text
 
-__all__ = ["Avro", "Format", "Json", "Protobuf", "Text", "avro", "json", "protobuf", "text"]
+__all__ = ["Avro", "Columns", "Format", "Json", "Protobuf", "Text", "avro", "columns_of", "json", "protobuf", "text"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from headrace.pipelines._errors import FormatError, text_of
+from headrace.pipelines.arguments import excerpt
 
 T = TypeVar("T")
 
@@ -75,7 +76,7 @@ class Format(ABC, Generic[T]):
 
 def called(kind: Any) -> str:
     """Returns the name of a type, as its author writes it: `Order`, `list[Order]`."""
-    return getattr(kind, "__name__", None) if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind)  # type: ignore[return-value]
+    return kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else excerpt(kind)
 
 
 def check_is(value: object, kind: Any, name: str) -> None:

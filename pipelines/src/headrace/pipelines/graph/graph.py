@@ -7,7 +7,7 @@ from functools import cached_property
 from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.programs.program import Program
-from headrace.pipelines.steps.columnar import MapColumns, StatefulColumns
+from headrace.pipelines.steps.columnar import MapColumns, StatefulColumns, ToColumns
 from headrace.pipelines.steps.deduplicate import Deduplicate
 from headrace.pipelines.steps.fingerprints import Fingerprint
 from headrace.pipelines.steps.headers import SetHeaders
@@ -16,6 +16,7 @@ from headrace.pipelines.steps.stateless import EventTime, Filter, KeyBy, Merge, 
 from headrace.pipelines.steps.step import Counted, KeyedStep, OnError, Step
 from headrace.pipelines.windows.step import LateValues, TimeWindows
 
+_COLUMNAR = (MapColumns, StatefulColumns, ToColumns)
 _PASSING = (Deduplicate, EventTime, Filter, KeyBy, LateValues, Merge, SetHeaders)
 """The steps whose results are some of the values that they receive."""
 
@@ -55,9 +56,10 @@ class Graph:
             if isinstance(step, (MapColumns, StatefulColumns)) and not all(
                 self._are_rows[before] for before in self.inputs[number]
             ):
+                those = ", ".join(self.steps[before].name for before in self.inputs[number])
                 raise GraphError(
-                    f"pipeline {self.name}: step {step.name} is columnar, so it must follow a source without decode or another "
-                    f"columnar step, and it follows {', '.join(self.steps[before].name for before in self.inputs[number])}"
+                    f"pipeline {self.name}: step {step.name} is columnar, so it must follow a source without decode, to_columns "
+                    f"or another columnar step, and it follows {those}"
                 )
             if not isinstance(step, Sink) and not self.consumers[number]:
                 raise GraphError(f"pipeline {self.name}: step {step.name} has no consumer; end the flow with .sink('name')")
@@ -281,7 +283,9 @@ class Graph:
         """Whether the results of each step are in Arrow columns: messages, and what columnar steps return."""
         are: list[bool] = []
         for number, step in enumerate(self.steps):
-            begins = isinstance(step, (MapColumns, StatefulColumns)) or (isinstance(step, Source) and step.decode is None)
+            begins = isinstance(step, (MapColumns, StatefulColumns, ToColumns)) or (
+                isinstance(step, Source) and step.decode is None
+            )
             passes = isinstance(step, _PASSING) and all(are[before] for before in self.inputs[number])
             are.append(begins or passes)
         return are

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.elements.headers import Headers
 from headrace.pipelines.elements.rows import ArrowColumn, Rows, TableRows, keys_array
+from headrace.pipelines.formats import Columns
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.copies import copied
 from headrace.pipelines.steps.keys import normal_key
@@ -136,6 +137,38 @@ class MapColumns(Step):
 
 
 @dataclass(frozen=True, eq=False)
+class ToColumns(Step):
+    """Turns objects of a class into rows with a column for each field."""
+
+    columns: Columns
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """The same elements, as rows. An object that its columns cannot hold has failed."""
+        objects = list(elements.values)
+        try:
+            return replace(elements, values=TableRows(self.columns.batch(objects)), decoded_by=None)
+        except Exception:
+            there = list[int]()
+            for index, value in enumerate(objects):
+                try:
+                    self.columns.batch([value])
+                    there.append(index)
+                except Exception as error:
+                    step_pass.failed(self, elements, index, error)
+            return self.apply(elements.pick(there), step_pass) if there else elements.pick([])
+
+    @property
+    def calls_function(self) -> bool:
+        """False: no function of the application is called."""
+        return False
+
+    @property
+    def label(self) -> str:
+        """The name of the method that adds it."""
+        return "to_columns"
+
+
+@dataclass(frozen=True, eq=False)
 class StatefulColumns(KeyedStep):
     """The same, with the states of the keys in the batch.
 
@@ -199,7 +232,7 @@ def batch_of(elements: Elements) -> "pa.RecordBatch":
         TypeError: The values are Python objects.
     """
     if not isinstance(elements.values, Rows):
-        raise TypeError("a columnar step must follow a source without decode, or another columnar step")
+        raise TypeError("a columnar step must follow a source without decode, to_columns, or another columnar step")
     return elements.values.batch
 
 
