@@ -17,7 +17,7 @@ INTERVAL_S = 1.0
 FRAMES_PER_SECOND = 3_000
 """The rate of partly filled frames that the gateway aims for; well below the capacity of one core (about 10,000)."""
 SHORTEST_LINGER_MS = 5
-FOLLOWED_LINGER_MS = 2
+FOLLOWED_LINGER_MS = 1
 """The same for a connector that has a stream which a run in real-time mode follows."""
 MAX_LINGER_MS = 500
 UNUSED_AFTER_S = 600.0
