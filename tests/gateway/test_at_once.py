@@ -32,6 +32,11 @@ class Delivering:
         await self.write(frame=frame(0, 0, values))
         await self.write(end=pb.DeliveryEnd(messages=len(values) if messages is None else messages))
 
+    async def send_whole(self, batch: int, attempt: str, values: Sequence[bytes]) -> None:
+        """Sends a part of one frame in one message."""
+        start = self._writer.start(batch, attempt=attempt)
+        await self.write(part=pb.DeliveryPart(start=start, frame=frame(0, 0, values)))
+
     async def write(self, **message: Any) -> None:
         """Sends a message."""
         await self._call.write(pb.DeliverAtOnceRequest(**message))
@@ -84,6 +89,41 @@ async def test_parts_are_answered_in_order_and_none_waits_for_the_one_before_and
         assert (await sink.take_part())[1] == [b"e"], "the sink was told nothing about the parts of batch 0"
         assert await delivering.answer() == []
         assert (await delivering.end())[0] is grpc.StatusCode.OK
+
+
+async def test_a_whole_part_in_one_message_is_delivered_in_turn_with_others() -> None:
+    async with world() as (_, sink, writer):
+        delivering = Delivering(writer)
+        for attempt, send in (("a", delivering.send_whole), ("b", delivering.send), ("c", delivering.send_whole)):
+            await send(0, attempt, [attempt.encode(), b"x"])
+        assert [(await sink.take_part(refused=[1]))[1] for _ in "abc"] == [[b"ax"], [b"bx"], [b"cx"]]
+        assert [await delivering.answer() for _ in "abc"] == [[1]] * 3
+        assert (await delivering.end())[0] is grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize("lacking", ["start", "frame"])
+async def test_a_whole_part_that_lacks_something_ends_its_call_and_no_other(lacking: str) -> None:
+    async with world() as (_, sink, writer):
+        delivering, other = Delivering(writer), Delivering(writer)
+        part = pb.DeliveryPart(start=writer.start(0, attempt="a"), frame=frame(0, 0, [b"x"]))
+        part.ClearField(lacking)
+        await delivering.write(part=part)
+        assert (await delivering.ended())[0] is grpc.StatusCode.INVALID_ARGUMENT
+        if lacking == "frame":
+            # It had begun.
+            assert [(await sink.call.read()).WhichOneof("message") for _ in range(2)] == ["start_part", "drop_part"]
+        await other.send_whole(0, "b", [b"b"])
+        assert (await sink.take_part())[1] == [b"b"]
+        assert await other.answer() == []
+
+
+async def test_a_whole_part_within_another_is_out_of_turn() -> None:
+    async with world() as (_, _, writer):
+        delivering = Delivering(writer)
+        await delivering.write(start=writer.start(0, attempt="a"))
+        await delivering.send_whole(0, "b", [b"b"])
+        code, _ = await delivering.ended()
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
 
 
 @pytest.mark.parametrize("mode", [TWO_PHASE, IDEMPOTENT])

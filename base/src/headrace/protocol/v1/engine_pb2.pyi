@@ -1068,6 +1068,7 @@ class DeliverAtOnceRequest(_message.Message):
     START_FIELD_NUMBER: _builtins.int
     FRAME_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def start(self) -> Global___DeliveryStart:
         """A part begins."""
@@ -1080,22 +1081,57 @@ class DeliverAtOnceRequest(_message.Message):
     def end(self) -> Global___DeliveryEnd:
         """The part is complete."""
 
+    @_builtins.property
+    def part(self) -> Global___DeliveryPart:
+        """A whole part of one frame, between two others: one message costs a third of three."""
+
     def __init__(
         self,
         *,
         start: Global___DeliveryStart | None = ...,
         frame: _frame_pb2.Frame | None = ...,
         end: Global___DeliveryEnd | None = ...,
+        part: Global___DeliveryPart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frame", b"frame", "message", b"message", "start", b"start"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frame", b"frame", "message", b"message", "part", b"part", "start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frame", b"frame", "message", b"message", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frame", b"frame", "message", b"message", "part", b"part", "start", b"start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["start", "frame", "end"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["start", "frame", "end", "part"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
 Global___DeliverAtOnceRequest: _TypeAlias = DeliverAtOnceRequest  # noqa: Y015
+
+@_typing.final
+class DeliveryPart(_message.Message):
+    """A part with one frame."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    FRAME_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def start(self) -> Global___DeliveryStart:
+        """How it begins."""
+
+    @_builtins.property
+    def frame(self) -> _frame_pb2.Frame:
+        """All of its rows."""
+
+    def __init__(
+        self,
+        *,
+        start: Global___DeliveryStart | None = ...,
+        frame: _frame_pb2.Frame | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["frame", b"frame", "start", b"start"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frame", b"frame", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeliveryPart: _TypeAlias = DeliveryPart  # noqa: Y015
 
 @_typing.final
 class DeliverAtOnceResponse(_message.Message):

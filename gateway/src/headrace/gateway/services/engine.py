@@ -257,11 +257,12 @@ class EngineService(EngineServiceServicer):
         return pb.DeliverResponse()
 
     async def DeliverAtOnce(  # type: ignore[override]
-        self, request_iterator: AsyncIterator[Delivered], context: DeliverAtOnceContext
+        self, request_iterator: AsyncIterator[Sequence[Delivered]], context: DeliverAtOnceContext
     ) -> AsyncIterator[pb.DeliverAtOnceResponse]:
         """Delivers parts of a run in real-time mode, one after the other."""
+        requests = (message async for messages in request_iterator for message in messages)
         try:
-            async for response in deliver_at_once(self._gateway, identity_of(context), request_iterator):
+            async for response in deliver_at_once(self._gateway, identity_of(context), requests):
                 yield response
         except ProtocolError as error:
             await end_call(context, error)

@@ -12,6 +12,7 @@ from headrace.protocol.v1 import engine_pb2, frame_pb2, source_pb2
 
 _FRAME_TAG = source_pb2.IngestRequest.FRAME_FIELD_NUMBER << 3 | 2
 _ONE_OF_FRAMES_TAG = source_pb2.Frames.FRAMES_FIELD_NUMBER << 3 | 2
+_WHOLE_PART_TAG = engine_pb2.DeliverAtOnceRequest.PART_FIELD_NUMBER << 3 | 2
 _MAX_FIELDS = 16
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _NO_FRAME = memoryview(b"")
@@ -77,6 +78,23 @@ def delivered(data: bytes) -> Delivered:
     if size is not None:
         return Delivered(request, memoryview(data)[len(data) - size :])
     return Delivered(request, memoryview(request.frame.SerializeToString()))
+
+
+def delivered_at_once(data: bytes) -> Sequence[Delivered]:
+    """Parses a message of a delivery of several parts; a whole part is as many messages as it would otherwise have.
+
+    Raises:
+        DecodeError: the bytes are not a DeliverAtOnceRequest.
+    """
+    if not data or data[0] != _WHOLE_PART_TAG:
+        return (delivered(data),)
+    part = engine_pb2.DeliverAtOnceRequest.FromString(data).part
+    whole, end = engine_pb2.DeliverRequest, engine_pb2.DeliveryEnd(messages=part.frame.count)
+    return (
+        Delivered(whole(start=part.start), _NO_FRAME),
+        Delivered(whole(frame=part.frame), memoryview(part.frame.SerializeToString())),
+        Delivered(whole(end=end), _NO_FRAME),
+    )
 
 
 def _several(request: source_pb2.IngestRequest, data: bytes) -> Sequence[FrameOfSeveral]:

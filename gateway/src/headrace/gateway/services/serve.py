@@ -17,7 +17,7 @@ from headrace.gateway.services.admin import AdminService
 from headrace.gateway.services.ending import EndRevoked
 from headrace.gateway.services.engine import EngineService
 from headrace.gateway.services.malformed import METHOD_KINDS, RejectMalformed
-from headrace.gateway.services.received import delivered, received
+from headrace.gateway.services.received import delivered, delivered_at_once, received
 from headrace.gateway.services.sink import SinkService
 from headrace.gateway.services.source import SourceService
 from headrace.protocol.v1 import admin_pb2, engine_pb2, sink_pb2, source_pb2
@@ -25,7 +25,7 @@ from headrace.protocol.v1 import admin_pb2, engine_pb2, sink_pb2, source_pb2
 _READ: dict[str, Callable[[bytes], Any]] = {
     "SourceService.Ingest": received,
     "EngineService.Deliver": delivered,
-    "EngineService.DeliverAtOnce": delivered,
+    "EngineService.DeliverAtOnce": delivered_at_once,
 }
 """The parsers of requests that may contain a frame; they keep the frame's bytes, which are forwarded."""
 

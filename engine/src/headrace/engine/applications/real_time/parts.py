@@ -63,12 +63,18 @@ class PartsCall:
         """Sends a part, as a new attempt."""
         attempt = f"{task.run_id}/{uuid.uuid4().hex}"
         part = sink_pb2.Part(transaction=task.transaction, partition=task.partition, attempt=attempt)
-        self._requests.put(pb.DeliverAtOnceRequest(start=delivery_start(options, part, task.run_number)))
-        messages = 0
+        start, messages = delivery_start(options, part, task.run_number), 0
+        sent = list[pb.DeliverAtOnceRequest]()
         for block in blocks:
-            for frame in frames(block, messages):
-                self._requests.put(pb.DeliverAtOnceRequest(frame=frame))
+            sent += (pb.DeliverAtOnceRequest(frame=frame) for frame in frames(block, messages))
             messages += block.num_rows
+        if len(sent) == 1:
+            # One message instead of three: gRPC takes longer for each than everything else for a few rows.
+            self._requests.put(pb.DeliverAtOnceRequest(part=pb.DeliveryPart(start=start, frame=sent[0].frame)))
+            return
+        self._requests.put(pb.DeliverAtOnceRequest(start=start))
+        for request in sent:
+            self._requests.put(request)
         self._requests.put(pb.DeliverAtOnceRequest(end=pb.DeliveryEnd(messages=messages)))
 
     def cancel(self) -> None:
