@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from tests.simulation.planting import Change
 
+from headrace.simulation.scale import LARGE, SMALL, Scale
+
 CORE = "headrace.gateway.core"
 SINKS = "headrace.gateway.core.sinks"
 SERVICES = "headrace.gateway.services"
@@ -21,16 +23,18 @@ class Fault:
         changes: What is changed.
         profile: The profile whose schedules find it.
         within: How many schedules, from seed 1, find it at the latest.
+        scale: How large their worlds are: small, unless large ones find it in less time.
     """
 
     name: str
     changes: tuple[Change, ...]
     profile: str = "all"
     within: int = 30
+    scale: Scale = SMALL
 
 
-def _fault(name: str, function: str, old: str, new: str, profile: str = "all", within: int = 30) -> Fault:
-    return Fault(name, (Change(function, old, new),), profile, within)
+def _fault(name: str, function: str, old: str, new: str, profile: str = "all", within: int = 30, scale: Scale = SMALL) -> Fault:
+    return Fault(name, (Change(function, old, new),), profile, within, scale)
 
 
 GATEWAY = (
@@ -73,6 +77,7 @@ GATEWAY = (
         "if True:",
         "pipelines",
         60,
+        scale=LARGE,
     ),
     _fault(
         "tells a source to resume one message too late",
@@ -103,6 +108,7 @@ GATEWAY = (
         "max(min((",
         "max(max((",
         "pipelines",
+        60,
     ),
     _fault(
         "keeps the credit of lost sessions",
@@ -117,7 +123,6 @@ GATEWAY = (
         "        _give_back(gateway, session, charge, count)\n        return",
         "        return",
         "pauses",
-        60,
     ),
     _fault(
         "returns the size of a frame and not its charge",
@@ -131,7 +136,6 @@ GATEWAY = (
         "_give_back(gateway, session, charged - left, seen)",
         "pass",
         "cuts",
-        60,
     ),
     _fault(
         "ends no pause",
@@ -200,6 +204,7 @@ SEVERAL_GATEWAYS = (
         "False",
         "gateways",
         60,
+        scale=LARGE,
     ),
     _fault(
         "keeps an epoch below one that was read at another gateway",
@@ -208,6 +213,7 @@ SEVERAL_GATEWAYS = (
         "return False",
         "gateways",
         100,
+        scale=LARGE,
     ),
     _fault(
         "takes an epoch of another gateway for over",
@@ -216,6 +222,7 @@ SEVERAL_GATEWAYS = (
         "True",
         "gateways",
         80,
+        scale=LARGE,
     ),
 )
 SINK_SIDE = (
@@ -224,6 +231,8 @@ SINK_SIDE = (
         f"{SINKS}.session:SinkSession.abort",
         'self.outcomes["aborted"] += 1',
         'self.outcomes["aborted"] += 2',
+        "all",
+        60,
     ),
     _fault(
         "counts a commit twice",
@@ -249,7 +258,6 @@ SINK_SIDE = (
         "if not missing or sink.writes_at_once:",
         "if shares or sink.writes_at_once:",
         "sinks",
-        60,
     ),
     _fault(
         "does not repeat a commit that has failed",
@@ -265,7 +273,7 @@ SINK_SIDE = (
         "committed=max(reported.committed, known.committed)",
         "committed=reported.committed - (reported.committed > 0)",
         "all",
-        200,
+        60,
     ),
     _fault(
         "asks for no vote",
@@ -291,7 +299,6 @@ SINK_SIDE = (
         "self._open[key] = transaction.batch",
         "self._open[key] = transaction.batch + 1",
         "sinks",
-        60,
     ),
 )
 SDKS = (
@@ -300,12 +307,16 @@ SDKS = (
         f"{SDK}.sources.sender:Sender._next_joined",
         "self._following = following",
         "pass",
+        "all",
+        60,
     ),
     _fault(
         "sends more than its credit",
         f"{SDK}.sources.stream:Stream.frame",
         " + window.frame_overhead, stop - start)",
         ", stop - start)",
+        "all",
+        scale=LARGE,
     ),
     _fault(
         "settles all but the last message",
@@ -327,6 +338,7 @@ SDKS = (
         "return resume, acknowledged",
         "return None, acknowledged",
         "cuts",
+        60,
     ),
     _fault(
         "forgets what it has sent",
@@ -346,7 +358,6 @@ SDKS = (
         "return False",
         "return True",
         "sinks",
-        60,
     ),
     _fault(
         "says that a transaction is committed before it is",

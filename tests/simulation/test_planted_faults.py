@@ -11,6 +11,10 @@ from headrace.simulation.simulating import simulate
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(fault: Fault) -> None:
     with planted(*fault.changes):
-        found = next((seed for seed in range(1, fault.within + 1) if simulate(draw(str(seed), fault.profile)).violations), None)
+        found = next((seed for seed in range(1, fault.within + 1) if _finds(fault, seed)), None)
     assert found is not None, f"no schedule of {fault.within} found it"
-    print(f"{fault.name}: found by seed {found} --profile {fault.profile}")
+    print(f"{fault.name}: found by seed {found} --profile {fault.profile} --scale {fault.scale.name}")
+
+
+def _finds(fault: Fault, seed: int) -> bool:
+    return simulate(draw(str(seed), fault.profile, fault.scale)).violations != ()

@@ -7,16 +7,30 @@ import sys
 import pytest
 
 from headrace.simulation.drawing import PROFILES, draw
+from headrace.simulation.scale import LARGE, SMALL, Scale, scale_of
 from headrace.simulation.schedule import Schedule
 from headrace.simulation.simulating import simulate
 
 SEEDS = ("1", "2", "3")
 
 
+@pytest.mark.parametrize("scale", [SMALL, LARGE], ids=lambda scale: scale.name)
 @pytest.mark.parametrize("profile", PROFILES)
-def test_what_must_hold_holds_in_each_schedule(profile: str) -> None:
+def test_what_must_hold_holds_in_each_schedule(profile: str, scale: Scale) -> None:
     for seed in SEEDS:
-        assert simulate(draw(seed, profile)).violations == (), f"seed {seed} --profile {profile}"
+        assert simulate(draw(seed, profile, scale)).violations == (), f"seed {seed} --profile {profile} --scale {scale.name}"
+
+
+def test_three_of_four_schedules_are_small_and_the_rest_large() -> None:
+    scales = [scale_of(str(seed)) for seed in range(4_000)]
+    assert set(map(id, scales)) == {id(SMALL), id(LARGE)}
+    assert 2_800 < scales.count(SMALL) < 3_200
+    assert scales == [scale_of(str(seed)) for seed in range(4_000)]
+
+
+def test_a_small_world_runs_in_less_than_half_of_the_callbacks() -> None:
+    small, large = (sum(simulate(draw(seed, "all", scale)).callbacks for seed in SEEDS) for scale in (SMALL, LARGE))
+    assert 2 * small < large
 
 
 def test_a_minute_of_schedules() -> None:
@@ -71,5 +85,6 @@ def test_several_processes_see_the_same_as_one() -> None:
 
 def test_a_schedule_is_the_same_after_it_was_stored() -> None:
     for profile in PROFILES:
-        schedule = draw("7", profile)
-        assert Schedule.from_json(schedule.to_json()) == schedule
+        for scale in (SMALL, LARGE):
+            schedule = draw("7", profile, scale)
+            assert Schedule.from_json(schedule.to_json()) == schedule

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 EACH = "each"
 """The profile of a schedule depends on its seed."""
+MIXED = "mixed"
+"""So does its scale."""
 HASH_SEED = "0"
 """Sets of text have the same order in each run only with the same PYTHONHASHSEED."""
 
@@ -26,6 +28,7 @@ HASH_SEED = "0"
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of the arguments."""
     from headrace.simulation.drawing import ON_REQUEST, PROFILES
+    from headrace.simulation.scale import SCALES
 
     found = argparse.ArgumentParser(prog="python -m headrace.simulation", description=__doc__)
     found.add_argument("--seeds", type=int, default=100, metavar="N", help="how many schedules to run (default: 100)")
@@ -37,6 +40,12 @@ def parser() -> argparse.ArgumentParser:
         choices=(EACH, *PROFILES, *ON_REQUEST),
         default=EACH,
         help="what they concentrate on (default: the seed decides)",
+    )
+    found.add_argument(
+        "--scale",
+        choices=(MIXED, *SCALES),
+        default=MIXED,
+        help="how large their worlds are (default: the seed decides, three of four are small)",
     )
     found.add_argument("--seconds", type=float, metavar="S", help="begin no schedule after so many seconds")
     found.add_argument("--jobs", type=int, default=1, metavar="N", help="how many processes run schedules (default: 1)")
@@ -50,6 +59,7 @@ def main() -> int:
     """Runs the schedules that the arguments name; returns 1 if one of them fails, and 0 otherwise."""
     from headrace.simulation.drawing import PROFILES, draw
     from headrace.simulation.minimising import minimised
+    from headrace.simulation.scale import SCALES, scale_of
     from headrace.simulation.schedule import Schedule
     from headrace.simulation.simulating import Result, simulate
 
@@ -57,7 +67,9 @@ def main() -> int:
 
     def drawn(seed: str) -> Schedule:
         profile = options.profile
-        return draw(seed, PROFILES[zlib.crc32(seed.encode()) % len(PROFILES)] if profile == EACH else profile)
+        if profile == EACH:
+            profile = PROFILES[zlib.crc32(seed.encode()) % len(PROFILES)]
+        return draw(seed, profile, scale_of(seed) if options.scale == MIXED else SCALES[options.scale])
 
     def schedules() -> Iterator[Schedule]:
         if options.schedule is not None:
@@ -69,7 +81,8 @@ def main() -> int:
                 yield drawn(str(number))
 
     def show(result: Result) -> None:
-        print(f"seed {result.schedule.seed} --profile {result.schedule.profile}: {', '.join(sorted(result.kinds)) or 'holds'}")
+        drawn_as = f"--profile {result.schedule.profile} --scale {result.schedule.scale}"
+        print(f"seed {result.schedule.seed} {drawn_as}: {', '.join(sorted(result.kinds)) or 'holds'}")
         for violation in result.violations:
             print(f"  {violation.kind}: {violation.text}")
         if result.violations and not options.as_drawn:

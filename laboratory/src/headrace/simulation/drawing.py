@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from headrace.simulation.scale import LARGE, Scale
 from headrace.simulation.schedule import (
     AT_LEAST_ONCE,
     IDEMPOTENT,
@@ -38,60 +39,63 @@ PARTS = ("stream", "connector", "pipeline", "sink")
 _Choice = TypeVar("_Choice")
 
 
-def draw(seed: str, profile: str = "all") -> Schedule:
+def draw(seed: str, profile: str = "all", scale: Scale = LARGE) -> Schedule:
     """Returns the schedule of a seed."""
-    source = random.Random(f"{seed}/{profile}")
-    sources = _sources(source, profile)
-    sinks = _sinks(source, profile)
-    queries = _queries(source, profile, sources, sinks)
-    conditions = _conditions(source, len(sources) + sum(plan.instances for plan in sinks))
+    source = random.Random(f"{seed}/{profile}" if scale is LARGE else f"{seed}/{profile}/{scale.name}")
+    sources = _sources(source, profile, scale)
+    sinks = _sinks(source, profile, scale)
+    queries = _queries(source, profile, scale, sources, sinks)
+    conditions = _conditions(source, scale, len(sources) + sum(plan.instances for plan in sinks))
     schedule = Schedule(
         seed=seed,
         profile=profile,
+        scale=scale.name,
         sources=tuple(sources),
         sinks=tuple(sinks),
         queries=tuple(queries),
         conditions=conditions,
-        gateways=source.choice([2, 2, 3]) if profile == "gateways" else 1,
+        gateways=source.choice(scale.gateways) if profile == "gateways" else 1,
     )
     roles = schedule.roles()
-    faults = [_fault(source, conditions, roles) for _ in range(source.choice([0, 1, 2, 3, 4, 6, 8]))]
+    faults = [_fault(source, scale, conditions, roles) for _ in range(source.choice(scale.faults))]
     if profile in ("cuts", "queue", "sinks"):
-        faults += [fault for _ in range(source.choice([1, 2, 3])) for fault in _cut_and_crash(source, roles)]
+        faults += [fault for _ in range(source.choice(scale.some(1, 2, 3))) for fault in _cut_and_crash(source, roles)]
     if profile == "sinks":
-        faults += [_failing(source, conditions, ("stage", "prepare", "commit")) for _ in range(source.choice([1, 2, 4]))]
+        faults += [
+            _failing(source, conditions, ("stage", "prepare", "commit")) for _ in range(source.choice(scale.some(1, 2, 4)))
+        ]
     if profile == "queue" and source.random() < 0.5:
         faults += _set_back(source)
     if profile == "drivers":
         faults += [_second_driver(source) for _ in range(source.choice([1, 2]))]
     if profile == "gateways":
-        faults += [_address(source, conditions, roles) for _ in range(source.choice([1, 2, 4, 6]))]
+        faults += [_address(source, scale, conditions, roles) for _ in range(source.choice(scale.some(1, 2, 4, 6)))]
         faults += _cut_and_crash(source, roles)
         if source.random() < 0.2:
             faults.append(_second_driver(source))
-        faults += [Fault(kind="remove", at=_at(source, conditions.fault_s)) for _ in range(source.choice([0, 0, 1, 2]))]
+        faults += [Fault(kind="remove", at=_at(source, scale, conditions.fault_s)) for _ in range(source.choice([0, 0, 1, 2]))]
         # Two connectors of one queue at two gateways are a limit that docs/start/guarantees.md describes.
         faults = [fault for fault in faults if fault.kind != "second" or not fault.who.startswith("queue")]
         conditions = replace(conditions, clocks_s=_clocks(seed, schedule.gateways))
     if profile == "pauses":
-        faults += [_paused(source, conditions) for _ in range(source.choice([2, 4, 6]))]
+        faults += [_paused(source, scale, conditions) for _ in range(source.choice(scale.some(2, 4, 6)))]
     # A second process has a session of its own, beside that of the first.
     seconds = sum(fault.kind == "second" for fault in faults)
     conditions = replace(conditions, max_sessions=conditions.max_sessions + seconds)
     return replace(schedule, conditions=conditions, faults=tuple(faults))
 
 
-def _sources(source: random.Random, profile: str) -> list[SourcePlan]:
-    logs = 1 if profile == "queue" else source.choice([1, 1, 1, 2])
+def _sources(source: random.Random, profile: str, scale: Scale) -> list[SourcePlan]:
+    logs = 1 if profile == "queue" else source.choice(scale.logs)
     queues = {"queue": 1, "cuts": source.choice([0, 0, 1])}.get(
         profile, source.choice([0, 1] if profile == "gateways" else [0, 0, 0, 1])
     )
-    found = [SourcePlan(f"log{i}", False, source.choice([1, 1, 2, 3]), source.random() < 0.5) for i in range(logs)]
-    return found + [SourcePlan(f"queue{i}", True, source.choice([1, 1, 2])) for i in range(queues)]
+    found = [SourcePlan(f"log{i}", False, source.choice(scale.partitions), source.random() < 0.5) for i in range(logs)]
+    return found + [SourcePlan(f"queue{i}", True, source.choice(scale.queue_partitions)) for i in range(queues)]
 
 
-def _sinks(source: random.Random, profile: str) -> list[SinkPlan]:
-    found = [SinkPlan("store", TWO_PHASE, source.choice([1, 1, 2]))]
+def _sinks(source: random.Random, profile: str, scale: Scale) -> list[SinkPlan]:
+    found = [SinkPlan("store", TWO_PHASE, source.choice(scale.instances))]
     more = 0.6 if profile == "sinks" else 0.15
     if source.random() < more:
         found.append(SinkPlan("table", IDEMPOTENT))
@@ -100,8 +104,10 @@ def _sinks(source: random.Random, profile: str) -> list[SinkPlan]:
     return found
 
 
-def _queries(source: random.Random, profile: str, sources: Sequence[SourcePlan], sinks: Sequence[SinkPlan]) -> list[QueryPlan]:
-    count = source.choice({"pipelines": [2, 2, 3], "gateways": [1, 1, 2]}.get(profile, [1, 1, 1, 1, 2]))
+def _queries(
+    source: random.Random, profile: str, scale: Scale, sources: Sequence[SourcePlan], sinks: Sequence[SinkPlan]
+) -> list[QueryPlan]:
+    count = source.choice({"pipelines": scale.pipelines, "gateways": scale.queries[2:]}.get(profile, scale.queries))
     everything = tuple(plan.name for plan in sources)
     logs = tuple(plan.name for plan in sources if not plan.redelivers)
     found = [QueryPlan("query0", everything, tuple(plan.name for plan in sinks))]
@@ -109,13 +115,14 @@ def _queries(source: random.Random, profile: str, sources: Sequence[SourcePlan],
     return found + [QueryPlan(f"query{i}", others, ("store",)) for i in range(1, count)]
 
 
-def _conditions(source: random.Random, connectors: int) -> Conditions:
+def _conditions(source: random.Random, scale: Scale, connectors: int) -> Conditions:
     pick = source.choice
     return Conditions(
-        messages=pick([5, 20, 40, 80]),
+        messages=pick(scale.messages),
         message_bytes=pick([40, 40, 2_000, 30_000]),
-        produce_s=pick([1.0, 4.0, 8.0]),
-        fault_s=source.uniform(3.0, 10.0),
+        produce_s=pick(scale.produce_s),
+        fault_s=source.uniform(*scale.fault_s),
+        look_s=scale.look_s,
         ends=source.random() < 0.5,
         session_messages=pick([3, 20, 200, 10_000]),
         max_frame_messages=pick([1, 3, 10, 100]),
@@ -127,10 +134,10 @@ def _conditions(source: random.Random, connectors: int) -> Conditions:
         drain_timeout_ms=pick([500, 3_000]),
         frame_messages=pick([1, 5, 50]),
         drain_s=pick([0.5, 3.0]),
-        tasks=pick([1, 2, 3]),
+        tasks=pick(scale.tasks),
         tell_ends=source.random() < 0.4,
         max_messages=pick([None, None, 3, 20]),
-        poll_s=pick([0.02, 0.1, 0.3]),
+        poll_s=pick(scale.poll_s),
         task_s=pick([0.001, 0.05, 0.5]),
         slow_tasks_s=pick([0.0, 0.0, 0.02]),
         doubled=pick([0.0, 0.0, 0.3]),
@@ -143,33 +150,33 @@ def _conditions(source: random.Random, connectors: int) -> Conditions:
     )
 
 
-def _at(source: random.Random, fault_s: float) -> At:
+def _at(source: random.Random, scale: Scale, fault_s: float) -> At:
     form = source.random()
     if form < 0.35:
         return At("time", round(source.uniform(0, fault_s), 3))
     if form < 0.6:
-        return At("callback", source.randrange(1, 8_000 if source.random() < 0.7 else 1_500))
-    return _at_point(source, source.choice([2, 6, 30]))
+        return At("callback", source.randrange(1, scale.callbacks[source.random() >= 0.7]))
+    return _at_point(source, source.choice(scale.passes))
 
 
 def _at_point(source: random.Random, most: int = 8) -> At:
     return At("point", source.randint(1, most), source.choice(POINTS))
 
 
-def _fault(source: random.Random, conditions: Conditions, roles: Sequence[str]) -> Fault:
+def _fault(source: random.Random, scale: Scale, conditions: Conditions, roles: Sequence[str]) -> Fault:
     kind, pick = source.choice(_KINDS), source.choice
     fault = Fault(
         kind=kind,
-        at=_at(source, conditions.fault_s),
+        at=_at(source, scale, conditions.fault_s),
         who=pick(roles),
-        for_s=round(pick([0.0, 0.01, 0.3, 2.0, 6.0]) * source.uniform(0.5, 1.5), 3),
+        for_s=round(pick(scale.away_s) * source.uniform(0.5, 1.5), 3),
     )
     if kind == "crash-two":
         return replace(fault, second=pick(roles))
     if kind in ("freeze", "unreachable"):
-        return replace(fault, for_s=round(pick([0.05, 0.5, 3.0, 12.0]) * source.uniform(0.5, 1.5), 3))
+        return replace(fault, for_s=round(pick(scale.hangs_s) * source.uniform(0.5, 1.5), 3))
     if kind == "cut":
-        client_s, server_s = pick([0.001, 0.01, 5.0]), pick([0.001, 0.01, 5.0, 12.0])
+        client_s, server_s = pick(scale.client_s), pick(scale.server_s)
         return replace(fault, client_s=_some(source, client_s), server_s=_some(source, server_s), share=pick([1.0, 0.5]))
     if kind == "second":
         return replace(fault, who=pick([role for role in roles if role.startswith(("log", "queue"))]))
@@ -216,9 +223,9 @@ def _second_driver(source: random.Random) -> Fault:
     return Fault(kind="second", at=at, who="query0", for_s=source.choice([0.0, 0.3, 1.5]))
 
 
-def _address(source: random.Random, conditions: Conditions, roles: Sequence[str]) -> Fault:
+def _address(source: random.Random, scale: Scale, conditions: Conditions, roles: Sequence[str]) -> Fault:
     """Returns a move of the address to another gateway, for all or for one, or a time during which several have it."""
-    at, pick = _at(source, conditions.fault_s), source.choice
+    at, pick = _at(source, scale, conditions.fault_s), source.choice
     if source.random() < 0.25:
         return Fault(kind="share", at=at, for_s=round(pick([0.1, 1.0, 5.0]) * source.uniform(0.5, 1.5), 3))
     return Fault(
@@ -238,6 +245,6 @@ def _clocks(seed: str, gateways: int) -> tuple[float, ...]:
     return tuple(source.choice([0.0, 0.0, -5.0, 5.0, -86_400.0, 86_400.0]) for _ in range(gateways))
 
 
-def _paused(source: random.Random, conditions: Conditions) -> Fault:
-    at = _at(source, conditions.fault_s) if source.random() < 0.5 else _at_point(source)
+def _paused(source: random.Random, scale: Scale, conditions: Conditions) -> Fault:
+    at = _at(source, scale, conditions.fault_s) if source.random() < 0.5 else _at_point(source)
     return Fault(kind="pause", at=at, who="gateway", what=source.choice(PARTS), for_s=_some(source, 3.0))

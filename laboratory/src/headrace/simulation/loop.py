@@ -78,7 +78,7 @@ class Process:
 class Callback:
     """A function that is to be called, in a process."""
 
-    __slots__ = ("args", "context", "due", "function", "is_cancelled", "number", "process")
+    __slots__ = ("args", "context", "due", "function", "is_cancelled", "process")
 
     def __init__(
         self, function: Callable[..., object], args: tuple[object, ...], context: contextvars.Context, process: Process
@@ -89,10 +89,6 @@ class Callback:
         self.process = process
         self.is_cancelled = False
         self.due = 0.0
-        self.number = 0
-
-    def __lt__(self, other: "Callback") -> bool:
-        return (self.due, self.number) < (other.due, other.number)
 
     def cancel(self) -> None:
         """Prevents the call."""
@@ -141,7 +137,8 @@ class Loop(asyncio.AbstractEventLoop):
         """
         self._source = source
         self._sticky = sticky
-        self._timers: list[Callback] = []
+        self._timers: list[tuple[float, int, Callback]] = []
+        """When each is due, and a number that no other has, so that callbacks themselves are never compared."""
         self._last: Process | None = None
         self._numbers = 0
         self.now = START_S
@@ -182,14 +179,14 @@ class Loop(asyncio.AbstractEventLoop):
         if runnable:
             self.now += STEP_S
         else:
-            while timers and timers[0].is_cancelled:
+            while timers and timers[0][2].is_cancelled:
                 heapq.heappop(timers)
             if not timers:
                 return False
-            self.now = max(self.now, timers[0].due)
+            self.now = max(self.now, timers[0][0])
         now = self.now
-        while timers and timers[0].due <= now:
-            due = heapq.heappop(timers)
+        while timers and timers[0][0] <= now:
+            due = heapq.heappop(timers)[2]
             if not due.is_cancelled:
                 self._enqueue(due)
         if not runnable:
@@ -261,8 +258,8 @@ class Loop(asyncio.AbstractEventLoop):
         """Calls a function at a time."""
         found = self._callback(callback, args, context)
         self._numbers += 1
-        found.due, found.number = when, self._numbers
-        heapq.heappush(self._timers, found)
+        found.due = when
+        heapq.heappush(self._timers, (when, self._numbers, found))
         return found
 
     def call_later(  # type: ignore[override]

@@ -49,6 +49,8 @@ class Conditions:
     """For how long they are produced."""
     fault_s: float = 5.0
     """When faults stop."""
+    look_s: float = 16.0
+    """After how long everything must be at rest; if it is not, it is looked at again once late notices have come."""
     ends: bool = False
     """Whether partitions end."""
     session_messages: int = 10_000
@@ -127,6 +129,8 @@ class Schedule:
     seed: str
     profile: str
     """What it was drawn to concentrate on."""
+    scale: str = "large"
+    """How large a world it was drawn for."""
     sources: tuple[SourcePlan, ...]
     sinks: tuple[SinkPlan, ...]
     queries: tuple[QueryPlan, ...]
@@ -167,6 +171,7 @@ class Schedule:
         return cls(
             seed=document["seed"],
             profile=document["profile"],
+            scale=document.get("scale", "large"),
             sources=tuple(SourcePlan(**each) for each in document["sources"]),
             sinks=tuple(SinkPlan(**each) for each in document["sinks"]),
             queries=tuple(_query(each) for each in document["queries"]),

@@ -37,8 +37,9 @@ MAX_S = 1_200.0
 """After so many seconds it must be, however small the limits are."""
 REST_S = 16.0
 """After how many more seconds everything is at rest: late notices of lost connections, housekeeping, reports."""
-SECOND_LOOK_S = 7.0
-"""After how many more seconds what was not at rest is looked at again: a message may have been under way."""
+SECOND_LOOK_S = 12.0
+"""After how many more seconds what was not at rest is looked at again: a message may have been under way, or an ended source
+have started again too lately for its session to stand."""
 PRODUCTIONS = 10
 
 SINKS = {TWO_PHASE: TwoPhase, IDEMPOTENT: Idempotent, AT_LEAST_ONCE: AtLeastOnce}
@@ -250,11 +251,11 @@ class World:
             await asyncio.sleep(0.5)
         self.oracle.is_done = True
         self.record.log("everything is committed, shown and acknowledged")
-        await asyncio.sleep(REST_S)
+        await asyncio.sleep(self._conditions.look_s)
         if missing := self.oracle.missing():
             self.record.violation("unstable", "; ".join(missing)[:1500])
         if await self._restless():
-            await asyncio.sleep(SECOND_LOOK_S)
+            await asyncio.sleep(REST_S - self._conditions.look_s + SECOND_LOOK_S)
         for each in await self._restless():
             self.record.violation(each.kind, each.text)
 
