@@ -75,7 +75,7 @@ GATEWAY = (
         f"{CORE}.streams.tally:Tally.restart",
         "if at.epoch != self.up_to.epoch:",
         "if True:",
-        "pipelines",
+        "gateways",
         60,
         scale=LARGE,
     ),

@@ -37,7 +37,7 @@ MAX_S = 1_200.0
 """After so many seconds it must be, however small the limits are."""
 REST_S = 16.0
 """After how many more seconds everything is at rest: late notices of lost connections, housekeeping, reports."""
-SECOND_LOOK_S = 12.0
+SECOND_LOOK_S = 15.0
 """After how many more seconds what was not at rest is looked at again: a message may have been under way, or an ended source
 have started again too lately for its session to stand."""
 PRODUCTIONS = 10
