@@ -1,6 +1,7 @@
 """The application of the README with its checkpoint on HDFS, and on S3: drivers are killed, and take over from each other."""
 
 import json
+import random
 import subprocess
 import sys
 import time
@@ -28,10 +29,25 @@ PACE = ["--parallelism", "2", "--option", "maxMessagesPerTrigger=20"]
 REASONS = ("has taken over", "another driver has started this query on the same checkpoint", "now serves another run")
 
 
-@pytest.fixture(params=["hdfs", "s3"])
+KINDS: dict[str, Callable[..., Store]] = {"hdfs": HdfsStore, "s3": S3Store}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Which store the drivers have, by `--kill-seed`, and the other tests the other one; with `--every-pair`, all have both."""
+    if "store" not in metafunc.fixturenames:
+        return
+    first, second = random.Random(str(metafunc.config.getoption("kill_seed"))).sample([*KINDS], len(KINDS))
+    kinds = [
+        first
+        if metafunc.function.__name__ == "test_drivers_that_are_killed_and_replaced_are_continued_from_the_store"
+        else second
+    ]
+    metafunc.parametrize("store", [*KINDS] if metafunc.config.getoption("every_pair") else kinds, indirect=True)
+
+
+@pytest.fixture
 def store(request: pytest.FixtureRequest) -> Store:
-    kinds: dict[str, Callable[..., Store]] = {"hdfs": HdfsStore, "s3": S3Store}
-    return kinds[request.param](request.getfixturevalue(request.param))
+    return KINDS[request.param](request.getfixturevalue(request.param))
 
 
 class Stand:

@@ -124,15 +124,6 @@ def report(garden: Garden) -> Report:
     return Report(garden.world)
 
 
-def test_nothing_is_reported_while_no_plant_is_armed(garden: Garden, report: Report) -> None:
-    for role in (Role.REPLAYABLE, Role.GATEWAY):
-        garden.offer()
-        garden.world.kill(role)
-        garden.world.restart(role)
-    garden.harvest()
-    assert report.new() == []
-
-
 def test_an_early_acknowledgement_is_reported(garden: Garden, report: Report) -> None:
     garden.arm(plants.ACK_EARLY)
     garden.offer()

@@ -1,4 +1,4 @@
-"""SIGKILL of connectors, gateway and driver, singly, in pairs, together: state ends as if nothing had happened.
+"""SIGKILL of connectors, gateway and driver, in pairs and together: state ends as if nothing had happened.
 
 All cases go on where the one before left off, in one run whose replayable source forgets what was acknowledged: what one
 case lost or doubled, all later ones would show. A case that fails gives the next ones a new run.
@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.faults.cases import Case, all_of, in_recovery, one
+from tests.faults.cases import Case, all_of, in_recovery
 from tests.faults.expected import assert_each_came_once, assert_none_is_missing, changed_batches, expected_state
 from tests.faults.processes import Process
 from tests.faults.rig import Driver, Rig
@@ -146,27 +146,15 @@ def driver_alone(world: World) -> None:
     world.restart("driver")
 
 
-def again_and_again(world: World) -> None:
-    """Connectors and gateway are killed at random moments, also before they are ready."""
-    moments = random.Random("again and again")
-    for _ in range(8):
-        part = moments.choice(PARTS[:2])
-        world.kill(part)
-        world.restart(part)
-        world.rig.holds(lambda: True, moments.uniform(0, 1))
-
-
 def during(first: str, second: str) -> str:
     """The case in which a part is killed while another one recovers."""
     return f"{second} while {first} recovers"
 
 
 CASES: dict[str, Case[World]] = {
-    **{part: one(part) for part in PARTS},
     **{during(a, b): in_recovery(a, b) for a in PARTS for b in PARTS},
     "driver without its children": driver_alone,
     "everything at once": all_of(PARTS),
-    "again and again": again_and_again,
 }
 
 

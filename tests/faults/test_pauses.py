@@ -1,5 +1,6 @@
 """Pauses under load, with Spark: what is in flight ends, a killed driver changes nothing, and every message comes once."""
 
+import random
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,15 @@ def world(tmp_path: Path) -> Iterator[Rig]:
     world.dispose()
 
 
-@pytest.mark.parametrize(("kind", "name"), [(pb.PART_KIND_PIPELINE, "paused"), (pb.PART_KIND_STREAM, "numbers/0")])
+PAUSED = [(pb.PART_KIND_PIPELINE, "paused"), (pb.PART_KIND_STREAM, "numbers/0")]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What is paused, by `--kill-seed`; with `--every-pair`, both. The simulation pauses every kind of part."""
+    one = random.Random(str(metafunc.config.getoption("kill_seed"))).choice(PAUSED)
+    metafunc.parametrize(("kind", "name"), PAUSED if metafunc.config.getoption("every_pair") else [one])
+
+
 def test_what_is_paused_under_load_goes_on_after_its_driver_was_killed(
     world: Rig, kind: pb.PartKind.ValueType, name: str
 ) -> None:
