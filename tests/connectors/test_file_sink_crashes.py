@@ -134,6 +134,7 @@ CRASHES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.each_value
 @CRASHES
 def test_a_crash_at_every_step(tmp_path, halfway, power):
     for at in itertools.count(1):
@@ -146,6 +147,7 @@ def test_a_crash_at_every_step(tmp_path, halfway, power):
     assert len(list((tmp_path / str(at)).glob("s-*"))) > 1
 
 
+@pytest.mark.each_value
 @CRASHES
 def test_a_crash_at_every_step_with_names_that_are_too_long_for_files(tmp_path, halfway, power):
     for at in itertools.count(1):
@@ -157,6 +159,7 @@ def test_a_crash_at_every_step_with_names_that_are_too_long_for_files(tmp_path, 
     assert at > 100
 
 
+@pytest.mark.each_value
 @CRASHES
 def test_a_second_crash_at_every_step_after_the_first(tmp_path, halfway, power):
     names = itertools.count()

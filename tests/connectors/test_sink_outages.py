@@ -35,6 +35,7 @@ def reports(status: admin_pb2.GetStatusResponse) -> list[tuple[int, str]]:
     return [(session.reported.state, session.reported.reason) for session in status.sink_sessions]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("batch", [0, 1], ids=["first", "later"])
 @pytest.mark.parametrize("case", CASES)
 async def test_a_sink_waits_and_reports_for_whom(case: str, batch: int, network: Network, request: pytest.FixtureRequest) -> None:

@@ -88,6 +88,7 @@ async def crowded() -> AsyncIterator[str]:
             await each.close()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("width", [1440, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_nothing_is_cut_and_no_page_is_wider_than_the_window(page: Page, scheme: Any, width: int) -> None:

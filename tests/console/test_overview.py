@@ -56,6 +56,7 @@ async def recorded(**config: Any) -> AsyncIterator[tuple[Gateway, str, str, Reco
             yield gateway, address, http, recording
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 400), ("dark", 400)])
 async def test_it_opens_first_and_is_accessible(page: Page, width: int, scheme: Any) -> None:
     await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")

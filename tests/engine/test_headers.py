@@ -55,6 +55,7 @@ def through(two: bool) -> Pipeline:
     return app
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("words", [{"available_now": True}, {"real_time": True, "trigger_interval": "200ms"}], ids=str)
 @pytest.mark.parametrize("rest", [b"", WIDE], ids=["small", "large"])
 @pytest.mark.parametrize("two", [False, True])

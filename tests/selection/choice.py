@@ -8,7 +8,7 @@ import hashlib
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,6 +130,22 @@ def sample(tests: Iterable[Heavy], seed: str, fraction: float = FRACTION) -> set
         if not any(test.name in chosen for test in members):
             chosen.add(random.Random(f"{seed} {kind}").choice(members).name)
     return chosen
+
+
+def each_value(cases: Sequence[Mapping[str, Hashable]], seed: str) -> list[int]:
+    """Chooses cases that have each value of each parameter at least once; returns their places, in order.
+
+    Args:
+        cases: The parameters of each case. They are not distinguished by how values combine.
+        seed: What decides among cases that have as many values that none before has.
+    """
+    left = {value for case in cases for value in case.items()}
+    order = random.Random(seed).sample(range(len(cases)), len(cases))
+    chosen: list[int] = []
+    while left:
+        chosen.append(max(order, key=lambda place: len(left & cases[place].items())))
+        left -= cases[chosen[-1]].items()
+    return sorted(chosen)
 
 
 def _of_subject(subject: str, members: Sequence[Heavy], seed: str, fraction: float) -> list[Heavy]:

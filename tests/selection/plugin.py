@@ -4,15 +4,19 @@
 `--kill-seed` decides, and `I/N` the I-th of N shares of the heavy tests that this sample leaves out. With `--left-out FILE`,
 the session also writes what it has left out to a file, for `left_out.py`, and with `--spent FILE` the processor time of each
 test, for `spent.py`.
+
+Of a test with the mark `each_value`, a session runs cases that have each value of each parameter, by `--kill-seed`; all of its
+cases with `--every-pair`.
 """
 
 import json
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Hashable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.selection.choice import TABLE, Heavy, Share, cost_of, parse_share, read_costs, sample, subject_of
+from tests.selection.choice import TABLE, Heavy, Share, cost_of, each_value, parse_share, read_costs, sample, subject_of
 from tests.selection.processor_time import Group, of_children_s, own_group
 from tests.selection.spent import BESIDE, Spent
 
@@ -39,6 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_left_out] = []
     config.stash[_spent] = []
     config.stash[_group] = None
+    config.addinivalue_line(
+        "markers", "each_value: of its cases, run some that have each value of each parameter, by --kill-seed"
+    )
     if config.getoption("spent") is not None and (parent := own_group()) is not None:
         with suppress(OSError):
             config.stash[_group] = Group(parent)
@@ -46,6 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("every_pair"):
+        _take(config, items, set(items) - _left_out_cases(items, str(config.getoption("kill_seed"))))
     heavy: str | Share = config.getoption("heavy")
     if heavy == "all":
         return
@@ -57,9 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         taken = {name for name in names - chosen if name in heavy}
     else:
         taken = {item.nodeid for item in items} - (names - chosen)
-    left = [item for item in items if item.nodeid not in taken]
-    items[:] = [item for item in items if item.nodeid in taken]
-    config.hook.pytest_deselected(items=left)
+    left = _take(config, items, {item for item in items if item.nodeid in taken})
     # Of a share, what it leaves out is what other runs have.
     if not isinstance(heavy, Share):
         config.stash[_left_out] += [(item.nodeid, "heavy") for item in left]
@@ -101,6 +108,34 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         file.write_text("".join(json.dumps(one) + "\n" for one in [*spent, (BESIDE, max(0.0, round(beside, 2)))]))
     if (group := config.stash[_group]) is not None:
         group.leave()
+
+
+def _take(config: pytest.Config, items: list[pytest.Item], taken: set[pytest.Item]) -> list[pytest.Item]:
+    """Runs only those that are taken, and returns the others."""
+    left = [item for item in items if item not in taken]
+    items[:] = [item for item in items if item in taken]
+    if left:
+        config.hook.pytest_deselected(items=left)
+    return left
+
+
+def _left_out_cases(items: list[pytest.Item], seed: str) -> set[pytest.Item]:
+    """The cases of tests with the mark `each_value` that others make unnecessary."""
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("each_value") is not None:
+            cases[item.nodeid.partition("[")[0]].append(item)
+    left: set[pytest.Item] = set()
+    for test, of_test in cases.items():
+        parameters = [{name: _key(value) for name, value in item.callspec.params.items()} for item in of_test]  # type: ignore[attr-defined]
+        chosen = each_value(parameters, f"{seed} {test}")
+        left |= {item for place, item in enumerate(of_test) if place not in chosen}
+    return left
+
+
+def _key(value: object) -> Hashable:
+    """Stands for a value of a parameter. One that has no hash is the same object in each case."""
+    return value if isinstance(value, Hashable) else id(value)
 
 
 def _processor_s(config: pytest.Config) -> float:

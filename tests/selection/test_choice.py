@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.selection import spent
-from tests.selection.choice import FRACTION, TABLE, Heavy, Share, cost_of, gone, parse_share, read_costs, sample, subject_of
+from tests.selection.choice import (
+    FRACTION,
+    TABLE,
+    Heavy,
+    Share,
+    cost_of,
+    each_value,
+    gone,
+    parse_share,
+    read_costs,
+    sample,
+    subject_of,
+)
 from tests.selection.left_out import describe
 
 SHARES = 8
@@ -66,6 +78,20 @@ def test_a_sample_and_the_shares_of_what_it_leaves_out_are_all_tests(tests: list
     shares = [{name for name in rest if name in Share(part, SHARES)} for part in range(1, SHARES + 1)]
     assert sum(map(len, shares)) == len(rest)
     assert chosen.union(*shares) == {test.name for test in tests}
+
+
+@given(st.lists(st.fixed_dictionaries({"a": st.integers(0, 4), "b": st.integers(0, 4), "c": st.booleans()}), min_size=1), SEEDS)
+def test_cases_are_chosen_that_have_each_value_of_each_parameter(cases: list[dict[str, int]], seed: str) -> None:
+    chosen = each_value(cases, seed)
+    assert {item for place in chosen for item in cases[place].items()} == {item for case in cases for item in case.items()}
+    assert chosen == sorted(set(chosen)) == each_value(cases, seed)
+
+
+def test_of_two_parameters_as_many_cases_are_chosen_as_the_longer_one_has_values() -> None:
+    cases = [{"a": a, "b": b} for a in range(6) for b in range(2)]
+    found = {tuple(each_value(cases, str(seed))) for seed in range(40)}
+    assert {len(chosen) for chosen in found} == {6}
+    assert len(found) > 10
 
 
 def test_other_seeds_give_other_samples() -> None:

@@ -79,7 +79,7 @@ class Sessions:
             [*command, str(self._file)], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        ran = set(re.findall(r"::(test_\w+(?:\[\d+\])?) (?:PASSED|SKIPPED|XFAIL)", done.stdout))
+        ran = set(re.findall(r"::(test_\w+(?:\[[\w-]+\])?) (?:PASSED|SKIPPED|XFAIL)", done.stdout))
         lines = [json.loads(line) for line in left_out.read_text().splitlines()]
         return ran, {test.rpartition("::")[2]: reason for test, reason in lines}
 
@@ -91,6 +91,22 @@ def sessions(tmp_path: Path) -> Sessions:
 
 def test_without_an_option_all_tests_run(sessions: Sessions) -> None:
     assert sessions.run() == (ALL, {"test_of_a_broker": "kafka is not installed"})
+
+
+def test_of_a_test_with_the_mark_cases_run_that_have_each_value(sessions: Sessions, tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(
+        "import pytest\n\n\n@pytest.mark.each_value\n"
+        '@pytest.mark.parametrize("a", range(3))\n@pytest.mark.parametrize("b", [["x"], ["y"]], ids=["x", "y"])\n'
+        "def test_of_two(a, b):\n    pass\n"
+    )
+    every = {f"test_of_two[{b}-{a}]" for a in range(3) for b in "xy"}
+    ran, left_out = sessions.run("--kill-seed", "7")
+    assert len(ran) == 3
+    assert ran < every
+    assert {name for case in ran for name in re.findall("[xy0-9]", case.partition("[")[2])} == {*"xy012"}
+    assert left_out == {}
+    assert sessions.run("--kill-seed", "7")[0] == ran
+    assert sessions.run("--every-pair")[0] == every
 
 
 def test_a_sample_and_the_shares_of_its_seed_are_all_tests_once(sessions: Sessions) -> None:

@@ -72,6 +72,7 @@ def read_of(query: Query) -> dict[str, list[int]]:
     return {stream: numbers(found) for stream, found in sorted(query.messages.items())}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("committed", [True, False], ids=["committed", "not yet committed"])
 async def test_a_gateway_that_is_killed(log, old, gateway, committed):
     first = gateway()
@@ -93,6 +94,7 @@ async def test_a_gateway_that_is_killed(log, old, gateway, committed):
         await again.close()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("gateway_too", [False, True], ids=["the connector", "connector and gateway"])
 async def test_a_connector_that_is_killed(log, old, gateway, connector, gateway_too):
     serving = gateway()

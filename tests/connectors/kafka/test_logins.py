@@ -122,6 +122,7 @@ def _oauth(endpoint: ThreadingHTTPServer, secret: str = SECRET) -> dict[str, Any
     }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "a token in a file", "mutual TLS"])
 async def test_source_and_sink_log_in(secured, admin, address, query, endpoint, tmp_path, mechanism, each_client):
     topic = admin.create()
