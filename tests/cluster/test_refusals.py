@@ -6,7 +6,6 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pytest
 from tests.cluster.hosts import OtherHost
 
 from headrace.laboratory.cluster import SparkCluster
@@ -59,10 +58,8 @@ PROGRAM = """
 """
 
 
-@pytest.fixture(scope="module")
-def said(other_host: OtherHost, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], Path]:
-    """What each attempt ended with, and where the program ran."""
-    folder = tmp_path_factory.mktemp("refusals")
+def said(other_host: OtherHost, folder: Path) -> dict[str, str]:
+    """What each attempt ended with, of a program that runs in a folder."""
     (folder / "program.py").write_text(textwrap.dedent(PROGRAM))
     environ = {"PYSPARK_PYTHON": sys.executable}
     with SparkCluster(folder / "cluster", workers=0, host=other_host.here, environ=environ) as cluster:
@@ -72,24 +69,18 @@ def said(other_host: OtherHost, tmp_path_factory: pytest.TempPathFactory) -> tup
         done = subprocess.run(command, env=cluster.environ, cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr + done.stdout
     # What the program says on standard error comes on the same way.
-    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{"))), folder
+    words: dict[str, str] = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    return words
 
 
-@pytest.mark.parametrize("what", ["application", "source", "sink"])
-def test_a_checkpoint_on_a_local_disk_is_refused(said: tuple[dict[str, str], Path], what: str) -> None:
-    words, _ = said
-    assert "is on a local disk, and each machine of spark://" in words[f"{what}, disk"]
-    assert "sharedCheckpoint=true (headrace run --shared-checkpoint)" in words[f"{what}, disk"]
-
-
-@pytest.mark.parametrize("what", ["application", "source", "sink"])
-def test_a_gateway_at_a_loopback_address_is_refused(said: tuple[dict[str, str], Path], what: str) -> None:
-    words, _ = said
-    assert "option gateway: 127.0.0.1:7433 is a loopback address, and the executors of spark://" in words[f"{what}, gateway"]
-
-
-def test_nothing_was_processed_and_what_is_in_order_is_not_refused(said: tuple[dict[str, str], Path]) -> None:
-    words, folder = said
+def test_a_checkpoint_on_a_local_disk_and_a_gateway_at_a_loopback_address_are_refused_and_nothing_else(
+    other_host: OtherHost, tmp_path: Path
+) -> None:
+    words, folder = said(other_host, tmp_path), tmp_path
+    for what in ("application", "source", "sink"):
+        assert "is on a local disk, and each machine of spark://" in words[f"{what}, disk"]
+        assert "sharedCheckpoint=true (headrace run --shared-checkpoint)" in words[f"{what}, disk"]
+        assert "option gateway: 127.0.0.1:7433 is a loopback address, and the executors of spark://" in words[f"{what}, gateway"]
     # An application's checkpoint is not even begun.
     assert not (folder / "disk" / "a").exists()
     assert not (folder / "disk" / "b").exists()

@@ -305,8 +305,7 @@ class Call:
     def _finish(self, status: Status) -> None:
         if self.status is None:
             self.status = status
-            if status.details:
-                self._network.said.add(status.details)
+            self._network.said.add(status.details or f"no reason given ({status.code.name})")
             self._network.calls.pop(self, None)
             self.responses.end()
             self.requests.cut()
