@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.connectors.manifests import add
+from tests.deploy.test_log_pipes import eventually
 from tests.deploy.test_processes import DEADLINE_S
 
 from headrace.deploy.command_output import output_of
@@ -120,6 +122,30 @@ def test_no_process_ends_by_a_hangup_at_any_time(make: Callable[[Path], Case], t
         assert codes[-1] == case.exit_code, said()
     finally:
         process.kill()
+
+
+def test_a_supervisor_that_nohup_starts_does_not_end_by_a_hangup_at_any_time(tmp_path: Path) -> None:
+    """As the unit of systemd starts it: the signal is ignored until Python has a handler."""
+    (tmp_path / "in").mkdir()
+    connector = '[connectors.lines]\nconnector = "file"\npath = "in/*.txt"\nsource = "lines"\n'
+    (tmp_path / "deploy.toml").write_text(f'[gateway]\nlisten = "127.0.0.1:0"\n{connector}')
+    command = ["nohup", sys.executable, "-m", "headrace.cli", "run", "deploy.toml"]
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        eventually(lambda: b"headrace.cli" in cmdline(process.pid) and b"nohup" not in cmdline(process.pid))
+        hang_up_until(process.pid, lambda: process.poll() is not None or "lines runs" in log.read_text())
+        assert process.poll() is None, log.read_text()
+        process.terminate()
+        assert process.wait(DEADLINE_S) == 0, log.read_text()
+    finally:
+        process.kill()
+
+
+def cmdline(pid: int) -> bytes:
+    """The command line of a process; empty where the system does not tell."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 @pytest.mark.usefixtures("mask")
