@@ -69,7 +69,8 @@ def test_the_unit_is_valid(host: Path) -> None:
         name, _, value = codes(line[0])[0].partition("=")
         assert not value or settings[name] == value
         assert name in settings
-    assert settings["ExecStartPre"] == f"{settings['ExecStart']} --dry-run"
+    assert settings["ExecStart"].startswith("/usr/bin/nohup ")
+    assert f"/usr/bin/nohup {settings['ExecStartPre']}" == f"{settings['ExecStart']} --dry-run"
     assert {"User", "LimitNOFILE", "Restart"} <= settings.keys()
     # Not every machine has systemd; it would find misspelled names in addition.
     if (verifier := shutil.which("systemd-analyze")) is not None:
