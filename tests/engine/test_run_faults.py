@@ -70,6 +70,18 @@ headrace.engine.SinkFailed: sink totals-out cannot write batch 7: instance w: No
             pb.RUN_FAULT_ORIGIN_SINK,
             "totals-out",
         ),
+        (
+            "a.B: x\nCaused by: java.io.FileNotFoundException: /data/checkpoint/offsets/.7.tmp (Permission denied)\n",
+            "java.io.FileNotFoundException: /data/checkpoint/offsets/.7.tmp (Permission denied)",
+            pb.RUN_FAULT_ORIGIN_STORAGE,
+            "/data/checkpoint/offsets/.7.tmp",
+        ),
+        (
+            OF_A_FUNCTION.replace("KeyError: 'tea'", "PermissionError: [Errno 13] Permission denied: '/etc/secret'"),
+            "PermissionError: [Errno 13] Permission denied: '/etc/secret' (orders.py, line 12, in price)",
+            pb.RUN_FAULT_ORIGIN_FUNCTION,
+            "",
+        ),
         ("java.lang.OutOfMemoryError: Java heap space\n\tat a.b\n\t... 3 more", None, pb.RUN_FAULT_ORIGIN_SPARK, ""),
         ("[USER_RAISED_EXCEPTION] no price SQLSTATE: P0001\n\tat a.b", None, pb.RUN_FAULT_ORIGIN_FUNCTION, ""),
         (

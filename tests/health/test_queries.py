@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -120,25 +120,49 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-async def test_a_full_disk_of_a_checkpoint(spark: SparkSession, here: Site, small_disk: Path, tmp_path: Path) -> None:
-    part, checkpoint = "pipeline full-checkpoint", small_disk / "checkpoint"
+@contextmanager
+def full(disk: Path) -> Iterator[None]:
+    """Leaves no room on a disk."""
+    filler = fill(disk)
+    yield
+    filler.unlink()
+
+
+@contextmanager
+def read_only(disk: Path) -> Iterator[None]:
+    """Lets nobody write to a disk, as a file system does that has found an error."""
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    yield
+    subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+
+
+@pytest.mark.parametrize(("fault", "said"), [(full, "No space left on device"), (read_only, "Read-only file system")])
+async def test_a_disk_of_a_checkpoint_that_takes_nothing(
+    fault: Callable[[Path], AbstractContextManager[None]],
+    said: str,
+    spark: SparkSession,
+    here: Site,
+    small_disk: Path,
+    tmp_path: Path,
+) -> None:
+    name, checkpoint = f"checkpoint-{fault.__name__}".replace("_", "-"), small_disk / "checkpoint"
+    part = f"pipeline {name}"
 
     def run() -> StreamingQuery:
-        return start(priced("full-checkpoint"), spark, checkpoint, options={"gateway": here.address})
+        return start(priced(name), spark, checkpoint, options={"gateway": here.address})
 
-    async with files(here, "full-checkpoint", tmp_path) as file:
+    async with files(here, name, tmp_path) as file:
         query = await asyncio.to_thread(run)
         await asyncio.to_thread(query.processAllAvailable)
         await here.clears(part)
-        filler = fill(small_disk)
-        with file.open("a") as more:
-            more.write("good\n")
-        found = await here.names("pipeline-fails", part, "No space left on device")
-        assert str(checkpoint) in found["cause"]
-        assert found["remedy"].startswith("make room on the storage that the error names")
-        with pytest.raises(StreamingQueryException):
-            await asyncio.to_thread(query.awaitTermination, END_S)
-        filler.unlink()
+        with fault(small_disk):
+            with file.open("a") as more:
+                more.write("good\n")
+            found = await here.names("pipeline-fails", part, said)
+            assert str(checkpoint) in found["cause"]
+            assert found["remedy"].startswith("make room on the storage that the error names, repair it")
+            with pytest.raises(StreamingQueryException):
+                await asyncio.to_thread(query.awaitTermination, END_S)
         query = await asyncio.to_thread(run)
         await asyncio.to_thread(query.processAllAvailable)
         await here.clears(part)

@@ -20,6 +20,7 @@ _PATH = re.compile(r"(?<![\w/])(/[\w.@+-]+(?:/[\w.@+-]+)+)")
 _SINK = re.compile(r"\bsink ([\w.-]*\w)")
 _STREAM = re.compile(r"\bstream ([\w.-]+/[\w.-]*\w)")
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system|Input/output error|ENOSPC")
+_DENIED = re.compile(r"Permission denied|Operation not permitted|AccessDeniedException|AccessControlException|Stale file handle")
 _LACKS = re.compile(r"OutOfMemoryError|Too many open files|Cannot allocate memory|Python worker exited unexpectedly|MemoryError")
 _BY_ERROR: dict[str, "pb.RunFaultOrigin.ValueType"] = {
     "SinkFailed": pb.RUN_FAULT_ORIGIN_SINK,
@@ -83,7 +84,9 @@ def _origin(line: str, *, is_of_a_function: bool) -> "pb.RunFaultOrigin.ValueTyp
         return pb.RUN_FAULT_ORIGIN_STORAGE
     if _LACKS.search(line):
         return pb.RUN_FAULT_ORIGIN_SPARK
-    return pb.RUN_FAULT_ORIGIN_FUNCTION if is_of_a_function else pb.RUN_FAULT_ORIGIN_UNSPECIFIED
+    if is_of_a_function:
+        return pb.RUN_FAULT_ORIGIN_FUNCTION
+    return pb.RUN_FAULT_ORIGIN_STORAGE if _DENIED.search(line) else pb.RUN_FAULT_ORIGIN_UNSPECIFIED
 
 
 def _about(line: str, origin: "pb.RunFaultOrigin.ValueType") -> str:

@@ -15,7 +15,9 @@ _REMEDIES: dict[int, str] = {
     metrics_pb2.RUN_FAULT_ORIGIN_UNSPECIFIED: f"look at what the error names, and at the log of the query; {_AGAIN}",
     metrics_pb2.RUN_FAULT_ORIGIN_FUNCTION: f"correct the function, and start the application again; {_AGAIN}",
     metrics_pb2.RUN_FAULT_ORIGIN_SOURCE: f"look at the source that the error names, and its connector; {_AGAIN}",
-    metrics_pb2.RUN_FAULT_ORIGIN_STORAGE: f"make room on the storage that the error names, or repair it; {_AGAIN}",
+    metrics_pb2.RUN_FAULT_ORIGIN_STORAGE: (
+        f"make room on the storage that the error names, repair it, or let the user of the query write there; {_AGAIN}"
+    ),
     metrics_pb2.RUN_FAULT_ORIGIN_SPARK: f"give Spark what the error says that it lacks, such as memory; {_AGAIN}",
     metrics_pb2.RUN_FAULT_ORIGIN_OTHER_RUN: "stop one of the two drivers: one checkpoint serves one query at a time",
 }
