@@ -1,7 +1,7 @@
 """Faults of sources and of the network: each is named with its first cause, and is gone when it is repaired."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from tests.gateway.wire import Engine
 from tests.health.site import OwnSite, Site, site
 
 from headrace.connectors.nats import NatsParameters, NatsRefused, NatsSource
+from headrace.connectors.postgresql import PostgreSQLParameters, PostgreSQLSource
+from headrace.connectors.rabbitmq import RabbitMQParameters, RabbitMQQueueSource
 from headrace.machine.ports import free_address
 from headrace.sdk import AsyncSource, Backlog, Message, Position, serve
 
@@ -22,6 +24,25 @@ from headrace.sdk import AsyncSource, Backlog, Message, Position, serve
 def source(broker: Nats, name: str, stream: str, password: str | None = None) -> NatsSource:
     reached = {**connection(broker), **({"password": password} if password else {})}
     return NatsSource(NatsParameters.model_validate({"source": name, "stream": stream, **reached}))
+
+
+UNKNOWN = "broker.invalid"
+"""No server of names knows it, nor ever will: RFC 2606."""
+
+
+def nats_source(name: str) -> AsyncSource:
+    return NatsSource(NatsParameters.model_validate({"source": name, "stream": "s", "servers": [f"nats://{UNKNOWN}:4222"]}))
+
+
+def postgresql_source(name: str) -> AsyncSource:
+    url = f"postgresql://u@{UNKNOWN}:5432/d"
+    given = {"source": name, "url": url, "table": "public.t", "sequence_column": "id"}
+    return PostgreSQLSource(PostgreSQLParameters.model_validate(given))
+
+
+def rabbitmq_source(name: str) -> AsyncSource:
+    given = {"source": name, "url": f"amqp://{UNKNOWN}:5672", "queue": "q"}
+    return RabbitMQQueueSource(RabbitMQParameters.model_validate(given))
 
 
 @asynccontextmanager
@@ -86,6 +107,18 @@ async def test_a_broker_that_is_stopped(nats: Nats, here: Site) -> None:
         await here.names("connector-reports", part, str(nats.port), root=root)
         await asyncio.to_thread(nats.start)
         await here.clears(part, root)
+
+
+@pytest.mark.parametrize("make", [nats_source, postgresql_source, rabbitmq_source])
+async def test_a_host_whose_name_no_server_knows(make: Callable[[str], AsyncSource], here: Site) -> None:
+    name = f"unknown-{make.__name__.partition('_')[0]}"
+    async with querying(here, name):
+        task = asyncio.create_task(serve(make(name), gateway=here.address))
+        try:
+            await here.names("connector-reports", f"connector {name}", UNKNOWN)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_network_that_is_cut_between_connector_and_gateway(nats: Nats, here: Site) -> None:
