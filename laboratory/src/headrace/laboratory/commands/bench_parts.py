@@ -32,6 +32,7 @@ CONNECTORS_PARTS = (
     "kafka_librdkafka_drain",
     "kafka_librdkafka_sink",
     "kafka_vs_spark_source",
+    "kafka_real_time",
     "rabbitmq_latency",
     "nats_latency",
     "kafka_latency",

@@ -15,11 +15,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import psutil
 
 from headrace.laboratory.bench.connectors.system import System, WritableSystem
-from headrace.laboratory.bench.rig import STOP_S
+from headrace.laboratory.bench.rig import STOP_S, RunningConnector
 
 POLL_S = 0.02
 _URL = "HEADRACE_BENCH_URL"
@@ -120,6 +121,18 @@ def publishing(broker: System, place: str, per_second: float, seconds: float) ->
         process.wait(STOP_S)
 
 
+@contextmanager
+def watching(broker: WritableSystem, place: str, messages: int) -> Iterator[RunningConnector]:
+    """Consumes stamped messages in a process during the block; its result has `seen`; see `WritableSystem.watch`."""
+    command = _command(broker, "watch", place, "--messages", str(messages))
+    process = subprocess.Popen(command, env=_environment(broker), stdout=subprocess.PIPE)
+    try:
+        yield RunningConnector(process)
+    finally:
+        process.kill()
+        process.wait(STOP_S)
+
+
 def _run(broker: System, action: str, place: str, *options: str) -> None:
     command = _command(broker, action, place, *options)
     done = subprocess.run(command, env=_environment(broker), stdout=subprocess.DEVNULL, check=False)
@@ -143,14 +156,14 @@ def main() -> None:
     """Performs one action."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("system", choices=[*_CLASSES])
-    parser.add_argument("action", choices=["fill", "drain", "write", "publish", "remove"])
+    parser.add_argument("action", choices=["fill", "drain", "write", "watch", "publish", "remove"])
     parser.add_argument("place")
     parser.add_argument("--messages", type=int, default=0)
     parser.add_argument("--rate", type=float, default=0)
     parser.add_argument("--seconds", type=float, default=0)
     given = parser.parse_args()
     broker = system(given.system, os.environ[_URL])
-    found: dict[str, float] = {}
+    found: dict[str, Any] = {}
     match given.action:
         case "fill":
             broker.fill(given.place, given.messages)
@@ -159,6 +172,9 @@ def main() -> None:
         case "write":
             assert isinstance(broker, WritableSystem)
             found = {"seconds": broker.write(given.place, given.messages)}
+        case "watch":
+            assert isinstance(broker, WritableSystem)
+            found = {"seen": broker.watch(given.place, given.messages)}
         case "publish":
             broker.publish(given.place, given.rate, given.seconds)
         case "remove":

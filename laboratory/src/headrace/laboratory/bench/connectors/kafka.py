@@ -60,11 +60,23 @@ class Kafka(WritableSystem):
         """Produces without lingering."""
         self.make(place)
         producer = KafkaProducer(bootstrap_servers=self.servers, linger_ms=0)
-        partitions = itertools.cycle(range(PARTITIONS))
+        partitions = itertools.cycle(sorted(producer.partitions_for(place)))
         for messages in stamped(per_second, seconds):
             for message in messages:
                 producer.send(place, message, partition=next(partitions))
         producer.close()
+
+    def watch(self, place: str, messages: int) -> list[tuple[float, float]]:
+        """Consumes stamped messages as they become visible; returns the stamp of each, and when it was seen."""
+        consumer = KafkaConsumer(bootstrap_servers=self.servers, enable_auto_commit=False, auto_offset_reset="earliest")
+        consumer.assign([TopicPartition(place, partition) for partition in consumer.partitions_for_topic(place) or ()])
+        seen: list[tuple[float, float]] = []
+        while len(seen) < messages:
+            for records in consumer.poll(timeout_ms=1000).values():
+                now = time.time()
+                seen += ((float(record.value), now) for record in records)
+        consumer.close()
+        return seen
 
     def remove(self, place: str) -> None:
         """Deletes the topic, and that of the ids of a sink."""
@@ -106,11 +118,11 @@ class Kafka(WritableSystem):
         """The bootstrap brokers."""
         return self.url.split(",")
 
-    def make(self, place: str) -> None:
+    def make(self, place: str, partitions: int = PARTITIONS) -> None:
         """Creates a topic, unless it exists."""
         admin = KafkaAdminClient(bootstrap_servers=self.servers)
         with suppress(TopicAlreadyExistsError):
-            admin.create_topics({place: {"num_partitions": PARTITIONS, "replication_factor": 1}}, wait_for_metadata=True)
+            admin.create_topics({place: {"num_partitions": partitions, "replication_factor": 1}}, wait_for_metadata=True)
         admin.close()
 
     def produce(self, place: str, messages: Iterable[tuple[bytes | None, bytes]]) -> None:

@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 from headrace.laboratory.bench.connectors import brokers, client
 from headrace.laboratory.bench.connectors.drain import drain
 from headrace.laboratory.bench.connectors.latency import RATE, latency
+from headrace.laboratory.bench.connectors.real_time import RATE as REAL_TIME_RATE
+from headrace.laboratory.bench.connectors.real_time import kafka_real_time
 from headrace.laboratory.bench.connectors.spark_source import COORDINATES, kafka_vs_spark_source
 from headrace.laboratory.bench.connectors.system import BODY, System
 from headrace.laboratory.bench.connectors.written import written
@@ -27,10 +29,13 @@ PARTS: dict[str, tuple[str, Measure]] = {
     "kafka_librdkafka_drain": ("kafka_librdkafka", drain),
     "kafka_librdkafka_sink": ("kafka_librdkafka", written),
     "kafka_vs_spark_source": ("kafka", kafka_vs_spark_source),
+    "kafka_real_time": ("kafka", kafka_real_time),
     "rabbitmq_latency": ("rabbitmq", latency),
     "nats_latency": ("nats", latency),
     "kafka_latency": ("kafka", latency),
 }
+_WITH_JARS = {"kafka_vs_spark_source", "kafka_real_time"}
+"""The parts that need Spark's own connector for Kafka."""
 _BROKERS = {"kafka_librdkafka": "kafka"}
 """The brokers of systems whose names are not theirs."""
 
@@ -56,14 +61,15 @@ def run(
     broker_of = {name: _BROKERS.get(name, name) for name in names}
     with brokers.addresses(sorted({*broker_of.values()}), given) as urls:
         systems = {name: client.system(name, urls[broker_of[name]]) for name in names}
-        source = {"kafka_source": _named(kafka_jars)} if "kafka_vs_spark_source" in parts else {}
+        needs_jars = bool(_WITH_JARS.intersection(parts))
+        source = {"kafka_source": _named(kafka_jars)} if needs_jars else {}
         known: dict[str, Part] = {part: partial(PARTS[part][1], systems[PARTS[part][0]]) for part in parts}
         return run_parts(
             known,
             parts,
             quick,
             say,
-            spark_conf=_spark_conf(kafka_jars) if "kafka_vs_spark_source" in parts else {},
+            spark_conf=_spark_conf(kafka_jars) if needs_jars else {},
             quick_start=False,
             message_bytes=f"{len(BODY)}; for the latencies {MESSAGE_BYTES}",
             processes="broker, connector, gateway and Spark (local[*]) share all cores; so do broker and bare client",
@@ -73,6 +79,8 @@ def run(
             "against from before the bare client connects to its last commit; in turns, medians",
             clients="; ".join(system.client for system in systems.values()),
             latency=f"{RATE} messages/s, from when one is due to be published to when it can be read in the file of file-sink",
+            real_time=f"{REAL_TIME_RATE} messages/s, from when one is due to be published in a topic of one partition until "
+            "a consumer of another topic has it; values unchanged; Spark with trigger(realTime='5 seconds')",
             **source,
         )
 

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-import pyspark
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
@@ -35,8 +34,8 @@ from headrace.laboratory.bench.queries import headrace
 from headrace.laboratory.bench.rig import gateway, wait_for
 from headrace.pipelines import Pipeline
 
-COORDINATES = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
-"""The Maven coordinates of Spark's own source."""
+COORDINATES = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+"""The Maven coordinates of Spark's own source: the newest that is published, which runs on Spark 4.3."""
 
 KEYS = 350
 _MAX_S = 240.0

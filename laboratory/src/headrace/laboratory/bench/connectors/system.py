@@ -67,6 +67,10 @@ class WritableSystem(System):
         """Writes messages with the bare client, as the sink does; returns how long that took, in seconds, with connecting."""
 
     @abstractmethod
+    def watch(self, place: str, messages: int) -> list[tuple[float, float]]:
+        """Consumes stamped messages as they become visible; returns the stamp of each, and when it was seen."""
+
+    @abstractmethod
     def sink(self, place: str, name: str) -> Sequence[str]:
         """Returns the connector and its options for writing to a place as a sink named `name`."""
 
