@@ -1,3 +1,4 @@
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -7,7 +8,7 @@ import pytest
 from scripts.brokers import Broker
 from tests.broker_crashes import kafka, nats, postgresql, rabbitmq
 from tests.broker_crashes.pairs import Pair
-from tests.broker_crashes.schedule import schedule
+from tests.broker_crashes.schedule import DRIVER, GATEWAY, Victim, schedule
 from tests.broker_crashes.world import World
 
 SEED = 5
@@ -18,6 +19,15 @@ PAIRS: dict[str, Sequence[Callable[[Any], Pair]]] = {
     "postgresql": (postgresql.TablePair, postgresql.OutboxPair),
 }
 """Of each system, what makes its pairs at its broker."""
+
+
+def shared_victims(system: str, config: pytest.Config) -> set[Victim]:
+    """What is killed though no system owns it: with one system by `--kill-seed`, or all with `--every-pair`, the driver, too.
+
+    Brokers and connectors do not notice that a driver dies; they notice that the gateway does.
+    """
+    chosen = random.Random(str(config.getoption("kill_seed"))).choice([*PAIRS])
+    return {Victim(GATEWAY), *([Victim(DRIVER)] if system == chosen or config.getoption("every_pair") else [])}
 
 
 @pytest.fixture
@@ -31,7 +41,8 @@ def killed(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Ab
         try:
             world.start()
             for victims in schedule(SEED, [system]):
-                world.send_kill(victims)
+                if victims != [Victim(DRIVER)] or {*victims} <= shared_victims(system, request.config):
+                    world.send_kill(victims)
             world.rest()
             yield world
         finally:
