@@ -15,7 +15,7 @@ from typing import TypeVar
 import psutil
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 150.0
+DEADLINE_S = 300.0
 LOG_LINES = 60
 
 _T = TypeVar("_T")

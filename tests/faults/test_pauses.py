@@ -18,6 +18,8 @@ PARTITIONS = ("0", "1")
 LAST = 1200
 BATCH = 20
 
+pytestmark = pytest.mark.timeout(1200)
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[Rig]:
@@ -66,7 +68,6 @@ def test_what_is_paused_under_load_goes_on_after_its_driver_was_killed(
         world.wait_until(
             f"all of {partition} is committed",
             partial(query.has_committed, f"numbers/{partition}", number_sequence(LAST + 1)),
-            120,
         )
         assert_each_came_once(query, partition, LAST + 1)
         world.wait_until(f"all of {partition} is acknowledged", partial(source.has_acked, partition, LAST + 1))

@@ -20,7 +20,7 @@ PARTITIONS = ("0", "1")
 OFFERED = 200
 """Messages of each partition that are offered for each death: more than the gateway holds, so that much is still to come."""
 LOOKS_EVERY_S = 0.1
-DEADLINE_S = 150.0
+DEADLINE_S = 300.0
 """A driver needs a minute to start on a machine that has much else to do."""
 CONFIG = "[limits]\nsession_messages = 100\n"
 _LINE = re.compile(rb"(numbers/\d+) (\d+) (\w+) (\d+) (\d+) (\d+)")
