@@ -228,6 +228,8 @@ def test_a_setting_of_spark_without_a_value_is_refused_before_states_are_read(pr
         ),
         (("--worker-memory", "much"), "Invalid value for '--worker-memory': 'much' is not a size; write for instance 64mb"),
         (("--real-time", "--available-now"), "--available-now and --real-time cannot be combined"),
+        (("--real-time-workers", "2"), "--real-time-workers is for real-time mode: add --real-time"),
+        (("--real-time", "--real-time-workers", "0"), "Invalid value for '--real-time-workers': 0 is not in the range x>=1"),
         (("--trigger-interval", "5 s", "--available-now"), "--available-now and --trigger-interval cannot be combined"),
     ],
 )

@@ -202,6 +202,10 @@ LINES = '[connectors.lines]\nconnector = "file"\npath = "x"\nsource = "lines"\n'
             LINES + '[pipeline]\napp = "app.py"\navailable_now = true\nreal_time = true',
             "deploy.toml:5: pipeline: available_now and real_time cannot be combined",
         ),
+        (
+            LINES + '[pipeline]\napp = "app.py"\nreal_time_workers = 2',
+            "deploy.toml:5: pipeline: real_time_workers is for real-time mode: add real_time = true",
+        ),
         (LINES + '[pipeline]\napp = "app.py"\nconf = 3', "deploy.toml:7: pipeline.conf: must be a table"),
     ],
 )
@@ -227,8 +231,10 @@ def test_a_trigger_interval_is_an_option_of_the_application(tmp_path: Path) -> N
     command = words(role(plan(deployment, ORDERS), "pipeline"), "a:1")
     assert command[command.index("--trigger-interval") + 1] == "5 s"
     assert "--available-now" not in command
-    in_real_time = load(tmp_path, WHOLE.replace("available_now", "real_time"))
-    assert "--real-time" in words(role(plan(in_real_time, ORDERS), "pipeline"), "a:1")
+    in_real_time = load(tmp_path, WHOLE.replace("available_now = true", "real_time = true\nreal_time_workers = 4"))
+    command = words(role(plan(in_real_time, ORDERS), "pipeline"), "a:1")
+    assert "--real-time" in command
+    assert command[command.index("--real-time-workers") + 1] == "4"
 
 
 def test_options_of_an_application_are_not_lost_silently(tmp_path: Path) -> None:

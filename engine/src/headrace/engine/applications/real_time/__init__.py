@@ -5,5 +5,7 @@ how far the next micro-batch may read, the worker stops between two messages, wr
 with the messages of the next micro-batch. Spark's tasks find everything done, except for the results for sinks of other modes.
 A micro-batch that was planned and not committed is repeated without the worker, as any other.
 
-Others use `RealTimeReader`, `RealTimeWorker`, `Run`, `Service`.
+The worker may share the buckets of keys with processes of its own, which run the steps after a shuffle.
+
+Others use `BucketProcess`, `Processor`, `RealTimeReader`, `RealTimeWorker`, `Run`, `Service`.
 """

@@ -9,12 +9,14 @@ from headrace.laboratory.bench.figures import Figure, Progress
 from headrace.laboratory.bench.latency import parts as measured
 from headrace.laboratory.bench.latency.measure import KEYS
 from headrace.laboratory.bench.latency.plot import Series, svg
+from headrace.laboratory.bench.latency.workers import real_time_workers
 from headrace.laboratory.bench.parts import Part, run_parts
 
 PARTS = {
     "stateful": measured.stateful,
     "real-time": measured.real_time,
     "real-time-rates": measured.real_time_rates,
+    "real-time-workers": lambda _, *others: real_time_workers(*others),
     "stateless": measured.stateless,
     "curves": measured.curves,
 }
