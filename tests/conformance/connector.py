@@ -17,7 +17,7 @@ import grpc.aio
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from headrace.protocol.v1 import connector_pb2, source_pb2
+from headrace.protocol.v1 import connector_pb2
 
 POLL_S = 0.01
 HEARTBEAT_S = 1.0
@@ -195,10 +195,8 @@ class Connector(ABC):
                     return
                 response = await self.answer(first.result())
                 self.welcomed(response)
-                if source_pb2.CAPABILITY_REPORT in response.welcome.capabilities:
-                    await self.send(report=self.report())
+                await self.send(report=self.report())
                 self.beats_at = time.monotonic() + HEARTBEAT_S
-                beats = source_pb2.CAPABILITY_HEARTBEAT in response.welcome.capabilities
                 self.state = "serving"
                 receiving = asyncio.create_task(self.receive())
                 while not self.finished():
@@ -210,7 +208,7 @@ class Connector(ABC):
                     if self.stopping.is_set():
                         await self.goodbye("stopped")
                         return
-                    if beats and time.monotonic() >= self.beats_at:
+                    if time.monotonic() >= self.beats_at:
                         await self.beat()
                     if not await self.step():
                         await asyncio.sleep(POLL_S)

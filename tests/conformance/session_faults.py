@@ -5,6 +5,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -12,6 +13,7 @@ from tests.conformance.connector import POLL_S, REASONS, Connector, Ended
 
 from headrace.conformance.core.relay import Http2Frames, until_one_ends
 from headrace.protocol.v1 import connector_pb2
+from headrace.protocol.v1.source_pb2 import Capability
 
 OWN_PING, OWN_PONG = (bytes([0, 0, 8, 6, flags, 0, 0, 0, 0]) + b"too soon" for flags in (0, 1))
 
@@ -73,6 +75,13 @@ class KeepsItsReasonToItself(Connector):
 class EndsAtUnknownMessages(Connector):
     def unknown(self) -> None:
         raise Ended
+
+
+class EndsAtUnknownCapabilities(Connector):
+    def welcomed(self, response: Any) -> None:
+        super().welcomed(response)  # type: ignore[safe-super]
+        if not set(response.welcome.capabilities) <= set(Capability.values()):
+            raise Ended
 
 
 class HasANewNameEachTime(Connector):
@@ -258,6 +267,7 @@ SESSION_FAULTS: dict[str, type[Connector]] = {
     "backoff": ReconnectsAtOnce,
     "refusal-told": KeepsItsReasonToItself,
     "unknown-message": EndsAtUnknownMessages,
+    "unknown-capability": EndsAtUnknownCapabilities,
     "instance": HasANewNameEachTime,
     "shutdown": IgnoresSigterm,
     "shutdown-unwelcomed": WaitsForWelcome,
@@ -279,6 +289,7 @@ SESSION_ALSO = {
     "shutdown": {"close", "close-last"},
     "shutdown-unwelcomed": {"close", "close-last"},  # A SIGTERM may arrive before Welcome.
     "shutdown-gateway-away": {"close"},
+    "idle-gateway": {"heartbeat"},
 }
 """Faults that break the rule of another check, too: a source that does not connect with TLS has no certificate, either."""
 

@@ -11,9 +11,8 @@ from tests.conformance.connector import Ended
 from tests.conformance.session_faults import CLOSE_FAULTS, SESSION_FAULTS
 from tests.conformance.sink import Sink
 
-from headrace.protocol.v1 import connector_pb2, frame_pb2
+from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1 import sink_pb2 as pb
-from headrace.protocol.v1.source_pb2 import CAPABILITY_HEARTBEAT
 
 
 class GreetsTwice(Sink):
@@ -27,13 +26,6 @@ class SaysAnotherMode(Sink):
         hello = super().hello()
         hello.mode = pb.SINK_MODE_AT_LEAST_ONCE if self.two_phase else pb.SINK_MODE_TWO_PHASE
         return hello
-
-
-class ReportsUnasked(Sink):
-    def welcomed(self, response: pb.SinkServiceAttachResponse) -> None:
-        super().welcomed(response)
-        report = connector_pb2.Report(state=connector_pb2.CONNECTOR_STATE_RUNNING)
-        self.reporting = asyncio.create_task(self.send(report=report))
 
 
 class RefusesOrdinaryMessages(Sink):
@@ -352,11 +344,9 @@ class LeavesAnIdleGateway(Sink):
     def welcomed(self, response: pb.SinkServiceAttachResponse) -> None:
         super().welcomed(response)
         self.welcomed_at = time.monotonic()
-        # A sink that has to send heartbeats, and ends its session instead, breaks the rule of another check.
-        self.may_be_silent = CAPABILITY_HEARTBEAT not in response.welcome.capabilities
 
     async def step(self) -> bool:
-        if self.may_be_silent and not self.arriving and time.monotonic() - self.welcomed_at > 1:
+        if not self.arriving and time.monotonic() - self.welcomed_at > 1:
             raise Ended
         return await super().step()
 
@@ -373,7 +363,6 @@ FAULTS: dict[str, type[Sink]] = {
     **{name: type(fault.__name__, (fault, Sink), {}) for name, fault in SESSION_FAULTS.items()},
     "hello": GreetsTwice,
     "mode": SaysAnotherMode,
-    "unknown-capability": ReportsUnasked,
     "staged": RefusesOrdinaryMessages,
     "empty-part": SkipsEmptyParts,
     "answers": AnswersTwice,

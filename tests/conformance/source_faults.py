@@ -12,7 +12,7 @@ from tests.conformance.connector import Ended
 from tests.conformance.session_faults import CLOSE_FAULTS, SESSION_FAULTS
 from tests.conformance.source import FRAME_MESSAGES, Row, Source, Stream
 
-from headrace.protocol.v1 import connector_pb2, frame_pb2
+from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1 import source_pb2 as pb
 
 
@@ -20,12 +20,6 @@ class GreetsTwice(Source):
     async def begin(self) -> None:
         await super().begin()
         await super().begin()
-
-
-class ReportsUnasked(Source):
-    async def ask(self, stream: Stream) -> None:
-        await super().ask(stream)
-        await self.send(report=connector_pb2.Report(state=connector_pb2.CONNECTOR_STATE_RUNNING))
 
 
 class SendsWhileParked(Source):
@@ -327,7 +321,6 @@ class NamesOneStreamOnly(Source):
 FAULTS: dict[str, type[Source]] = {
     **{name: type(fault.__name__, (fault, Source), {}) for name, fault in SESSION_FAULTS.items()},
     "hello": GreetsTwice,
-    "unknown-capability": ReportsUnasked,
     "parked": SendsWhileParked,
     "kind": ChoosesStartsUndeclared,
     "stream-ids": UsesAnIdAgain,

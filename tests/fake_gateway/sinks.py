@@ -9,7 +9,6 @@ from tests.fake_gateway.server import DEADLINE, FakeServer, ScriptedCall
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer, add_SinkServiceServicer_to_server
-from headrace.protocol.v1.source_pb2 import Capability
 from headrace.sdk import Batch
 from headrace.sdk.wire import fill_frame, pack
 
@@ -38,17 +37,21 @@ class FakeSinkSession(ScriptedCall[pb.SinkServiceAttachRequest, pb.SinkServiceAt
     ids: int = 0
 
     async def next(self, kind: str) -> object:
-        """The sink's next message, which must be of a kind."""
-        async with asyncio.timeout(DEADLINE):
-            request = await self.inbox.get()
+        """The sink's next message but Reports, which must be of a kind."""
+        request = await self._answer()
         assert request is not None, f"the sink ended the call instead of sending {kind}"
         assert request.WhichOneof("message") == kind, request
         return getattr(request, kind)
 
     async def gone(self) -> None:
-        """Waits until the sink has ended the call; it must send nothing more."""
+        """Waits until the sink has ended the call; it must send nothing more but Reports."""
+        assert await self._answer() is None
+
+    async def _answer(self) -> pb.SinkServiceAttachRequest | None:
         async with asyncio.timeout(DEADLINE):
-            assert await self.inbox.get() is None
+            while (request := await self.inbox.get()) is not None and request.WhichOneof("message") == "report":
+                pass
+            return request
 
     def send(self, **message: object) -> None:
         self.outgoing.put_nowait(pb.SinkServiceAttachResponse(**message))
@@ -109,8 +112,6 @@ class FakeSinkGateway(FakeServer, SinkServiceServicer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.capabilities: tuple[Capability.ValueType, ...] = ()
-        """What it lists in its welcome."""
         self._sessions: asyncio.Queue[FakeSinkSession] = asyncio.Queue()
 
     async def session(self) -> FakeSinkSession:
@@ -121,7 +122,7 @@ class FakeSinkGateway(FakeServer, SinkServiceServicer):
     async def Attach(self, request_iterator, context):
         hello = (await anext(request_iterator)).hello
         session = FakeSinkSession(gateway=self, hello=hello, metadata=dict(context.invocation_metadata()))
-        welcome = pb.SinkWelcome(protocol_version=1, gateway_version="fake", session="s1", capabilities=self.capabilities)
+        welcome = pb.SinkWelcome(protocol_version=1, gateway_version="fake", session="s1")
         await context.write(pb.SinkServiceAttachResponse(welcome=welcome))
         self._sessions.put_nowait(session)
         await session.serve(request_iterator, context)

@@ -22,7 +22,7 @@ from headrace.contract import clock
 from headrace.gateway import Limits
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.housekeeping import round_of
-from headrace.protocol.v1 import connector_pb2, sink_pb2, source_pb2
+from headrace.protocol.v1 import connector_pb2, sink_pb2
 from headrace.protocol.v1.metrics_pb2 import RunFault
 
 STEP_S = 15
@@ -106,7 +106,7 @@ class Recorded:
     async def open_sink(self, mode: sink_pb2.SinkMode.ValueType = AT_LEAST_ONCE) -> None:
         """Connects the sink, which works."""
         self.sink = SinkClient(self.address)
-        await self.sink.hello(mode=mode, capabilities=[source_pb2.CAPABILITY_REPORT])
+        await self.sink.hello(mode=mode)
         await self.sink_is(RUNNING)
 
     async def sink_is(self, state: connector_pb2.ConnectorState.ValueType, reason: str = "") -> None:

@@ -4,9 +4,9 @@ from tests.virtual_clock import VirtualClock
 
 from headrace.contract import clock
 from headrace.gateway.core.connections.heartbeat import SILENT_AFTER_S, Heartbeat
-from headrace.protocol.v1.source_pb2 import CAPABILITY_HEARTBEAT, CAPABILITY_REPORT
+from headrace.protocol.v1.source_pb2 import CAPABILITY_HEARTBEAT, CAPABILITY_PACE
 
-PROMISED = (CAPABILITY_REPORT, CAPABILITY_HEARTBEAT)
+PROMISED = (CAPABILITY_PACE, CAPABILITY_HEARTBEAT)
 
 
 def rounds(of: Heartbeat, seconds: float) -> None:
@@ -25,7 +25,7 @@ def test_a_connector_is_silent_after_six_seconds_and_no_longer_once_it_is_heard(
 
 
 def test_a_connector_that_promises_no_heartbeats_is_never_silent() -> None:
-    connector = Heartbeat([CAPABILITY_REPORT])
+    connector = Heartbeat([CAPABILITY_PACE])
     rounds(connector, 10 * SILENT_AFTER_S)
     assert connector.silent_ms is None
 

@@ -141,10 +141,10 @@ async def test_a_sink_of_a_later_release_is_served_without_what_is_new() -> None
             instance="i",
             sink="out",
             mode=TWO_PHASE,
-            capabilities=[source_pb2.CAPABILITY_REPORT, LATER_CAPABILITY],  # type: ignore[list-item]
+            capabilities=[source_pb2.CAPABILITY_HEARTBEAT, LATER_CAPABILITY],  # type: ignore[list-item]
         )
         await sink.send(hello=sink_pb2.SinkHello.FromString(hello.SerializeToString() + LATER_FIELD))
-        assert source_pb2.CAPABILITY_REPORT in (await sink.expect("welcome")).capabilities
+        assert source_pb2.CAPABILITY_HEARTBEAT in (await sink.expect("welcome")).capabilities
 
         delivered = writer.deliver(0, [b"a", b"b"])
         await sink.take_part()

@@ -56,10 +56,9 @@ async def stage(stack: AsyncExitStack) -> Any:
 
 
 async def test_the_gateway_says_what_it_can_do(stage: Stage) -> None:
-    both = [source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT]
-    of_source = [source_pb2.CAPABILITY_PACE, *both, source_pb2.CAPABILITY_FRAMES]
+    of_source = [source_pb2.CAPABILITY_PACE, source_pb2.CAPABILITY_HEARTBEAT, source_pb2.CAPABILITY_FRAMES]
     assert list((await stage.session()).welcome.capabilities) == of_source
-    assert list((await stage.sink().hello()).capabilities) == [*both, source_pb2.CAPABILITY_RUNS]
+    assert list((await stage.sink().hello()).capabilities) == [source_pb2.CAPABILITY_HEARTBEAT, source_pb2.CAPABILITY_RUNS]
 
 
 async def test_the_status_of_a_source_says_what_its_connector_reports(stage: Stage) -> None:
@@ -81,7 +80,7 @@ async def test_the_status_of_a_source_says_what_its_connector_reports(stage: Sta
 
 async def test_the_status_of_a_sink_says_what_its_connector_reports(stage: Stage) -> None:
     sink, engine = stage.sink(), stage.engine()
-    await sink.hello("i", "out", sdk=SDK, capabilities=[source_pb2.CAPABILITY_REPORT, 77])
+    await sink.hello("i", "out", sdk=SDK, capabilities=[77])
     await sink.send(report=report(WAITING, reason="the database restarts", errors=[error("refused")]))
 
     found = await status_of_one(engine, WAITING, 1)

@@ -153,10 +153,10 @@ func (h *Health) decide() {
 }
 
 // report returns what is new, and how the connector is if a heartbeat is due; nil if there is nothing to say.
-func (h *Health) report(now time.Time, heartbeats bool) *pb.Report {
+func (h *Health) report(now time.Time) *pb.Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.news && !(heartbeats && now.Sub(h.told) >= heartbeatAfter) {
+	if !h.news && now.Sub(h.told) < heartbeatAfter {
 		return nil
 	}
 	report := &pb.Report{State: h.state, StateAgeMs: milliseconds(now.Sub(h.since)), Reason: truncated(h.why, maxReportedBytes)}

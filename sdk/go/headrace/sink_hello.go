@@ -18,7 +18,7 @@ func (c *sinkConnector) hello(ctx context.Context) (*pb.SinkHello, error) {
 		Sink:             sink.Name,
 		Instance:         c.options.Instance,
 		Mode:             pb.SinkMode_SINK_MODE_AT_LEAST_ONCE,
-		Capabilities:     []pb.Capability{pb.Capability_CAPABILITY_REPORT, pb.Capability_CAPABILITY_HEARTBEAT},
+		Capabilities:     []pb.Capability{pb.Capability_CAPABILITY_HEARTBEAT},
 		Sdk:              sdk(),
 	}
 	switch {

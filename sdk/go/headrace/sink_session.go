@@ -179,21 +179,17 @@ func (s *sinkSession) tell() {
 		defer ticker.Stop()
 		busy = ticker.C
 	}
-	reports := make(<-chan time.Time)
-	if wantsReports(s.welcome.GetCapabilities()) {
-		s.c.options.Health.again()
-		s.report()
-		ticker := time.NewTicker(reportInterval)
-		defer ticker.Stop()
-		reports = ticker.C
-	}
+	s.c.options.Health.again()
+	s.report()
+	reports := time.NewTicker(reportInterval)
+	defer reports.Stop()
 	for {
 		select {
 		case <-busy:
 			if s.taking.Load() {
 				s.say(&pb.SinkServiceAttachRequest{Message: &pb.SinkServiceAttachRequest_Busy{Busy: &pb.SinkBusy{}}})
 			}
-		case <-reports:
+		case <-reports.C:
 			s.report()
 		case <-s.ctx.Done():
 			return
@@ -202,7 +198,7 @@ func (s *sinkSession) tell() {
 }
 
 func (s *sinkSession) report() {
-	if report := s.c.options.Health.report(time.Now(), wantsHeartbeats(s.welcome.GetCapabilities())); report != nil && !s.leaving.Load() {
+	if report := s.c.options.Health.report(time.Now()); report != nil && !s.leaving.Load() {
 		s.say(&pb.SinkServiceAttachRequest{Message: &pb.SinkServiceAttachRequest_Report{Report: report}})
 	}
 }

@@ -153,7 +153,6 @@ func (g *fakeGateway) attached(readTimeout time.Duration) (*sinkSession, *pb.Sin
 	}
 	s.send(&pb.SinkServiceAttachResponse{Message: &pb.SinkServiceAttachResponse_Welcome{Welcome: &pb.SinkWelcome{
 		ProtocolVersion: 1, GatewayVersion: "fake", Session: "s1", ReadTimeoutMs: uint32(readTimeout.Milliseconds()),
-		Capabilities: []pb.Capability{pb.Capability_CAPABILITY_REPORT},
 	}}})
 	return s, hello
 }

@@ -67,8 +67,7 @@ func (c *sourceConnector) connect(ctx context.Context) error {
 		ConnectorVersion: c.version,
 		Instance:         c.options.Instance,
 		Capabilities: []pb.Capability{
-			pb.Capability_CAPABILITY_PACE, pb.Capability_CAPABILITY_REPORT, pb.Capability_CAPABILITY_HEARTBEAT,
-			pb.Capability_CAPABILITY_FRAMES,
+			pb.Capability_CAPABILITY_PACE, pb.Capability_CAPABILITY_HEARTBEAT, pb.Capability_CAPABILITY_FRAMES,
 		},
 		Sdk: sdk(),
 	}}}
@@ -304,12 +303,13 @@ func (s *sourceSession) lookAtNudged() {
 	}
 }
 
-// report tells the gateway how the connector is, if that is news and the gateway wants to know.
+// report tells the gateway how the connector is, if that is news or a heartbeat is due.
 func (s *sourceSession) report(now time.Time) {
-	if wantsReports(s.welcome.GetCapabilities()) && s.leaving == nil {
-		if report := s.c.options.Health.report(now, wantsHeartbeats(s.welcome.GetCapabilities())); report != nil {
-			s.send.say(&pb.IngestRequest{Message: &pb.IngestRequest_Report{Report: report}})
-		}
+	if s.leaving != nil {
+		return
+	}
+	if report := s.c.options.Health.report(now); report != nil {
+		s.send.say(&pb.IngestRequest{Message: &pb.IngestRequest_Report{Report: report}})
 	}
 }
 
@@ -346,12 +346,4 @@ func (s *sourceSession) goodbye(received <-chan received[pb.IngestResponse]) {
 
 func lingerOf(pace *pb.Pace) time.Duration {
 	return time.Duration(pace.GetLingerMs()) * time.Millisecond
-}
-
-func wantsReports(capabilities []pb.Capability) bool {
-	return slices.Contains(capabilities, pb.Capability_CAPABILITY_REPORT)
-}
-
-func wantsHeartbeats(capabilities []pb.Capability) bool {
-	return slices.Contains(capabilities, pb.Capability_CAPABILITY_HEARTBEAT)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::error::Error;
-use crate::health::{Health, Reporter};
+use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::protocol as pb;
 use crate::settings::Settings;
@@ -22,14 +22,6 @@ pub(crate) struct Task {
     pub(crate) health: Health,
     /// True once the connector is to stop.
     pub(crate) stop: watch::Receiver<bool>,
-}
-
-impl Task {
-    /// Returns what sends reports, if the gateway accepts them (SES-22).
-    pub(crate) fn reporter(&self, capabilities: &[i32]) -> Option<Reporter> {
-        let heartbeats = capabilities.contains(&pb::Capability::Heartbeat.into());
-        capabilities.contains(&pb::Capability::Report.into()).then(|| self.health.reporter(heartbeats))
-    }
 }
 
 /// How a session ended that ended well.

@@ -337,7 +337,6 @@ impl<S: Source> Served for ServedSource<S> {
                 instance: task.instance.clone(),
                 capabilities: vec![
                     pb::Capability::Pace.into(),
-                    pb::Capability::Report.into(),
                     pb::Capability::Heartbeat.into(),
                     pb::Capability::Frames.into(),
                 ],

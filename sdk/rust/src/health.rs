@@ -123,11 +123,11 @@ impl Health {
         self.shared.changed.send_replace(());
     }
 
-    /// Returns what sends reports in a session, also when nothing has changed if the gateway counts on heartbeats.
-    pub(crate) fn reporter(&self, heartbeats: bool) -> Reporter {
+    /// Returns what sends reports in a session, also when nothing has changed: they are its heartbeats.
+    pub(crate) fn reporter(&self) -> Reporter {
         let mut changed = self.shared.changed.subscribe();
         changed.mark_changed();
-        Reporter { shared: Arc::clone(&self.shared), changed, next_at: Instant::now(), heartbeats }
+        Reporter { shared: Arc::clone(&self.shared), changed, next_at: Instant::now() }
     }
 }
 
@@ -143,23 +143,16 @@ pub(crate) struct Reporter {
     shared: Arc<Shared>,
     changed: watch::Receiver<()>,
     next_at: Instant,
-    heartbeats: bool,
 }
 
 impl Reporter {
-    /// Waits for the next report; forever, if there is no reporter. Safe to cancel.
-    pub(crate) async fn next(reporter: &mut Option<Self>) -> pb::Report {
-        let Some(reporter) = reporter else { return std::future::pending().await };
-        sleep_until(reporter.next_at).await;
-        let changed = reporter.changed.changed();
-        if reporter.heartbeats {
-            // No matter which is first: either is a reason to report.
-            let _ = timeout_at(reporter.next_at + (HEARTBEAT - INTERVAL), changed).await;
-        } else if changed.await.is_err() {
-            return std::future::pending().await;
-        }
-        reporter.next_at = Instant::now() + INTERVAL;
-        let mut known = reporter.shared.lock();
+    /// Waits for the next report. Safe to cancel.
+    pub(crate) async fn next(&mut self) -> pb::Report {
+        sleep_until(self.next_at).await;
+        // No matter which is first: either is a reason to report.
+        let _ = timeout_at(self.next_at + (HEARTBEAT - INTERVAL), self.changed.changed()).await;
+        self.next_at = Instant::now() + INTERVAL;
+        let mut known = self.shared.lock();
         let state = match known.state {
             State::Connecting => pb::ConnectorState::Connecting,
             State::Running => pb::ConnectorState::Running,

@@ -25,7 +25,7 @@ export async function ingest(driver: Driver, settings: Settings, health: Health,
     connector: driver.connector,
     connectorVersion: driver.version,
     instance: settings.instance,
-    capabilities: [Capability.PACE, Capability.REPORT, Capability.HEARTBEAT, Capability.FRAMES],
+    capabilities: [Capability.PACE, Capability.HEARTBEAT, Capability.FRAMES],
     sdk: SDK,
   };
   const call = { path: "/headrace.protocol.v1.SourceService/Ingest", labels: { source: driver.name } };

@@ -1,4 +1,4 @@
-"""What the SDK reports of a connector, to a gateway that can take it."""
+"""What the SDK reports of a connector."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,6 @@ from headrace.protocol.v1 import connector_pb2, source_pb2
 from headrace.sdk import ConnectorState, PositionLost, serve
 from headrace.sdk.wire import MAX_ERRORS, MAX_TEXT_BYTES, SDK, Reports, _reports
 
-CAPABLE = (source_pb2.CAPABILITY_PACE, source_pb2.CAPABILITY_REPORT)
 RUNNING = connector_pb2.CONNECTOR_STATE_RUNNING
 DEGRADED = connector_pb2.CONNECTOR_STATE_DEGRADED
 WAITING = connector_pb2.CONNECTOR_STATE_WAITING
@@ -61,30 +60,17 @@ async def test_hello_names_the_sdk_and_what_it_can_do(gateway, connect, sink_gat
     assert source.hello.sdk == sink.hello.sdk == SDK
     assert (SDK.name, SDK.language) == ("headrace-python", "python")
     assert SDK.version
-    assert list(source.hello.capabilities) == [*CAPABLE, source_pb2.CAPABILITY_HEARTBEAT, source_pb2.CAPABILITY_FRAMES]
-    assert list(sink.hello.capabilities) == [source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT]
-
-
-@pytest.mark.usefixtures("quick")
-async def test_a_gateway_that_lists_no_capability_gets_no_report(gateway, connect, sink_gateway, attach) -> None:
-    source, sink = Log(VALUES), Plain()
-    connect(source)
-    attach(sink)
-    session, sink_session = await gateway.session(), await sink_gateway.session()
-    for connector in (source, sink):
-        connector.report_state(ConnectorState.WAITING, "for its system")
-
-    stream = await session.open()
-    assert len(await session.messages(10)) == 10
-    session.ack(stream, 10)
-    assert (await session.next("goodbye", "close_stream")).WhichOneof("message") in ("goodbye", "close_stream")
-    await sink_session.staged(part(0), b"v")
+    assert list(source.hello.capabilities) == [
+        source_pb2.CAPABILITY_PACE,
+        source_pb2.CAPABILITY_HEARTBEAT,
+        source_pb2.CAPABILITY_FRAMES,
+    ]
+    assert list(sink.hello.capabilities) == [source_pb2.CAPABILITY_HEARTBEAT]
 
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("log", [Log, AsyncLog])
 async def test_a_source_reports_that_it_runs_and_what_it_says_itself(gateway, connect, log) -> None:
-    gateway.limits.capabilities = CAPABLE
     source = log(VALUES, ends=False)
     connect(source)
     session = await gateway.session()
@@ -100,7 +86,6 @@ async def test_a_source_reports_that_it_runs_and_what_it_says_itself(gateway, co
 
 @pytest.mark.usefixtures("quick")
 async def test_a_source_can_report_from_the_thread_that_reads(gateway, connect) -> None:
-    gateway.limits.capabilities = CAPABLE
 
     class Slow(Log):
         def read(self, partition, position):
@@ -115,7 +100,6 @@ async def test_a_source_can_report_from_the_thread_that_reads(gateway, connect) 
 
 @pytest.mark.usefixtures("quick")
 async def test_what_a_source_reports_holds_in_its_next_session_too(gateway, connect) -> None:
-    gateway.limits.capabilities = CAPABLE
     source = Log(VALUES, ends=False)
     connect(source)
     session = await gateway.session()
@@ -131,7 +115,6 @@ async def test_what_a_source_reports_holds_in_its_next_session_too(gateway, conn
 
 @pytest.mark.usefixtures("quick")
 async def test_errors_of_a_stream_name_it(gateway, connect) -> None:
-    gateway.limits.capabilities = CAPABLE
 
     class Pruned(Log):
         def read(self, partition, position):
@@ -155,7 +138,6 @@ async def reported_with(session: FakeSession) -> tuple[connector_pb2.Report, lis
 
 @pytest.mark.usefixtures("quick")
 async def test_a_sink_reports_what_its_methods_raise(sink_gateway, attach) -> None:
-    sink_gateway.capabilities = CAPABLE
     sink = Plain()
     sink.raises["write"] = [OSError("the disk is full")]
     attach(sink)
@@ -184,7 +166,7 @@ class Sent:
 @pytest.fixture
 async def sent() -> AsyncIterator[tuple[Reports, Sent]]:
     reports, sent = Reports(), Sent()
-    task = asyncio.create_task(reports.send(CAPABLE, sent.say))
+    task = asyncio.create_task(reports.send(sent.say))
     await until(lambda: len(sent.reports) == 1)
     yield reports, sent
     task.cancel()
@@ -211,12 +193,12 @@ async def test_a_second_passes_before_the_next_report(sent: tuple[Reports, Sent]
     assert [(error.message, error.stream) for error in last.errors] == [("one", ""), ("two", "orders/0")]
 
 
-async def test_a_gateway_that_counts_on_heartbeats_gets_reports_although_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reports_are_heartbeats_when_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_reports, "INTERVAL_S", 0.01)
     monkeypatch.setattr(_reports, "HEARTBEAT_S", 0.05)
     reports, received = Reports(), Sent()
     received.may.set()
-    task = asyncio.create_task(reports.send((*CAPABLE, source_pb2.CAPABILITY_HEARTBEAT), received.say))
+    task = asyncio.create_task(reports.send(received.say))
     await until(lambda: len(received.reports) == 3)
     task.cancel()
     assert {report.state for report in received.reports} == {connector_pb2.CONNECTOR_STATE_CONNECTING}

@@ -111,7 +111,6 @@ async def test_a_source_is_read_acknowledged_and_ends(gateway, connect, log):
     assert (session.hello.connector, session.hello.connector_version, session.hello.instance) == ("log", "7", "one")
     assert list(session.hello.capabilities) == [
         pb.CAPABILITY_PACE,
-        pb.CAPABILITY_REPORT,
         pb.CAPABILITY_HEARTBEAT,
         pb.CAPABILITY_FRAMES,
     ]

@@ -105,7 +105,7 @@ impl<K: Kind> Served for ServedSink<K> {
                 staged: recovered.staged.into_iter().map(pb::Part::from).collect(),
                 prepared: transactions(recovered.prepared),
                 committed: transactions(recovered.committed),
-                capabilities: vec![pb::Capability::Report.into(), pb::Capability::Heartbeat.into()],
+                capabilities: vec![pb::Capability::Heartbeat.into()],
                 sdk: Some(sdk()),
             };
             // There is room: nothing else was sent.

@@ -126,7 +126,7 @@ async fn session<M: Mode>(
     responses: &mut Streaming<pb::SinkServiceAttachResponse>,
 ) -> Result<Finish, Error> {
     let mut stop = task.stop.clone();
-    let mut reporter = task.reporter(&welcome.capabilities);
+    let mut reporter = task.health.reporter();
     // Several times in each period in which the gateway wants to hear something.
     let busy_every = Duration::from_millis(u64::from(welcome.read_timeout_ms).max(1000) / 4);
     let (why, by) = loop {
@@ -156,7 +156,7 @@ async fn session<M: Mode>(
                 }),
                 Err(status) => return Err(error_of(&task.gateway, &status)),
             },
-            report = Reporter::next(&mut reporter) => answers.say(Request::Report(report)).await,
+            report = reporter.next() => answers.say(Request::Report(report)).await,
             () = stopped(&mut stop) => break (Finish::Stopped, Instant::now() + task.settings.drain),
         }
     };
@@ -178,7 +178,7 @@ async fn session<M: Mode>(
 async fn while_busy(
     taking: impl Future<Output = ()>,
     answers: &Answers,
-    reporter: &mut Option<Reporter>,
+    reporter: &mut Reporter,
     every: Duration,
     stop: &mut tokio::sync::watch::Receiver<bool>,
     drain: Duration,
@@ -193,7 +193,7 @@ async fn while_busy(
             biased;
             () = &mut taking => return by,
             _ = ticks.tick() => answers.say(Request::Busy(pb::SinkBusy {})).await,
-            report = Reporter::next(reporter) => answers.say(Request::Report(report)).await,
+            report = reporter.next() => answers.say(Request::Report(report)).await,
             () = stopped(stop), if by.is_none() => by = Some(Instant::now() + drain),
             () = sleep_until(by.unwrap_or_else(Instant::now)), if by.is_some() => return by,
         }

@@ -75,7 +75,7 @@ pub(crate) async fn serve<S: Source>(
         poll_at: Instant::now(),
         starts_wanted: false,
         leaving: None,
-        reporter: task.reporter(&welcome.capabilities),
+        reporter: task.health.reporter(),
     };
     let result = session.run(inbox, requests, responses).await;
     session.close().await;
@@ -124,7 +124,7 @@ struct Session<'a, S: Source> {
     poll_at: Instant,
     starts_wanted: bool,
     leaving: Option<Leaving>,
-    reporter: Option<Reporter>,
+    reporter: Reporter,
 }
 
 impl<S: Source> Session<'_, S> {
@@ -184,7 +184,7 @@ impl<S: Source> Session<'_, S> {
                 Some(read) = self.readers.join_next() => if let Err(error) = read && error.is_panic() {
                     std::panic::resume_unwind(error.into_panic());
                 },
-                report = Reporter::next(&mut self.reporter) => self.outbox.say(Request::Report(report)),
+                report = self.reporter.next() => self.outbox.say(Request::Report(report)),
                 () = stopped(&mut stop), if !told => {
                     told = true;
                     self.leave(Ok(Finish::Stopped), self.task.settings.drain, true);

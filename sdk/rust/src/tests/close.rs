@@ -350,7 +350,7 @@ async fn a_sink_is_closed_once_it_is_stopped() {
         let stopped = Arc::clone(&stop);
         let connector = tokio::spawn(kind(noted).gateway(&gateway.address).serve(async move { stopped.notified().await }));
         let mut call = gateway.sink().await;
-        sink::greet(&mut call, vec![]).await;
+        sink::greet(&mut call).await;
         sink::begin(&mut call, 1).await;
         sink::send(&mut call, Answer::EndPart(pb::EndPart { id: 1, ..pb::EndPart::default() })).await;
         assert!(matches!(sink::next(&mut call).await, SinkRequest::Staged(_)));

@@ -227,16 +227,16 @@ pub(super) async fn send(call: &mut SinkCall, message: Answer) {
 pub(super) async fn next(call: &mut SinkCall) -> Request {
     loop {
         match call.next().await.expect("a message").message.expect("content") {
-            Request::Busy(_) => {}
+            Request::Busy(_) | Request::Report(_) => {}
             message => return message,
         }
     }
 }
 
 /// Begins a session.
-pub(super) async fn greet(call: &mut SinkCall, capabilities: Vec<i32>) {
+pub(super) async fn greet(call: &mut SinkCall) {
     assert!(matches!(next(call).await, Request::Hello(_)));
-    let welcome = pb::SinkWelcome { protocol_version: 1, read_timeout_ms: 1000, capabilities, ..pb::SinkWelcome::default() };
+    let welcome = pb::SinkWelcome { protocol_version: 1, read_timeout_ms: 1000, ..pb::SinkWelcome::default() };
     send(call, Answer::Welcome(welcome)).await;
 }
 
@@ -310,7 +310,7 @@ async fn a_part_may_wait_for_another_whose_rows_are_behind_its_own() {
     let connector = Connector::two_phase_sink(sink).gateway(&gateway.address).settings(settings);
     let connector = tokio::spawn(connector.serve(std::future::pending()));
     let mut call = gateway.sink().await;
-    greet(&mut call, Vec::new()).await;
+    greet(&mut call).await;
     begin(&mut call, 0).await;
     begin(&mut call, 1).await;
     let values: Vec<String> = (0..500).map(|number| format!("{number:0100}")).collect();
@@ -357,22 +357,23 @@ async fn a_sink_that_waits_for_its_system_says_so_while_it_waits() {
     let connector = Connector::sink(sink).gateway(&gateway.address).settings(settings()).health(health);
     let connector = tokio::spawn(connector.serve(std::future::pending()));
     let mut call = gateway.sink().await;
-    greet(&mut call, vec![pb::Capability::Report.into()]).await;
+    greet(&mut call).await;
     begin(&mut call, 0).await;
     rows(&mut call, 0, 0, &["row".to_owned()]).await;
     send(&mut call, Answer::EndPart(pb::EndPart { id: 0, messages: 1 })).await;
     let mut told = Vec::new();
     while !told.iter().any(|(state, _)| *state == pb::ConnectorState::Waiting) {
-        let Request::Report(report) = next(&mut call).await else { panic!("an answer while the sink waits") };
+        let message = call.next().await.expect("a message").message;
+        let Some(Request::Report(report)) = message else { panic!("an answer while the sink waits") };
         told.push((report.state(), report.reason));
     }
     assert_eq!(told.last().map(|(_, reason)| reason.as_str()), Some("the table is locked"));
     back.notify_one();
     let (mut staged, mut running) = (false, false);
     while !staged || !running {
-        match next(&mut call).await {
-            Request::Staged(_) => staged = true,
-            Request::Report(report) => running |= report.state() == pb::ConnectorState::Running,
+        match call.next().await.expect("a message").message {
+            Some(Request::Staged(_)) => staged = true,
+            Some(Request::Report(report)) => running |= report.state() == pb::ConnectorState::Running,
             other => panic!("{other:?}"),
         }
     }

@@ -399,7 +399,7 @@ async fn batches_are_sent_as_they_are_and_split_within_the_limits() {
 }
 
 #[tokio::test]
-async fn reports_are_sent_to_a_gateway_that_accepts_them() {
+async fn reports_name_the_state_and_the_errors() {
     let mut gateway = Gateway::start().await;
     let health = Health::new();
     health.set(State::Degraded, "the disk is slow");
@@ -412,7 +412,7 @@ async fn reports_are_sent_to_a_gateway_that_accepts_them() {
     let connector = tokio::spawn(connector.serve(std::future::pending()));
     let mut call = gateway.source().await;
     assert_eq!(call.authorization.as_deref(), Some("Bearer secret"));
-    greet(&mut call, 1 << 20, 1000, 1 << 20, vec![pb::Capability::Report.into()]).await;
+    greet(&mut call, 1 << 20, 1000, 1 << 20, Vec::new()).await;
     let report = loop {
         if let Some(Request::Report(report)) = call.next().await.expect("a message").message {
             break report;
@@ -430,7 +430,7 @@ async fn a_source_that_says_nothing_of_itself_is_reported_as_running_once_it_has
     let mut gateway = Gateway::start().await;
     let connector = start(&gateway, Once::of(Vec::new(), false), &Arc::new(Notify::new()));
     let mut call = gateway.source().await;
-    greet(&mut call, 1 << 20, 1000, 1 << 20, vec![pb::Capability::Report.into()]).await;
+    greet(&mut call, 1 << 20, 1000, 1 << 20, Vec::new()).await;
     let mut states = Vec::new();
     while states.last() != Some(&pb::ConnectorState::Running) {
         if let Some(Request::Report(report)) = call.next().await.expect("a message").message {
@@ -442,12 +442,11 @@ async fn a_source_that_says_nothing_of_itself_is_reported_as_running_once_it_has
 }
 
 #[tokio::test]
-async fn a_gateway_that_counts_on_heartbeats_gets_reports_although_nothing_changes() {
+async fn reports_are_heartbeats_when_nothing_changes() {
     let mut gateway = Gateway::start().await;
     let connector = start(&gateway, Once::of(Vec::new(), false), &Arc::new(Notify::new()));
     let mut call = gateway.source().await;
-    let both = vec![pb::Capability::Report.into(), pb::Capability::Heartbeat.into()];
-    greet(&mut call, 1 << 20, 1000, 1 << 20, both).await;
+    greet(&mut call, 1 << 20, 1000, 1 << 20, Vec::new()).await;
     let mut running = 0;
     while running < 3 {
         if let Some(Request::Report(report)) = call.next().await.expect("a message").message {

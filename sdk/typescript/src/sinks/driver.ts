@@ -74,7 +74,7 @@ export class SinkDriver {
       staged: recovered.staged.map((part) => ({ ...part })),
       prepared: [...recovered.prepared],
       committed: [...recovered.committed],
-      capabilities: [Capability.REPORT, Capability.HEARTBEAT],
+      capabilities: [Capability.HEARTBEAT],
       sdk: SDK,
     };
   }

@@ -5,7 +5,6 @@ import type {
   SinkServiceAttachResponse,
   SinkWelcome,
 } from "../gen/headrace/protocol/v1/sink_pb.js";
-import { Capability } from "../gen/headrace/protocol/v1/source_pb.js";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { Health } from "../health.js";
 import type { Settings } from "../options.js";
@@ -30,7 +29,7 @@ export type Write = (message: MessageInitShape<typeof SinkServiceAttachRequestSc
 /** The sink's side of one call, from Welcome to its end. */
 export class SinkSession {
   readonly #handler: Handler;
-  readonly #reporter: Reporter | undefined;
+  readonly #reporter: Reporter;
   readonly #busyMs: number;
   #leaving: Ending | undefined;
   #isTaking = false;
@@ -59,11 +58,9 @@ export class SinkSession {
     this.#handler = handlerOf(driver, answers, settings, (error) => {
       this.#fail(error);
     });
-    if (welcome.capabilities.includes(Capability.REPORT)) {
-      this.#reporter = new Reporter(health, welcome.capabilities, (report) => {
-        void say({ case: "report", value: report });
-      });
-    }
+    this.#reporter = new Reporter(health, (report) => {
+      void say({ case: "report", value: report });
+    });
   }
 
   /**
@@ -85,7 +82,7 @@ export class SinkSession {
             if (this.#isTaking) void this.#say({ case: "busy", value: {} });
           }, this.#busyMs)
         : undefined;
-    this.#reporter?.start();
+    this.#reporter.start();
     try {
       const why = await this.#end;
       await this.#say({ case: "goodbye", value: { reason: why } });
@@ -94,7 +91,7 @@ export class SinkSession {
       return why;
     } finally {
       clearInterval(busy);
-      this.#reporter?.stop();
+      this.#reporter.stop();
       this.stop.removeEventListener("abort", stopped);
       await this.#close();
     }

@@ -40,7 +40,7 @@ export class SourceSession {
   readonly #credit: Credit;
   readonly #limits: StreamLimits;
   readonly #maxStreams: number;
-  readonly #reporter: Reporter | undefined;
+  readonly #reporter: Reporter;
   /** Streams by id, as long as anything is expected of them. */
   readonly #streams = new Map<number, Stream>();
   /** The streams of partitions that are open, or are about to be opened again. */
@@ -89,11 +89,9 @@ export class SourceSession {
       this.#sent(stream);
     };
     this.#sender = new Sender(this.#credit, write, lingerMs, settings.metrics, sent, joinedBytes);
-    if (welcome.capabilities.includes(Capability.REPORT)) {
-      this.#reporter = new Reporter(health, welcome.capabilities, (report) => {
-        this.#sender.say({ case: "report", value: report });
-      });
-    }
+    this.#reporter = new Reporter(health, (report) => {
+      this.#sender.say({ case: "report", value: report });
+    });
     this.#health = health;
     this.#end = new Promise((resolve, reject) => {
       this.#finish = resolve;
@@ -120,7 +118,7 @@ export class SourceSession {
     };
     if (this.stop.aborted) stopped();
     else this.stop.addEventListener("abort", stopped);
-    this.#reporter?.start();
+    this.#reporter.start();
     try {
       const why = await this.#end;
       await this.#sender.goodbye(why instanceof HeadraceError ? why.message : why);
@@ -442,7 +440,7 @@ export class SourceSession {
     this.#leaving ??= "the connector stops";
     clearTimeout(this.#leaveTimer);
     this.#over.abort();
-    this.#reporter?.stop();
+    this.#reporter.stop();
     this.#sender.stop();
     this.#pollNow.set();
     this.#startsWanted.set();

@@ -1,13 +1,12 @@
 import type { Report } from "../gen/headrace/protocol/v1/connector_pb.js";
-import { Capability } from "../gen/headrace/protocol/v1/source_pb.js";
 import type { Health } from "../health.js";
 
 const REPORT_MS = 1000;
 const HEARTBEAT_MS = 2000;
 
 /**
- * Sends a session's reports: at once when something has changed, but at most one a second. To a gateway that counts on
- * heartbeats, it sends one every two seconds in any case.
+ * Sends a session's reports: at once when something has changed, but at most one a second, and every two seconds in any case,
+ * as heartbeats.
  */
 export class Reporter {
   #timer: NodeJS.Timeout | undefined;
@@ -16,12 +15,10 @@ export class Reporter {
 
   /**
    * @param health - What is reported.
-   * @param capabilities - What the gateway can do.
    * @param send - Sends a report.
    */
   constructor(
     private readonly health: Health,
-    private readonly capabilities: readonly Capability[],
     private readonly send: (report: Report) => void,
   ) {}
 
@@ -32,11 +29,9 @@ export class Reporter {
       this.#soon();
     });
     this.#soon();
-    if (this.capabilities.includes(Capability.HEARTBEAT)) {
-      this.#heartbeats = setInterval(() => {
-        this.#report(true);
-      }, HEARTBEAT_MS);
-    }
+    this.#heartbeats = setInterval(() => {
+      this.#report(true);
+    }, HEARTBEAT_MS);
   }
 
   /** Sends no more. */

@@ -31,17 +31,15 @@ class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability
     """Not a capability; ignored."""
     CAPABILITY_PACE: _Capability.ValueType  # 1
     """A source follows Pace. A gateway sends it."""
-    CAPABILITY_REPORT: _Capability.ValueType  # 2
-    """A source or a sink sends Report. A gateway accepts it."""
-    CAPABILITY_HEARTBEAT: _Capability.ValueType  # 3
+    CAPABILITY_HEARTBEAT: _Capability.ValueType  # 2
     """A source or a sink sends a message at least every two seconds, a Report if there is nothing else. A gateway names one that
     does not (SES-35).
     """
-    CAPABILITY_RUNS: _Capability.ValueType  # 4
+    CAPABILITY_RUNS: _Capability.ValueType  # 3
     """A two-phase sink keeps apart what several runs of a pipeline write of one micro-batch: `Transaction.run` (SNK-37). A
     gateway then keeps what each of them has prepared until the commit log says whose batch it is.
     """
-    CAPABILITY_FRAMES: _Capability.ValueType  # 5
+    CAPABILITY_FRAMES: _Capability.ValueType  # 4
     """A source may send several frames in one message, `IngestRequest.frames`. A gateway accepts it."""
 
 class Capability(_Capability, metaclass=_CapabilityEnumTypeWrapper):
@@ -53,17 +51,15 @@ CAPABILITY_UNSPECIFIED: Capability.ValueType  # 0
 """Not a capability; ignored."""
 CAPABILITY_PACE: Capability.ValueType  # 1
 """A source follows Pace. A gateway sends it."""
-CAPABILITY_REPORT: Capability.ValueType  # 2
-"""A source or a sink sends Report. A gateway accepts it."""
-CAPABILITY_HEARTBEAT: Capability.ValueType  # 3
+CAPABILITY_HEARTBEAT: Capability.ValueType  # 2
 """A source or a sink sends a message at least every two seconds, a Report if there is nothing else. A gateway names one that
 does not (SES-35).
 """
-CAPABILITY_RUNS: Capability.ValueType  # 4
+CAPABILITY_RUNS: Capability.ValueType  # 3
 """A two-phase sink keeps apart what several runs of a pipeline write of one micro-batch: `Transaction.run` (SNK-37). A
 gateway then keeps what each of them has prepared until the commit log says whose batch it is.
 """
-CAPABILITY_FRAMES: Capability.ValueType  # 5
+CAPABILITY_FRAMES: Capability.ValueType  # 4
 """A source may send several frames in one message, `IngestRequest.frames`. A gateway accepts it."""
 Global___Capability: _TypeAlias = Capability  # noqa: Y015
 

@@ -45,7 +45,7 @@ class SessionGateway(GatewayServer, Generic[S]):
         """Whether it answers Hello."""
         self.refusal: tuple[grpc.StatusCode, str] | None = None
         """How it ends each session, instead of a Welcome."""
-        self.capabilities: list[Any] = [source_pb2.CAPABILITY_PACE, UNKNOWN_CAPABILITY]
+        self.capabilities: list[Any] = [source_pb2.CAPABILITY_PACE, source_pb2.CAPABILITY_HEARTBEAT, UNKNOWN_CAPABILITY]
         """What Welcome lists."""
         self.reports: list[Received] = []
         """The Reports of all sessions."""
@@ -61,10 +61,7 @@ class SessionGateway(GatewayServer, Generic[S]):
 
     def reported(self, report: Report) -> None:
         """Report has arrived."""
-        if source_pb2.CAPABILITY_REPORT in self.capabilities:
-            self.reports.append(Received(report))
-        else:
-            self.breach("unknown-capability", "it sends Report, which Welcome does not list")
+        self.reports.append(Received(report))
 
     async def run(self, call: str, session: S, requests: AsyncIterator[Any], context: Any) -> None:
         """Runs a session that a connector begins by a call of this name."""

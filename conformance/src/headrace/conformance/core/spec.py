@@ -33,10 +33,10 @@ class Spec(BaseModel):
     restart: str | None = Field(
         default=None, description="Command that starts the connector again after it has ended or was killed. Default: COMMAND."
     )
-    report: bool = Field(default=False, description="Whether it sends Report to a gateway that lists CAPABILITY_REPORT.")
+    report: bool = Field(default=False, description="Whether it sends Report.")
     heartbeat: bool = Field(
         default=False,
-        description="Whether it declares CAPABILITY_HEARTBEAT, and sends heartbeats to a gateway that does, too.",
+        description="Whether it declares CAPABILITY_HEARTBEAT, and sends heartbeats.",
     )
     closed: str | None = Field(
         default=None,

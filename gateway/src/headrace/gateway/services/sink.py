@@ -57,7 +57,7 @@ class SinkService(SinkServiceServicer):
             gateway_version=VERSION,
             session=session.id,
             read_timeout_ms=self._gateway.limits.write_timeout_ms,
-            capabilities=[source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT, source_pb2.CAPABILITY_RUNS],
+            capabilities=[source_pb2.CAPABILITY_HEARTBEAT, source_pb2.CAPABILITY_RUNS],
         )
 
     async def _read(self, sink: Sink, session: SinkSession, requests: Requests) -> None:

@@ -74,7 +74,7 @@ class SourceService(SourceServiceServicer):
                 frame_overhead_bytes=OVERHEAD_BYTES,
                 credit=pb.Credit(bytes=account.bytes_left, messages=account.messages_left),
                 pace=pb.Pace(linger_ms=SHORTEST_LINGER_MS),
-                capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT, pb.CAPABILITY_HEARTBEAT, pb.CAPABILITY_FRAMES],
+                capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_HEARTBEAT, pb.CAPABILITY_FRAMES],
             )
         )
 

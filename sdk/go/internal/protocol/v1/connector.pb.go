@@ -362,9 +362,8 @@ func (x *ConnectorError) GetStream() string {
 
 // How the connector is, for operators: `headrace status` shows it. Nothing else depends on it. It needs no answer.
 //
-// Send it only to a gateway whose Welcome lists CAPABILITY_REPORT (SES-22). Send it after Welcome, at each change of state or
-// reason, and when there are new errors, for new errors at most once a second. The gateway keeps the last hundred errors of a
-// session.
+// Send it after Welcome, at each change of state or reason, and when there are new errors, for new errors at most once a second
+// (SES-22). The gateway keeps the last hundred errors of a session.
 //
 // A Report without a state or with an unknown one, or with a text that is too long, ends the session with INVALID_ARGUMENT
 // (MALFORMED_MESSAGE), one with too many errors with RESOURCE_EXHAUSTED (LIST_TOO_LONG). Rule SES-23.

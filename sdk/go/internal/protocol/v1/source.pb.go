@@ -30,16 +30,14 @@ const (
 	Capability_CAPABILITY_UNSPECIFIED Capability = 0
 	// A source follows Pace. A gateway sends it.
 	Capability_CAPABILITY_PACE Capability = 1
-	// A source or a sink sends Report. A gateway accepts it.
-	Capability_CAPABILITY_REPORT Capability = 2
 	// A source or a sink sends a message at least every two seconds, a Report if there is nothing else. A gateway names one that
 	// does not (SES-35).
-	Capability_CAPABILITY_HEARTBEAT Capability = 3
+	Capability_CAPABILITY_HEARTBEAT Capability = 2
 	// A two-phase sink keeps apart what several runs of a pipeline write of one micro-batch: `Transaction.run` (SNK-37). A
 	// gateway then keeps what each of them has prepared until the commit log says whose batch it is.
-	Capability_CAPABILITY_RUNS Capability = 4
+	Capability_CAPABILITY_RUNS Capability = 3
 	// A source may send several frames in one message, `IngestRequest.frames`. A gateway accepts it.
-	Capability_CAPABILITY_FRAMES Capability = 5
+	Capability_CAPABILITY_FRAMES Capability = 4
 )
 
 // Enum value maps for Capability.
@@ -47,18 +45,16 @@ var (
 	Capability_name = map[int32]string{
 		0: "CAPABILITY_UNSPECIFIED",
 		1: "CAPABILITY_PACE",
-		2: "CAPABILITY_REPORT",
-		3: "CAPABILITY_HEARTBEAT",
-		4: "CAPABILITY_RUNS",
-		5: "CAPABILITY_FRAMES",
+		2: "CAPABILITY_HEARTBEAT",
+		3: "CAPABILITY_RUNS",
+		4: "CAPABILITY_FRAMES",
 	}
 	Capability_value = map[string]int32{
 		"CAPABILITY_UNSPECIFIED": 0,
 		"CAPABILITY_PACE":        1,
-		"CAPABILITY_REPORT":      2,
-		"CAPABILITY_HEARTBEAT":   3,
-		"CAPABILITY_RUNS":        4,
-		"CAPABILITY_FRAMES":      5,
+		"CAPABILITY_HEARTBEAT":   2,
+		"CAPABILITY_RUNS":        3,
+		"CAPABILITY_FRAMES":      4,
 	}
 )
 
@@ -2059,15 +2055,14 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12:\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\".headrace.protocol.v1.RejectReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12$\n" +
-	"\x0eretry_after_ms\x18\x04 \x01(\rR\fretryAfterMs*\x9a\x01\n" +
+	"\x0eretry_after_ms\x18\x04 \x01(\rR\fretryAfterMs*\x83\x01\n" +
 	"\n" +
 	"Capability\x12\x1a\n" +
 	"\x16CAPABILITY_UNSPECIFIED\x10\x00\x12\x13\n" +
-	"\x0fCAPABILITY_PACE\x10\x01\x12\x15\n" +
-	"\x11CAPABILITY_REPORT\x10\x02\x12\x18\n" +
-	"\x14CAPABILITY_HEARTBEAT\x10\x03\x12\x13\n" +
-	"\x0fCAPABILITY_RUNS\x10\x04\x12\x15\n" +
-	"\x11CAPABILITY_FRAMES\x10\x05*c\n" +
+	"\x0fCAPABILITY_PACE\x10\x01\x12\x18\n" +
+	"\x14CAPABILITY_HEARTBEAT\x10\x02\x12\x13\n" +
+	"\x0fCAPABILITY_RUNS\x10\x03\x12\x15\n" +
+	"\x11CAPABILITY_FRAMES\x10\x04*c\n" +
 	"\n" +
 	"SourceKind\x12\x1b\n" +
 	"\x17SOURCE_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +

@@ -27,9 +27,8 @@ pub struct ConnectorError {
 }
 /// How the connector is, for operators: `headrace status` shows it. Nothing else depends on it. It needs no answer.
 ///
-/// Send it only to a gateway whose Welcome lists CAPABILITY_REPORT (SES-22). Send it after Welcome, at each change of state or
-/// reason, and when there are new errors, for new errors at most once a second. The gateway keeps the last hundred errors of a
-/// session.
+/// Send it after Welcome, at each change of state or reason, and when there are new errors, for new errors at most once a second
+/// (SES-22). The gateway keeps the last hundred errors of a session.
 ///
 /// A Report without a state or with an unknown one, or with a text that is too long, ends the session with INVALID_ARGUMENT
 /// (MALFORMED_MESSAGE), one with too many errors with RESOURCE_EXHAUSTED (LIST_TOO_LONG). Rule SES-23.
@@ -729,16 +728,14 @@ pub enum Capability {
     Unspecified = 0,
     /// A source follows Pace. A gateway sends it.
     Pace = 1,
-    /// A source or a sink sends Report. A gateway accepts it.
-    Report = 2,
     /// A source or a sink sends a message at least every two seconds, a Report if there is nothing else. A gateway names one that
     /// does not (SES-35).
-    Heartbeat = 3,
+    Heartbeat = 2,
     /// A two-phase sink keeps apart what several runs of a pipeline write of one micro-batch: `Transaction.run` (SNK-37). A
     /// gateway then keeps what each of them has prepared until the commit log says whose batch it is.
-    Runs = 4,
+    Runs = 3,
     /// A source may send several frames in one message, `IngestRequest.frames`. A gateway accepts it.
-    Frames = 5,
+    Frames = 4,
 }
 impl Capability {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -749,7 +746,6 @@ impl Capability {
         match self {
             Self::Unspecified => "CAPABILITY_UNSPECIFIED",
             Self::Pace => "CAPABILITY_PACE",
-            Self::Report => "CAPABILITY_REPORT",
             Self::Heartbeat => "CAPABILITY_HEARTBEAT",
             Self::Runs => "CAPABILITY_RUNS",
             Self::Frames => "CAPABILITY_FRAMES",
@@ -760,7 +756,6 @@ impl Capability {
         match value {
             "CAPABILITY_UNSPECIFIED" => Some(Self::Unspecified),
             "CAPABILITY_PACE" => Some(Self::Pace),
-            "CAPABILITY_REPORT" => Some(Self::Report),
             "CAPABILITY_HEARTBEAT" => Some(Self::Heartbeat),
             "CAPABILITY_RUNS" => Some(Self::Runs),
             "CAPABILITY_FRAMES" => Some(Self::Frames),

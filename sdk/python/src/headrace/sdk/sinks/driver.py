@@ -141,7 +141,7 @@ def _capabilities(sink: Any) -> list[source_pb2.Capability.ValueType]:
     """Returns what a session of the sink can do."""
     keeps_runs = isinstance(sink, TwoPhaseSink | AsyncTwoPhaseSink) and sink.keeps_runs
     more = [source_pb2.CAPABILITY_RUNS] if keeps_runs else []
-    return [source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT, *more]
+    return [source_pb2.CAPABILITY_HEARTBEAT, *more]
 
 
 def _mode(sink: Any) -> pb.SinkMode.ValueType:

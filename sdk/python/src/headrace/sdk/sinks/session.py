@@ -37,7 +37,6 @@ class SinkSession:
     ) -> None:
         """Takes over a call after Welcome; ends it when `stop` is set."""
         self._busy_seconds = welcome.read_timeout_ms / 1000 * _BUSY_SHARE
-        self._capabilities = welcome.capabilities
         self._driver = driver
         self._settings = settings
         self._write = write
@@ -58,7 +57,7 @@ class SinkSession:
         """
         receiving = self._tasks.start(self._receive())
         self._tasks.start(self._watch_stop())
-        self._tasks.start(self._driver.reports.send(self._capabilities, self._report))
+        self._tasks.start(self._driver.reports.send(self._report))
         if self._busy_seconds:
             self._tasks.start(self._tell_busy())
         try:

@@ -62,7 +62,7 @@ class Driver:
             connector=self.connector,
             connector_version=self.version,
             instance=instance,
-            capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT, pb.CAPABILITY_HEARTBEAT, pb.CAPABILITY_FRAMES],
+            capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_HEARTBEAT, pb.CAPABILITY_FRAMES],
             sdk=SDK,
         )
         return pb.IngestRequest(hello=hello)

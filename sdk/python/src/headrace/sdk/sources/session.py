@@ -81,7 +81,7 @@ class Session:
         self._tasks.start(self._watch_partitions())
         self._tasks.start(self._watch_stop())
         self._tasks.start(self._say_starts())
-        self._tasks.start(self._driver.reports.send(self._welcome.capabilities, self._report))
+        self._tasks.start(self._driver.reports.send(self._report))
         try:
             ending = await self._end
             await self._sender.goodbye(ending.value)

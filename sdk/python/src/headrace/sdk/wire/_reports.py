@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from importlib.metadata import version
 from typing import NamedTuple
@@ -13,7 +13,6 @@ from headrace.contract import clock
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.machine.descriptors import lack
 from headrace.protocol.v1 import connector_pb2 as pb
-from headrace.protocol.v1 import source_pb2
 
 SDK = pb.Sdk(name="headrace-python", version=version("headrace-sdk"), language="python")
 """What a Hello says of this library."""
@@ -96,15 +95,11 @@ class Reports:
             self._errors.append(_Error(message, stream, clock.monotonic()))
         self._notify()
 
-    async def send(self, capabilities: Iterable[int], say: Say) -> None:
+    async def send(self, say: Say) -> None:
         """Sends a Report at once, and then whenever something has changed, at most once a second. Runs until it is cancelled.
 
-        If the gateway counts on heartbeats, a Report is sent every two seconds in any case.
-        Returns at once if the gateway does not list the capability: it would end the session.
+        A Report is sent every two seconds in any case, as a heartbeat.
         """
-        if source_pb2.CAPABILITY_REPORT not in capabilities:
-            return
-        unchanged = HEARTBEAT_S - INTERVAL_S if source_pb2.CAPABILITY_HEARTBEAT in capabilities else None
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def notify() -> None:
@@ -118,7 +113,7 @@ class Reports:
                 await say(self._take())
                 await asyncio.sleep(INTERVAL_S)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(unchanged):
+                    async with asyncio.timeout(HEARTBEAT_S - INTERVAL_S):
                         await changed.wait()
         finally:
             if self._changed is notify:

@@ -2,7 +2,6 @@ package io.headrace.sdk;
 
 import com.google.protobuf.ByteString;
 import io.headrace.protocol.v1.Abort;
-import io.headrace.protocol.v1.Capability;
 import io.headrace.protocol.v1.Commit;
 import io.headrace.protocol.v1.DropPart;
 import io.headrace.protocol.v1.EndPart;
@@ -51,8 +50,7 @@ public final class SinkGateway {
                 SinkWelcome.newBuilder()
                     .setProtocolVersion(1)
                     .setSession("s1")
-                    .setReadTimeoutMs(readTimeoutMs)
-                    .addCapabilities(Capability.CAPABILITY_REPORT)));
+                    .setReadTimeoutMs(readTimeoutMs)));
     return sink;
   }
 

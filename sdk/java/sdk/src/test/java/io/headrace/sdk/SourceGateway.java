@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.headrace.protocol.v1.Ack;
-import io.headrace.protocol.v1.Capability;
+import io.headrace.protocol.v1.ConnectorState;
 import io.headrace.protocol.v1.Credit;
 import io.headrace.protocol.v1.Drain;
 import io.headrace.protocol.v1.Frame;
@@ -16,6 +16,7 @@ import io.headrace.protocol.v1.OpenStream;
 import io.headrace.protocol.v1.Pace;
 import io.headrace.protocol.v1.Reject;
 import io.headrace.protocol.v1.RejectReason;
+import io.headrace.protocol.v1.Report;
 import io.headrace.protocol.v1.StreamOpened;
 import io.headrace.protocol.v1.Welcome;
 import java.nio.ByteBuffer;
@@ -57,8 +58,7 @@ public final class SourceGateway {
         .setMaxStreams(1000)
         .setFrameOverheadBytes(512)
         .setCredit(Credit.newBuilder().setBytes(64 << 20).setMessages(1_000_000))
-        .setPace(Pace.newBuilder().setLingerMs(1))
-        .addCapabilities(Capability.CAPABILITY_REPORT);
+        .setPace(Pace.newBuilder().setLingerMs(1));
   }
 
   /** Welcomes it with these limits. */
@@ -127,9 +127,11 @@ public final class SourceGateway {
     return session.next(request -> !request.hasReport());
   }
 
-  /** The next report. */
-  public io.headrace.protocol.v1.Report report() throws InterruptedException {
-    return session.next(IngestRequest::hasReport).getReport();
+  /** The next report of a state: heartbeats repeat the state before. */
+  public Report report(ConnectorState state) throws InterruptedException {
+    return session
+        .next(request -> request.hasReport() && request.getReport().getState() == state)
+        .getReport();
   }
 
   /** The next request of a kind. */

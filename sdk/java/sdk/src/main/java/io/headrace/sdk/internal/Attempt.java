@@ -2,7 +2,6 @@ package io.headrace.sdk.internal;
 
 import io.grpc.ManagedChannel;
 import io.grpc.MethodDescriptor;
-import io.headrace.protocol.v1.Capability;
 import io.headrace.sdk.GatewayRefusedException;
 import io.headrace.sdk.Settings;
 import io.headrace.sdk.internal.wire.Call;
@@ -10,7 +9,6 @@ import io.headrace.sdk.internal.wire.Channels;
 import io.headrace.sdk.internal.wire.Signal;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
-import java.util.List;
 import java.util.Optional;
 import java.util.function.BooleanSupplier;
 
@@ -42,9 +40,8 @@ public abstract class Attempt<Q, R> implements AutoCloseable {
    *
    * @param gatewayVersion its version
    * @param session the id of the session
-   * @param capabilities what the gateway understands
    */
-  public record Welcomed(String gatewayVersion, String session, List<Capability> capabilities) {}
+  public record Welcomed(String gatewayVersion, String session) {}
 
   /**
    * Creates an attempt that has not begun.
@@ -95,7 +92,7 @@ public abstract class Attempt<Q, R> implements AutoCloseable {
           welcomed.gatewayVersion(),
           welcomed.session());
       settings.metrics().connected(welcomed.session());
-      reports.begin(welcomed.capabilities());
+      reports.begin();
       return serve(answer, call);
     } finally {
       channel.shutdownNow();

@@ -1,6 +1,5 @@
 package io.headrace.sdk.internal;
 
-import io.headrace.protocol.v1.Capability;
 import io.headrace.protocol.v1.ConnectorError;
 import io.headrace.protocol.v1.ConnectorState;
 import io.headrace.protocol.v1.Report;
@@ -10,7 +9,6 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 
 /**
@@ -31,8 +29,6 @@ public final class Reports implements Reporter {
   private String saidReason = "";
   private ConnectorState state = ConnectorState.CONNECTOR_STATE_RUNNING;
   private long stateSince = System.nanoTime();
-  private boolean wanted;
-  private boolean heartbeats;
   private boolean stateReported;
   private boolean saidReported = true;
   private long reportedAt;
@@ -69,11 +65,9 @@ public final class Reports implements Reporter {
     say(ConnectorState.CONNECTOR_STATE_WAITING, reason);
   }
 
-  /** A session begins with a gateway that can do this. */
-  public void begin(List<Capability> gateway) {
+  /** A session begins. */
+  public void begin() {
     try (var ignored = lock.hold()) {
-      wanted = gateway.contains(Capability.CAPABILITY_REPORT);
-      heartbeats = gateway.contains(Capability.CAPABILITY_HEARTBEAT);
       stateReported = false;
       problems.clear();
       updateState();
@@ -117,8 +111,7 @@ public final class Reports implements Reporter {
   public Report next() {
     try (var ignored = lock.hold()) {
       long now = System.nanoTime();
-      boolean due = isAwaited() && now - reportedAt >= pause();
-      if (!wanted || (stateReported && !due)) {
+      if (stateReported && now - reportedAt < pause()) {
         return null;
       }
       Report.Builder report =
@@ -144,7 +137,7 @@ public final class Reports implements Reporter {
   public long nextLook(long otherwise) {
     try (var ignored = lock.hold()) {
       long due = reportedAt + pause();
-      return wanted && isAwaited() && due - otherwise < 0 ? due : otherwise;
+      return due - otherwise < 0 ? due : otherwise;
     }
   }
 
@@ -153,12 +146,7 @@ public final class Reports implements Reporter {
     return !errors.isEmpty() || !saidReported;
   }
 
-  /** Whether a report will be due although nothing happens. */
-  private boolean isAwaited() {
-    return heartbeats || hasNews();
-  }
-
-  /** How long after the last report that is. */
+  /** How long after the last report the next one is due. */
   private long pause() {
     return hasNews() ? INTERVAL_NANOS : HEARTBEAT_NANOS;
   }

@@ -43,9 +43,7 @@ public final class SinkAttempt
       return Optional.empty();
     }
     SinkWelcome welcome = answer.getWelcome();
-    return Optional.of(
-        new Welcomed(
-            welcome.getGatewayVersion(), welcome.getSession(), welcome.getCapabilitiesList()));
+    return Optional.of(new Welcomed(welcome.getGatewayVersion(), welcome.getSession()));
   }
 
   @Override

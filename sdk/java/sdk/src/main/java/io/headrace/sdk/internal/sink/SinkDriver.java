@@ -132,7 +132,6 @@ final class SinkDriver {
         .addAllStaged(recovered.staged().stream().map(Wire::part).toList())
         .addAllPrepared(recovered.prepared().stream().map(Wire::transaction).toList())
         .addAllCommitted(recovered.committed().stream().map(Wire::transaction).toList())
-        .addCapabilities(Capability.CAPABILITY_REPORT)
         .addCapabilities(Capability.CAPABILITY_HEARTBEAT)
         .setSdk(Sdk.SELF)
         .build();

@@ -42,7 +42,6 @@ public final class SourceAttempt extends Attempt<IngestRequest, IngestResponse> 
             .setConnectorVersion(source.version())
             .setInstance(settings.instance().orElse(source.name()))
             .addCapabilities(Capability.CAPABILITY_PACE)
-            .addCapabilities(Capability.CAPABILITY_REPORT)
             .addCapabilities(Capability.CAPABILITY_HEARTBEAT)
             .addCapabilities(Capability.CAPABILITY_FRAMES)
             .setSdk(Sdk.SELF)
@@ -56,9 +55,7 @@ public final class SourceAttempt extends Attempt<IngestRequest, IngestResponse> 
       return Optional.empty();
     }
     Welcome welcome = answer.getWelcome();
-    return Optional.of(
-        new Welcomed(
-            welcome.getGatewayVersion(), welcome.getSession(), welcome.getCapabilitiesList()));
+    return Optional.of(new Welcomed(welcome.getGatewayVersion(), welcome.getSession()));
   }
 
   @Override
