@@ -570,9 +570,9 @@ class SourceFeaturesTest {
     Reporting source = new Reporting();
     try (Connector connector = Connector.start(source, gateway.settings())) {
       SourceGateway first = SourceGateway.welcome(gateway);
-      Report report = first.report(ConnectorState.CONNECTOR_STATE_CONNECTING);
+      first.report(ConnectorState.CONNECTOR_STATE_CONNECTING);
       source.reporter.degraded("one of two servers is away");
-      report = first.report(ConnectorState.CONNECTOR_STATE_DEGRADED);
+      Report report = first.report(ConnectorState.CONNECTOR_STATE_DEGRADED);
       assertEquals("one of two servers is away", report.getReason());
       assertEquals(
           List.of("one of two servers is away"),
@@ -586,9 +586,9 @@ class SourceFeaturesTest {
       assertTrue(report.getReason().getBytes(UTF_8).length <= 4096);
       first.end(io.grpc.Status.UNAVAILABLE);
       SourceGateway second = SourceGateway.welcome(gateway);
-      report = second.report(ConnectorState.CONNECTOR_STATE_WAITING);
+      second.report(ConnectorState.CONNECTOR_STATE_WAITING);
       second.reject(second.awaitOpen().getStreamId(), RejectReason.REJECT_REASON_OWNED);
-      report = second.report(ConnectorState.CONNECTOR_STATE_WAITING);
+      second.report(ConnectorState.CONNECTOR_STATE_WAITING);
       source.reporter.running();
       report = second.report(ConnectorState.CONNECTOR_STATE_DEGRADED);
       assertEquals("as the test says", report.getReason());
