@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -71,7 +72,14 @@ NEEDED = {
     "AdminService/Peek": {"peek"},
     "AdminService/ListDeadLetters": {"peek"},
 }
-"""What the documentation says (docs/run/gateway.md, "What each call needs")."""
+"""Which rights each method needs."""
+
+
+def test_the_page_of_the_gateway_explains_each_right() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "run" / "gateway.md").read_text()
+    rows = page.split("### `[[tokens]]`\n")[1].split("\n#")[0]
+    assert {right for right in ALL_NAMES if f"\n| `{right}` |" not in rows} == set()
+    assert set().union(*NEEDED.values()) <= set(ALL_NAMES)
 
 
 def token(name: str, **rights: Any) -> Token:
