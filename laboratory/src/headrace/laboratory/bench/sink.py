@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.laboratory.bench.figures import Figure, Progress, itself
 from headrace.laboratory.bench.output import Output
 from headrace.laboratory.bench.parts import Part, Say, run_parts
-from headrace.laboratory.bench.queries import headrace, sink_query
+from headrace.laboratory.bench.queries import headrace, noop, sink_query
 from headrace.laboratory.bench.rig import (
     Restartable,
     acknowledged_rate,
@@ -103,6 +103,11 @@ def to_spark_files(frame: DataFrame, address: str, folder: Path) -> Iterator[Str
         yield query
     finally:
         query.stop()
+
+
+def nowhere(frame: DataFrame, address: str, folder: Path) -> AbstractContextManager[StreamingQuery]:
+    """Discards a frame."""
+    return noop(frame)
 
 
 def latency(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:

@@ -5,14 +5,15 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import headrace.engine.spark
 from headrace.laboratory.bench.figures import Figure, Progress
@@ -25,7 +26,6 @@ from headrace.laboratory.bench.profile.parts import PROFILER, seconds_by_part, s
 from headrace.laboratory.bench.profile.process import MODULE
 from headrace.laboratory.bench.profile.sampler import FOLDER, sampling
 from headrace.laboratory.bench.queries import headrace as source_of
-from headrace.laboratory.bench.queries import noop
 from headrace.laboratory.bench.rig import (
     KEYED_SOURCES,
     SOURCES,
@@ -36,6 +36,7 @@ from headrace.laboratory.bench.rig import (
     wait_for,
     wrapped,
 )
+from headrace.laboratory.bench.sink import Query, nowhere, to_headrace, to_spark_files
 
 _MAX_S = 600.0
 _PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
@@ -49,19 +50,42 @@ class Case:
         what: What it is, in words.
         messages: How many messages are sent, in a whole run and in a quick one.
         options: Options of the connector.
-        application: Whether the messages pass through Market Spread to a file sink, or nowhere.
+        into: Runs the query that reads the messages of a gateway, with a folder for its files.
+        source: The kind and the module of the connector.
     """
 
     what: str
     messages: tuple[int, int]
     options: Mapping[str, int]
-    application: bool = False
+    into: "Into"
+    source: tuple[str, str] = ("fast", SOURCES)
+
+
+Into = Callable[[SparkSession, str, Path], AbstractContextManager[StreamingQuery]]
+
+
+def _plain(query: Query) -> Into:
+    """Returns a query of values alone."""
+    return lambda spark, address, folder: query(source_of(spark, address), address, folder)
+
+
+@contextmanager
+def _market_spread(spark: SparkSession, address: str, folder: Path) -> Iterator[StreamingQuery]:
+    with (
+        Restartable(sink_command(address, folder / "out", "length-prefixed")),
+        running_application(MARKET_SPREAD.pipeline(), spark, address, folder) as query,
+    ):
+        yield query
 
 
 CASES = {
-    "large_frames": Case("frames of 10,000 messages, noop sink", (16_000_000, 2_000_000), {"batch": 10_000}),
-    "small_frames": Case("frames of 10 messages, noop sink", (1_200_000, 400_000), {"batch": 10, "frame": 10}),
-    "application": Case("Market Spread, two-phase file sink", (8_000_000, 1_000_000), {}, application=True),
+    "large_frames": Case("frames of 10,000 messages, noop sink", (16_000_000, 2_000_000), {"batch": 10_000}, _plain(nowhere)),
+    "small_frames": Case("frames of 10 messages, noop sink", (1_200_000, 400_000), {"batch": 10, "frame": 10}, _plain(nowhere)),
+    "file_sink": Case("two-phase file sink", (8_000_000, 2_000_000), {}, _plain(to_headrace)),
+    "spark_files": Case("Spark's own file sink", (8_000_000, 2_000_000), {}, _plain(to_spark_files)),
+    "application": Case(
+        "Market Spread, two-phase file sink", (8_000_000, 1_000_000), {}, _market_spread, ("market", KEYED_SOURCES)
+    ),
 }
 """What is profiled, by name."""
 
@@ -109,7 +133,7 @@ def _sampled(folder: Path) -> Iterator[None]:
     """Lets every process that starts in the block sample itself, Spark's processes too."""
     inner, outer = folder / "sampled", folder / "python"
     inner.write_text(f'#!/bin/sh\nexec {sys.executable} -m {MODULE} "$@"\n')
-    quick = Path(headrace.engine.spark.__file__).with_name("_worker_python.sh")
+    quick = Path(headrace.engine.spark.__file__).with_name("worker_python.sh")
     outer.write_text(f'#!/bin/sh\nHEADRACE_WORKER_PYTHON={inner} exec {quick} "$@"\n')
     for script in (inner, outer):
         script.chmod(stat.S_IRWXU)
@@ -182,18 +206,12 @@ def _profile(spark: SparkSession, case: Case, folder: Path, messages: int) -> Pr
         sampling("driver"),
         watching(jvm()) as of_jvm,
     ):
-        kind, module = ("market", KEYED_SOURCES) if case.application else ("fast", SOURCES)
-        source = partial(connector, running.address, kind, module=module, messages=messages, **case.options)
-        if case.application:
-            with (
-                Restartable(sink_command(running.address, Path(name) / "out", "length-prefixed")),
-                running_application(MARKET_SPREAD.pipeline(), spark, running.address, Path(name)) as query,
-                source() as started,
-            ):
-                moments = started.result(_MAX_S, query)["acknowledged"]
-        else:
-            with noop(source_of(spark, running.address)) as query, source() as started:
-                moments = started.result(_MAX_S, query)["acknowledged"]
+        kind, module = case.source
+        with (
+            case.into(spark, running.address, Path(name)) as query,
+            connector(running.address, kind, module=module, messages=messages, **case.options) as source,
+        ):
+            moments = source.result(_MAX_S, query)["acknowledged"]
         told = running.status().gateway
         of_frame = told.received_messages / told.received_frames
         begin = next(moment for moment in moments if moment[1] >= moments[-1][1] // 4)
