@@ -15,6 +15,7 @@ from headrace.laboratory.bench.figures import Figure, Progress, itself
 from headrace.laboratory.bench.output import Output
 from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.queries import headrace, noop, sink_query
+from headrace.laboratory.bench.restart import restart
 from headrace.laboratory.bench.rig import (
     Restartable,
     acknowledged_rate,
@@ -25,10 +26,10 @@ from headrace.laboratory.bench.rig import (
     wait_for,
 )
 from headrace.laboratory.bench.sources import MESSAGE_BYTES, quantile_ms
+from headrace.laboratory.bench.steps import DRIVER
 from headrace.machine.ports import free_address
 
 RECOVERY_RATE = 1_000
-DRIVER = ("-m", "headrace.laboratory.bench.driver")
 
 
 def run(parts: Sequence[str], quick: bool, say: Progress) -> tuple[list[Figure], dict[str, Any]]:
@@ -143,7 +144,7 @@ def recovery(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
             "gateway": Restartable(["-m", "headrace.cli", "gateway", "--listen", address, "--log-level", "error"]),
             "source": Restartable(source_command("stamped", address, rate=RECOVERY_RATE, seconds=3600)),
             "sink": Restartable(sink_command(address, folder / "out")),
-            "driver": Restartable([*DRIVER, str(folder), address]),
+            "driver": Restartable(["-m", DRIVER, str(folder), address]),
         }
         for part in parts.values():
             stack.enter_context(part)
@@ -168,7 +169,7 @@ def recovery(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
 
 def _empty_query_recovery() -> float:
     """Returns the seconds from when a restarted driver's session is ready until Spark commits a micro-batch of an empty query."""
-    with tempfile.TemporaryDirectory() as name, Restartable([*DRIVER, name]) as driver:
+    with tempfile.TemporaryDirectory() as name, Restartable(["-m", DRIVER, name]) as driver:
         commits = Path(name) / "checkpoint" / "commits"
         wait_for("a first commit", lambda: bool(_committed(commits)), 90)
         killed_at = time.time()
@@ -194,4 +195,4 @@ def _wait_for_stamp_after(output: Output, moment: float) -> None:
     wait_for("a message that was due later to be visible", lambda: bool(np.any(output.stamps() > moment)), 90)
 
 
-PARTS: dict[str, Part] = {"throughput": throughput, "latency": latency, "recovery": recovery}
+PARTS: dict[str, Part] = {"throughput": throughput, "latency": latency, "recovery": recovery, "restart": restart}

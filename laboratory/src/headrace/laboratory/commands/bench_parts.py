@@ -3,7 +3,7 @@
 from headrace.contract.languages import LANGUAGES
 
 CORE_PARTS = ("throughput", "latency", "stalled", "sessions", "curves")
-SINK_PARTS = ("throughput", "latency", "recovery")
+SINK_PARTS = ("throughput", "latency", "recovery", "restart")
 LATENCY_PARTS = ("stateful", "real-time", "real-time-rates", "real-time-workers", "stateless", "curves")
 PROFILE_PARTS = ("large_frames", "small_frames", "file_sink", "spark_files", "application")
 PIPELINES_PARTS = (
