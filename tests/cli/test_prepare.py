@@ -15,6 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from headrace.engine.spark.class_archive import class_archive
+
 pytestmark = pytest.mark.timeout(900)
 
 _MARK = "TEST_OF_PREPARE"
@@ -34,6 +36,7 @@ class Environment:
         packages = next(folder.glob("lib/python*/site-packages"))
         (packages / "outer.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
         self.folder = folder
+        self.archive = class_archive().stem
         self.mark = uuid.uuid4().hex
         self._sessions = set[int]()
 
@@ -141,8 +144,18 @@ def test_a_preparation_that_is_killed_leaves_no_process(environment: Environment
     _eventually(lambda: environment.processes() == [])
 
 
-def test_continuous_integration_gets_nothing_in_the_background(environment: Environment) -> None:
-    assert environment.run("-c", IN_BACKGROUND, CI="true") == (0, "False\n", "")
+@pytest.mark.parametrize("environ", [{"CI": "true"}, {"HEADRACE_PREPARE": "0"}], ids=lambda environ: "-".join(environ))
+def test_nothing_begins_in_the_background_where_it_is_not_wanted(environment: Environment, environ: dict[str, str]) -> None:
+    assert environment.run("-c", IN_BACKGROUND, **environ) == (0, "False\n", "")
+    assert environment.processes() == []
+
+
+def test_nothing_begins_soon_after_another_attempt_or_for_spark_elsewhere(environment: Environment) -> None:
+    elsewhere = IN_BACKGROUND.replace("background()", "background('spark://elsewhere:7077')")
+    assert environment.run("-c", elsewhere) == (0, "False\n", "")
+    log = environment.folder / f"{environment.archive}.log"
+    log.touch()
+    assert environment.run("-c", IN_BACKGROUND) == (0, "False\n", "")
     assert environment.processes() == []
 
 

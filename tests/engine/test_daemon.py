@@ -126,3 +126,22 @@ def test_a_worker_does_not_wait_for_longer_than_it_is_told(tmp_path: Path) -> No
 def test_it_imports_nothing_that_starts_threads() -> None:
     program = "import sys, headrace.engine.spark.daemon; print(*({'grpc', 'pyarrow', 'numpy', 'pandas'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split() == []
+
+
+IMPORTS = """
+import os, sys
+from headrace.engine.spark.daemon import import_needed
+
+import_needed()
+print(len(os.listdir("/proc/self/task")), "pyarrow" in sys.modules, "grpc" in sys.modules)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+@pytest.mark.parametrize(
+    ("environ", "told"), [({"OMP_NUM_THREADS": "1"}, "1 True True"), ({"OMP_NUM_THREADS": "4"}, "1 False False")]
+)
+def test_a_daemon_imports_what_its_workers_need_only_if_no_thread_starts(environ: dict[str, str], told: str) -> None:
+    known = {name: value for name, value in os.environ.items() if name not in ("JE_ARROW_MALLOC_CONF", "OMP_NUM_THREADS")}
+    done = subprocess.run([sys.executable, "-c", IMPORTS], env=known | environ, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == told.split()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.application import Application, load
+from headrace.cli.archives import Archives
 from headrace.cli.run_output import Figures, Output, Progress
 from headrace.cli.spark_options import SparkOptions, pairs, require_java, spark_options
 from headrace.contract.errors import HeadraceError
@@ -214,7 +215,8 @@ def run(
             real_time=real_time,
             real_time_workers=real_time_workers,
         )
-        _watch(query, application, connection if figures else None, stop, output)
+        archives = Archives(str(spark.sparkContext.master))
+        _watch(query, application, connection if figures else None, stop, output, archives)
         discard_output(spark)
         query.stop()
         error = query.exception()
@@ -234,7 +236,12 @@ def run(
 
 
 def _watch(
-    query: "StreamingQuery", application: Application, connection: Connection | None, stop: threading.Event, output: Output
+    query: "StreamingQuery",
+    application: Application,
+    connection: Connection | None,
+    stop: threading.Event,
+    output: Output,
+    archives: Archives,
 ) -> None:
     """Prints progress until the query ends or `stop` is set; none without a connection."""
     started = shown = time.monotonic()
@@ -242,6 +249,7 @@ def _watch(
     figures = None if connection is None else Figures(connection, application.pipeline.graph.streams)
     while query.isActive and not stop.wait(_LOOKS_EVERY_S):
         now = time.monotonic()
+        archives.look(query)
         if figures is None or now - shown < _SHOWS_EVERY_S:
             continue
         found = figures.ask(now)

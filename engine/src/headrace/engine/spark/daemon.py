@@ -4,17 +4,20 @@ Spark closes the connections of all workers after a minute without work. Its own
 cache. These workers wait, and the daemon passes its next connection to one of them instead of forking. Between tasks, a worker
 collects garbage.
 
-Spark runs this module because of the setting `spark.python.daemon.module`. The daemon forks, so it must not import anything that
-starts threads.
+Spark runs this module because of the setting `spark.python.daemon.module`. The daemon imports what its workers need, and they
+share it: each would import it anew, in half a second of processor time. It forks, so nothing that it imports may start threads.
 """
 
+import gc
 import hmac
+import importlib
 import os
 import signal
 import socket
 import struct
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from errno import EINTR
 from types import ModuleType
 from typing import Any
@@ -28,6 +31,10 @@ QUIET = "HEADRACE_QUIET"
 """The environment variable that silences a worker whose task Spark has ended."""
 IDLE_S = "HEADRACE_IDLE_WORKER_SECONDS"
 """The environment variable for how long an idle worker waits, in seconds: an hour by default; 0 ends it, as in Spark."""
+_NO_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OMP_NUM_THREADS": "1"}
+"""The variables without which Arrow and NumPy start threads when they are imported."""
+_NEEDED = ("pyspark.worker", "headrace.engine.source.reader", "headrace.engine.sink.writer")
+"""What the workers of most tasks import."""
 _HOUR = 3600.0
 _ANSWER_S = 5.0
 _WAITS, _HANDED_OVER, _TAKEN = b"w", b"h", b"t"
@@ -193,9 +200,27 @@ def report(*words: object, **options: Any) -> None:
         print(*words, **options)
 
 
+def import_needed() -> None:
+    """Imports what workers need, if that starts no threads here. Otherwise each worker does it, and shows what fails."""
+    if any(os.environ.setdefault(name, value) != value for name, value in _NO_THREADS.items()):
+        return
+    try:
+        # The JVM reads standard output.
+        with redirect_stdout(sys.stderr):
+            for module in _NEEDED:
+                importlib.import_module(module)
+            # Arrow imports pandas, if there is one, with the first values from Python.
+            importlib.import_module("pyarrow").array([None])
+    except Exception:
+        return
+    # The collector would otherwise write to pages that the workers share.
+    gc.freeze()
+
+
 def main() -> None:
     """Runs the daemon, whose workers inherit how it logs."""
     configure_from_environment()
+    import_needed()
     if os.environ.get(QUIET):
         vars(pyspark.daemon)["print"] = report
     sockets = ModuleType("socket")
