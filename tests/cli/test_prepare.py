@@ -10,12 +10,11 @@ import uuid
 import venv
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 import pytest
-
-from headrace.engine.spark.class_archive import class_archive
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -36,7 +35,7 @@ class Environment:
         packages = next(folder.glob("lib/python*/site-packages"))
         (packages / "outer.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
         self.folder = folder
-        self.archive = class_archive().stem
+        self.archive = f"headrace-spark-{version('pyspark')}"
         self.mark = uuid.uuid4().hex
         self._sessions = set[int]()
 
