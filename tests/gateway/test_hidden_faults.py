@@ -250,7 +250,7 @@ async def waiting(streams: str = "orders/*") -> AsyncIterator[tuple[Gateway, str
             query = Engine(address, streams=streams)
             await query.attach()
             assert await found(gateway) == {}
-            now.advance(16)
+            now.advance(9)
             yield gateway, address, http, query, now
             await query.close()
 

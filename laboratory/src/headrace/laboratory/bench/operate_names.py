@@ -22,6 +22,7 @@ FAULTS = {
     "key_invalid": "the gateway's TLS key is no key",
     "certificate_expires": "the gateway's certificate expires in ten days",
     "nothing_connected": "the only connector calls another address",
+    "no_source": "a query reads a source that nobody has started",
     "paused_pipeline": "the pipeline is paused",
     "network_cut": "a connector sends and reads nothing, and stays connected",
     "sink_hanging": "a sink does not answer",

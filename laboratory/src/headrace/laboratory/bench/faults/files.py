@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
+import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,6 +21,8 @@ from headrace.laboratory.bench.faults.gateway import running
 from headrace.laboratory.bench.faults.site import Site
 from headrace.laboratory.bench.rig import START_S, Restartable, sink_command, status, wait_for
 from headrace.machine.ports import free_address
+from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1.engine_pb2_grpc import EngineServiceStub
 
 _VALID_DAYS = 365
 _EXPIRES_IN_DAYS = 10
@@ -51,6 +54,30 @@ class Certificate:
         _replace(self.cert, builder.sign(self._private, hashes.SHA256()).public_bytes(Encoding.PEM))
 
 
+class Query:
+    """A query that reads a source which nobody has started."""
+
+    def __init__(self, stub: EngineServiceStub) -> None:
+        """Attaches nothing yet."""
+        self._stub, self._who = stub, pb.Pipeline(name="alone", streams=["nowhere/*"])
+
+    @classmethod
+    @contextmanager
+    def at(cls, address: str, ca: Path) -> Iterator["Query"]:
+        """Connects to a gateway that serves TLS until the block ends, given the authority to trust."""
+        with grpc.secure_channel(address, grpc.ssl_channel_credentials(ca.read_bytes())) as channel:
+            yield cls(EngineServiceStub(channel))
+
+    def attach(self) -> None:
+        """Attaches the query, as a new run."""
+        self._who.run += 1
+        self._stub.Attach(pb.AttachRequest(pipeline=self._who), timeout=START_S)
+
+    def detach(self) -> None:
+        """Detaches the query."""
+        self._stub.Detach(pb.DetachRequest(pipeline=self._who), timeout=START_S)
+
+
 def _replace(file: Path, text: bytes) -> None:
     """Replaces a file at once, since the gateway reads it at any time."""
     new = file.with_suffix(".new")
@@ -69,6 +96,7 @@ def _run(_: SparkSession, names: frozenset[str]) -> Iterator[tuple[str, list[Fau
         gateway = stack.enter_context(running(folder, "--config", str(config), *files))
         trust = ["--tls-ca", str(certificate.cert)]
         sink = stack.enter_context(Restartable([*sink_command(gateway.address, folder / "out"), *trust]))
+        query = stack.enter_context(Query.at(gateway.address, certificate.cert))
         astray = Restartable([*sink_command(free_address(), folder / "out"), *trust])
 
         def lose() -> None:
@@ -109,8 +137,11 @@ def _run(_: SparkSession, names: frozenset[str]) -> Iterator[tuple[str, list[Fau
                 "expires",
             ),
             Fault("nothing_connected", frozenset({"not-connected"}), "gateway", lose, reach),
+            Fault(
+                "no_source", frozenset({"connector-away"}), "pipeline alone", query.attach, query.detach, root="source nowhere"
+            ),
         ]
         yield gateway.url, [fault for fault in faults if fault.name in names]
 
 
-FILES = Site(("configuration_invalid", "key_invalid", "certificate_expires", "nothing_connected"), _run)
+FILES = Site(("configuration_invalid", "key_invalid", "certificate_expires", "nothing_connected", "no_source"), _run)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from headrace.contract.names import covers, source_of
 from headrace.gateway.core.connections import Role
-from headrace.gateway.core.status.health.of_deployments import CONNECTS_WITHIN_MS
+from headrace.gateway.core.status.health.of_gateway import CONNECTS_WITHIN_MS
 from headrace.gateway.core.status.health.site import Site, paused
 from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.protocol.v1 import admin_pb2 as pb
