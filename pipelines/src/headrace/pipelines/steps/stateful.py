@@ -51,6 +51,8 @@ class Stateful(KeyedStep):
                     state = states[key] = make()
                 try:
                     result = function(value, state)
+                    if result is None:
+                        continue
                     if type(result) not in FIXED:
                         result = own(result)
                 except BaseException as error:
@@ -58,9 +60,8 @@ class Stateful(KeyedStep):
                     assert rollback is not None, "failed() raises under OnError.FAIL"
                     states[key] = rollback.state_before(index)
                     continue
-                if result is not None:
-                    results.append(result)
-                    indices.append(index)
+                results.append(result)
+                indices.append(index)
         finally:
             step_pass.touched(self.name, elements.keys[: index + 1])
         return self._collected(results, indices, elements)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -260,9 +261,9 @@ def to_bytes(value: Any) -> bytes:
 
 def without_none(values: list[Any], elements: Elements) -> Elements:
     """The elements with these values, without elements whose value is None."""
-    there = [index for index, value in enumerate(values) if value is not None]
-    if len(there) == len(values):
+    if NoneType not in set(map(type, values)):
         return replace(elements, values=values)
+    there = [index for index, value in enumerate(values) if value is not None]
     return replace(elements.pick(there), values=[values[index] for index in there])
 
 
