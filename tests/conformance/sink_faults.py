@@ -110,10 +110,18 @@ class AnswersDrops(Sink):
 
 
 class StopsReading(Sink):
+    stuck = False
+
     async def rows(self, number: int, frame: frame_pb2.Frame) -> None:
         await super().rows(number, frame)
         if number in self.arriving and self.arriving[number].count == 512:
+            self.stuck = True
             await asyncio.sleep(3)
+            self.stuck = False
+
+    async def beat(self) -> None:
+        if not self.stuck:
+            await super().beat()
 
 
 class LeavesWithoutAnAnswer(Sink):
