@@ -4,6 +4,7 @@ PipelineError
 ├── GraphError     the pipeline is invalid
 ├── StepError      a function of the application raised; names step, key, stream and sequence
 ├── FormatError    a payload is not of its format, or a value cannot be written in it
+├── Unavailable    something that a step needs does not answer; no policy applies
 ├── ProgramError   the program of a step cannot be started, has ended, is late, or has broken the protocol
 ├── StateError     stored states do not match the classes or steps of the pipeline
 └── TrialError     a trial was given, or asked for, something that its pipeline does not have
@@ -26,6 +27,10 @@ class StepError(PipelineError):
 
 class FormatError(PipelineError, ValueError):
     """A payload is not of its format, or a value cannot be written in it; the text names the format and the field."""
+
+
+class Unavailable(PipelineError):
+    """Something that a step needs, such as a schema registry, does not answer. The query fails, whatever `on_error` says."""
 
 
 class ProgramError(PipelineError):

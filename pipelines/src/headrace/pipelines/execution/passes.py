@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.pipelines._errors import NotStored, StepError, text_of, too_many_keys
+from headrace.pipelines._errors import NotStored, StepError, Unavailable, text_of, too_many_keys
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.execution.call_record import CallRecord, call_record
 from headrace.pipelines.execution.measures import StepMeasures
@@ -174,7 +174,7 @@ class Pass:
         """Applies a step's error policy to an element for which a function raised.
 
         Raises:
-            StepError: The policy is `OnError.FAIL`.
+            StepError: The policy is `OnError.FAIL`, or something that the step needs does not answer.
             KeyboardInterrupt: Somebody interrupts the program, which is no matter of a policy.
         """
         where, raised = self._where(step, elements, index), f"{type(error).__name__}: {text_of(error)}"
@@ -182,6 +182,8 @@ class Pass:
             error.add_note(f"{where} was being processed")
             raise error
         reason = f"{where}: {raised}"
+        if isinstance(error, Unavailable):
+            raise StepError(f"{reason}. Nothing is wrong with the message, so it is not left out") from error
         if step.on_error is OnError.FAIL:
             raise StepError(f"{reason}. Correct the function, or use another on_error than OnError.FAIL") from error
         self.measures[step.name].failed += 1

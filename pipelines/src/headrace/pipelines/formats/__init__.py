@@ -15,6 +15,22 @@ from headrace.pipelines.formats._columns import Columns, columns_of
 from headrace.pipelines.formats._format import Format
 from headrace.pipelines.formats._json import Json, json
 from headrace.pipelines.formats._protobuf import Protobuf, protobuf
+from headrace.pipelines.formats._registry import Registry
+from headrace.pipelines.formats._registry_avro import RegistryAvro
 from headrace.pipelines.formats._text import Text, text
 
-__all__ = ["Avro", "Columns", "Format", "Json", "Protobuf", "Text", "avro", "columns_of", "json", "protobuf", "text"]
+__all__ = [
+    "Avro",
+    "Columns",
+    "Format",
+    "Json",
+    "Protobuf",
+    "Registry",
+    "RegistryAvro",
+    "Text",
+    "avro",
+    "columns_of",
+    "json",
+    "protobuf",
+    "text",
+]

@@ -11,6 +11,9 @@ from typing import Any, TypeVar, cast, overload
 from headrace.pipelines._errors import FormatError, GraphError, text_of
 from headrace.pipelines.arguments import excerpt
 from headrace.pipelines.formats._format import Format, T, called, check_is
+from headrace.pipelines.formats._registry import Registry
+from headrace.pipelines.formats._registry_avro import RegistryAvro
+from headrace.pipelines.formats.avro_schemas import failing_field, name_in, parsed, reason
 from headrace.pipelines.formats.records import is_protobuf, maker, taker
 
 U = TypeVar("U")
@@ -29,14 +32,12 @@ class Avro(Format[T]):
     @property
     def name(self) -> str:
         """The format, with the type or the name in the schema."""
-        return f"avro({called(self.kind) if self.kind is not None else _name_in(json.loads(self.schema))})"
+        return f"avro({called(self.kind) if self.kind is not None else name_in(json.loads(self.schema))})"
 
     @cached_property
     def parsed(self) -> Any:
         """The schema, as fastavro uses it."""
-        import fastavro
-
-        return fastavro.parse_schema(json.loads(self.schema))
+        return parsed(json.loads(self.schema))
 
     def reader(self) -> Callable[[bytes], T | None]:
         """As `Format.reader`."""
@@ -50,7 +51,7 @@ class Avro(Format[T]):
             try:
                 plain = read_record(stream, schema, None)
             except Exception as error:
-                raise FormatError(f"{name}: {_where(schema, payload)}: {_reason(error)}") from error
+                raise FormatError(f"{name}: {failing_field(schema, payload)}{reason(error)}") from error
             if stream.tell() != len(payload):
                 left = len(payload) - stream.tell()
                 raise FormatError(f"{name}: {left} bytes are left after the record; it was written with another schema")
@@ -77,61 +78,79 @@ class Avro(Format[T]):
 
 
 @overload
-def avro(schema: Schema, kind: type[U], *, drop_null: bool = False) -> Avro[U]: ...
+def avro(
+    schema: Schema | None = None,
+    kind: None = None,
+    *,
+    registry: Registry | None = None,
+    subject: str | None = None,
+    register: bool = False,
+    drop_null: bool = False,
+) -> Format[Any]: ...
 
 
 @overload
-def avro(schema: Schema, kind: None = None, *, drop_null: bool = False) -> Avro[Any]: ...
+def avro(
+    schema: Schema | None = None,
+    kind: type[U] = ...,
+    *,
+    registry: Registry | None = None,
+    subject: str | None = None,
+    register: bool = False,
+    drop_null: bool = False,
+) -> Format[U]: ...
 
 
-def avro(schema: Schema, kind: Any = None, *, drop_null: bool = False) -> Avro[Any]:
-    """Returns the format of Avro records that were written with a schema, each without a container.
+def avro(
+    schema: Schema | None = None,
+    kind: Any = None,
+    *,
+    registry: Registry | None = None,
+    subject: str | None = None,
+    register: bool = False,
+    drop_null: bool = False,
+) -> Format[Any]:
+    """Returns the format of Avro records, each without a container.
 
     Args:
-        schema: The schema, as a document, its JSON text, or the name of a primitive type.
+        schema: The schema, as a document, its JSON text, or the name of a primitive type. With a registry, the schema to read as
+            and to write with; by default, values are read as they were written, and written with the subject's latest schema.
         kind: The class of the values: a dataclass, `NamedTuple`, `TypedDict`, msgspec `Struct` or pydantic model. By default,
             values are dicts.
+        registry: The registry, if payloads begin with the id of their schema, as Confluent's do.
+        subject: The subject in the registry whose schema a sink writes with: `orders-value` for a topic, `{record}` for the full
+            name of the record, or both: `orders-{record}`.
+        register: Whether a sink registers `schema` in the subject. By default, the subject must have it.
         drop_null: Whether a source drops messages with null, or without a payload.
 
     Raises:
-        GraphError: The schema is invalid, or fastavro is not installed.
+        GraphError: The schema is invalid, an argument is missing, or fastavro is not installed.
     """
     if find_spec("fastavro") is None:
         raise GraphError("avro() needs fastavro: pip install 'headrace-pipelines[avro]'")
     if is_protobuf(kind):
         raise GraphError(f"avro(): values cannot be of the protobuf class {called(kind)}; take a dataclass, or no class")
+    text = None if schema is None else _valid(schema)
+    if registry is not None:
+        if register and (text is None or subject is None):
+            raise GraphError("avro(): register needs the schema and its subject")
+        return RegistryAvro(drop_null, registry, subject, text, kind, register)
+    if text is None:
+        raise GraphError("avro() needs a schema, or a registry that has it")
+    if subject is not None or register:
+        raise GraphError("avro(): subject and register need a registry")
+    return Avro(drop_null, text, kind)
+
+
+def _valid(schema: Schema) -> str:
+    """Returns a schema as JSON text.
+
+    Raises:
+        GraphError: It is invalid.
+    """
     try:
         document = json.loads(schema if isinstance(schema, str) and not schema.isidentifier() else json.dumps(schema))
-        made: Avro[Any] = Avro(drop_null, json.dumps(document), kind)
-        made.parsed  # noqa: B018
-        made.reader()
+        parsed(document)
     except Exception as error:
         raise GraphError(f"avro(): the schema {excerpt(schema)} is invalid: {type(error).__name__}: {text_of(error)}") from error
-    return made
-
-
-def _name_in(document: Any) -> str:
-    if isinstance(document, dict):
-        return str(document.get("name") or document.get("type"))
-    return "union" if isinstance(document, list) else str(document)
-
-
-def _where(schema: Any, payload: bytes) -> str:
-    """Returns the field of a record at which reading a payload fails."""
-    import fastavro
-
-    if not isinstance(schema, dict) or schema.get("type") != "record":
-        return "the payload is not of this schema"
-    names = dict[str, Any]()
-    fastavro.parse_schema(schema, named_schemas=names, _force=True)
-    stream = io.BytesIO(payload)
-    for field in schema["fields"]:
-        try:
-            fastavro.schemaless_reader(stream, fastavro.parse_schema(field["type"], named_schemas=dict(names)), None)
-        except Exception:
-            return f"field {field['name']}"
-    return "the payload is not of this schema"
-
-
-def _reason(error: Exception) -> str:
-    return "the payload ends there" if isinstance(error, EOFError) else text_of(error) or type(error).__name__
+    return json.dumps(document)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from headrace.pipelines._errors import FormatError, text_of
+from headrace.pipelines._errors import FormatError, Unavailable, text_of
 from headrace.pipelines.arguments import excerpt
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Format(ABC, Generic[T]):
                 raise FormatError(f"{name}: the message has no payload; drop_null=True drops such messages")
             try:
                 value = read(payload)
-            except FormatError:
+            except (FormatError, Unavailable):
                 raise
             except Exception as error:
                 raise FormatError(f"{name}: {text_of(error)}") from error
@@ -66,7 +66,7 @@ class Format(ABC, Generic[T]):
         def encode(value: T) -> bytes:
             try:
                 return write(value)
-            except FormatError:
+            except (FormatError, Unavailable):
                 raise
             except Exception as error:
                 raise FormatError(f"{name}: {text_of(error)}") from error

@@ -1,0 +1,161 @@
+"""A schema registry with Confluent's API."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.pipelines._errors import FormatError, GraphError, Unavailable, text_of
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+
+R = TypeVar("R")
+
+_CALL_TIMEOUT_S = 10
+_RETRY_S = 0.5
+_TEMPORARY = (401, 403, 408, 429)
+"""Statuses that somebody may mend while the query waits: a token is renewed, a limit is raised or over."""
+
+
+@dataclass(frozen=True)
+class WriterSchema:
+    """A schema of a registry.
+
+    Attributes:
+        id: Its id.
+        document: The schema.
+        named: The schemas that it refers to, each after those that it refers to itself.
+    """
+
+    id: int
+    document: Any
+    named: tuple[Any, ...] = ()
+
+
+class Registry:
+    """A schema registry.
+
+    ```python
+    registry = Registry("https://registry:8081", {"basic.auth.user.info": "user:password"})
+    orders = app.source("orders/*", decode=avro(kind=Order, registry=registry))
+    ```
+
+    The process that needs a schema fetches it once. While the registry is unavailable, a micro-batch that needs a schema waits;
+    after `timeout_s` the query fails, whatever the step's `on_error` says: no message is dropped for an outage.
+
+    Args:
+        url: The address; of several, separated by commas, the first that answers is used.
+        options: Further settings of confluent-kafka's `SchemaRegistryClient`, such as TLS and authentication.
+        timeout_s: How long to wait for an answer, in seconds.
+
+    Raises:
+        GraphError: confluent-kafka is not installed, or refuses a setting.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None, *, timeout_s: float = 60.0) -> None:
+        self.url = url
+        self._options = {"max.retries": 0, "timeout": _CALL_TIMEOUT_S, **(options or {}), "url": url}
+        self._timeout_s = timeout_s
+        self._clients = dict[int, "SchemaRegistryClient"]()
+        """By process: a client's connections do not survive a fork."""
+        self._schemas = dict[int, WriterSchema]()
+        self._pause = threading.Event()
+        """Never set."""
+        if find_spec("confluent_kafka") is None or find_spec("cachetools") is None:
+            raise GraphError("a registry needs confluent-kafka: pip install 'headrace-pipelines[registry]'")
+        try:
+            self._client()
+        except Exception as error:
+            raise GraphError(f"registry {url}: {text_of(error)}") from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Crosses processes by its settings."""
+        return _again, (self.url, self._options, self._timeout_s)
+
+    def schema(self, schema_id: int) -> WriterSchema:
+        """Returns the schema of an id, with the schemas that it refers to.
+
+        Raises:
+            FormatError: The registry does not have it.
+            Unavailable: The registry did not answer in time.
+        """
+        if schema_id not in self._schemas:
+            found = self._ask(f"schema {schema_id}", lambda client: client.get_schema(schema_id))
+            self._schemas[schema_id] = self._with_references(schema_id, found)
+        return self._schemas[schema_id]
+
+    def latest(self, subject: str) -> WriterSchema:
+        """Returns the latest schema of a subject.
+
+        Raises:
+            FormatError: The registry does not have the subject.
+            Unavailable: The registry did not answer in time.
+        """
+        found = self._ask(f"subject {subject}", lambda client: client.get_latest_version(subject))
+        return self._with_references(int(found.schema_id or 0), found.schema)
+
+    def id_of(self, subject: str, document: str, *, register: bool) -> int:
+        """Returns the id of a schema in a subject; with `register`, registers it there if it is new.
+
+        Raises:
+            FormatError: The subject does not have the schema, or refuses it as incompatible.
+            Unavailable: The registry did not answer in time.
+        """
+        from confluent_kafka.schema_registry import Schema
+
+        schema, what = Schema(document, "AVRO"), f"subject {subject}"
+        if register:
+            return int(self._ask(what, lambda client: client.register_schema(subject, schema)))
+        return int(self._ask(what, lambda client: client.lookup_schema(subject, schema)).schema_id)  # type: ignore[arg-type]
+
+    def subjects(self, schema_id: int) -> str:
+        """Returns the subjects of a schema, for an error; empty if the registry does not tell."""
+        try:
+            return ", ".join(self._client().get_subjects_by_schema_id(schema_id))
+        except Exception:
+            return ""
+
+    def _with_references(self, schema_id: int, schema: "Schema") -> WriterSchema:
+        named = list[Any]()
+        for reference in schema.references or ():
+            subject, version = str(reference.subject), int(reference.version or 0)
+            named += self._referenced(subject, version)
+        return WriterSchema(schema_id, json.loads(schema.schema_str or "null"), tuple(named))
+
+    def _referenced(self, subject: str, version: int) -> list[Any]:
+        found = self._ask(f"subject {subject}, version {version}", lambda client: client.get_version(subject, version))
+        whole = self._with_references(int(found.schema_id or 0), found.schema)
+        return [*whole.named, whole.document]
+
+    def _ask(self, what: str, call: "Callable[[SchemaRegistryClient], R]") -> R:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return call(self._client())
+            except SchemaRegistryError as error:
+                reason, status = f"{error.http_status_code} {error.error_message}", error.http_status_code
+                if 400 <= status < 500 and status not in _TEMPORARY:
+                    raise FormatError(f"registry {self.url}, {what}: {reason}") from error
+            except Exception as error:
+                reason = f"{type(error).__name__}: {text_of(error)}"
+            if time.monotonic() >= deadline:
+                raise Unavailable(f"registry {self.url}, {what}: no answer within {self._timeout_s:g} s: {reason}")
+            self._pause.wait(_RETRY_S)
+
+    def _client(self) -> "SchemaRegistryClient":
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+
+        if os.getpid() not in self._clients:
+            self._clients[os.getpid()] = SchemaRegistryClient(self._options)
+        return self._clients[os.getpid()]
+
+
+def _again(url: str, options: Mapping[str, Any], timeout_s: float) -> Registry:
+    return Registry(url, options, timeout_s=timeout_s)

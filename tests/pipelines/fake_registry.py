@@ -1,0 +1,95 @@
+"""A schema registry in this process, which answers as Confluent's does, or as its test wants."""
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+_NO_SCHEMA = (404, {"error_code": 40403, "message": "Schema not found"})
+
+
+@dataclass
+class FakeRegistry:
+    """Schemas by id, and the ids of each subject."""
+
+    url: str
+    schemas: list[dict[str, Any]] = field(default_factory=list)
+    subjects: dict[str, list[int]] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+    answers: list[tuple[int, bytes]] = field(default_factory=list)
+    """What the next requests are answered with, before the registry works again."""
+    refuses: bool = False
+    """Whether each new schema is incompatible."""
+
+    def add(self, subject: str, document: Any, references: list[dict[str, Any]] | None = None) -> int:
+        """Adds a schema to a subject; returns its id."""
+        self.schemas.append({"schema": json.dumps(document), **({"references": references} if references else {})})
+        self.subjects.setdefault(subject, []).append(len(self.schemas))
+        return len(self.schemas)
+
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        """Returns the status and the document of a request."""
+        parts = path.split("?")[0].strip("/").split("/")
+        match method, parts:
+            case "GET", ["schemas", "ids", number]:
+                known = int(number) <= len(self.schemas)
+                return (
+                    (200, self.schemas[int(number) - 1]) if known else (404, {"error_code": 40403, "message": "Schema not found"})
+                )
+            case "GET", ["schemas", "ids", number, "subjects"]:
+                return 200, [name for name, ids in self.subjects.items() if int(number) in ids]
+            case "GET", ["subjects", name, "versions", version] if name in self.subjects:
+                ids = self.subjects[name]
+                place = len(ids) if version == "latest" else int(version)
+                return 200, {"subject": name, "version": place, "id": ids[place - 1], **self.schemas[ids[place - 1] - 1]}
+            case "POST", ["subjects", name, *rest]:
+                return self._post(name, body["schema"], register=bool(rest))
+        return 404, {"error_code": 40401, "message": "Subject not found"}
+
+    def _post(self, name: str, schema: str, *, register: bool) -> tuple[int, Any]:
+        there = [one for one in self.subjects.get(name, []) if json.loads(self.schemas[one - 1]["schema"]) == json.loads(schema)]
+        if there:
+            return 200, {"subject": name, "version": 1, "id": there[0], "schema": schema}
+        if not register:
+            return _NO_SCHEMA
+        if self.refuses:
+            return 409, {"error_code": 409, "message": "Schema being registered is incompatible with an earlier schema"}
+        return 200, {"id": self.add(name, json.loads(schema))}
+
+
+@contextlib.contextmanager
+def fake_registry() -> Iterator[FakeRegistry]:
+    """A registry on a port of its own."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _handle(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            registry.requests.append(f"{self.command} {self.path.split('?')[0]}")
+            if registry.answers:
+                status, answer = registry.answers.pop(0)
+            else:
+                status, document = registry.answer(self.command, self.path, json.loads(body) if body else None)
+                answer = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        do_GET = do_POST = _handle
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing: the test looks at the requests."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        registry = FakeRegistry(f"http://127.0.0.1:{server.server_address[1]}")
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield registry
+        finally:
+            server.shutdown()
+            thread.join()

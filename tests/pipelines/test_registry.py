@@ -1,0 +1,165 @@
+"""Avro with a schema registry: what is framed can be read, and an outage of the registry loses nothing."""
+
+import copy
+import pickle
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.pipelines.fake_registry import FakeRegistry, fake_registry
+
+from headrace.pipelines import FormatError, GraphError, Message, OnError, Pipeline, StepError, Trial
+from headrace.pipelines.formats import Registry, avro
+
+LINE = {"type": "record", "name": "Line", "fields": [{"name": "article", "type": "string"}, {"name": "count", "type": "long"}]}
+NEWER = {**LINE, "fields": [*LINE["fields"], {"name": "note", "type": "string", "default": "none"}]}  # type: ignore[misc]
+BASKET = {"type": "record", "name": "Basket", "fields": [{"name": "lines", "type": {"type": "array", "items": "Line"}}]}
+
+
+@dataclass
+class Line:
+    article: str
+    count: int
+
+
+@pytest.fixture
+def server() -> Iterator[FakeRegistry]:
+    with fake_registry() as registry:
+        yield registry
+
+
+def trial_of(url: str, on_error: OnError = OnError.SKIP) -> Trial:
+    app = Pipeline("shop", on_error=on_error)
+    source = app.source("lines/*", decode=avro(kind=Line, registry=Registry(url, timeout_s=0)))
+    source.map(lambda line: f"{line.article} {line.count}").sink("out")
+    return Trial(app)
+
+
+def test_a_record_is_read_with_the_schema_that_its_id_names(server: FakeRegistry) -> None:
+    old, new = server.add("lines-value", LINE), server.add("lines-value", NEWER)
+    plain = avro(LINE, Line).encoder()(Line("tea", 3))
+    newer = avro(NEWER).encoder()({"article": "milk", "count": 1, "note": "cold"})
+    trial = trial_of(server.url)
+    payloads = [b"\0" + old.to_bytes(4) + plain, b"\0" + new.to_bytes(4) + newer] * 3
+    trial.send(*(Message(payload, stream="lines/0") for payload in payloads))
+    assert trial.values("out") == [b"tea 3", b"milk 1"] * 3
+    assert sorted(server.requests) == ["GET /schemas/ids/1", "GET /schemas/ids/2"], "each schema once"
+
+
+def test_a_sink_writes_with_the_latest_schema_of_its_subject(server: FakeRegistry) -> None:
+    server.add("lines-value", {"type": "string"})
+    latest = server.add("lines-value", LINE)
+    form = avro(kind=Line, registry=Registry(server.url), subject="lines-value")
+    assert form.encoder()(Line("tea", 3)) == b"\0" + latest.to_bytes(4) + avro(LINE, Line).encoder()(Line("tea", 3))
+    assert form.decoder()(form.encoder()(Line("tea", 3))) == Line("tea", 3)
+
+
+def test_a_sink_registers_its_schema_only_if_it_is_told_to(server: FakeRegistry) -> None:
+    registry = Registry(server.url)
+    without = avro(LINE, Line, registry=registry, subject="copies-{record}")
+    with pytest.raises(FormatError, match="subject copies-Line: 404 Schema not found"):
+        without.encoder()(Line("tea", 3))
+    assert not server.subjects
+    registering = avro(LINE, Line, registry=registry, subject="copies-{record}", register=True)
+    assert registering.encoder()(Line("tea", 3))[:5] == b"\0\0\0\0\1"
+    assert server.subjects == {"copies-Line": [1]}
+    assert without.encoder()(Line("tea", 3))[:5] == b"\0\0\0\0\1"
+    server.refuses = True
+    incompatible = avro("string", registry=registry, subject="copies-Line", register=True)
+    with pytest.raises(FormatError, match="subject copies-Line: 409 Schema being registered is incompatible"):
+        incompatible.encoder()("tea")
+
+
+def test_a_schema_is_read_with_those_that_it_refers_to(server: FakeRegistry) -> None:
+    server.add("line", LINE)
+    basket = server.add("basket", BASKET, [{"name": "Line", "subject": "line", "version": 1}])
+    whole = {**BASKET, "fields": [{"name": "lines", "type": {"type": "array", "items": LINE}}]}
+    value = {"lines": [{"article": "tea", "count": 3}]}
+    payload = b"\0" + basket.to_bytes(4) + avro(whole).encoder()(value)
+    assert avro(registry=Registry(server.url)).decoder()(payload) == value
+
+
+def test_a_reader_with_a_schema_of_its_own_gets_its_defaults(server: FakeRegistry) -> None:
+    old = server.add("lines-value", LINE)
+    payload = b"\0" + old.to_bytes(4) + avro(LINE, Line).encoder()(Line("tea", 3))
+    assert avro(NEWER, registry=Registry(server.url)).decoder()(payload) == {"article": "tea", "count": 3, "note": "none"}
+
+
+def test_an_error_names_id_subject_and_field(server: FakeRegistry) -> None:
+    server.add("lines-value", LINE)
+    decode = avro(kind=Line, registry=Registry(server.url)).decoder()
+    with pytest.raises(FormatError, match=r"^avro\(Line\): schema 1 of subject lines-value: field count: the payload ends there"):
+        decode(b"\0\0\0\0\1\6tea")
+    with pytest.raises(FormatError, match=r"^avro\(Line\): registry http://\S+, schema 9: 404 Schema not found"):
+        decode(b"\0\0\0\0\x09\6tea\6")
+    with pytest.raises(FormatError, match=r"^avro\(Line\): the payload does not begin with the id of a schema"):
+        decode(b'{"article": "tea"}')
+
+
+@pytest.fixture(scope="module")
+def decode() -> Iterator[Callable[[bytes], Any]]:
+    with fake_registry() as registry:
+        registry.add("lines-value", LINE)
+        yield avro(kind=Line, registry=Registry(registry.url)).decoder()
+
+
+@given(st.binary(max_size=20))
+def test_any_payload_is_read_or_refused(decode: Callable[[bytes], Any], payload: bytes) -> None:
+    for framed in (payload, b"\0\0\0\0\1" + payload):
+        try:
+            read = decode(framed)
+        except FormatError as error:
+            read, said = None, str(error)
+        assert isinstance(read, Line) or said.startswith("avro(Line): ")
+
+
+@pytest.mark.parametrize("policy", [OnError.FAIL, OnError.SKIP])
+def test_no_message_is_left_out_while_the_registry_is_down(server: FakeRegistry, policy: OnError) -> None:
+    server.add("lines-value", LINE)
+    payload = b"\0\0\0\0\1" + avro(LINE, Line).encoder()(Line("tea", 3))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        down = trial_of(f"http://127.0.0.1:{taken.getsockname()[1]}", policy)
+        with pytest.raises(StepError, match=r"no answer within 0 s.*so it is not left out"):
+            down.send(Message(payload, stream="lines/0"))
+    for nonsense in ((500, b"{}"), (503, b"<html>"), (200, b"<html>"), (401, b'{"error_code": 401, "message": "no"}')):
+        server.answers = [nonsense]
+        trial = trial_of(server.url, policy)
+        with pytest.raises(StepError, match="no answer within 0 s"):
+            trial.send(Message(payload, stream="lines/0"))
+
+
+def test_a_registry_that_comes_back_is_awaited(server: FakeRegistry) -> None:
+    server.add("lines-value", LINE)
+    server.answers = [(503, b"{}"), (500, b"")]
+    payload = b"\0\0\0\0\1" + avro(LINE, Line).encoder()(Line("tea", 3))
+    assert avro(kind=Line, registry=Registry(server.url)).decoder()(payload) == Line("tea", 3)
+    assert len(server.requests) == 3
+
+
+def test_a_registry_crosses_processes(server: FakeRegistry) -> None:
+    server.add("lines-value", LINE)
+    registry = Registry(server.url)
+    for other in (pickle.loads(pickle.dumps(registry)), copy.deepcopy(registry)):
+        assert other.schema(1).document == LINE
+
+
+def test_what_cannot_work_is_refused_when_it_is_made() -> None:
+    registry: Any = Registry("http://127.0.0.1:1")
+    for arguments, reason in (
+        ({}, "needs a schema, or a registry"),
+        ({"schema": LINE, "subject": "a"}, "subject and register need a registry"),
+        ({"registry": registry, "register": True}, "register needs the schema and its subject"),
+        ({"registry": registry, "schema": LINE, "register": True}, "register needs the schema and its subject"),
+    ):
+        with pytest.raises(GraphError, match=reason):
+            avro(**arguments)
+    with pytest.raises(GraphError, match="registry nonsense"):
+        Registry("nonsense", {"no.such.setting": 1})
+    sink = avro(registry=registry)
+    with pytest.raises(FormatError, match="a sink needs the subject of its schema"):
+        sink.encoder()("tea")
