@@ -120,7 +120,7 @@ def avro(
         registry: The registry, if payloads begin with the id of their schema, as Confluent's do.
         subject: The subject in the registry whose schema a sink writes with: `orders-value` for a topic, `{record}` for the full
             name of the record, or both: `orders-{record}`.
-        register: Whether a sink registers `schema` in the subject. By default, the subject must have it.
+        register: Whether a sink registers `schema` in the subject. By default, the subject must contain the schema already.
         drop_null: Whether a source drops messages with null, or without a payload.
 
     Raises:

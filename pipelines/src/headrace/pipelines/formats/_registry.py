@@ -29,7 +29,7 @@ class WriterSchema:
     Attributes:
         id: Its id.
         document: The schema.
-        named: The schemas that it refers to, each after those that it refers to itself.
+        named: The schemas that it refers to, in an order in which each follows its own references.
     """
 
     id: int
@@ -81,7 +81,7 @@ class Registry:
         """Returns the schema of an id, with the schemas that it refers to.
 
         Raises:
-            FormatError: The registry does not have it.
+            FormatError: The registry does not know the id.
             Unavailable: The registry did not answer in time.
         """
         if schema_id not in self._schemas:
@@ -93,7 +93,7 @@ class Registry:
         """Returns the latest schema of a subject.
 
         Raises:
-            FormatError: The registry does not have the subject.
+            FormatError: The registry does not know the subject.
             Unavailable: The registry did not answer in time.
         """
         found = self._ask(f"subject {subject}", lambda client: client.get_latest_version(subject))

@@ -10,7 +10,7 @@ def parsed(document: Any, named: Sequence[Any] = ()) -> Any:
 
     Args:
         document: The schema.
-        named: Schemas that it refers to, each after those that it refers to itself.
+        named: Schemas that it refers to, in an order in which each follows its own references.
     """
     import fastavro
 
