@@ -29,12 +29,12 @@ class WriterSchema:
     Attributes:
         id: Its id.
         document: The schema.
-        named: The schemas that it refers to, in an order in which each follows its own references.
+        references: The schemas that it refers to, in an order in which each follows its own references.
     """
 
     id: int
     document: Any
-    named: tuple[Any, ...] = ()
+    references: tuple[Any, ...] = ()
 
 
 class Registry:
@@ -121,16 +121,16 @@ class Registry:
             return ""
 
     def _with_references(self, schema_id: int, schema: "Schema") -> WriterSchema:
-        named = list[Any]()
+        references = list[Any]()
         for reference in schema.references or ():
             subject, version = str(reference.subject), int(reference.version or 0)
-            named += self._referenced(subject, version)
-        return WriterSchema(schema_id, json.loads(schema.schema_str or "null"), tuple(named))
+            references += self._referenced(subject, version)
+        return WriterSchema(schema_id, json.loads(schema.schema_str or "null"), tuple(references))
 
     def _referenced(self, subject: str, version: int) -> list[Any]:
         found = self._ask(f"subject {subject}, version {version}", lambda client: client.get_version(subject, version))
         whole = self._with_references(int(found.schema_id or 0), found.schema)
-        return [*whole.named, whole.document]
+        return [*whole.references, whole.document]
 
     def _ask(self, what: str, call: "Callable[[SchemaRegistryClient], R]") -> R:
         from confluent_kafka.schema_registry.error import SchemaRegistryError

@@ -86,7 +86,7 @@ class RegistryAvro(Format[T]):
             found = registry.schema(schema_id)
         except FormatError as error:
             raise FormatError(f"{name}: {error}") from error
-        writer = parsed(found.document, found.named)
+        writer = parsed(found.document, found.references)
         reader = None if self.schema is None else parsed(json.loads(self.schema))
         make = None if self.kind is None else maker(self.kind)
 
@@ -113,7 +113,7 @@ class RegistryAvro(Format[T]):
             raise FormatError(f"{self.name}: a sink needs the subject of its schema: avro(..., subject='orders-value')")
         if self.schema is None:
             found = self.registry.latest(self.subject)
-            return parsed(found.document, found.named), prefix_of(found.id)
+            return parsed(found.document, found.references), prefix_of(found.id)
         document = json.loads(self.schema)
         subject = self.subject.replace("{record}", name_in(document))
         schema_id = self.registry.id_of(subject, self.schema, register=self.register)

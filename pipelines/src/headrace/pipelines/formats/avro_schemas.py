@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def parsed(document: Any, named: Sequence[Any] = ()) -> Any:
+def parsed(document: Any, references: Sequence[Any] = ()) -> Any:
     """Returns a schema as fastavro uses it.
 
     Args:
         document: The schema.
-        named: Schemas that it refers to, in an order in which each follows its own references.
+        references: Schemas that it refers to, in an order in which each follows its own references.
     """
     import fastavro
 
     names = dict[str, Any]()
-    for referenced in named:
+    for referenced in references:
         fastavro.parse_schema(referenced, named_schemas=names)
     return fastavro.parse_schema(document, named_schemas=names)
 
