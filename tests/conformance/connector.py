@@ -53,6 +53,7 @@ class Connector(ABC):
         self.options = options
         self.instance = "raw-connector"
         self.stopping = asyncio.Event()
+        self.writing = asyncio.Lock()
         self.state = "away"
         self.start_id = secrets.token_hex(4)
         self.log: TextIO = sys.stderr

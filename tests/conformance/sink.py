@@ -174,7 +174,8 @@ class Sink(Connector):
         await self.to_the_end()
 
     async def send(self, **message: object) -> None:
-        await self.call.write(pb.SinkServiceAttachRequest(**message))  # type: ignore[arg-type]
+        async with self.writing:  # A heartbeat and an answer may be due at once, and a call takes one at a time.
+            await self.call.write(pb.SinkServiceAttachRequest(**message))  # type: ignore[arg-type]
 
     async def take(self, response: pb.SinkServiceAttachResponse) -> None:
         match response.WhichOneof("message"):

@@ -134,7 +134,8 @@ class Source(Connector):
         await self.to_the_end()
 
     async def send(self, **message: object) -> None:
-        await self.call.write(pb.IngestRequest(**message))  # type: ignore[arg-type]
+        async with self.writing:  # A heartbeat and an answer may be due at once, and a call takes one at a time.
+            await self.call.write(pb.IngestRequest(**message))  # type: ignore[arg-type]
 
     def welcomed(self, response: pb.IngestResponse) -> None:
         welcome = response.welcome
