@@ -51,7 +51,7 @@ class FileParameters(BadRecordParameters):
         description="Read rotated files, such as app.log.1 or app.log.1.gz, as earlier parts of app.log.",
     )
     rotated_seconds: float = Field(
-        default=5.0, ge=0, description="How long a rotated file is unchanged before the next one is read, in seconds."
+        default=5.0, ge=0, description="How long a rotated file is unchanged before the next one is read."
     )
     max_streams: int = Field(
         default=500,
@@ -59,7 +59,7 @@ class FileParameters(BadRecordParameters):
         description="Most files read at a time; others take turns. At most the gateway's max_streams_per_session.",
     )
     idle_seconds: float = Field(
-        default=2.0, ge=0, description="How long a file has nothing new before a waiting one gets its turn, in seconds."
+        default=2.0, ge=0, description="How long a file has nothing new before a waiting one gets its turn."
     )
 
 
@@ -77,9 +77,7 @@ class FileSinkParameters(Parameters):
         description="json: the message as a line; lines: its value; length-prefixed: its value after a big-endian u32.",
     )
     rotate_bytes: Size = Field(default=128 << 20, ge=1, description="Size at which a new file begins.")
-    rotate_seconds: float | None = Field(
-        default=None, gt=0, description="Age at which a new file begins, in seconds; default: never."
-    )
+    rotate_seconds: float | None = Field(default=None, gt=0, description="Age at which a new file begins; default: never.")
 
 
 def _source(parameters: FileParameters) -> FileSource:

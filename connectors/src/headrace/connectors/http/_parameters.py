@@ -57,36 +57,30 @@ class HttpParameters(Listening, BadRecordParameters):
         examples=["Idempotency-Key"],
     )
     key_header: HeaderName | None = Field(None, description="The header with the message key.")
-    headers: tuple[HeaderOrPath, ...] = Field(
-        (), description="Request headers that become message headers; :path is the path of the request."
-    )
+    headers: tuple[HeaderOrPath, ...] = Field((), description="Request headers that become message headers; :path is the path.")
     token: SecretStr | None = Field(None, description="The token that clients must send as `Authorization: Bearer TOKEN`.")
     health_path: UrlPath = Field("/health", description="The path for a GET: 200 if queries read all streams, or else 503.")
     max_body_bytes: Size = Field(
         1 << 20,
         ge=1,
-        description="The largest body; above, the answer is 413. Keep it below the gateway's max_frame_bytes.",
+        description="The largest body, else 413; below the gateway's max_frame_bytes.",
     )
     max_waiting_messages: int = Field(
         1000,
         ge=1,
-        description="Most messages that wait for the checkpoint, each an open connection; further ones are answered with 503.",
+        description="Most messages that wait for the checkpoint; further ones get 503.",
     )
-    max_waiting_bytes: Size = Field(
-        64 << 20, ge=1, description="Most bytes that wait for the checkpoint; then the answer is 503."
-    )
+    max_waiting_bytes: Size = Field(64 << 20, ge=1, description="Most bytes that wait for the checkpoint; further ones get 503.")
     max_connections: int = Field(
         2000,
         ge=1,
-        description="Most connections. For a new one, the one longest without a request closes; if all have one, the new one.",
+        description="Most connections; for a new one, the one longest without a request closes.",
     )
-    head_seconds: float = Field(10.0, gt=0, description="How long a head may take, in seconds; then the connection closes.")
-    idle_seconds: float = Field(75.0, gt=0, description="How long a connection stays open after an answer, in seconds.")
-    answer_seconds: float = Field(
-        30.0, gt=0, description="How long a request waits for the checkpoint, in seconds; then the answer is 503."
-    )
-    receive_seconds: float = Field(30.0, gt=0, description="How long a body may take, in seconds; then the answer is 408.")
-    retry_after_seconds: int = Field(1, ge=0, description="Retry-After in a 503, in seconds.")
+    head_seconds: float = Field(10.0, gt=0, description="How long a head may take; then the connection closes.")
+    idle_seconds: float = Field(75.0, gt=0, description="How long a connection stays open after an answer.")
+    answer_seconds: float = Field(30.0, gt=0, description="How long a request waits for the checkpoint; then the answer is 503.")
+    receive_seconds: float = Field(30.0, gt=0, description="How long a body may take; then the answer is 408.")
+    retry_after_seconds: int = Field(1, ge=0, description="Retry-After in a 503.")
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
@@ -131,17 +125,17 @@ class HttpSinkParameters(Parameters):
     batch_bytes: Size = Field(
         1 << 20,
         ge=1,
-        description="Largest total of messages in a request; a single one may exceed it.",
+        description="Largest total of several messages in a request.",
     )
     content_type: str | None = Field(
         None,
-        description="The content type; default by batch: application/octet-stream, application/json or application/x-ndjson.",
+        description="The content type; default: by batch.",
     )
     headers: dict[HeaderName, str] = Field({}, description="Headers to add to every request.")
     secret_headers: dict[HeaderName, SecretStr] = Field({}, description="Further headers whose values are never shown.")
     token: SecretStr | None = Field(None, description="Sent as `Authorization: Bearer TOKEN`.")
     idempotency_header: HeaderName | None = Field(
-        "Idempotency-Key", description="The header for PIPELINE/BATCH/PARTITION/SEQUENCE, which is the same for each attempt."
+        "Idempotency-Key", description="The header for PIPELINE/BATCH/PARTITION/SEQUENCE."
     )
     key_header: HeaderName | None = Field(None, description="The header for the message key.")
     id_header: HeaderName | None = Field(None, description="The header for the message id.")
@@ -152,12 +146,12 @@ class HttpSinkParameters(Parameters):
         le=256,
         description="Most concurrent requests. Above 1, only messages of one key stay in order.",
     )
-    timeout_seconds: float = Field(30.0, gt=0, description="How long a request may take, in seconds.")
-    retry_seconds: float = Field(60.0, ge=0, description="How long a request is retried, in seconds; then the task fails.")
+    timeout_seconds: float = Field(30.0, gt=0, description="How long a request may take.")
+    retry_seconds: float = Field(60.0, ge=0, description="How long a request is retried; then the task fails.")
     max_backoff_seconds: float = Field(
-        10.0, gt=0, description="The longest wait between attempts, in seconds, unless the receiver asks for a longer one."
+        10.0, gt=0, description="The longest wait between attempts, unless the receiver asks for a longer one."
     )
-    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: the system's authorities.")
+    tls_ca: Path | None = Field(None, description="Trusted certificates, PEM; default: the system's.")
     proxy: SecretStr | None = Field(
         None,
         description="The proxy, http[s]://[USER:PASSWORD@]HOST:PORT; or none. Default: by http_proxy, https_proxy, "

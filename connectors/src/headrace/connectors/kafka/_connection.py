@@ -33,9 +33,9 @@ class KafkaConnection(SystemParameters):
         examples=["127.0.0.1:9092"],
     )
     tls: bool = Field(False, description="Encrypt connections.")
-    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: the system's authorities.")
+    tls_ca: Path | None = Field(None, description="Trusted certificates, PEM; default: the system's.")
     tls_certificate: Path | None = Field(None, description="The client certificate chain, PEM.")
-    tls_key: Path | None = Field(None, description="The private key of the client certificate, PEM.")
+    tls_key: Path | None = Field(None, description="Its private key, PEM.")
     tls_key_password: SecretStr | None = Field(None, description="The password of the private key.")
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"] | None = Field(
         None, description="The SASL mechanism; default: no authentication."
@@ -44,25 +44,21 @@ class KafkaConnection(SystemParameters):
     password: SecretStr | None = Field(None, description="The password, for PLAIN and SCRAM.")
     oauth_token_url: str | None = Field(
         None,
-        description="For OAUTHBEARER: the endpoint for tokens, such as https://login.example.com/oauth2/token.",
+        description="For OAUTHBEARER: the URL that issues tokens.",
     )
     oauth_client_id: str | None = Field(None, description="The client id at the endpoint.")
     oauth_client_secret: SecretStr | None = Field(None, description="The client secret at the endpoint.")
-    oauth_scope: str | None = Field(None, description="The scope to request, if the endpoint needs one.")
-    oauth_ca: Path | None = Field(
-        None, description="Certificates to trust at the endpoint, PEM; default: the system's authorities."
-    )
-    oauth_token_file: Path | None = Field(
-        None, description="Instead of oauth_token_url: a file with the token, read with each login."
-    )
+    oauth_scope: str | None = Field(None, description="The scope to request.")
+    oauth_ca: Path | None = Field(None, description="Trusted certificates of the endpoint, PEM; default: the system's.")
+    oauth_token_file: Path | None = Field(None, description="Instead of oauth_token_url: a file with the token.")
     client_properties: dict[str, str] = Field(
         {},
-        description="Further settings by the client library's names, such as socks5_proxy of kafka-python.",
+        description="Further settings, by the client library's names.",
     )
     client: Literal["kafka-python", "librdkafka"] = Field(
-        "kafka-python", description="The client library; librdkafka is faster, and needs the extra kafka-librdkafka."
+        "kafka-python", description="The client library; librdkafka needs the extra kafka-librdkafka."
     )
-    client_id: str = Field("headrace", description="The name of this client in the brokers' logs, metrics and quotas.")
+    client_id: str = Field("headrace", description="The client's name in logs, metrics and quotas.")
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:

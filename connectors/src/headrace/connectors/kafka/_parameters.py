@@ -22,11 +22,11 @@ class KafkaParameters(KafkaConnection, BadRecordParameters):
     topics: tuple[str, ...] = Field((), description="Topics to read.", examples=["orders"])
     topic_pattern: str | None = Field(
         None,
-        description="Instead of topics: a regular expression for the whole name of a topic; new topics are found.",
+        description="Instead of topics: a regular expression for whole names.",
     )
     group: str | None = Field(
         None,
-        description="A consumer group of its own, whose offsets follow the checkpoint, for tools that show lag.",
+        description="A consumer group of its own, for tools that show lag.",
     )
     start: str = Field(
         "earliest",
@@ -38,7 +38,7 @@ class KafkaParameters(KafkaConnection, BadRecordParameters):
     )
     verify_checksums: bool = Field(
         True,
-        description="Verify checksums of fetched data: half a microsecond per message, less with the package crc32c.",
+        description="Verify checksums: half a microsecond per message, less with the package crc32c.",
     )
     partition_fetch_bytes: Size = Field(1 << 20, ge=1, description="Most bytes to fetch from a partition at once.")
     fetch_bytes: Size = Field(16 << 20, ge=1, description="Most bytes to fetch from a broker at once.")
@@ -95,7 +95,7 @@ class KafkaSinkParameters(KafkaConnection):
     retry_seconds: float = Field(
         120.0,
         ge=15,
-        description="How long a micro-batch waits for unreachable brokers before it fails, in seconds.",
+        description="How long a micro-batch waits for unreachable brokers before it fails.",
     )
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
         "none", description="The compression of written records."

@@ -39,13 +39,13 @@ class NatsConnection(SystemParameters):
     token: SecretStr | None = Field(None, description="Authenticate with a token instead.")
     credentials_file: Path | None = Field(None, description="Authenticate with a JWT and an NKEY instead: a .creds file.")
     nkey_file: Path | None = Field(None, description="Authenticate with an NKEY instead: a file with its seed.")
-    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: the system's authorities.")
+    tls_ca: Path | None = Field(None, description="Trusted certificates, PEM; default: the system's.")
     tls_certificate: Path | None = Field(None, description="The client certificate chain, PEM.")
-    tls_key: Path | None = Field(None, description="The private key of the client certificate, PEM.")
+    tls_key: Path | None = Field(None, description="Its private key, PEM.")
     tls_server_name: str | None = Field(None, description="The name in the servers' certificate, if not their host name.")
     tls_first: bool = Field(False, description="Start with TLS, for servers with handshake_first.")
-    client_name: str = Field("headrace", description="The name of this client in the servers' monitoring.")
-    connect_seconds: float = Field(5.0, gt=0, description="How long a server may take to answer, in seconds.")
+    client_name: str = Field("headrace", description="The client's name in the servers' monitoring.")
+    connect_seconds: float = Field(5.0, gt=0, description="How long a server may take to answer.")
 
     @field_validator("servers")
     @classmethod
@@ -226,7 +226,7 @@ class NatsSinkParameters(NatsConnection):
     retry_seconds: float = Field(
         60.0,
         ge=0,
-        description="How long to retry, in seconds, before Spark's task fails.",
+        description="How long to retry, before Spark's task fails.",
     )
     full_subject: Literal["refuse", "fail"] = Field(
         "refuse",

@@ -75,7 +75,7 @@ class PostgreSQLParameters(PostgreSQLRows, BadRecordParameters):
     )
     columns: tuple[str, ...] = Field((), description="The columns of that object; default: all of them.")
     where: str | None = Field(None, description="An SQL condition; rows that do not satisfy it are skipped.")
-    poll_seconds: float = Field(0.1, gt=0, description="Interval between checks for new rows, in seconds.")
+    poll_seconds: float = Field(0.1, gt=0, description="Interval between checks for new rows.")
     detect_deleted: bool = Field(
         False,
         description="Lose the position if no row at or before it is left: for tables whose old rows are deleted, but"
@@ -102,7 +102,7 @@ class PostgreSQLOutboxParameters(PostgreSQLRows, BadRecordParameters):
         None, description="The column whose values are partitions, each a stream; an index must begin with it."
     )
     channel: str = Field("headrace_outbox", description="The channel to listen on.")
-    poll_seconds: float = Field(1.0, gt=0, description="Interval between checks without a notification, in seconds.")
+    poll_seconds: float = Field(1.0, gt=0, description="Interval between checks without a notification.")
     acknowledged_rows: Literal["delete", "keep"] = Field("delete", description="What to do with rows once they are acknowledged.")
 
 

@@ -28,10 +28,10 @@ class RabbitMQConnection(SystemParameters):
     )
     password: SecretStr | None = Field(None, description="The password, if the URL has none.")
     nodes: tuple[str, ...] = Field((), description="Further nodes, HOST or HOST:PORT, tried after the URL's.")
-    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: the system's authorities.")
+    tls_ca: Path | None = Field(None, description="Trusted certificates, PEM; default: the system's.")
     tls_certificate: Path | None = Field(None, description="The client certificate chain, PEM.")
-    tls_key: Path | None = Field(None, description="The private key of the client certificate, PEM.")
-    connect_seconds: float = Field(10.0, gt=0, description="How long a node may take to answer, in seconds.")
+    tls_key: Path | None = Field(None, description="Its private key, PEM.")
+    connect_seconds: float = Field(10.0, gt=0, description="How long a node may take to answer.")
     heartbeat_seconds: int = Field(30, ge=2, le=600, description="After how many silent seconds a broker counts as unavailable.")
 
     @field_validator("url")
@@ -164,7 +164,7 @@ class RabbitMQSinkParameters(RabbitMQConnection):
     wait_seconds: float = Field(
         240.0,
         gt=0,
-        description="How long a micro-batch waits for an unavailable broker or a full queue before it fails, in seconds.",
+        description="How long a micro-batch waits for an unavailable broker or a full queue before it fails.",
     )
 
     @field_validator("routing_key")

@@ -22,7 +22,7 @@ class TcpParameters(Listening, BadRecordParameters):
     max_message_bytes: Size = Field(
         1 << 20,
         ge=1,
-        description="The largest message; a longer one ends its connection. Keep it below the gateway's max_frame_bytes.",
+        description="The largest message; a longer one ends its connection. Below the gateway's max_frame_bytes.",
     )
     max_clients: int = Field(
         1000,
@@ -36,9 +36,7 @@ class TcpParameters(Listening, BadRecordParameters):
         description="Most bytes that wait for the checkpoint; then clients are not read. Incomplete messages may "
         "take as many; then the oldest is dropped.",
     )
-    message_seconds: float = Field(
-        30.0, gt=0, description="How long a message may take to arrive, in seconds; then its connection ends."
-    )
+    message_seconds: float = Field(30.0, gt=0, description="How long a message may take to arrive; then its connection ends.")
     idle_seconds: float | None = Field(
-        None, gt=0, description="How long a client may be silent, in seconds; then its connection ends. Default: for ever."
+        None, gt=0, description="How long a client may be silent; then its connection ends. Default: for ever."
     )
