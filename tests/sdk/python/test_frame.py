@@ -48,13 +48,13 @@ def cut(items, max_bytes=1 << 20, max_messages=1 << 20):
     """All frames of some items, and the messages in them."""
     columns, frames, at = pack(items, 1, None), [], 0
     while at < columns.count:
-        stop = fit(columns, STREAM_ID, at, max_bytes, max_messages)
+        stop, size = fit(columns, STREAM_ID, at, max_bytes, max_messages)
         if stop == at:
             assert frame_size(columns, STREAM_ID, at, at + 1) > max_bytes
-            stop = at + 1
+            stop, size = at + 1, frame_size(columns, STREAM_ID, at, at + 1)
         frame = Frame()
         fill_frame(frame, columns, STREAM_ID, at, stop)
-        assert frame.ByteSize() == frame_size(columns, STREAM_ID, at, stop)
+        assert frame.ByteSize() == size
         assert frame.ByteSize() <= max_bytes or frame.count == 1
         assert frame.count <= max_messages
         frames.append(frame)

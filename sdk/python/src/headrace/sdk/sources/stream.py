@@ -119,7 +119,8 @@ class Stream:
         columns, start = self._columns, self._at
         assert columns is not None
         bytes_, messages = window.bytes + self._lent.bytes, window.messages + self._lent.messages
-        stop = fit(columns, self.id, start, min(max_bytes, bytes_ - window.frame_overhead), min(max_messages, messages))
+        room = min(max_bytes, bytes_ - window.frame_overhead)
+        stop, size = fit(columns, self.id, start, room, min(max_messages, messages))
         if stop == start:
             size = self.next_size()
             if size > max_bytes:
@@ -131,7 +132,7 @@ class Stream:
                 self._move_on(columns, start + 1)
             return None
         self.release_grant(window)
-        window.spend(frame_size(columns, self.id, start, stop) + window.frame_overhead, stop - start)
+        window.spend(size + window.frame_overhead, stop - start)
         request = pb.IngestRequest()
         fill_frame(request.frame, columns, self.id, start, stop)
         self._sent(columns, start, stop)
@@ -153,9 +154,9 @@ class Stream:
         assert columns is not None
         self.asked_for_credit = True
         request = pb.CreditRequest(stream_id=self.id, bytes=self.next_size(), messages=1)
-        stop = fit(columns, self.id, start, max_bytes, max_messages)
+        stop, size = fit(columns, self.id, start, max_bytes, max_messages)
         if stop > start:
-            request.ready_bytes = frame_size(columns, self.id, start, stop)
+            request.ready_bytes = size
             request.ready_messages = stop - start
         return pb.IngestRequest(credit_request=request)
 

@@ -32,20 +32,22 @@ def frame_size(columns: Columns, stream_id: int, start: int, stop: int) -> int:
     return size + (0 if cursor is None else _bytes_field(len(cursor), always=True, tag=2))
 
 
-def fit(columns: Columns, stream_id: int, start: int, max_bytes: int, max_messages: int) -> int:
-    """Returns the end index of the frame to cut at `start`; equal to `start` if not even one message fits."""
+def fit(columns: Columns, stream_id: int, start: int, max_bytes: int, max_messages: int) -> tuple[int, int]:
+    """Returns the end index of the frame to cut at `start`, and its size in bytes; `start` and 0 if no message fits."""
     stop = min(columns.count, start + max_messages)
     if columns.deltas.typecode == "Q":
         stop = min(stop, _before_wide_gap(columns, start))
-    if stop <= start or frame_size(columns, stream_id, start, stop) <= max_bytes:
-        return max(stop, start)
+    if stop <= start:
+        return start, 0
+    if (size := frame_size(columns, stream_id, start, stop)) <= max_bytes:
+        return stop, size
     # Only some end indexes include a cursor, so the size is not monotonic: reserve room for the largest cursor.
     room = max_bytes - max((len(cursor) + 4 for _, cursor in columns.cursors), default=0)
     candidates = range(start + 1, stop + 1)
     fitting = bisect_right(candidates, room, key=lambda end: frame_size(columns, stream_id, start, end))
-    if fitting == 0 and frame_size(columns, stream_id, start, start + 1) <= max_bytes:
-        return start + 1
-    return start + fitting
+    stop = start + max(fitting, 1)
+    size = frame_size(columns, stream_id, start, stop)
+    return (stop, size) if size <= max_bytes else (start, 0)
 
 
 def fill_frame(frame: Frame, columns: Columns, stream_id: int, start: int, stop: int) -> None:
