@@ -1,4 +1,6 @@
-"""Finds constructions that stop a reader, in the pages and in docstrings of the product: part of `make lint`.
+"""Finds constructions that stop a reader, in the pages, docstrings and texts of the product: part of `make lint`.
+
+Texts are help, errors, log lines, and the docstrings of attributes.
 
 Name the thing instead of a pronoun ("those of", "those that"), and write who does what, in the order in which it happens.
 """
@@ -70,9 +72,22 @@ def docstring_findings(source: str) -> Iterator[tuple[int, str, str]]:
                 yield text.lineno + line - 1, words, advice
 
 
+def text_findings(source: str) -> Iterator[tuple[int, str, str]]:
+    """The line of each construction in the texts of a module, its words, and what to do instead. A text may be no sentence."""
+    tree = ast.parse(source)
+    parents = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {node.body[0].value for node in ast.walk(tree) if isinstance(node, parents) and ast.get_docstring(node)}  # type: ignore[attr-defined]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings and " " in node.value:
+            for line, words, advice in findings(node.value):
+                if advice != "name the subject":
+                    yield node.lineno + line - 1, words, advice
+
+
 def main() -> int:
     """Prints each construction with its place, and returns how the process ends."""
     searches = [(page, findings) for page in pages()] + [(source, docstring_findings) for source in sources()]
+    searches += [(source, text_findings) for source in sources()]
     lines = [
         f"{path.relative_to(ROOT)}:{line}: {words!r}: {advice}"
         for path, search in searches

@@ -76,7 +76,7 @@ def test_a_row_of_wide_numbers_becomes_a_paragraph_with_its_sentence_on_a_line_o
 
 
 def test_figures_without_a_name_have_the_names_of_all_columns() -> None:
-    table = plain_table("#quotes", "#orders", named=False)
+    table = plain_table("#quotes", "#orders", has_row_names=False)
     table.add_row(f"{10**18:,}", f"{10**18:,}")
     assert [line.strip() for line in drawn(table, 50)] == [
         "quotes 1,000,000,000,000,000,000, orders",

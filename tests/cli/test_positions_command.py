@@ -24,7 +24,7 @@ from tests.examples.rig import rig
 
 from headrace import connectors_cli
 from headrace.cli import cli, gateway_of_query
-from headrace.cli.positions.wanted import Wanted, check_abandoned
+from headrace.cli.positions.move import Move, check_abandoned
 from headrace.connectors import FileSource
 from headrace.connectors_cli import TimePositions
 from headrace.engine import CheckpointError, StoredPositions, start
@@ -302,7 +302,7 @@ class _Gateway:
 
 
 def test_a_micro_batch_that_a_sink_may_have_written_is_not_abandoned_unasked() -> None:
-    wanted = Wanted((), True, None, None, None, None, None, None, True, False, None, None, None, False, False, False, False)
+    wanted = Move((), True, None, None, None, None, None, None, True, False, None, None, None, False, False, False, False)
     check_abandoned(_Stored(), wanted, _Gateway([]))  # type: ignore[arg-type]
     offline = replace(wanted, offline=True)
     nowhere = _Stored()

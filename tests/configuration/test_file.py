@@ -31,7 +31,7 @@ class Outer(BaseModel):
 def read(folder: Path, text: str, flags: dict[tuple[str, ...], Flag] | None = None, **environ: str) -> Outer:
     (folder / "c.toml").write_text(text)
     reading = ConfigurationFile(folder / "c.toml", environ, flags)
-    found = reading.take(Outer, reading.table(), known=["inner.secret"])
+    found = reading.take(Outer, reading.table(), known_keys=["inner.secret"])
     reading.check()
     assert found is not None
     return found

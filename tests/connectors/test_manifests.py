@@ -213,7 +213,7 @@ BAD = {
         'required = true\ndefault = "x"',
         "16: parameters.source.default: a required parameter",
     ),
-    "secret": ("secret = true", 'secret = true\ndefault = "x"', "parameters.password.default: a secret cannot have it"),
+    "secret": ("secret = true", 'secret = true\ndefault = "x"', "parameters.password.default: not possible for a secret"),
     "secret number": (
         '"integer"',
         '"integer"\nsecret = true',
@@ -302,7 +302,7 @@ def test_the_first_of_a_name_has_it(folder: Path, tmp_path: Path, monkeypatch: p
     assert found is not None
     assert found.origin == str(first)
     assert {one.origin: one.reason for one in catalog().unavailable} == {
-        str(second): f"its name is taken by that of {first}; one of them must be renamed or removed",
+        str(second): f"its name is taken by a connector of {first}; one of them must be renamed or removed",
         str(bundled): "its name is taken by a bundled connector; one of them must be renamed or removed",
     }
     # A faulty manifest keeps its name: another program of the name is not run instead.

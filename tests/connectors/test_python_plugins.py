@@ -223,7 +223,7 @@ def test_the_first_of_two_plugins_of_a_name_has_it(counter: Path) -> None:
     install(counter, "acme-again", {"counter": "acme_again:CONNECTOR"}, acme_again=declared("counter", "acme_impl"))
     (second,) = catalog().unavailable
     assert str(second) == (
-        "connector counter of acme-counter cannot be used: its name is taken by that of acme-again; "
+        "connector counter of acme-counter cannot be used: its name is taken by a connector of acme-again; "
         "one of them must be renamed or removed"
     )
     first = find_connector("counter")

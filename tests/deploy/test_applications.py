@@ -103,7 +103,7 @@ def test_what_is_wrong_is_named_before_anything_starts(tmp_path: Path, text: str
 def test_two_applications_with_one_pipeline_are_refused(tmp_path: Path) -> None:
     deployment = load(tmp_path)
     (tmp_path / "second.py").write_text(APPLICATION.format(name="first"))
-    with pytest.raises(CannotRun, match="second: its pipeline is first, as that of first"):
+    with pytest.raises(CannotRun, match="second: its pipeline is first, as in first"):
         read_graphs(deployment)
 
 

@@ -52,6 +52,16 @@ def test_a_construction_in_a_docstring_is_found_with_its_line() -> None:
     assert found == {(4, "goes on"), (5, "As for"), (5, "those that"), (5, "are told")}
 
 
+def test_a_construction_in_a_text_is_found_with_its_line_and_a_text_may_be_no_sentence() -> None:
+    source = 'def left() -> str:\n    """Goes on."""\n    return "the drain goes on"\n\n\nLEFT = ""\n"""What is left."""\n'
+    assert [(line, words) for line, words, _ in prose.text_findings(source)] == [(3, "goes on")]
+
+
+def test_the_texts_contain_none() -> None:
+    found = {path.relative_to(ROOT).as_posix(): list(prose.text_findings(path.read_text())) for path in prose.sources()}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
 def test_the_docstrings_contain_none() -> None:
     sources = prose.sources()
     assert len(sources) > 500

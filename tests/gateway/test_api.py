@@ -129,7 +129,7 @@ async def test_one_part_is_found_by_its_name(http: tuple[str, Engine]) -> None:
         assert (code, document[kind]) == (200, name)
         code, document = await get(address, f"/api/v1/{kind}s/other")
         assert code == 404
-        assert document["detail"] == f"there is no {kind} 'other'; /api/v1/{kind}s lists those that there are"
+        assert document["detail"] == f"there is no {kind} 'other'; /api/v1/{kind}s lists all"
 
 
 async def test_nothing_can_be_changed_where_it_is_read(http: tuple[str, Engine]) -> None:

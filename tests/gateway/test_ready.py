@@ -318,7 +318,7 @@ async def test_a_slow_commit_log(site: Site) -> None:
     await site.query.reader.plan_until("orders/0", 6)
     await stage_and_vote(site.sink, site.query.writer, 0)
     found = await site.until_kind("commit-slow", "pipeline p")
-    assert "its commit log does not have it" in found["pipeline p"]["cause"]
+    assert "its commit log lacks it" in found["pipeline p"]["cause"]
     await site.query.writer.report_commits(0)
     await site.query.reader.plan({"orders/0": 6}, wait_ms=0)
     await site.until()

@@ -87,7 +87,7 @@ async def test_an_equal_request_joins_a_replay_and_another_one_is_refused(rig: R
 async def test_a_replay_that_fails_is_late_or_lost_is_told_as_such(rig: Rig) -> None:
     supervisor = await rig.supervisor().register("files", replays="errors")
     code, details = await rig.refused(replay(rig, timeout_ms=20))
-    assert (code, details.endswith("the replay of files goes on")) == (Code.DEADLINE_EXCEEDED, True)
+    assert (code, details.endswith("the replay of files continues")) == (Code.DEADLINE_EXCEEDED, True)
     failed = replay(rig)
     order = await order_of(supervisor)
     await rig.until_waiting(1)

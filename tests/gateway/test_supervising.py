@@ -233,7 +233,7 @@ async def test_a_caller_that_waits_too_long_is_told_and_the_restart_goes_on(rig:
     supervisor = await rig.supervisor().register("orders")
     code, details = await rig.refused(rig.restart("orders", timeout_ms=20))
     assert code is Code.DEADLINE_EXCEEDED
-    assert details == "no answer of deployment deploy.toml within 20 ms; the restart of orders goes on"
+    assert details == "no answer of deployment deploy.toml within 20 ms; the restart of orders continues"
     order = await supervisor.order()
     # Whoever asks again joins it.
     call = rig.restart("orders")

@@ -369,7 +369,7 @@ async def test_http_says_what_the_admin_service_says() -> None:
             assert code in (400, 431), limit
             assert code == 431 or "limit" in answer["detail"]
         code, answer = await get(http, "/api/v1/pipelines/other/batches")
-        assert (code, answer["detail"]) == (404, "there is no pipeline 'other'; /api/v1/pipelines lists those that there are")
+        assert (code, answer["detail"]) == (404, "there is no pipeline 'other'; /api/v1/pipelines lists all")
 
 
 async def test_http_answers_with_one_micro_batch_and_with_as_many_streams_as_are_wanted() -> None:

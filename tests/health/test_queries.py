@@ -197,7 +197,7 @@ async def test_a_slow_commit_log(spark: SparkSession, here: Site, disk_of_commit
             with frozen(disk_of_commits):
                 with file.open("a") as more:
                     more.write("good\n")
-                await here.names("commit-slow", part, "its commit log does not have it")
+                await here.names("commit-slow", part, "its commit log lacks it")
             await here.clears(part)
         finally:
             await asyncio.to_thread(query.stop)

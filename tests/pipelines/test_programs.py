@@ -282,7 +282,7 @@ def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
         Trial(application(["no-such-program"])).send(vote("a"))
     app = application(["./votes"])
     app._folder = tmp_path
-    with pytest.raises(ProgramError, match=r"the program `\./votes` needs \./votes, and .* does not have it; build the program"):
+    with pytest.raises(ProgramError, match=r"the program `\./votes` needs \./votes, which is not in .*; build the program"):
         Trial(app).send(vote("a"))
     (tmp_path / "votes").touch(0o644)
     with pytest.raises(ProgramError, match=r"is not executable; run: chmod \+x \./votes"):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SHOWN = 20
 _JSON = json_option()
 _OTHER_SYSTEMS = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
-"""Variables of the environment that name settings, among which may be that of a default file system."""
+"""Variables of the environment that name settings, perhaps also a default file system."""
 
 
 @click.group(cls=ProgramGroup)
@@ -142,13 +142,13 @@ def _folder(target: str, checkpoint: str | None) -> str:
     return target
 
 
-def _summary(folder: str, found: "Verification") -> str:
-    what = "backup" if found.backup is not None else "checkpoint"
-    if found.batch is None:
+def _summary(folder: str, verification: "Verification") -> str:
+    what = "backup" if verification.backup is not None else "checkpoint"
+    if verification.batch is None:
         return f"{folder} cannot be used"
-    if found.wrong:
-        return f"the {what} {folder} is not whole: {len(found.wrong):,} of {found.files:,} files are wrong"
-    return f"the {what} {folder} is whole: micro-batch {found.batch}, {found.files:,} files"
+    if verification.wrong:
+        return f"the {what} {folder} is not whole: {len(verification.wrong):,} of {verification.files:,} files are wrong"
+    return f"the {what} {folder} is whole: micro-batch {verification.batch}, {verification.files:,} files"
 
 
 @contextlib.contextmanager

@@ -57,14 +57,14 @@ def verbose_option(command: _Command) -> _Command:
     return click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=show_all, help=text)(command)
 
 
-def pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
+def pairs(option: str, arguments: tuple[str, ...]) -> dict[str, str]:
     """Parses the NAME=VALUE arguments of a repeatable option.
 
     Raises:
         Failure: An argument is not NAME=VALUE.
     """
     found = {}
-    for text in given:
+    for text in arguments:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise Failure(f"{option} {text}: want NAME=VALUE", EXIT_INVALID)

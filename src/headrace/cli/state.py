@@ -181,14 +181,14 @@ def _stored(app: str, checkpoint: str | None, on: SparkOptions) -> "Iterator[tup
             raise Failure(str(error)) from None
 
 
-def _step(steps: list[str], named: str | None) -> str:
-    if named is None and len(steps) == 1:
+def _step(steps: list[str], name: str | None) -> str:
+    if name is None and len(steps) == 1:
         return steps[0]
-    if named not in steps:
-        what = f"there is no step {named}" if named else "several steps keep states"
+    if name not in steps:
+        what = f"there is no step {name}" if name else "several steps keep states"
         raise Failure(f"{what}; name one with --step: {', '.join(steps)}", EXIT_INVALID)
-    assert named is not None
-    return named
+    assert name is not None
+    return name
 
 
 def _keys(text: str) -> Iterator[str | bytes | int]:

@@ -83,7 +83,7 @@ def _ask(folder: Path, request: dict[str, Any], timeout_s: float) -> dict[str, A
             what = "restart its connectors" if is_restart else "ask for its processes"
             raise refused(f"only the user who runs the deployment, and root, may {what}", 1) from None
         except TimeoutError:
-            said = "; the restart goes on, and the output of the deployment says how it ends" if is_restart else ""
+            said = "; the restart continues, and the output of the deployment says how it ends" if is_restart else ""
             raise refused(f"no answer within {timeout_s:g} s{said}", 1) from None
         except BlockingIOError:
             raise refused("too many requests wait for the supervisor of the deployment; try again", 1) from None

@@ -179,7 +179,7 @@ def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Depl
     reading = ConfigurationFile(path, environ)
     env_file, variables = reading.take_env_file(ENV_FILE)
     tables = (GATEWAY, "connectors", PIPELINE, APPLICATION, QUERY)
-    top = reading.take(_Top, {name: value for name, value in reading.table().items() if name not in tables}, known=tables)
+    top = reading.take(_Top, {name: value for name, value in reading.table().items() if name not in tables}, known_keys=tables)
     gateway = reading.take(GatewayOptions, reading.table((GATEWAY,)), (GATEWAY,))
     connectors = {name: _connector(reading, name) for name in reading.names(("connectors",))}
     applications = {name: _application(reading, (APPLICATION, name)) for name in reading.names((APPLICATION,))}

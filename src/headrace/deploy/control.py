@@ -80,7 +80,7 @@ class ControlSocket:
     def __init__(self, folder: Path, tell: Callable[[str], None], disk: PatientDisk) -> None:
         """Listens in a folder; if the folder cannot contain a socket, it calls `tell`, and the deployment runs without."""
         self.processes: list[dict[str, Any]] = []
-        """The processes of the deployment, as commands are told of them."""
+        """The processes of the deployment, as commands see them."""
         self.gateway_fault: str | None = None
         """Why the deployment is not registered at its gateway."""
         self._folder = folder
@@ -197,15 +197,15 @@ def address_in(folder: Path) -> Iterator[str]:
         os.close(descriptor)
 
 
-def refusal(error: str, *, invalid: bool = False, made: bool = False) -> dict[str, Any]:
+def refusal(error: str, *, invalid: bool = False, is_done: bool = False) -> dict[str, Any]:
     """Returns the answer to a request that fails.
 
     Args:
         error: Why.
         invalid: Whether the caller must write it differently.
-        made: Whether the connector got the request to restart.
+        is_done: Whether the connector got the request to restart.
     """
-    return {"ok": False, "invalid": invalid, "made": made, "error": error}
+    return {"ok": False, "invalid": invalid, "made": is_done, "error": error}
 
 
 def _received(caller: _Caller) -> Request | _Question | None:

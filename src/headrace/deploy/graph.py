@@ -52,7 +52,7 @@ def read_graphs(deployment: Deployment, is_stopped: IsStopped = never) -> dict[s
         graph = _read(deployment, name, options, is_stopped)
         for other, earlier in found.items():
             if earlier.pipeline == graph.pipeline:
-                raise CannotRun(f"{name}: its pipeline is {graph.pipeline}, as that of {other}; give it another name", 2)
+                raise CannotRun(f"{name}: its pipeline is {graph.pipeline}, as in {other}; give it another name", 2)
         found[name] = graph
     return found
 

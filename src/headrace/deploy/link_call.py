@@ -79,7 +79,7 @@ class Call:
     def __init__(self, hello: pb.SuperviseHello, connectors: Mapping[str, Listed]) -> None:
         """Takes the hello, and the connectors that it lists."""
         self.connectors = connectors
-        """What the gateway was told of the connectors last."""
+        """The last report of connectors to the gateway."""
         self.is_over = False
         self.room = threading.Semaphore(MAX_REQUESTS)
         """How many more requests may wait for their answers."""

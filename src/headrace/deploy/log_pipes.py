@@ -59,7 +59,7 @@ class LogPipes:
         self.faults: dict[str, LogFault] = {}
         """What keeps lines from each log, by the name of its process; empty for standard error."""
         self._silence: str | None = None
-        """Why the log writer does not work, as was told last."""
+        """Why the log writer does not work, as reported last."""
         self._comfort = comfort
         self._to_stderr = to_stderr
         self._now = now

@@ -166,16 +166,16 @@ def _connector(deployment: Deployment, name: str, configured: Configured) -> Rol
     is_source = configured.connector.kind == "source"
     stream_or_sink = str(getattr(configured.parameters, configured.connector.kind))
 
-    def is_connected(known: Known) -> bool | None:
+    def is_connected(seen_at_gateway: Known) -> bool | None:
         if elsewhere:
             return None
-        return instance in (known.connected if is_source else known.sinks.get(stream_or_sink, ()))
+        return instance in (seen_at_gateway.connected if is_source else seen_at_gateway.sinks.get(stream_or_sink, ()))
 
-    def detail(known: Known) -> str:
+    def detail(seen_at_gateway: Known) -> str:
         if not is_source:
-            refused = known.refused.get(stream_or_sink, 0)
+            refused = seen_at_gateway.refused.get(stream_or_sink, 0)
             return f"{refused:,} messages refused" if refused else ""
-        flow = known.flows.get(instance)
+        flow = seen_at_gateway.flows.get(instance)
         if flow is None:
             return ""
         streams = "1 stream" if flow.streams == 1 else f"{flow.streams:,} streams"
@@ -243,8 +243,8 @@ def _query(deployment: Deployment, name: str) -> Role:
     elsewhere = options.gateway.address is not None
     pipelines = tuple(options.pipelines)
 
-    def is_connected(known: Known) -> bool | None:
-        return None if elsewhere or not pipelines else known.pipelines.issuperset(pipelines)
+    def is_connected(seen_at_gateway: Known) -> bool | None:
+        return None if elsewhere or not pipelines else seen_at_gateway.pipelines.issuperset(pipelines)
 
     return Role(
         name,

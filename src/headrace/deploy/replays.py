@@ -97,7 +97,7 @@ class Replays:
         for running in self._running.values():
             for request in running.waiting:
                 request.answer(
-                    refusal("the deployment is stopping; the next replay continues after what is committed", made=True)
+                    refusal("the deployment is stopping; the next replay continues after what is committed", is_done=True)
                 )
             running.waiting = []
             running.process.ask_to_stop()
@@ -144,6 +144,6 @@ class Replays:
         else:
             said = f"the replay of what {name} has written {end_of(process, self._processes.disk, 0, code)} (log: {process.log})"
             self._tell(said)
-            answer = refusal(said, made=True)
+            answer = refusal(said, is_done=True)
         for request in running.waiting:
             request.answer(answer)

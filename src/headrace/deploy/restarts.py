@@ -108,20 +108,22 @@ def _answer(pending: _Pending, now: float) -> dict[str, Any] | None:
     one = pending.one
     name, seconds = one.role.name, round(now - pending.since, 1)
     if one.leaves:
-        return refusal(f"{name} was removed from the deployment in the meantime", made=True)
+        return refusal(f"{name} was removed from the deployment in the meantime", is_done=True)
     started = len(one.process.pids) > pending.starts
     is_connected = one.state is State.RUNS and (one.has_session or pending.request.is_checked(one))
     if started and (is_connected or one.state is State.ENDED):
         process = {"pid": one.process.pid, "stopped_pid": pending.pid, "stopped_exit_code": one.stopped_with}
         return {"ok": True, "result": {"name": name, "state": str(one.state), **process, "seconds": seconds}}
     if started and one.reason is not None:
-        return refusal(f"{name} was restarted, and has failed: {one.reason} (log: {one.process.log})", made=True)
+        return refusal(f"{name} was restarted, and has failed: {one.reason} (log: {one.process.log})", is_done=True)
     if started and one.state is State.RUNS and now - one.started_at >= STABLE_S:
         text = (
             f"{name} was restarted and runs as process {one.process.pid}, and it is not known whether it has a session: give the "
         )
-        return refusal(f"{text}token of the supervisor the right admin, or restart it with headrace restart --gateway", made=True)
+        return refusal(
+            f"{text}token of the supervisor the right admin, or restart it with headrace restart --gateway", is_done=True
+        )
     if now - pending.since > ANSWER_WITHIN_S:
         lacks = "no session at the gateway" if started else "not been started again"
-        return refusal(f"{name} has {lacks} after {seconds:.0f} s (log: {one.process.log})", made=True)
+        return refusal(f"{name} has {lacks} after {seconds:.0f} s (log: {one.process.log})", is_done=True)
     return None

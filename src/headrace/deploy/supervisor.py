@@ -107,9 +107,9 @@ class Supervisor:
             # It has waited for processes of an earlier run.
             return Ending(0, "stopped")
 
-    def _run(self, told: Callable[[str], None]) -> Ending:
+    def _run(self, show: Callable[[str], None]) -> Ending:
         log = SupervisorLog(JsonFormatter() if self._plan.logs_json else ConsoleFormatter())
-        self._logged, tell = LinesView(log.write, stamps=False), _both(log.write, told)
+        self._logged, tell = LinesView(log.write, stamps=False), _both(log.write, show)
         self._comfort = Comfort(tell)
         link = GatewayLink(self._plan.name, uuid.uuid4().hex, self._reach, tell, log=self._plan.log)
         with (

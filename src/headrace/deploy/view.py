@@ -53,10 +53,10 @@ class LinesView:
             self._figures_at = time.monotonic()
             self._say(figures(status))
 
-    def _is_news(self, about: str, said: Said) -> bool:
+    def _is_news(self, about: str, line: Said) -> bool:
         before = self._before.get(about)
-        self._before[about] = said
-        return before != said
+        self._before[about] = line
+        return before != line
 
     def _say(self, line: str) -> None:
         self._write(f"{time.strftime('%H:%M:%S')}  {line}" if self._stamps else line)

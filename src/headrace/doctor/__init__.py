@@ -60,5 +60,5 @@ def examine(site: Site, checks: Sequence[Check] = CHECKS) -> list[tuple[Check, F
         return [(check, finding) for check, run in running for finding in _all(run.result())]
 
 
-def _all(found: Finding | Sequence[Finding]) -> Sequence[Finding]:
-    return [found] if isinstance(found, Finding) else found
+def _all(findings: Finding | Sequence[Finding]) -> Sequence[Finding]:
+    return [findings] if isinstance(findings, Finding) else findings

@@ -55,15 +55,15 @@ def check_connectors(site: Site) -> Finding:
     return ok(found) if worst.level is Level.OK else failed(found, worst.fix, worst.exit_code)
 
 
-def _targets(given: str) -> list[str]:
+def _targets(option: str) -> list[str]:
     """Returns the file itself, or `FILE:NAME` for each connector of a deployment."""
     from headrace.configuration import ConfigurationError, ConfigurationFile
 
     try:
-        names = ConfigurationFile(Path(given)).names(("connectors",))
+        names = ConfigurationFile(Path(option)).names(("connectors",))
     except ConfigurationError:
-        return [given]  # It may be FILE:NAME; loading it reports any problem.
-    return [f"{given}:{name}" for name in names] or [given]
+        return [option]  # It may be FILE:NAME; loading it reports any problem.
+    return [f"{option}:{name}" for name in names] or [option]
 
 
 def _connector(target: str) -> Finding:

@@ -116,7 +116,7 @@ def check_ports(site: _Site) -> Finding:
         reason = _cannot_listen(address)
         (free if reason is None else taken).append(address if reason is None else f"{address}: {reason}")
     if taken:
-        fix = "end the program that has it, or change listen of [gateway] (http_listen for HTTP)"
+        fix = "end the program that listens there, or change listen of [gateway] (http_listen for HTTP)"
         return failed(f"the gateway cannot listen on {'; '.join(taken)}", fix)
     return ok(f"{', '.join(free)} can be listened on")
 
@@ -152,7 +152,7 @@ def check_secrets(site: _Site) -> Finding:
         return failed("; ".join(wrong), "change the owner, or run doctor as the deployment's user")
     if exposed := [why for file in dict.fromkeys(files) if (why := exposure(file)) is not None]:
         return warning("; ".join(exposed), "allow only the deployment's user to read them")
-    return ok(f"{', '.join(map(str, dict.fromkeys(files)))} can be read by those who may")
+    return ok(f"{', '.join(map(str, dict.fromkeys(files)))} can be read by their owners only")
 
 
 def check_descriptors(site: _Site) -> Finding:

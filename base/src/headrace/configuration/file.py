@@ -134,16 +134,16 @@ class ConfigurationFile:
             self.report(key, f"the environment variable {name} is not set")
         return self._secrets[key]
 
-    def take(self, model: type[M], values: Mapping[str, Any], key: Key = (), known: Sequence[str] = ()) -> M | None:
+    def take(self, model: type[M], values: Mapping[str, Any], key: Key = (), known_keys: Sequence[str] = ()) -> M | None:
         """Converts values to an instance of a model; returns None, after recording the problems, if they are invalid.
 
         Args:
             model: The model.
             values: The values, from `table`.
             key: The table that contains them.
-            known: Dotted keys that are allowed besides the model's.
+            known_keys: Dotted keys that are allowed besides the model's.
         """
-        result = validated(model, values, known, folder=self.folder)
+        result = validated(model, values, known_keys, folder=self.folder)
         if not isinstance(result, list):
             return result
         for at, message in result:

@@ -35,7 +35,7 @@ _Tables = dict[tuple[str, ...], list[str]]
 """The keys that each table may contain. A table in an array has the path of the array."""
 
 
-def validated(model: type[M], values: Mapping[str, Any], known: Sequence[str] = (), **context: Any) -> M | list[Found]:
+def validated(model: type[M], values: Mapping[str, Any], known_keys: Sequence[str] = (), **context: Any) -> M | list[Found]:
     """Converts values to an instance of `model`, or returns the problems found.
 
     Messages do not contain values, which may be secret, unless a validator of the model includes them.
@@ -43,13 +43,13 @@ def validated(model: type[M], values: Mapping[str, Any], known: Sequence[str] = 
     Args:
         model: The model.
         values: The values, by key.
-        known: Dotted keys that are allowed besides the model's, and may be suggested.
+        known_keys: Dotted keys that are allowed besides the model's, and may be suggested.
         context: The context for the model's validators.
     """
     try:
         return model.model_validate(dict(values), context=context)
     except ValidationError as error:
-        return list(_findings(error, model, known))
+        return list(_findings(error, model, known_keys))
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
@@ -58,22 +58,22 @@ def nearest(name: str, names: Sequence[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _findings(error: ValidationError, model: type[BaseModel], known: Sequence[str]) -> Iterator[Found]:
+def _findings(error: ValidationError, model: type[BaseModel], known_keys: Sequence[str]) -> Iterator[Found]:
     for detail in error.errors(include_url=False):
         kind, key, text = detail["type"], detail["loc"], detail["msg"]
         message = _WORDING.get(kind) or re.sub(r"^(Value|Assertion) error, ", "", text.replace("Input should be", "must be"))
         if kind == "extra_forbidden":
-            message += _meant(key, model, known)
+            message += _meant(key, model, known_keys)
         elif kind in _CHOICES and isinstance(detail["input"], str):
             message += nearest(detail["input"], _QUOTED.findall(text))
         yield key, message
 
 
-def _meant(key: tuple[str | int, ...], model: type[BaseModel], known: Sequence[str]) -> str:
+def _meant(key: tuple[str | int, ...], model: type[BaseModel], known_keys: Sequence[str]) -> str:
     """Suggests the key that was probably meant: a similar one in the same table, or the same one in another table."""
     *table, name = (part for part in key if isinstance(part, str))
     tables = _tables(model)
-    for dotted in known:
+    for dotted in known_keys:
         *outer, last = dotted.split(".")
         tables.setdefault(tuple(outer), []).append(last)
     if advice := nearest(name, tables.get(tuple(table), [])):

@@ -11,14 +11,14 @@ _TOO_MANY = os.strerror(errno.EMFILE)
 _OF_THIS_PROCESS = "descriptors of this process"
 
 
-def raise_limit(wanted: int) -> int:
-    """Asks the system for that many descriptors, as far as it permits; returns how many the process may have, up to `wanted`."""
+def raise_limit(count: int) -> int:
+    """Asks the system for that many descriptors, as far as it permits; returns how many the process may have, up to `count`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    most = count if hard == resource.RLIM_INFINITY else min(hard, count)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         soft = most
-    return wanted if soft == resource.RLIM_INFINITY else min(soft, wanted)
+    return count if soft == resource.RLIM_INFINITY else min(soft, count)
 
 
 def limit() -> int | None:

@@ -165,7 +165,7 @@ def connection_options(command: _Command) -> _Command:
     return with_context  # type: ignore[return-value]
 
 
-def _of_context(connection: Connection, named: str | None) -> Connection:
+def _of_context(connection: Connection, context: str | None) -> Connection:
     """The connection to the gateway of the context that counts, if one does."""
     source = click.get_current_context().get_parameter_source
     asked = source("context") is ParameterSource.COMMANDLINE
@@ -173,10 +173,10 @@ def _of_context(connection: Connection, named: str | None) -> Connection:
         if asked:
             raise Failure("--gateway and --context exclude each other: name the gateway, or its context", EXIT_INVALID)
         return connection
-    if source("gateway") is ParameterSource.ENVIRONMENT and named is None:
+    if source("gateway") is ParameterSource.ENVIRONMENT and context is None:
         return connection
     contexts = load_contexts()
-    name = named if named is not None else contexts.used
+    name = context if context is not None else contexts.used
     if name is None:
         return connection
     found = contexts.named(name)

@@ -25,13 +25,13 @@ class FittingTable(Table):
     Args:
         columns: The names of the columns; columns whose name begins with # have numbers.
         prose: Whether the last column has sentences, which are broken between words.
-        named: Whether the first column names the rows; otherwise a paragraph has the name of this column, too.
+        has_row_names: Whether the first column names the rows; otherwise a paragraph has the name of this column, too.
         options: More options of the table.
     """
 
-    def __init__(self, *columns: str, prose: bool = False, named: bool = True, **options: Any) -> None:
+    def __init__(self, *columns: str, prose: bool = False, has_row_names: bool = True, **options: Any) -> None:
         super().__init__(**options)
-        self._has_prose, self._is_named = prose, named
+        self._has_prose, self._is_named = prose, has_row_names
         for at, name in enumerate(columns, 1):
             justify: JustifyMethod = "right" if name.startswith("#") else "left"
             self.add_column(name.removeprefix("#"), justify=justify, no_wrap=not (prose and at == len(columns)))

@@ -58,7 +58,7 @@ def catalog() -> Catalog:
             reason = f"its name is taken by {holders[plugin.name]}; one of them must be renamed or removed"
             unavailable.append(ConnectorUnavailable(plugin.name, plugin.origin, reason))
             continue
-        holders[plugin.name] = f"that of {plugin.origin}"
+        holders[plugin.name] = f"a connector of {plugin.origin}"
         try:
             connectors.append(plugin.connector())
         except ConnectorUnavailable as error:

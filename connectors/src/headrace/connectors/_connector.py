@@ -31,7 +31,7 @@ P = TypeVar("P", bound="Parameters")
 BUNDLED = "headrace-connectors"
 """The distribution of the bundled connectors."""
 RESERVED = ("connector", "instance", "gateway", "verbose", "help")
-"""What no parameter may be named, because every connector has it."""
+"""Names of no parameter: every connector reserves them."""
 
 _MODES = ("two-phase", "batch-idempotent", "at-least-once")
 _OF_SINKS = {

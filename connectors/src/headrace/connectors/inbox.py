@@ -31,19 +31,19 @@ class Ticket:
 class Room:
     """The limit on the messages and bytes that are held at the same time."""
 
-    def __init__(self, messages: int, bytes_: int, made: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, messages: int, bytes_: int, on_room: Callable[[], None] = lambda: None) -> None:
         """Begins empty.
 
         Args:
             messages: Maximum number of messages.
             bytes_: Maximum number of bytes.
-            made: Called whenever room is released.
+            on_room: Called whenever room is released.
         """
         self.messages = 0
         self.bytes = 0
         self._max_messages = messages
         self._max_bytes = bytes_
-        self._made = made
+        self._made = on_room
 
     @property
     def full(self) -> bool:

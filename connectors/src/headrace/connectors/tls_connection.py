@@ -13,13 +13,13 @@ _Data = bytes | bytearray | memoryview
 class TlsConnection(asyncio.Protocol):
     """Decrypts for a protocol, which gets its transport once the handshake is complete."""
 
-    def __init__(self, context: ssl.SSLContext, inner: asyncio.Protocol, lost: Callable[[Exception | None], None]) -> None:
+    def __init__(self, context: ssl.SSLContext, inner: asyncio.Protocol, on_end: Callable[[Exception | None], None]) -> None:
         """Creates the server's side of a connection.
 
         Args:
             context: The certificates.
             inner: The protocol of what is encrypted.
-            lost: Called when the connection ends before the handshake is complete, with the reason if it has one.
+            on_end: Called when the connection ends before the handshake is complete, with the reason if it has one.
         """
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.encrypted = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -27,7 +27,7 @@ class TlsConnection(asyncio.Protocol):
         """Whether the handshake is complete."""
         self.transport: asyncio.Transport
         self.inner = inner
-        self._on_loss = lost
+        self._on_loss = on_end
         self._failed: Exception | None = None
         self._ended = False
         """Whether the other side sends nothing more."""

@@ -127,21 +127,21 @@ def _connector(name: str) -> "Connector":
     return known
 
 
-def _print_list(found: "Catalog") -> None:
+def _print_list(catalog: "Catalog") -> None:
     from headrace.terminal.tables import plain_table
 
     table = plain_table("connector", "kind", "replayable", "mode", "origin", "summary", prose=True)
-    for known in found.connectors:
+    for known in catalog.connectors:
         replayable = "-" if known.replayable is None else _yes(known.replayable)
         table.add_row(known.name, known.kind, replayable, known.mode or "-", known.origin, known.summary)
     console().print(table)
-    if found.unavailable:
+    if catalog.unavailable:
         print_line()
         faulty = plain_table("cannot be used", "origin", "why", prose=True)
-        for one in found.unavailable:
+        for one in catalog.unavailable:
             faulty.add_row(one.connector, one.origin, one.reason)
         console().print(faulty)
-    for note in found.notes:
+    for note in catalog.notes:
         print_line(f"note: {note}", err=True)
 
 
@@ -151,50 +151,50 @@ def _print_schema(connectors: "list[Connector]") -> None:
     print_line(json.dumps(connector_schema(connectors), indent=2))
 
 
-def _listed(known: "Connector") -> dict[str, Any]:
+def _listed(connector: "Connector") -> dict[str, Any]:
     from headrace.connectors import Connector
 
-    declared = {field.name: getattr(known, field.name) for field in dataclasses.fields(Connector)}
-    return {**declared, "module": known.module or None, **_about(known), "guarantee": known.guarantee}
+    declared = {field.name: getattr(connector, field.name) for field in dataclasses.fields(Connector)}
+    return {**declared, "module": connector.module or None, **_about(connector), "guarantee": connector.guarantee}
 
 
-def _about(known: "Connector") -> dict[str, Any]:
+def _about(connector: "Connector") -> dict[str, Any]:
     """Returns where a connector comes from, and what it says about its program."""
-    return {"origin": known.origin, "distribution": known.distribution or None, "program": known.program}
+    return {"origin": connector.origin, "distribution": connector.distribution or None, "program": connector.program}
 
 
-def _document(known: "Connector", parameters: "tuple[Parameter, ...]") -> dict[str, Any]:
+def _document(connector: "Connector", parameters: "tuple[Parameter, ...]") -> dict[str, Any]:
     from headrace.connectors_cli.options import example_of
 
     return {
-        "connector": known.name,
-        "kind": known.kind,
-        "replayable": known.replayable,
-        "mode": known.mode,
-        "guarantee": known.guarantee,
-        "summary": known.summary,
-        "extra": known.extra,
-        **_about(known),
-        "example": example_of(known, parameters),
+        "connector": connector.name,
+        "kind": connector.kind,
+        "replayable": connector.replayable,
+        "mode": connector.mode,
+        "guarantee": connector.guarantee,
+        "summary": connector.summary,
+        "extra": connector.extra,
+        **_about(connector),
+        "example": example_of(connector, parameters),
         "parameters": [dataclasses.asdict(parameter) for parameter in parameters],
     }
 
 
-def _print(known: "Connector", parameters: "tuple[Parameter, ...]") -> None:
+def _print(connector: "Connector", parameters: "tuple[Parameter, ...]") -> None:
     from headrace.connectors_cli.options import example_of
     from headrace.terminal.examples import broken
     from headrace.terminal.tables import plain_table
 
-    print_line(f"{known.name} ({known.kind}): {known.summary}")
-    print_line(f"guarantee: {known.guarantee}")
-    if known.origin != "bundled":
-        print_line(f"from: {known.origin}")
-    for name, value in (known.program or {}).items():
+    print_line(f"{connector.name} ({connector.kind}): {connector.summary}")
+    print_line(f"guarantee: {connector.guarantee}")
+    if connector.origin != "bundled":
+        print_line(f"from: {connector.origin}")
+    for name, value in (connector.program or {}).items():
         if value:
             print_line(f"{name}: {value if isinstance(value, str) else shlex.join(value)}")
-    if known.extra is not None:
-        print_line(f"needs: pip install '{known.distribution}[{known.extra}]'")
-    print_line("\n".join(broken(f"example: {example_of(known, parameters)}")) + "\n")
+    if connector.extra is not None:
+        print_line(f"needs: pip install '{connector.distribution}[{connector.extra}]'")
+    print_line("\n".join(broken(f"example: {example_of(connector, parameters)}")) + "\n")
     names = ("parameter", "type", "default", "required", "secret", "description")
     table = plain_table(*names, prose=True)
     for parameter in parameters:

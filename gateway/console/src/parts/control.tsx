@@ -6,8 +6,8 @@ export type Kind = "stream" | "connector" | "pipeline" | "sink";
 type Action = "pause" | "resume" | "forget";
 
 const MEANING: Record<Action, string> = {
-  pause: "No new micro-batch reads or writes it until somebody resumes it. What is in flight ends as usual.",
-  resume: "Work on it goes on where it stopped.",
+  pause: "No new micro-batch reads or writes it until somebody resumes it. Micro-batches in flight end as usual.",
+  resume: "Work on it continues where it stopped.",
   forget:
     "This cannot be taken back. The gateway drops what it knows of it. A forgotten pipeline no longer holds " +
     "acknowledgements, so that sources may drop what it has not read; a forgotten stream counts as ended by its source.",

@@ -17,7 +17,7 @@ export function Replay({ sink, deployment, sources, onClose }: Props) {
     <Order
       title={`Replay the dead letters of ${sink}?`}
       action="Replay"
-      waiting="Waits until all are acknowledged. The replay goes on if you close this."
+      waiting="Waits until all are acknowledged. The replay continues if you close this."
       isIncomplete={source === ""}
       path="dead-letters/replay"
       body={{ sink, source, deployment }}

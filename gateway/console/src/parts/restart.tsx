@@ -13,7 +13,7 @@ export function Restart({ connector, onClose }: { connector: Supervised; onClose
       title={`Restart connector ${name} of ${deployment}?`}
       action="Restart"
       autoFocus
-      waiting="Waits until it has a session again. The restart goes on if you close this."
+      waiting="Waits until it has a session again. The restart continues if you close this."
       path="connectors/restart"
       body={{ name, deployment }}
       told={(answer) => told(answer as Restarted)}

@@ -179,7 +179,7 @@ class Token(_Model):
     peek: tuple[AnyPattern, ...] = ()
     """Streams of which it may see messages, and sinks of which it may see dead letters, if `[peek]` enables that."""
     supervise: tuple[NamePattern, ...] = ()
-    """Deployments that it may register, and of which it is told which connectors to restart; true for all."""
+    """Deployments that it may register, to restart their connectors; true for all."""
 
     @field_validator("supervise", mode="before")
     @classmethod
@@ -252,8 +252,8 @@ class Telemetry(_Model):
     """The export to a collector of OpenTelemetry, by OTLP over gRPC."""
 
     otlp_endpoint: str = ""
-    """The URL of the collector, such as `http://127.0.0.1:4317`; `https` uses TLS. Without it, that of the standard variables
-    `OTEL_EXPORTER_OTLP_*`, which also say everything else; nothing is exported if they name none either."""
+    """The URL of the collector, such as `http://127.0.0.1:4317`; `https` uses TLS. Without it, the URL in the standard variables
+    `OTEL_EXPORTER_OTLP_*`, which also set everything else; nothing is exported if they name none either."""
 
     @field_validator("otlp_endpoint")
     @classmethod

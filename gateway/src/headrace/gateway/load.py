@@ -53,7 +53,7 @@ def load_config(
             if isinstance(others, list):
                 # All are valid while one replaces the other.
                 table["sha256"] = list(dict.fromkeys([*others, token_digest(secret)]))
-    config = reading.take(Config, document, known=["tokens.token"])
+    config = reading.take(Config, document, known_keys=["tokens.token"])
     if config is not None and config.tls is not None:
         for name, message in check_files(config.tls):
             reading.report(("tls", name), message)

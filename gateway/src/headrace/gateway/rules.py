@@ -114,7 +114,7 @@ CHANGES: Mapping[str, frozenset[Right]] = {
 """The rights that each path requires to which requests that change something are posted."""
 
 OPEN_PATHS = frozenset({ME, SIGN_IN, SIGN_OUT, CONSOLE, ASSETS})
-"""Paths that require no right: those of the console's files, and those by which somebody signs in."""
+"""Paths that require no right: the console's files, and signing in."""
 
 OPEN_METHODS = frozenset(f"/grpc.health.v1.Health/{method}" for method in ("Check", "Watch", "List"))
 """Methods that require no token, for probes; they reveal only SERVING or NOT_SERVING."""

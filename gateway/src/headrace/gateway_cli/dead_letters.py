@@ -79,7 +79,7 @@ def _lines(document: "DeadLettersDocument", form: str) -> Iterator[str]:
     if not document["kept"]:
         yield "the gateway only counts them: set enabled = true in [peek] of its configuration to see them"
     if any(sink["count"] for sink in document["sinks"]):
-        yield f"\nto replay those that the bundled file sink has written to a folder: {document['replay']}"
+        yield f"\nto replay what the bundled file sink has written to a folder: {document['replay']}"
 
 
 def _letter_lines(letter: "DeadLetterDocument", form: str) -> Iterator[str]:

@@ -97,13 +97,13 @@ def fetch_events(channel: "grpc.Channel", connection: Connection, limit: int, af
     return event_log_document(answer)
 
 
-def _last(found: "EventLogDocument", before: int) -> int:
+def _last(log: "EventLogDocument", before: int) -> int:
     """Returns the number of the last event; the one before if there is none."""
-    return found["events"][-1]["number"] if found["events"] else before
+    return log["events"][-1]["number"] if log["events"] else before
 
 
-def _print(found: Sequence["EventDocument"], as_json: bool) -> None:
-    for event in found:
+def _print(events: Sequence["EventDocument"], as_json: bool) -> None:
+    for event in events:
         if as_json:
             print_json(event, compact=True)
         else:

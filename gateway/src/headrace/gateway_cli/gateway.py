@@ -28,7 +28,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.group(cls=ProgramGroup, invoke_without_command=True)
 @click.option("--config", type=_FILE, help="A TOML file; the options below override it.")
-@click.option("--env-file", type=_FILE, help="Variables, NAME=value line by line, which precede those of the environment.")
+@click.option("--env-file", type=_FILE, help="Variables, NAME=value line by line, which precede the environment.")
 @click.option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 picks a free one.  [default: 127.0.0.1:7433]")
 @click.option("--insecure", is_flag=True, default=None, help="Allow listening without TLS where others can reach it.")
 @click.option("--tls-cert", type=_FILE, help="PEM: the gateway's certificate.")

@@ -19,7 +19,7 @@ _ANSWERS_LATER_S = 5.0
     metavar="SECONDS",
     default=60.0,
     show_default=True,
-    help="Time until all is acknowledged. The replay goes on afterwards.",
+    help="Time until all is acknowledged. The replay continues afterwards.",
 )
 @json_option()
 @connection_options

@@ -248,9 +248,9 @@ def _sinks(sinks: Sequence[Mapping[str, Any]]) -> RenderableType:
     return table
 
 
-def _instances(names: list[str], lost: Sequence[Mapping[str, Any]]) -> Text:
+def _instances(names: list[str], lost_votes: Sequence[Mapping[str, Any]]) -> Text:
     text = Text(", ".join(names)) if names else Text("waits for a connector", style="yellow")
-    for vote in lost:
+    for vote in lost_votes:
         text.append(f"\n{vote['instance']} has lost batch {vote['batch']} of {vote['pipeline']}", style="red")
     return text
 

@@ -89,15 +89,15 @@ def fetch_timeline(channel: "grpc.Channel", connection: Connection, pipeline: st
     return timeline_document(answer)
 
 
-def _only(found: "TimelineDocument", number: int) -> "TimelineDocument":
+def _only(timeline: "TimelineDocument", number: int) -> "TimelineDocument":
     """Returns a timeline with one micro-batch.
 
     Raises:
         Failure: the gateway does not keep it.
     """
-    batches = [batch for batch in found["batches"] if batch["batch"] == number]
+    batches = [batch for batch in timeline["batches"] if batch["batch"] == number]
     if not batches:
-        known = sorted(batch["batch"] for batch in found["batches"] if batch["batch"] is not None)
+        known = sorted(batch["batch"] for batch in timeline["batches"] if batch["batch"] is not None)
         kept = f"it keeps {known[0]} to {known[-1]}" if known else "it knows no numbers yet"
-        raise Failure(f"the gateway has no micro-batch {number} of pipeline {found['pipeline']}: {kept}")
-    return {**found, "batches": batches}
+        raise Failure(f"the gateway has no micro-batch {number} of pipeline {timeline['pipeline']}: {kept}")
+    return {**timeline, "batches": batches}

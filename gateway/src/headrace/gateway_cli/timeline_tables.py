@@ -57,12 +57,12 @@ def _stages(document: Mapping[str, Any]) -> FittingTable:
     return table
 
 
-def _row(batch: Mapping[str, Any], shown: Sequence[str]) -> Iterator[str]:
+def _row(batch: Mapping[str, Any], columns: Sequence[str]) -> Iterator[str]:
     number, stages = batch["batch"], batch["stages"]
     yield ("-" if number is None else f"{number:,}") + ("*" if batch["rebuilt"] else "")
     yield _clock(stages["planned"]) if "planned" in stages else "-"
     took = _steps(stages)
-    for stage in shown[1:]:
+    for stage in columns[1:]:
         yield "redelivered" if stage == "acknowledged" and batch["redelivered"] else took.get(stage, "-")
     counts = [stream["messages"] for stream in batch["streams"]]
     known = None not in counts and len(counts) == batch["streams_in_all"]

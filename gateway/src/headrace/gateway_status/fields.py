@@ -47,13 +47,13 @@ class Fields(Generic[_Document]):
     value of an enum that only a later release has becomes `unknown`.
     """
 
-    def __init__(self, document: type[_Document], message: Descriptor, *given: str) -> None:
+    def __init__(self, document: type[_Document], message: Descriptor, *extra: str) -> None:
         """Finds the field of each name.
 
         Args:
             document: The type of the document, a TypedDict.
             message: The message.
-            given: The fields that no field of the message is equal to: whoever converts gives them.
+            extra: The fields that no field of the message is equal to: whoever converts gives them.
 
         Raises:
             TypeError: The message does not have a field, or cannot be absent as its type says.
@@ -61,16 +61,16 @@ class Fields(Generic[_Document]):
         hints = get_type_hints(document)
         names = sorted(hints, key=_inherited(document).__contains__)
         self._empty: dict[str, object] = dict.fromkeys(names)
-        self._given = given
+        self._given = extra
         self._plain: list[str] = []
         """The fields whose values stay what they are: read together, which takes half the time."""
         self._converted: list[tuple[str, _Getter]] = []
         for name in names:
             where = f"{document.__name__}.{name}"
-            if name in given:
+            if name in extra:
                 continue
             if name not in message.fields_by_name:
-                raise TypeError(f"{where}: {message.name} has no such field, and it is not among those that are given")
+                raise TypeError(f"{where}: {message.name} has no such field, and nobody passes its value")
             getter = _getter(hints[name], message.fields_by_name[name], where)
             if getter is None:
                 self._plain.append(name)
@@ -78,19 +78,19 @@ class Fields(Generic[_Document]):
                 self._converted.append((name, getter))
         self._read = _together(self._plain)
 
-    def __call__(self, message: Message, given: Mapping[str, object] = MappingProxyType({})) -> _Document:
+    def __call__(self, message: Message, values: Mapping[str, object] = MappingProxyType({})) -> _Document:
         """Converts a message.
 
         Args:
             message: The message.
-            given: The values of the fields that are given.
+            values: The values of the fields that are given.
         """
         document = self._empty.copy()
         document.update(zip(self._plain, self._read(message), strict=True))
         for name, get in self._converted:
             document[name] = get(message)
         for name in self._given:
-            document[name] = given[name]
+            document[name] = values[name]
         return cast(_Document, document)
 
 

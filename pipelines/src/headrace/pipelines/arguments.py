@@ -143,10 +143,10 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _can_change(made: Any) -> bool:
+def _can_change(value: Any) -> bool:
     """Whether an object may be changed: it has no hash, or attributes and the hash of its identity."""
-    hash_: Any = type(made).__hash__
-    return hash_ is None or (hash_ is object.__hash__ and bool(getattr(made, "__dict__", None)))
+    hash_: Any = type(value).__hash__
+    return hash_ is None or (hash_ is object.__hash__ and bool(getattr(value, "__dict__", None)))
 
 
 def _is(value: Any, kind: Callable[[Any], bool]) -> bool:

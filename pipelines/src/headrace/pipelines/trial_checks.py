@@ -139,10 +139,10 @@ def no_states(graph: Graph, step: object) -> TrialError:
     return TrialError(f"pipeline {graph.name} has no step {name} that keeps states; {_those(step, keyed)}")
 
 
-def _those(asked: object, known: Iterable[str]) -> str:
+def _those(name: object, choices: Iterable[str]) -> str:
     """What there is instead, and what was probably meant."""
-    names: Collection[str] = list(known)
+    names: Collection[str] = list(choices)
     if not names:
         return "there are none"
-    close = get_close_matches(asked, names, 1) if isinstance(asked, str) else []
+    close = get_close_matches(name, names, 1) if isinstance(name, str) else []
     return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names)}"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.cli.gateway_of_query import QueriesAtGateway
+from headrace.cli.positions.move import Move, check_abandoned, check_patterns, check_states, streams_of, target_of
 from headrace.cli.positions.output import document_of, print_changes, show_batches, show_positions
 from headrace.cli.positions.stored import is_application, stored_positions
-from headrace.cli.positions.wanted import Wanted, check_abandoned, check_patterns, check_states, streams_of, target_of
 from headrace.cli.spark_options import SparkOptions, spark_options
 from headrace.terminal import EXIT_INVALID, Connection, Failure, ProgramGroup, connection_options, json_option
 
@@ -64,7 +64,7 @@ def show(target: str, checkpoint: str | None, streams: tuple[str, ...], batches:
 
 
 def _moving(command: _Command) -> _Command:
-    """Adds the options of the commands that move a query; the command receives them as one argument, `wanted`."""
+    """Adds the options of the commands that move a query; the command receives them as one argument, `move`."""
 
     @_TARGET
     @_CHECKPOINT
@@ -103,17 +103,17 @@ def _moving(command: _Command) -> _Command:
     @connection_options
     @spark_options
     @functools.wraps(command)
-    def with_wanted(
+    def with_move(
         target: str, checkpoint: str | None, as_json: bool, connection: Connection, on: SparkOptions, **options: Any
     ) -> Any:
-        return command(target, checkpoint, Wanted(**options), as_json, connection, on)
+        return command(target, checkpoint, Move(**options), as_json, connection, on)
 
-    return with_wanted  # type: ignore[return-value]
+    return with_move  # type: ignore[return-value]
 
 
 @positions.command("set")
 @_moving
-def set_(target: str, checkpoint: str | None, wanted: Wanted, as_json: bool, connection: Connection, on: SparkOptions) -> None:
+def set_(target: str, checkpoint: str | None, move: Move, as_json: bool, connection: Connection, on: SparkOptions) -> None:
     """Write a checkpoint that continues at other positions, earlier or later ones.
 
     \b
@@ -123,12 +123,12 @@ def set_(target: str, checkpoint: str | None, wanted: Wanted, as_json: bool, con
     """
     from headrace.engine import Direction
 
-    _move(target, checkpoint, wanted, as_json, connection, on, Direction.ANY)
+    _move(target, checkpoint, move, as_json, connection, on, Direction.ANY)
 
 
 @positions.command()
 @_moving
-def rewind(target: str, checkpoint: str | None, wanted: Wanted, as_json: bool, connection: Connection, on: SparkOptions) -> None:
+def rewind(target: str, checkpoint: str | None, move: Move, as_json: bool, connection: Connection, on: SparkOptions) -> None:
     """Write a checkpoint that continues at earlier positions, so that messages come again.
 
     The source must still have these messages; if it does not, the query fails with MessagesLost. A queue cannot be rewound.
@@ -141,12 +141,12 @@ def rewind(target: str, checkpoint: str | None, wanted: Wanted, as_json: bool, c
     """
     from headrace.engine import Direction
 
-    _move(target, checkpoint, wanted, as_json, connection, on, Direction.BACK)
+    _move(target, checkpoint, move, as_json, connection, on, Direction.BACK)
 
 
 @positions.command()
 @_moving
-def skip(target: str, checkpoint: str | None, wanted: Wanted, as_json: bool, connection: Connection, on: SparkOptions) -> None:
+def skip(target: str, checkpoint: str | None, move: Move, as_json: bool, connection: Connection, on: SparkOptions) -> None:
     """Write a checkpoint that continues at later positions, so that messages are never read.
 
     \b
@@ -156,51 +156,51 @@ def skip(target: str, checkpoint: str | None, wanted: Wanted, as_json: bool, con
     """
     from headrace.engine import Direction
 
-    _move(target, checkpoint, wanted, as_json, connection, on, Direction.FORWARD)
+    _move(target, checkpoint, move, as_json, connection, on, Direction.FORWARD)
 
 
 def _move(
     target: str,
     checkpoint: str | None,
-    wanted: Wanted,
+    move: Move,
     as_json: bool,
     connection: Connection,
     on: SparkOptions,
     direction: "Direction",
 ) -> None:
-    streams = streams_of(wanted)
-    if wanted.into is None and not wanted.dry_run:
+    streams = streams_of(move)
+    if move.into is None and not move.dry_run:
         raise Failure("name the new checkpoint with --into, or see what would change with --dry-run", EXIT_INVALID)
     with stored_positions(target, checkpoint, on) as (stored, old):
         names = [offset.pipeline for offset in stored.committed.offsets]
         gateway = QueriesAtGateway(connection, names)
-        place = target_of(wanted, direction, gateway)
-        changes = stored.changes(place, direction, streams, pipeline=wanted.pipeline)
+        place = target_of(move, direction, gateway)
+        changes = stored.changes(place, direction, streams, pipeline=move.pipeline)
         if not changes:
             raise Failure("nothing would change: the streams are there already")
-        document = document_of(stored, changes, wanted)
-        if wanted.dry_run:
+        document = document_of(stored, changes, move)
+        if move.dry_run:
             print_changes("nothing was written", document, as_json)
             return
-        if not wanted.offline:
+        if not move.offline:
             gateway.check_stopped()
-        check_states(stored, changes, wanted)
-        check_abandoned(stored, wanted, gateway)
-        assert wanted.into is not None
+        check_states(stored, changes, move)
+        check_abandoned(stored, move, gateway)
+        assert move.into is not None
         stored.write(
-            wanted.into,
+            move.into,
             changes,
-            drop_states=wanted.states == "drop",
-            shared_checkpoint=wanted.shared_checkpoint,
-            before_end=lambda: None if wanted.offline else gateway.check_stopped(),
+            drop_states=move.states == "drop",
+            shared_checkpoint=move.shared_checkpoint,
+            before_end=lambda: None if move.offline else gateway.check_stopped(),
         )
         proceed = (
-            f"continue with headrace run {target} --checkpoint {wanted.into}"
+            f"continue with headrace run {target} --checkpoint {move.into}"
             if is_application(target)
             else "start the query with it"
         )
         print_changes(
-            f"{wanted.into} is complete; {proceed}, and never again with {old}",
-            {**document, "checkpoint": wanted.into},
+            f"{move.into} is complete; {proceed}, and never again with {old}",
+            {**document, "checkpoint": move.into},
             as_json,
         )

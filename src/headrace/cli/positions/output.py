@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.positions.wanted import Wanted
+from headrace.cli.positions.move import Move
 from headrace.contract.names import covers
 from headrace.terminal import console, print_line, print_result
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from headrace.engine import Change, StoredPositions
 
 
-def document_of(stored: "StoredPositions", changes: "Sequence[Change]", wanted: Wanted) -> dict[str, Any]:
+def document_of(stored: "StoredPositions", changes: "Sequence[Change]", move: Move) -> dict[str, Any]:
     """The changes of a command, as a document."""
     return {
         "batch": stored.committed.batch,
         "abandoned_batch": stored.abandoned,
-        "states": stored.kept.value if wanted.states != "drop" else "none",
+        "states": stored.kept.value if move.states != "drop" else "none",
         "streams": [
             {
                 "pipeline": change.pipeline,
@@ -31,11 +31,11 @@ def document_of(stored: "StoredPositions", changes: "Sequence[Change]", wanted: 
         ],
         "again": sum(change.again for change in changes),
         "skipped": sum(change.skipped for change in changes),
-        "notes": _notes(stored, changes, wanted),
+        "notes": _notes(stored, changes, move),
     }
 
 
-def _notes(stored: "StoredPositions", changes: "Sequence[Change]", wanted: Wanted) -> list[str]:
+def _notes(stored: "StoredPositions", changes: "Sequence[Change]", move: Move) -> list[str]:
     from headrace.engine import Kept
 
     again, skipped = sum(change.again for change in changes), sum(change.skipped for change in changes)
@@ -46,7 +46,7 @@ def _notes(stored: "StoredPositions", changes: "Sequence[Change]", wanted: Wante
     if skipped:
         found.append(f"at most {skipped:,} messages are skipped: the query never reads them")
     if stored.kept is not Kept.NOWHERE:
-        if wanted.states == "drop":
+        if move.states == "drop":
             found.append("the query begins without states and without event time")
         elif again:
             found.append("states and event time stay as they are: messages that come again count once more, unless they are late")

@@ -257,13 +257,13 @@ class Trial(Generic[S, G]):
         self.trace.event(f"the gateway does nothing for {seconds:g} s")
         await asyncio.sleep(seconds)
 
-    def require(self, kept: bool, otherwise: str) -> None:
+    def require(self, holds: bool, otherwise: str) -> None:
         """Fails the check unless something holds.
 
         Raises:
             CheckFailed: It does not.
         """
-        if not kept:
+        if not holds:
             raise CheckFailed(otherwise)
 
     def breach(self, check: str, what: str) -> None:

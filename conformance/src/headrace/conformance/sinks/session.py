@@ -64,7 +64,7 @@ class SinkSession(ScriptedCall[pb.SinkServiceAttachRequest, pb.SinkServiceAttach
     welcomed: bool = False
     ended: bool = False
     goodbye: str | None = None
-    """Why the connector has left, if it said so."""
+    """Why the connector has left, if it named a reason."""
     parts: dict[int, PartState] = field(default_factory=dict)
     votes: dict[Key, Question] = field(default_factory=dict)
     commits: dict[Key, Question] = field(default_factory=dict)

@@ -24,7 +24,7 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
     welcomed: bool = False
     ended: bool = False
     goodbye: str | None = None
-    """Why the connector has left, if it said so."""
+    """Why the connector has left, if it named a reason."""
     streams: dict[int, Stream] = field(default_factory=dict)
     credit_bytes: int = 0
     credit_messages: int = 0

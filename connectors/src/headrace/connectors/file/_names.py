@@ -52,7 +52,7 @@ def partition_of(path: str, root: str, names: Names) -> str:
     return f"{to_name(relative)[-_MAX_NAME:]}-{digest}"
 
 
-def unrotated(path: str, known: Container[str]) -> str:
+def unrotated(path: str, paths: Container[str]) -> str:
     """Returns the path that a file had before it was rotated or compressed; `path` itself if it was not.
 
     `app.log.gz` was `app.log`. `app.log.1` and `app.2026-01-31.log` were `app.log` only if there is, or was, such a file;
@@ -60,7 +60,7 @@ def unrotated(path: str, known: Container[str]) -> str:
     """
     folder, name = os.path.split(path)
     own = unpacked(name)
-    return next((before for base in bases(own) if (before := os.path.join(folder, base)) in known), os.path.join(folder, own))
+    return next((before for base in bases(own) if (before := os.path.join(folder, base)) in paths), os.path.join(folder, own))
 
 
 def unpacked(name: str) -> str:

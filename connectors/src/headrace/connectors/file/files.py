@@ -55,7 +55,7 @@ class Files:
         self._root = None if root is None else os.path.abspath(root)
         self._rotation = rotation
         self.streams: dict[str, Stream] = {}
-        """By partition, also those whose files are gone and that are still read."""
+        """By partition, also of removed files that are still read."""
         self.listed: list[str] = []
         """The partitions of the files that exist, and of absent logs."""
         self.absent = AbsentLogs()
@@ -135,23 +135,23 @@ class Files:
                 found[file.path] = file
         return {path: found[path] for path in sorted(found)}, roots
 
-    def _owners(self, found: Mapping[str, Found], own_of: Mapping[str, str]) -> dict[Key, str]:
+    def _owners(self, files: Mapping[str, Found], own_of: Mapping[str, str]) -> dict[Key, str]:
         """Returns under which path each file is read, if some have several.
 
         That is where it is a stream already, otherwise the log that it was rotated from, otherwise a log that was rotated,
         otherwise no link, otherwise the first.
         """
-        logs = {found[path].key: own for path, own in own_of.items() if own != path}
+        logs = {files[path].key: own for path, own in own_of.items() if own != path}
 
         rotated = {own for path, own in own_of.items() if own != path}
 
         def order(path: str) -> tuple[bool, bool, bool, bool, str]:
-            is_of_another = logs.get(found[path].key) != path
-            return path not in self._partitions, is_of_another, path not in rotated, found[path].is_link, path
+            is_of_another = logs.get(files[path].key) != path
+            return path not in self._partitions, is_of_another, path not in rotated, files[path].is_link, path
 
         owners: dict[Key, str] = {}
-        for path in sorted((path for path in found if own_of.get(path, path) == path), key=order):
-            key = found[path].key
+        for path in sorted((path for path in files if own_of.get(path, path) == path), key=order):
+            key = files[path].key
             owners.setdefault(key, path if path in self._partitions else logs.get(key, path))
         return owners
 

@@ -26,7 +26,7 @@ class _Is(Enum):
     EMPTY = "empty"
 
 
-def later(parts: Sequence[Part], at: Part | None, seen: Sequence[Seen] | None) -> list[Part]:
+def later(parts: Sequence[Part], at: Part | None, earlier: Sequence[Seen] | None) -> list[Part]:
     """Returns the files after one of them, oldest first.
 
     Plain numbers count down (`app.log.1` is the newest) or up, whichever has all files that were seen before the present one, and
@@ -35,7 +35,7 @@ def later(parts: Sequence[Part], at: Part | None, seen: Sequence[Seen] | None) -
     Args:
         parts: All files of the stream.
         at: The present file; None if it is not among them.
-        seen: The last files before it; None if that is unknown.
+        earlier: The last files before it; None if that is unknown.
 
     Raises:
         PositionLost: Neither order does, so the next file cannot be told.
@@ -44,43 +44,43 @@ def later(parts: Sequence[Part], at: Part | None, seen: Sequence[Seen] | None) -
     if at is not None and at.current:
         return []
     others = [part for part in parts if not part.current]
-    known = {part.path: _what(part, seen or ()) for part in others if at is None or part.key != at.key}
+    known = {part.path: _what(part, earlier or ()) for part in others if at is None or part.key != at.key}
     if at is None:
-        return [*unseen(others, others, seen or ()), *current]
+        return [*unseen(others, others, earlier or ()), *current]
     possible = []
     for flipped in (False, True):
         order = ordered(others, flipped=flipped)
         place = next(place for place, part in enumerate(order) if part.key == at.key)
         before, after = order[:place], order[place + 1 :]
-        if seen is None or _agrees(before, after, known, [at, *after] if flipped else []):
+        if earlier is None or _agrees(before, after, known, [at, *after] if flipped else []):
             possible.append(after)
-    if len(possible) > 1 and _are_copies(possible[0], seen or ()):
+    if len(possible) > 1 and _are_copies(possible[0], earlier or ()):
         del possible[0]
     if possible:
         return [*possible[0], *current]
     names = ", ".join(shown(part.path.name) for part in ordered(others))
     raise PositionLost(
         f"which file follows {shown(at.path)} cannot be told: by their names, some that were not read lie before it ({names}); "
-        "move away those that do not belong to this log"
+        "move away files of other logs"
     )
 
 
-def _agrees(before: list[Part], after: list[Part], known: Mapping[Path, _Is], numbered: list[Part]) -> bool:
+def _agrees(before: list[Part], after: list[Part], kinds: Mapping[Path, _Is], numbered: list[Part]) -> bool:
     """Returns whether an order has no file before the present one that is new, and none after it that was seen."""
-    if any(known[part.path] is _Is.SEEN for part in after):
+    if any(kinds[part.path] is _Is.SEEN for part in after):
         return False
-    nearest = next((known[part.path] for part in reversed(before) if known[part.path] is not _Is.EMPTY), None)
+    nearest = next((kinds[part.path] for part in reversed(before) if kinds[part.path] is not _Is.EMPTY), None)
     numbers = [part.stamp.numbers[0] for part in numbered if part.stamp.scheme is Scheme.NUMBER]
     # Numbers that count up have no gaps; a file that was restored from elsewhere has any.
     return nearest is not _Is.NEW and all(higher == lower + 1 for lower, higher in pairwise(numbers))
 
 
-def _are_copies(parts: Sequence[Part], seen: Sequence[Seen]) -> bool:
+def _are_copies(parts: Sequence[Part], others: Sequence[Seen]) -> bool:
     """Returns whether each of some files has the contents of another file that was seen, as compressed files and copies have.
 
     Where several that were seen are alike, a file with their contents may be a new one.
     """
-    like = [[each for each in seen if _has(part, each)] for part in parts if part.size]
+    like = [[each for each in others if _has(part, each)] for part in parts if part.size]
     return bool(like) and all(len(each) == 1 for each in like) and len({each[0] for each in like}) == len(like)
 
 
@@ -103,12 +103,12 @@ def at_first(parts: Sequence[Part]) -> list[Part]:
     return ordered(parts, flipped=counts_up)
 
 
-def _what(part: Part, seen: Sequence[Seen]) -> _Is:
+def _what(part: Part, others: Sequence[Seen]) -> _Is:
     """Returns what is known of a file. One that cannot be read now may be any."""
     if not part.size:
         return _Is.EMPTY
     found = _Is.NEW
-    for each in seen:
+    for each in others:
         if not is_packed(part.path) and part.size < each.size:
             continue
         try:
@@ -130,33 +130,33 @@ def is_telling(head: bytes) -> bool:
     return len(lines) >= _TELLING_LINES and sum(map(len, lines)) >= _TELLING_BYTES
 
 
-def unseen(among: Sequence[Part], parts: Sequence[Part], seen: Sequence[Seen]) -> list[Part]:
+def unseen(among: Sequence[Part], parts: Sequence[Part], earlier: Sequence[Seen]) -> list[Part]:
     """Returns the rotated files that were not seen, oldest first.
 
     Args:
         among: These files.
         parts: All rotated files of the stream.
-        seen: The last files before the present one.
+        earlier: The last files before the present one.
 
     Raises:
         PositionLost: Some are like files that were seen, and it cannot be told which are these.
     """
     order = ordered(parts)
-    places = [place for each in seen for place, part in enumerate(order) if part.inode == each.inode and _has(part, each)]
+    places = [place for each in earlier for place, part in enumerate(order) if part.inode == each.inode and _has(part, each)]
     if len(places) > 1 and places[0] > places[-1]:
         order = ordered(parts, flipped=True)
-    of_inode = {each for each in seen if any(part.inode == each.inode and _has(part, each) for part in order)}
+    of_inode = {each for each in earlier if any(part.inode == each.inode and _has(part, each) for part in order)}
     last = max((place for place, part in enumerate(order) for each in of_inode if part.inode == each.inode), default=-1)
     wanted = {part.path for part in among}
     found = []
     for part in order[last + 1 :]:
-        what = _what(part, seen)
+        what = _what(part, earlier)
         if part.path not in wanted or what in (_Is.SEEN, _Is.EMPTY):
             continue
-        like = [each for each in seen if each not in of_inode and what is _Is.PERHAPS_SEEN and _has(part, each)]
+        like = [each for each in earlier if each not in of_inode and what is _Is.PERHAPS_SEEN and _has(part, each)]
         if like and not is_packed(part.path):
             raise PositionLost(
-                f"whether {shown(part.path)} was read cannot be told: its contents are those of another file of its log; "
+                f"whether {shown(part.path)} was read cannot be told: another file of its log has the same contents; "
                 "move away what was read"
             )
         if not like:

@@ -61,9 +61,9 @@ class Part:
         return unpacking(self.path, file) if is_packed(self.path) else cast("BinaryIO", file)
 
 
-def key_of(found: os.stat_result) -> Key:
+def key_of(status: os.stat_result) -> Key:
     """Returns the identity of a file."""
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def part_at(path: Path, *, current: bool, base: str | None = None) -> Part | None:

@@ -46,7 +46,7 @@ class Place:
         self.offset = 0
         """The number of bytes of the file that were read and belong to complete records."""
         self.encoding: Encoding | None = None
-        """The encoding of its lines; at its beginning that of the file before. None if it is unknown."""
+        """The encoding of its lines; at its beginning the encoding of the file before. None if it is unknown."""
         self._seen: tuple[Seen, ...] | None = ()
         self._states = (0, 0, 0)
         """When the file and its folder had changed, and when that was looked at, in nanoseconds."""

@@ -135,9 +135,9 @@ class Sending:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(f"{self._where}: {_describe(error)}") from error
 
-    def _judge(self, status: int, line: str, said: str, headers: Mapping[str, str]) -> Refused:
+    def _judge(self, status: int, line: str, reply: str, headers: Mapping[str, str]) -> Refused:
         """Interprets a response that is not a success."""
-        answer = f"{line}: {said}" if said else line
+        answer = f"{line}: {reply}" if reply else line
         if status >= 500 or status in _AGAIN:
             raise Unavailable(f"{self._where} was answered {answer}", retry_after(headers.get("Retry-After")))
         if status in _ADVICE:

@@ -224,5 +224,5 @@ def _made_anew(topic: str, read: int) -> PositionLost:
     """Returns the loss if a topic is no longer the one that was read."""
     return PositionLost(
         f"topic {topic} was deleted and recreated: give the source another name; otherwise the first {read} offsets of the new "
-        "topic are mistaken for those of the old one"
+        "topic are mistaken for offsets of the old one"
     )

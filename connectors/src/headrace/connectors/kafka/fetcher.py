@@ -88,11 +88,11 @@ class Truncated(Exception):
 class Fetcher(Protocol):
     """Fetches partitions with a client library. All methods block; only one thread calls them."""
 
-    def fetch(self, wanted: Sequence[Wanted], *, hurry: bool) -> Fetched:
+    def fetch(self, partitions: Sequence[Wanted], *, hurry: bool) -> Fetched:
         """Fetches the partitions that are wanted, and no others; waits for a short time if there is nothing.
 
         Args:
-            wanted: The partitions; partitions that were wanted before and are missing are no longer fetched.
+            partitions: The partitions; partitions that were wanted before and are missing are no longer fetched.
             hurry: Whether others may be wanted soon, so that it should wait even less.
 
         Raises:

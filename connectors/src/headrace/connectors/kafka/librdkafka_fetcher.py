@@ -109,7 +109,7 @@ class LibrdkafkaFetcher:
         """Why TLS fails, until a message shows that it does not."""
         self._next_look = 0.0
 
-    def fetch(self, wanted: Sequence[Wanted], *, hurry: bool) -> Fetched:
+    def fetch(self, partitions: Sequence[Wanted], *, hurry: bool) -> Fetched:
         """As `Fetcher.fetch`."""
         if self._tls_files.are_replaced():
             self.close()
@@ -117,8 +117,8 @@ class LibrdkafkaFetcher:
         if self._consumer is None:
             self._consumer = self._connect()
         try:
-            self._assign(wanted)
-            fetched = self._fetched(wanted, _HURRIED_POLL_S if hurry else _POLL_S)
+            self._assign(partitions)
+            fetched = self._fetched(partitions, _HURRIED_POLL_S if hurry else _POLL_S)
             if not fetched.stretches and isinstance(self._problem, KafkaUntrusted):
                 # A partition that begins again tells of its end, even if nothing more is to be read.
                 self._untrusted, self._problem = self._problem, None
@@ -168,9 +168,9 @@ class LibrdkafkaFetcher:
         }
         return connect("Consumer", own, parameters)
 
-    def _assign(self, wanted: Sequence[Wanted]) -> None:
+    def _assign(self, partitions: Sequence[Wanted]) -> None:
         """Assigns the partitions to the consumer, each at the offset that its reader has reached."""
-        by_partition = {one.partition: one for one in wanted}
+        by_partition = {one.partition: one for one in partitions}
         stale = [
             partition
             for partition, place in self._places.items()
@@ -179,7 +179,7 @@ class LibrdkafkaFetcher:
             or place.next_offset != by_partition[partition].offset
         ]
         self._unassign(stale)
-        new = [one for one in wanted if one.partition not in self._places]
+        new = [one for one in partitions if one.partition not in self._places]
         if not new:
             return
         partition_of = self._library.TopicPartition
@@ -198,7 +198,7 @@ class LibrdkafkaFetcher:
         for one in partitions:
             del self._places[one]
 
-    def _fetched(self, wanted: Sequence[Wanted], seconds: float) -> Fetched:
+    def _fetched(self, partitions: Sequence[Wanted], seconds: float) -> Fetched:
         first = self._consumer.poll(seconds)
         messages = [] if first is None else [first, *self._consumer.consume(_MESSAGES_AT_ONCE, 0)]
         if any(message.error() is None or message.error().code() == self._eof for message in messages):
@@ -217,7 +217,7 @@ class LibrdkafkaFetcher:
         looked: Iterable[TopicPartition] = runs
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + _LOOK_S
-            looked = [one.partition for one in wanted]
+            looked = [one.partition for one in partitions]
         ends = {partition: end for partition in looked if (end := self._end(partition)) is not None}
         return Fetched(stretches, {}, ends)
 

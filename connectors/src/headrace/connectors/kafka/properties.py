@@ -33,7 +33,7 @@ _KINDS: dict[str, type] = {
     "sasl_kerberos_domain_name": str,
     "sasl_kerberos_name": str,
 }
-"""The types of those whose default is None."""
+"""The types of properties whose default is None."""
 _BOOLEANS = {"true": True, "false": False}
 
 

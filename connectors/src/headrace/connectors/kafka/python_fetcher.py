@@ -33,19 +33,19 @@ class PythonFetcher:
         """Partitions whose bounds are not known."""
         self._next_look = 0.0
 
-    def fetch(self, wanted: Sequence[Wanted], *, hurry: bool) -> Fetched:
+    def fetch(self, partitions: Sequence[Wanted], *, hurry: bool) -> Fetched:
         """As `Fetcher.fetch`; raises the errors of kafka-python."""
         if self._consumer is None:
             self._consumer = connect(self._connect, self._parameters)
         try:
-            return self._fetch(self._consumer, wanted, hurry)
+            return self._fetch(self._consumer, partitions, hurry)
         except BaseException:
             # Records may have been polled and lost: every partition begins again where its reader is.
             self._readers.clear()
             raise
 
-    def _fetch(self, consumer: StretchConsumer, wanted: Sequence[Wanted], hurry: bool) -> Fetched:
-        self._assign(consumer, wanted)
+    def _fetch(self, consumer: StretchConsumer, partitions: Sequence[Wanted], hurry: bool) -> Fetched:
+        self._assign(consumer, partitions)
         try:
             stretches = consumer.poll(_HURRIED_POLL_MS if hurry else _POLL_MS)
         except kafka_errors.OffsetOutOfRangeError as error:
@@ -58,7 +58,7 @@ class PythonFetcher:
         self._unknown.difference_update(unknown)
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + _LOOK_S
-            ends |= self._ends_of_idle(consumer, [one for one in wanted if one.partition not in stretches])
+            ends |= self._ends_of_idle(consumer, [one for one in partitions if one.partition not in stretches])
         return Fetched(stretches, positions, ends)
 
     def forget(self, partition: TopicPartition) -> None:
@@ -87,14 +87,14 @@ class PythonFetcher:
             metrics_enabled=False,
         )
 
-    def _assign(self, consumer: StretchConsumer, wanted: Sequence[Wanted]) -> None:
+    def _assign(self, consumer: StretchConsumer, readers: Sequence[Wanted]) -> None:
         """Assigns the partitions to the consumer, each at the offset that its reader has reached."""
-        partitions = dict.fromkeys(one.partition for one in wanted)
+        partitions = dict.fromkeys(one.partition for one in readers)
         if partitions.keys() != consumer.assignment():
             consumer.assign(list(partitions))
         self._readers = {partition: reader for partition, reader in self._readers.items() if partition in partitions}
         self._unknown.intersection_update(partitions)
-        for one in wanted:
+        for one in readers:
             if self._readers.get(one.partition) is one.reader:
                 continue
             self._readers[one.partition] = one.reader

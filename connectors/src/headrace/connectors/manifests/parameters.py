@@ -76,7 +76,7 @@ def _faults(table: ParameterTable) -> Iterator[tuple[Key, str]]:
             yield ("secret",), "only a parameter of type text can be secret"
         given = {"default": table.default is not None, "several": table.several, "choices": table.choices}
         for name in [name for name, is_given in (given | {"examples": table.examples}).items() if is_given]:
-            yield (name,), "a secret cannot have it; remove it"
+            yield (name,), "not possible for a secret; remove it"
     if table.choices and table.type != "text":
         yield ("choices",), "only a parameter of type text can have choices"
     if table.several and table.type == "boolean":

@@ -141,12 +141,12 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
             else:
                 goes_on(self, _PAUSE)
 
-    def _see_limit(self, told: Delivered) -> None:
+    def _see_limit(self, delivery: Delivered) -> None:
         """Warns of messages that the server gives up soon: it counts each lost session."""
         limit = self._limit
         if limit <= 0:
             return
-        counts = zip(told.sequences, map(int, told.deliveries), strict=True)
+        counts = zip(delivery.sequences, map(int, delivery.deliveries), strict=True)
         near = {sequence: count for sequence, count in counts if is_near(count, limit)}
         if not near:
             return
@@ -159,16 +159,16 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
         self._endangered |= near.keys()
         warns(self, _LIMIT, reason)
 
-    def _batch(self, messages: Sequence[Msg], told: Delivered) -> Batch:
+    def _batch(self, messages: Sequence[Msg], delivery: Delivered) -> Batch:
         """Converts messages to a batch."""
         return batch_of(
             messages,
             self._parameters,
-            times=told.times,
+            times=delivery.times,
             cursor=self._cursor,
-            ids=[f"{self._parameters.stream}/{sequence}" for sequence in told.sequences],
-            deliveries=told.deliveries,
-            tokens=told.sequences,
+            ids=[f"{self._parameters.stream}/{sequence}" for sequence in delivery.sequences],
+            deliveries=delivery.deliveries,
+            tokens=delivery.sequences,
         )
 
     async def _ready(self, client: Client) -> ConsumerInfo:
@@ -247,7 +247,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
                 warns(self, self._what, reason)
         if info.num_ack_pending:
             log.warning(
-                "%s: %d messages are unacknowledged by other readers; those of a killed reader are redelivered within %.0f s",
+                "%s: %d messages are unacknowledged by other readers; a killed reader's messages are redelivered within %.0f s",
                 self._what, info.num_ack_pending, _ack_wait(config),
             )  # fmt: skip
         if config.max_deliver and config.max_deliver > 0:

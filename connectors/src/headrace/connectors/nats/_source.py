@@ -166,7 +166,7 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
                 reading.after = first - 1
         reading.stream, reading.skips = created, False
 
-    async def _check_gaps(self, client: Client, reading: _Reading, told: Delivered) -> None:
+    async def _check_gaps(self, client: Client, reading: _Reading, delivery: Delivered) -> None:
         """Checks that no messages have expired while they waited to be read.
 
         Gaps alone prove nothing: other subjects are skipped, and messages may be deleted individually.
@@ -174,7 +174,7 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
         Raises:
             PositionLost: Some messages have expired.
         """
-        if reading.after is None or told.sequences[-1] - reading.after == len(told.sequences):
+        if reading.after is None or delivery.sequences[-1] - reading.after == len(delivery.sequences):
             return
         if reading.subjects and not reading.pending:
             # No message of these subjects was left: messages that were removed since then count as messages of other subjects.
@@ -183,7 +183,7 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
         first = info.state.first_seq
         if first <= reading.after + 1 or not await self._loses(client, info.config, reading):
             return
-        for before, sequence in pairwise(chain([reading.after], told.sequences)):
+        for before, sequence in pairwise(chain([reading.after], delivery.sequences)):
             if before + 1 < min(first, sequence):
                 raise _loss(info.config, reading, before + 1, min(first, sequence) - 1, first)
 

@@ -54,17 +54,17 @@ class Unsettled:
         self._closed = True
         self._changed.set()
 
-    async def admit(self, client: Client, messages: Sequence[Msg], told: Delivered) -> tuple[Sequence[Msg], Delivered]:
+    async def admit(self, client: Client, messages: Sequence[Msg], delivery: Delivered) -> tuple[Sequence[Msg], Delivered]:
         """Adds delivered messages; returns the new ones.
 
         A message that is redelivered although it is already here was in transit for too long, or its deadline could not be
         extended. A message that is redelivered although it is in the checkpoint is acknowledged again.
         """
-        if self._replies.keys().isdisjoint(told.sequences) and self._settled.keys().isdisjoint(told.sequences):
-            self._replies.update(zip(told.sequences, [message.reply for message in messages], strict=True))
-            return messages, told
+        if self._replies.keys().isdisjoint(delivery.sequences) and self._settled.keys().isdisjoint(delivery.sequences):
+            self._replies.update(zip(delivery.sequences, [message.reply for message in messages], strict=True))
+            return messages, delivery
         fresh, again = [], []
-        for sequence, message in zip(told.sequences, messages, strict=True):
+        for sequence, message in zip(delivery.sequences, messages, strict=True):
             fresh.append(sequence not in self._replies and sequence not in self._settled)
             if sequence in self._settled:
                 again.append(message.reply)
@@ -72,10 +72,10 @@ class Unsettled:
                 self._replies[sequence] = message.reply
         await say(client, again, b"")
         return list(compress(messages, fresh)), replace(
-            told,
-            sequences=list(compress(told.sequences, fresh)),
-            times=array("q", compress(told.times, fresh)),
-            deliveries=list(compress(told.deliveries, fresh)),
+            delivery,
+            sequences=list(compress(delivery.sequences, fresh)),
+            times=array("q", compress(delivery.times, fresh)),
+            deliveries=list(compress(delivery.deliveries, fresh)),
         )
 
     async def settle(self, sequences: Iterable[int], what: bytes = b"") -> None:

@@ -16,13 +16,13 @@ _REPORTED_S = 15.0
 """Within ten seconds, sessions report what they have updated."""
 
 
-async def check_known(watch: Watch, opened: Opened, known: Fingerprint, after: int) -> None:
+async def check_known(watch: Watch, opened: Opened, fingerprint: Fingerprint, after: int) -> None:
     """Checks a table against what was known of it.
 
     Args:
         watch: The table, and the changes that the user accepts.
         opened: The present shape.
-        known: The former shape.
+        fingerprint: The former shape.
         after: The sequence of the last row that was read.
 
     Raises:
@@ -31,14 +31,14 @@ async def check_known(watch: Watch, opened: Opened, known: Fingerprint, after: i
         HeadraceError: Rows that are read again would differ, or rows would be missed; of the database's type.
     """
     layout, now = opened.layout, opened.fingerprint
-    if known.table != now.table:
+    if fingerprint.table != now.table:
         if (change := watch.replaced(layout.table)) is not None:
             raise change
         return
     # If there are no rows after the position, none was sent that would differ if it was read again.
-    if opened.newest > after and (change := watch.retyped(layout, known.changes(layout))) is not None:
+    if opened.newest > after and (change := watch.retyped(layout, fingerprint.changes(layout))) is not None:
         raise change
-    if after and known.generator != now.generator:
+    if after and fingerprint.generator != now.generator:
         if await watch.changed(opened):
             raise Outdated(f"{layout.table} is another one")
         raise PositionLost(
@@ -46,7 +46,7 @@ async def check_known(watch: Watch, opened: Opened, known: Fingerprint, after: i
             f"state of its sequence, and rows up to {after} have been read. Give the stream another name, and start a query that "
             f"reads that one; or, if all rows after {after} are new ones, start the query with failOnDataLoss=false"
         )
-    earlier = known.earlier_tables(opened.tables)
+    earlier = fingerprint.earlier_tables(opened.tables)
     if earlier is None:
         if (change := _too_many(watch, opened, after)) is not None:
             raise change
@@ -54,7 +54,7 @@ async def check_known(watch: Watch, opened: Opened, known: Fingerprint, after: i
         await _check_partitions(watch, opened, earlier, after)
 
 
-async def check_last_read(opened: Opened, known: Fingerprint, snapshot: Snapshot, after: int) -> None:
+async def check_last_read(opened: Opened, fingerprint: Fingerprint, snapshot: Snapshot, after: int) -> None:
     """Checks that the last row that was read is not from a later transaction, as it is once numbers were drawn again.
 
     Nothing else tells of a smaller `setval` once larger numbers were drawn. An update also leaves a row of a later transaction,
@@ -62,15 +62,15 @@ async def check_last_read(opened: Opened, known: Fingerprint, snapshot: Snapshot
 
     Args:
         opened: The present shape, after `check_known`.
-        known: The former shape.
+        fingerprint: The former shape.
         snapshot: The shape at the time of reading.
         after: The sequence of the last row that was read.
 
     Raises:
         PositionLost: Numbers were drawn again.
     """
-    table, tables = opened.layout.table, known.earlier_tables(opened.tables)
-    if known.table != table.oid or tables is None:
+    table, tables = opened.layout.table, fingerprint.earlier_tables(opened.tables)
+    if fingerprint.table != table.oid or tables is None:
         return
     number = None
     for seconds in (0.0, _REPORTED_S):
@@ -94,7 +94,7 @@ def _too_many(watch: Watch, opened: Opened, after: int) -> HeadraceError | None:
     return watch.unaccepted(
         ["partitions", digest(map(str, sorted(opened.tables)))],
         f"more partitions of {opened.layout.table} were attached or detached since it was read than a position can name, which "
-        f"is about a hundred. Rows up to {after} in those that were attached, and later rows in those that were detached, would "
+        f"is about a hundred. Rows up to {after} in attached partitions, and later rows in detached ones, would "
         "be missed. Attach the latter again until they are read",
         "to leave such rows out",
     )

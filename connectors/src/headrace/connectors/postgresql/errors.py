@@ -8,7 +8,7 @@ _PASSING_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
 """Connections, rollbacks by the server, resources, locks, operator interventions, and system errors."""
 _READ_ONLY = "25006"
 NO_ROW_CLASSES = _PASSING_CLASSES | {"0B", "25", "2D", "3B"}
-"""These errors never concern a row: the passing ones, and those of transactions. Triggers, functions and policies of a table may
+"""These errors never concern a row: passing ones, and errors of transactions. Triggers, functions and policies of a table may
 report any other for a row."""
 # libpq has no error code for failures before a session begins, only these texts.
 _HOPELESS = re.compile(

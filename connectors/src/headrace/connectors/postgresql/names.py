@@ -32,9 +32,9 @@ def value(of: object) -> sql.Literal:
     return _Value(of)
 
 
-def names(given: Iterable[str], of: str | None = None) -> sql.Composed:
+def names(words: Iterable[str], of: str | None = None) -> sql.Composed:
     """Returns a list of names; with an alias, each is qualified by it."""
-    return sql.SQL(", ").join(name(*(() if of is None else (of,)), each) for each in given)
+    return sql.SQL(", ").join(name(*(() if of is None else (of,)), each) for each in words)
 
 
 def condition(text: str) -> sql.Composed:
@@ -52,12 +52,12 @@ def plain(statement: sql.Composable) -> str:
     return statement.as_string(None).replace("%%", "%")
 
 
-def free(wanted: str, taken: Iterable[str]) -> str:
+def free(name: str, existing: Iterable[str]) -> str:
     """Returns a name that is not among others."""
-    others = set(taken)
-    while wanted in others:
-        wanted += "_"
-    return wanted
+    others = set(existing)
+    while name in others:
+        name += "_"
+    return name
 
 
 def _written(text: Any) -> sql.SQL:

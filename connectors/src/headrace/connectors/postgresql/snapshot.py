@@ -25,7 +25,7 @@ _COUNT = """
 """
 _XIDS = 2**32
 _FIRST_XID = 3
-"""Smaller ids are not those of transactions."""
+"""Smaller ids belong to no transaction."""
 
 
 @dataclass(frozen=True, slots=True)

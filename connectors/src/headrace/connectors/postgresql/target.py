@@ -75,17 +75,17 @@ class Keys:
     joins: Sequence[sql.Composable]
 
 
-async def find_target(session: Session, database: Database, given: PostgreSQLTarget) -> tuple[Table, str | None]:
+async def find_target(session: Session, database: Database, parameters: PostgreSQLTarget) -> tuple[Table, str | None]:
     """Looks up the target table, and its state before that.
 
     Raises:
         HeadraceError: It does not exist, the user may not insert, or rows would not arrive in it; of the database's type.
     """
-    table = await find_table(session, database, given.table)
+    table = await find_table(session, database, parameters.table)
     if table.name in _OWN:
         raise database.invalid(f"{table} belongs to the connector itself; name the table that messages are written to")
     if not (await session.fetch(_MAY_INSERT, (table.oid,)))[0][0]:
-        raise database.invalid(f"{table}: this user may not insert; run: GRANT INSERT ON {given.table} TO ...")
+        raise database.invalid(f"{table}: this user may not insert; run: GRANT INSERT ON {parameters.table} TO ...")
     for (rule,) in await session.fetch(_RULES_INSTEAD, (table.oid,)):
         raise database.invalid(
             f"{table}: the rule {rule} does something else INSTEAD, so rows would be missing without an error; "
@@ -98,7 +98,7 @@ async def find_target(session: Session, database: Database, given: PostgreSQLTar
 def filling(
     database: Database,
     table: Table,
-    given: PostgreSQLTarget,
+    parameters: PostgreSQLTarget,
     keys: Keys,
     key_members: Sequence[str] = (),
 ) -> Filling:
@@ -107,7 +107,7 @@ def filling(
     Args:
         database: The database, for errors.
         table: The table.
-        given: The parameters of the sink.
+        parameters: The parameters of the sink.
         keys: What fills the key columns, if the message key does.
         key_members: The key columns, if members of the value fill them.
 
@@ -117,10 +117,10 @@ def filling(
     """
     columns, joins = dict(keys.columns), list(keys.joins)
     for name, field, types in (
-        (given.value_column, "value", None),
-        (given.event_time_column, "event_time", tuple(_OF_TIME)),
-        (given.message_id_column, "message_id", _TEXTS),
-        (given.headers_column, "headers", _TEXTS),
+        (parameters.value_column, "value", None),
+        (parameters.event_time_column, "event_time", tuple(_OF_TIME)),
+        (parameters.message_id_column, "message_id", _TEXTS),
+        (parameters.headers_column, "headers", _TEXTS),
     ):
         if name is not None:
             (column,) = find_columns(database, table, [name])
@@ -128,8 +128,8 @@ def filling(
                 raise database.invalid(f"{table}: column {name} is of type {column.type}, and {' or '.join(types)} is required")
             columns[name], join = _taken(column, field)
             joins.append(join)
-    members = list(given.columns)
-    if not members and given.value_column is None:
+    members = list(parameters.columns)
+    if not members and parameters.value_column is None:
         members = [name for name, column in table.columns.items() if name not in columns and not column.has_default]
     found = find_columns(database, table, dict.fromkeys([*key_members, *members]))
     columns |= {column.name: column.of("record") for column in found}

@@ -158,7 +158,7 @@ async def state_of(session: Session, table: sql.Identifier) -> str | None:
 
 
 async def trial_of(
-    session: Session, table: Table, writing: Writing, filled: Iterable[str], state: str | None, known: Sequence[int] = ()
+    session: Session, table: Table, writing: Writing, filled: Iterable[str], state: str | None, indexes: Sequence[int] = ()
 ) -> Trial:
     """Determines where messages have to be tried.
 
@@ -168,9 +168,9 @@ async def trial_of(
         writing: How messages are written to it.
         filled: The columns that they fill.
         state: What `state_of` returned before the table was described.
-        known: The unique indexes that writing handles.
+        indexes: The unique indexes that writing handles.
     """
-    ((in_table,),) = await session.fetch(_NEEDS_TABLE, (list(known), list(filled), table.oid))
+    ((in_table,),) = await session.fetch(_NEEDS_TABLE, (list(indexes), list(filled), table.oid))
     return Trial(table, writing, in_table, state)
 
 

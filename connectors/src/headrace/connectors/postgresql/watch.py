@@ -169,27 +169,27 @@ class Watch:
             "to continue with later numbers of this one",
         )
 
-    def retyped(self, layout: Layout, found: Sequence[str]) -> HeadraceError | None:
+    def retyped(self, layout: Layout, columns: Sequence[str]) -> HeadraceError | None:
         """Returns the error about changes of columns; None if there are none, or the user accepts them."""
-        if not found:
+        if not columns:
             return None
         how = "name the columns to read with columns" if layout.fixed is None else "change the parameters that name it"
         return self.unaccepted(
-            found,
-            f"{layout.table} has changed since it was read: {'; '.join(found)}. Rows that are read again would differ. Undo the "
-            f"change, or {how}",
+            columns,
+            f"{layout.table} has changed since it was read: {'; '.join(columns)}. Rows that are read again would differ. Undo "
+            f"the change, or {how}",
             "once the query has finished its batch, to read the columns as they are now",
         )
 
-    def unaccepted(self, found: Iterable[str], what: str, purpose: str) -> HeadraceError | None:
+    def unaccepted(self, changes: Iterable[str], what: str, purpose: str) -> HeadraceError | None:
         """Returns the error about a change; None if the user accepts it.
 
         Args:
-            found: The change, by which it is recognized again.
+            changes: The change, by which it is recognized again.
             what: The change, and what to do.
             purpose: What accepting it is for.
         """
-        code = digest(found)
+        code = digest(changes)
         if code not in self._parameters.accept_changes:
             return self.database.invalid(
                 f"{self.database.where}: {what}. Or, {purpose}, set accept_changes to {code} and restart the connector"

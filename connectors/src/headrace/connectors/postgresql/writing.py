@@ -158,32 +158,33 @@ class Upserting:
         return sql.SQL("ON CONFLICT ({}) DO UPDATE SET {}").format(names(keys), changes)
 
 
-async def upserting(session: Session, database: Database, table: Table, given: PostgreSQLUpsertParameters) -> Upserting:
+async def upserting(session: Session, database: Database, table: Table, parameters: PostgreSQLUpsertParameters) -> Upserting:
     """Determines how to write to a table.
 
     Raises:
         HeadraceError: The columns are not a key of the table, or a column is not suitable; of the database's type.
     """
-    columns = find_columns(database, table, given.key_columns)
-    arbiters = await session.fetch(_ARBITERS, (table.oid, len(columns), list(given.key_columns)))
+    columns = find_columns(database, table, parameters.key_columns)
+    arbiters = await session.fetch(_ARBITERS, (table.oid, len(columns), list(parameters.key_columns)))
     if not arbiters:
-        listed, quoted = ", ".join(given.key_columns), plain(names(given.key_columns))
+        listed, quoted = ", ".join(parameters.key_columns), plain(names(parameters.key_columns))
         raise database.invalid(
-            f"{table}: there is no unique constraint on exactly {listed}; run: ALTER TABLE {given.table} ADD UNIQUE ({quoted})"
+            f"{table}: there is no unique constraint on exactly {listed}; "
+            f"run: ALTER TABLE {parameters.table} ADD UNIQUE ({quoted})"
         )
     for column in columns:
         if not column.required:
             raise database.invalid(
-                f"{table}: column {column.name} of the key accepts nulls; run: ALTER TABLE {given.table} ALTER "
+                f"{table}: column {column.name} of the key accepts nulls; run: ALTER TABLE {parameters.table} ALTER "
                 f"{plain(column.identifier)} SET NOT NULL"
             )
-    if given.key == "value":
-        filled = filling(database, table, given, key_of(None), given.key_columns)
+    if parameters.key == "value":
+        filled = filling(database, table, parameters, key_of(None), parameters.key_columns)
     elif len(columns) == 1:
-        filled = filling(database, table, given, key_of(columns[0], compared=True))
+        filled = filling(database, table, parameters, key_of(columns[0], compared=True))
     else:
         members = {column.name: column.of("key_record") for column in columns}
-        filled = filling(database, table, given, Keys(members, (record("key", columns, "key_record"),)))
+        filled = filling(database, table, parameters, Keys(members, (record("key", columns, "key_record"),)))
     oids = [oid for (oid,) in arbiters]
     found = await session.fetch(_EQUALITY, (oids[0],))
     equality = {column: sql.SQL("OPERATOR({}.{})").format(name(schema), type_(symbol)) for column, schema, symbol in found}

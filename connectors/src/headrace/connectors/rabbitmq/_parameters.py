@@ -60,7 +60,7 @@ class RabbitMQConnection(SystemParameters):
             except ValueError:
                 complete = False
             if not complete:
-                raise ValueError("write each node as HOST or HOST:PORT; user, password and virtual host are those of the URL")
+                raise ValueError("write each node as HOST or HOST:PORT; user, password and virtual host come from the URL")
         return nodes
 
     @model_validator(mode="after")

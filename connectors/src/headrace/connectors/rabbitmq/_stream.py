@@ -101,11 +101,11 @@ class RabbitMQStreamSource(PolicySource):
         return None if backlog is None else Backlog(messages=backlog.messages())
 
     @asynccontextmanager
-    async def _consuming(self, partition: str, seen: int | None) -> AsyncIterator[Consumer]:
+    async def _consuming(self, partition: str, last: int | None) -> AsyncIterator[Consumer]:
         """Consumes a queue from the last message that was read, which shows that nothing after it was removed."""
-        start = start_of(self._parameters.start) if seen is None else seen
+        start = start_of(self._parameters.start) if last is None else last
         consumer = await self._open(partition, self._parameters.prefetch, start)
-        read = seen if seen is not None else -1 if start == "first" else start - 1 if isinstance(start, int) else None
+        read = last if last is not None else -1 if start == "first" else start - 1 if isinstance(start, int) else None
         backlog = StreamBacklog(consumer, read, lambda: self._open(partition, self._parameters.prefetch, "last"))
         self._backlogs[partition] = backlog
         try:
@@ -125,13 +125,13 @@ class RabbitMQStreamSource(PolicySource):
                 raise Denied(f"{error}; queue {queue} is not a stream queue: use the connector rabbitmq") from error
             raise
 
-    async def _leave_out(self, partition: str, seen: int | None, unreadable: "_Unreadable") -> None:
+    async def _leave_out(self, partition: str, last: int | None, unreadable: "_Unreadable") -> None:
         """Applies the policy for bad records to a message whose offset is unknown, so that it has no position.
 
         Raises:
             Denied: The policy is to fail.
         """
-        where = "its first message" if seen is None else f"the message after offset {seen}"
+        where = "its first message" if last is None else f"the message after offset {last}"
         what = f"stream queue {self._queues[partition]}: {where} has no offset that can be parsed: {unreadable.error}"
         if self.bad_records.what is BadRecords.FAIL:
             raise Denied(f"{what}; set bad_records to skip or dead-letter to continue after it")
@@ -139,7 +139,7 @@ class RabbitMQStreamSource(PolicySource):
         message = Message(unreadable.value, headers=headers)
         await asyncio.to_thread(self.bad_records.take, partition, message, Denied(what))
 
-    async def _resume(self, partition: str, consumer: Consumer, seen: int) -> "_Taken":
+    async def _resume(self, partition: str, consumer: Consumer, last: int) -> "_Taken":
         """Waits for the last message that was read; returns the messages after it.
 
         Raises:
@@ -150,18 +150,18 @@ class RabbitMQStreamSource(PolicySource):
             # The broker is silent about an offset that it does not have yet. Was the queue declared again?
             earliest = await self._earliest(partition)
             if earliest is not None and not (found := await _next(consumer)).offsets:
-                raise PositionLost(f"stream queue {queue} is a different one: it has no offset {seen}", earliest=earliest + 1)
-        if found.offsets[0] > seen + 1:
-            raise _loss(queue, seen, found.offsets[0])
-        return found.after(seen)
+                raise PositionLost(f"stream queue {queue} is a different one: it has no offset {last}", earliest=earliest + 1)
+        if found.offsets[0] > last + 1:
+            raise _loss(queue, last, found.offsets[0])
+        return found.after(last)
 
-    async def _check_gaps(self, partition: str, seen: int | None, offsets: list[int]) -> None:
+    async def _check_gaps(self, partition: str, last: int | None, offsets: list[int]) -> None:
         """Checks that nothing is missing between messages.
 
         Raises:
             PositionLost: Something may be missing.
         """
-        start = offsets[0] - 1 if seen is None else seen
+        start = offsets[0] - 1 if last is None else last
         if offsets[-1] - start == len(offsets):
             return
         before, after = next((a, b) for a, b in pairwise([start, *offsets]) if b > a + 1)
@@ -213,9 +213,9 @@ class _Taken:
         """Returns whether there are any messages."""
         return bool(self.offsets or self.unreadable)
 
-    def after(self, seen: int) -> "_Taken":
+    def after(self, last: int) -> "_Taken":
         """Returns the messages after an offset."""
-        fresh = [offset > seen for offset in self.offsets]
+        fresh = [offset > last for offset in self.offsets]
         old = fresh.count(False)
         unreadable = [replace(one, place=one.place - old) for one in self.unreadable if one.place >= old]
         return _Taken(list(compress(self.offsets, fresh)), self.arrived.only(fresh), unreadable)

@@ -45,13 +45,13 @@ class Arrived:
         """Returns the number of deliveries."""
         return len(self.values)
 
-    def only(self, kept: Sequence[bool]) -> "Arrived":
+    def only(self, mask: Sequence[bool]) -> "Arrived":
         """Returns a selection of them."""
         return Arrived(
-            list(compress(self.tags, kept)),
-            list(compress(self.routes, kept)),
-            list(compress(self.properties, kept)),
-            list(compress(self.values, kept)),
+            list(compress(self.tags, mask)),
+            list(compress(self.routes, mask)),
+            list(compress(self.properties, mask)),
+            list(compress(self.values, mask)),
         )
 
 

@@ -176,10 +176,10 @@ def _copy_whole(source: Tree, target: Tree) -> Backup:
     )
 
 
-def _copied(source: Tree, target: Tree, found: Contents, digests: dict[str, Digest]) -> set[str]:
+def _copied(source: Tree, target: Tree, contents: Contents, digests: dict[str, Digest]) -> set[str]:
     """Copies what is not copied yet; returns the names of all files that belong to the backup."""
-    lasting = set(found.lasting)
-    for name in (*found.lasting, *found.others):
+    lasting = set(contents.lasting)
+    for name in (*contents.lasting, *contents.others):
         if name in digests and name in lasting:
             continue
         try:
@@ -188,8 +188,8 @@ def _copied(source: Tree, target: Tree, found: Contents, digests: dict[str, Dige
             if name.startswith(_OF_SPARK):
                 raise _Changed from missing
             raise
-    names = {*found.lasting, *found.others}
-    for name in found.older:
+    names = {*contents.lasting, *contents.others}
+    for name in contents.older:
         try:
             digests[name] = target.take(_FILES + name, source, name)
         except FileNotFoundError:

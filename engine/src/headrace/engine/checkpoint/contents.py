@@ -124,9 +124,7 @@ def check_states(tree: Tree, states: Manifest, below: str = "") -> list[str]:
             wrong.append(f"{where} cannot be read: {str(error).splitlines()[0]}")
         else:
             if zlib.crc32(found) != entry.checksum:
-                wrong.append(
-                    f"{where} is damaged: {entry.bytes} bytes from byte {entry.offset} on are not those that were written"
-                )
+                wrong.append(f"{where} is damaged: {entry.bytes} bytes from byte {entry.offset} on differ from what was written")
     return wrong
 
 

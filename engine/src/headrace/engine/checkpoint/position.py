@@ -111,14 +111,14 @@ class Offset:
         return document
 
 
-def moved(positions: Mapping[str, Position], known: Mapping[str, Position]) -> dict[str, Position]:
+def moved(positions: Mapping[str, Position], earlier: Mapping[str, Position]) -> dict[str, Position]:
     """The positions that differ from the known ones, including positions that differ only in `ended`."""
-    return {name: position for name, position in positions.items() if not _is_same(position, known.get(name))}
+    return {name: position for name, position in positions.items() if not _is_same(position, earlier.get(name))}
 
 
-def left_out(positions: Mapping[str, Position], known: Mapping[str, Position]) -> dict[str, Position]:
+def left_out(positions: Mapping[str, Position], earlier: Mapping[str, Position]) -> dict[str, Position]:
     """The known positions of streams that are not in `positions` any more, since they were forgotten."""
-    return {name: position for name, position in known.items() if name not in positions}
+    return {name: position for name, position in earlier.items() if name not in positions}
 
 
 def ended(positions: Mapping[str, Position]) -> list[str]:
@@ -143,8 +143,8 @@ def _position(document: Mapping[str, Any]) -> Position:
     return Position(int(document["epoch"]), int(document["sequence"]), cursor, start, ended)
 
 
-def _is_same(position: Position, known: Position | None) -> bool:
-    return known is not None and (known, known.ended) == (position, position.ended)
+def _is_same(position: Position, other: Position | None) -> bool:
+    return other is not None and (other, other.ended) == (position, position.ended)
 
 
 def _document(position: Position) -> dict[str, Any]:

@@ -94,13 +94,13 @@ def _streams(names: Sequence[str], counts: npt.NDArray[np.int64], rows: int) -> 
     return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _headers(found: Table) -> pa.Array:
-    counts = np.zeros(found.rows, np.uint32) if found.header_counts is None else found.header_counts
+def _headers(table: Table) -> pa.Array:
+    counts = np.zeros(table.rows, np.uint32) if table.header_counts is None else table.header_counts
     offsets = _offsets(counts)
     total = int(offsets[-1])
-    children = [_variable(found.header_names, pa.string(), total), _variable(found.header_values, pa.binary(), total)]
+    children = [_variable(table.header_names, pa.string(), total), _variable(table.header_values, pa.binary(), total)]
     entries = pa.Array.from_buffers(_HEADER, total, [None], children=children)
-    return pa.Array.from_buffers(SCHEMA.field("headers").type, found.rows, [None, pa.py_buffer(offsets)], children=[entries])
+    return pa.Array.from_buffers(SCHEMA.field("headers").type, table.rows, [None, pa.py_buffer(offsets)], children=[entries])
 
 
 def _offsets(sizes: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:

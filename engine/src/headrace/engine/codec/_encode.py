@@ -45,10 +45,10 @@ class _Column(NamedTuple):
         """The offset of each value, and the end of the last one."""
         return _ends(self.lengths)
 
-    def only(self, kept: npt.NDArray[np.bool_]) -> "_Column":
-        """The values that `kept` selects."""
-        nulls = None if self.nulls is None else self.nulls[kept]
-        return _Column(self.data[np.repeat(kept, self.lengths)], self.lengths[kept], nulls)
+    def only(self, mask: npt.NDArray[np.bool_]) -> "_Column":
+        """The values that `mask` selects."""
+        nulls = None if self.nulls is None else self.nulls[mask]
+        return _Column(self.data[np.repeat(mask, self.lengths)], self.lengths[mask], nulls)
 
     def cut(self, low: int, high: int) -> tuple[bytes, bytes]:
         """The bytes and the packed lengths of the values from `low` (inclusive) to `high` (exclusive), as in a frame."""

@@ -74,13 +74,13 @@ class SinkOptions(GatewayOptions):
         return None if dead is None else replace(self, sink=dead, failed=dead, dead_letters=None)
 
 
-def parse_sink(given: Mapping[str, str], defaults: Defaults) -> SinkOptions:
+def parse_sink(options: Mapping[str, str], defaults: Defaults) -> SinkOptions:
     """Parses and validates the options of a sink.
 
     Raises:
         OptionError: An option is unknown, missing or invalid; the error names the option, the value and the remedy.
     """
-    values = canonical({name: value for name, value in given.items() if name.lower() not in _SPARKS_OWN}, NAMES, OWN_NAMES)
+    values = canonical({name: value for name, value in options.items() if name.lower() not in _SPARKS_OWN}, NAMES, OWN_NAMES)
     application = values.get("application")
     sinks = parsed(values, "sink", _sink if application is None else _sinks, None)
     if sinks is None:

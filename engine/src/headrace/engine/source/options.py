@@ -66,13 +66,13 @@ class Options(GatewayOptions):
     """The offset, as JSON, at which a rescaled checkpoint starts. The run that creates the checkpoint reads nothing."""
 
 
-def parse(given: Mapping[str, str], defaults: Defaults) -> Options:
+def parse(options: Mapping[str, str], defaults: Defaults) -> Options:
     """Parses and validates the options of a source.
 
     Raises:
         OptionError: An option is unknown, missing or invalid; the error names the option, the value and the remedy.
     """
-    values = canonical(given, NAMES, OWN_NAMES)
+    values = canonical(options, NAMES, OWN_NAMES)
     return Options(
         **vars(parse_gateway(values, defaults)),
         streams=_streams(values),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 
 OPTIONS = "spark.driver.defaultJavaOptions"
-"""Spark's setting for Java options that precede those of the user."""
+"""Spark's setting for Java options before the user's own."""
 # With all its subjects: a warning of one, that an archive could not be mapped, would be printed to standard output.
 _QUIET = "-Xlog:cds*=off"
 

@@ -105,11 +105,11 @@ def _token(values: Mapping[str, str], defaults: Defaults) -> tuple[str | None, T
     return None, file
 
 
-def canonical(given: Mapping[str, str], names: Sequence[str], own: Sequence[str] = ()) -> dict[str, str]:
+def canonical(options: Mapping[str, str], names: Sequence[str], own: Sequence[str] = ()) -> dict[str, str]:
     """The given options, under their canonical names: Spark's options are not case-sensitive.
 
     Args:
-        given: The options as the user wrote them.
+        options: The options as the user wrote them.
         names: The options that exist.
         own: Internal options, which error messages do not suggest.
 
@@ -118,12 +118,12 @@ def canonical(given: Mapping[str, str], names: Sequence[str], own: Sequence[str]
     """
     spelling = {name.lower(): name for name in names}
     hidden = {name.lower(): name for name in own}
-    unknown = next((name for name in given if name.lower() not in spelling | hidden), None)
+    unknown = next((name for name in options if name.lower() not in spelling | hidden), None)
     if unknown is not None:
         close = difflib.get_close_matches(unknown.lower(), spelling, n=1)
         hint = f"did you mean {spelling[close[0]]}?" if close else f"the options are {', '.join(names)}"
         raise OptionError(f"unknown option {unknown!r}: {hint}")
-    return {(spelling | hidden)[name.lower()]: value.strip() for name, value in given.items()}
+    return {(spelling | hidden)[name.lower()]: value.strip() for name, value in options.items()}
 
 
 def parsed(values: Mapping[str, str], name: str, parse_value: Callable[[str], _T], default: _D) -> _T | _D:

@@ -33,7 +33,7 @@ def api_endpoints(documents: Documents) -> Mapping[str, Endpoint]:
             for document in read(await documents.status()):
                 if document[kind] == name:
                     return JSONResponse(document)
-            return problem(404, f"there is no {kind} {name!r}; {API}/{kind}s lists those that there are")
+            return problem(404, f"there is no {kind} {name!r}; {API}/{kind}s lists all")
 
         return endpoint
 

@@ -268,7 +268,7 @@ CHANGES_MADE: Mapping[str, Change] = {
     PROCESS_LOG: Change("Reads the last lines of the log of a process.", LogRequest, LogDocument, _log, takes_long=True),
     f"{_API}/gateway/drain": Change("Begins to drain, and says what is left.", DrainRequest, DrainDocument, _drain),
     f"{_API}/gateway/reload": Change("Reads the configuration again.", ReloadRequest, ReloadDocument, _reload),
-    f"{_API}/streams/forget": Change("Forgets a stream that has ended for good.", NameRequest, ForgottenDocument, _forget_stream),
+    f"{_API}/streams/forget": Change("Forgets a stream that will not continue.", NameRequest, ForgottenDocument, _forget_stream),
     f"{_API}/pipelines/forget": Change(
         "Forgets a pipeline that will not come back.", ForgetPipelineRequest, ForgottenDocument, _forget_pipeline
     ),

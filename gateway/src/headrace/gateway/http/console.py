@@ -37,7 +37,7 @@ NOT_BUILT = (
     "this installation has no console: it was built without Node.js. In a checkout, install Node.js 20.19 or newer, and run: "
     f"make console. {API}/openapi.json describes the API"
 )
-"""What a browser is told in place of the page."""
+"""The answer to a browser in place of the page."""
 _STATUS = f"{API}/status"
 _HEADERS = {"content-security-policy": POLICY, "referrer-policy": "no-referrer", "x-frame-options": "DENY"}
 

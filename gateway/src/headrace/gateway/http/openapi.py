@@ -92,7 +92,7 @@ _OPERATIONS = {
 }
 
 _EVENTS = frozenset({EVENTS, PEEK})
-"""The paths that answer with events; the schema is that of their data."""
+"""The paths that answer with events; the schema describes their data."""
 _SEQUENCE = {"type": "integer", "minimum": 0, "maximum": MAX_SEQUENCE}
 _PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "/api/v1/pipelines/{name:path}/batches": [
@@ -262,7 +262,7 @@ def _error(description: str) -> dict[str, Any]:
 _RESTART_ERRORS = {
     "429": _error("Too many restarts are in progress."),
     "503": _error("The deployment has left before it answered."),
-    "504": _error("There was no answer in time; the restart goes on."),
+    "504": _error("There was no answer in time; the restart continues."),
 }
 
 

@@ -38,7 +38,7 @@ def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, End
         streams = query_number(request, "streams", 0, MAX_BATCH_STREAMS, MAX_BATCH_STREAMS)
         pipeline = gateway.pipelines.get(name)
         if pipeline is None:
-            return problem(404, f"there is no pipeline {name[:80]!r}; /api/v1/pipelines lists those that there are")
+            return problem(404, f"there is no pipeline {name[:80]!r}; /api/v1/pipelines lists all")
         asked = (pipeline, limit, number, streams)
         return json_response(await kept.of(asked, lambda: list_batches(pipeline, limit, number, streams), timeline_document))
 
@@ -49,7 +49,7 @@ def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, End
         observed = await observer.observe()
         stream = gateway.streams.get(name)
         if stream is None:
-            return problem(404, f"there is no stream {name[:80]!r}; /api/v1/streams lists those that there are")
+            return problem(404, f"there is no stream {name[:80]!r}; /api/v1/streams lists all")
         return JSONResponse(message_document(locate(gateway, stream, sequence, epoch, observed.status.problems)))
 
     return {"/api/v1/pipelines/{name:path}/batches": batches, "/api/v1/unacknowledged": unacknowledged}
@@ -62,18 +62,20 @@ class _Texts:
         self._texts: dict[Hashable, tuple[float, bytes]] = {}
         self._lock = asyncio.Lock()
 
-    async def of(self, asked: Hashable, read: Callable[[], Awaitable[_T]], convert: Callable[[_T], Mapping[str, Any]]) -> bytes:
+    async def of(
+        self, question: Hashable, read: Callable[[], Awaitable[_T]], convert: Callable[[_T], Mapping[str, Any]]
+    ) -> bytes:
         """Returns the answer to a question, and reads and converts it if there is none of the last second."""
         async with self._lock:
             now = clock.monotonic()
             self._texts = {key: kept for key, kept in self._texts.items() if now - kept[0] < _FRESH_S}
-            if asked in self._texts:
-                return self._texts[asked][1]
+            if question in self._texts:
+                return self._texts[question][1]
             found = await read()
             # Hundreds of micro-batches are converted in a thread, so that sessions do not wait.
             text = await asyncio.to_thread(lambda: encoded(convert(found)))
             if len(self._texts) < MAX_KEPT:
-                self._texts[asked] = now, text
+                self._texts[question] = now, text
             return text
 
 

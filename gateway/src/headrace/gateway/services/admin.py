@@ -99,7 +99,7 @@ class AdminService(AdminServiceServicer):
         observed = await self._observer.current()
         stream = self._gateway.streams.get(request.stream)
         if stream is None:
-            text = f"no stream {request.stream[:80]!r}; headrace status lists those that there are"
+            text = f"no stream {request.stream[:80]!r}; headrace status lists all"
             waits = missing(observed.status, request.stream)
             text += f". A query waits for it: {waits.cause}; {waits.remedy}" if waits is not None else ""
             await abort(context, grpc.StatusCode.NOT_FOUND, text)

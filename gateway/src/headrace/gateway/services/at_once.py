@@ -61,11 +61,11 @@ class _Parts:
         """Notifies `news`, as the callback of a task."""
         self.news.notify()
 
-    def add(self, gateway: Gateway, begun: Begun) -> None:
+    def add(self, gateway: Gateway, part: Begun) -> None:
         """Begins to wait for the answer to a part that was sent."""
-        task = asyncio.create_task(_written(gateway, begun))
+        task = asyncio.create_task(_written(gateway, part))
         # A task that is cancelled before its first turn runs no `finally`.
-        task.add_done_callback(lambda _: begun.session.drop_part(begun.opened))
+        task.add_done_callback(lambda _: part.session.drop_part(part.opened))
         task.add_done_callback(self.notify)
         self.unanswered.append(task)
 
@@ -88,11 +88,11 @@ async def _take(gateway: Gateway, identity: Identity, requests: AsyncIterator[De
         parts.add(gateway, begun)
 
 
-async def _written(gateway: Gateway, begun: Begun) -> Refused:
+async def _written(gateway: Gateway, part: Begun) -> Refused:
     """Waits until the sink has written a part."""
-    with begun.traced():
-        refused = await begun.session.finish_part(begun.opened)
-    if begun.letters is not None:
-        begun.letters.voted = True
-        gateway.dead_letters.add(begun.sink.name, begun.part, begun.letters)
+    with part.traced():
+        refused = await part.session.finish_part(part.opened)
+    if part.letters is not None:
+        part.letters.voted = True
+        gateway.dead_letters.add(part.sink.name, part.part, part.letters)
     return refused

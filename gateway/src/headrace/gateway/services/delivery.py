@@ -142,23 +142,23 @@ async def begin_part(gateway: Gateway, identity: Identity, request: pb.DeliverRe
         return Begun(sink, part, session, session.start_part(part, at_once=at_once), sending, letters)
 
 
-async def fill_part(gateway: Gateway, begun: Begun, requests: AsyncIterator[Delivered]) -> None:
+async def fill_part(gateway: Gateway, part: Begun, requests: AsyncIterator[Delivered]) -> None:
     """Passes the rows of a part on to the sink, until all are there.
 
     Raises:
         ProtocolError: the rows are invalid or out of turn, or the sink has failed.
     """
-    where, opened = f"sink {begun.sink.name}, {begun.part}", begun.opened
+    where, opened = f"sink {part.sink.name}, {part.part}", part.opened
     async for request, frame in requests:
         match request.WhichOneof("message"):
             case "frame":
                 _check(gateway, request.frame, len(frame), opened.messages, where)
-                if begun.sending is not None:
-                    begun.sending.take(request.frame)
-                    opened.trace_id = begun.sending.trace_id
-                if begun.letters is not None:
-                    begun.letters.take(begun.part, request.frame, gateway.peek)
-                await begun.session.deliver(opened, request.frame.count, frame)
+                if part.sending is not None:
+                    part.sending.take(request.frame)
+                    opened.trace_id = part.sending.trace_id
+                if part.letters is not None:
+                    part.letters.take(part.part, request.frame, gateway.peek)
+                await part.session.deliver(opened, request.frame.count, frame)
             case "end":
                 if request.end.messages != opened.messages:
                     counts = f"received {opened.messages} messages, but DeliveryEnd states {request.end.messages}"
@@ -297,14 +297,14 @@ def _run_of(request: pb.ReportCommitsRequest) -> str:
 
 @contextmanager
 def failure_logged(
-    what: str, sink: Sink, named: OpenPart | Part | Transaction, session: SinkSession | None = None
+    what: str, sink: Sink, subject: OpenPart | Part | Transaction, session: SinkSession | None = None
 ) -> Iterator[None]:
     """Logs an error with the micro-batch whose attempt it ends, and with the session if one was chosen; re-raises the error."""
     try:
         yield
     except ProtocolError as error:
         chosen = session.for_logs if session is not None else {"sink": sink.name}
-        log.warning(what, **chosen, **named.for_logs, status=error.status.name, error=str(error))
+        log.warning(what, **chosen, **subject.for_logs, status=error.status.name, error=str(error))
         raise
 
 

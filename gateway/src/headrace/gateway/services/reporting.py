@@ -80,15 +80,15 @@ def _batches(request: pb.ReportBatchesRequest) -> list[LoggedBatch]:
     return [_batch(told) for told in request.batches]
 
 
-def _batch(told: pb.LoggedBatch) -> LoggedBatch:
+def _batch(batch: pb.LoggedBatch) -> LoggedBatch:
     streams = tuple(
         BatchStream(
             check_name(wanted.stream),
             from_proto(wanted.after) if wanted.HasField("after") else BEGINNING,
             from_proto(wanted.end),
         )
-        for wanted in told.ranges
+        for wanted in batch.ranges
     )
-    planned = told.planned_ms / 1000 if told.HasField("planned_ms") else None
-    committed = told.committed_ms / 1000 if told.HasField("committed_ms") else None
-    return LoggedBatch(told.batch, streams, told.streams, planned, committed)
+    planned = batch.planned_ms / 1000 if batch.HasField("planned_ms") else None
+    committed = batch.committed_ms / 1000 if batch.HasField("committed_ms") else None
+    return LoggedBatch(batch.batch, streams, batch.streams, planned, committed)

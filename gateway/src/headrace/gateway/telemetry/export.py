@@ -106,12 +106,12 @@ class _Export:
         return InMemoryMetricReader(cardinality_limits=CARDINALITY_LIMITS)
 
 
-def _merged(found: Sequence[MetricsData]) -> MetricsData:
+def _merged(exports: Sequence[MetricsData]) -> MetricsData:
     """Returns metrics of one resource and scope as one: of several, the exporter would send the last."""
-    first = next((resource for data in found for resource in data.resource_metrics), None)
+    first = next((resource for data in exports for resource in data.resource_metrics), None)
     if first is None:
         return MetricsData([])
-    scopes = [scope for data in found for resource in data.resource_metrics for scope in resource.scope_metrics]
+    scopes = [scope for data in exports for resource in data.resource_metrics for scope in resource.scope_metrics]
     metrics = [metric for scope in scopes for metric in scope.metrics]
     return MetricsData([replace(first, scope_metrics=[replace(scopes[0], metrics=metrics)])])
 

@@ -15,7 +15,7 @@ MAX_STREAMS = 2_000
 MAX_PARTS = 200
 """How many degraded parts have series of their own, roots before what follows from them."""
 MAX_STEPS = 2_000
-"""How many steps have series of their own, those of the first applications by name."""
+"""How many steps have series of their own: steps of the first applications by name."""
 Value = tuple[float, dict[str, str]]
 """A value, and its labels."""
 Read = Callable[[Observation], Iterable[Value]]
@@ -104,9 +104,9 @@ def of_sessions(read: Callable[[pb.SessionStatus], float]) -> Read:
     return lambda observed: [(sum(read(session) for session in observed.status.sessions), {})]
 
 
-def counted(label: str, words: Iterable[str], found: Iterable[str]) -> list[Value]:
+def counted(label: str, words: Iterable[str], occurrences: Iterable[str]) -> list[Value]:
     """Counts words, also words that are not found: a series that comes and goes is hard to query."""
-    counts = Counter(found)
+    counts = Counter(occurrences)
     return [(counts[word], {label: word}) for word in words]
 
 

@@ -55,9 +55,9 @@ def rendered(instruments: Sequence[Instrument], observed: Observation, form: For
 
 
 def _series(
-    instrument: Instrument, observed: Observation, form: Format, known: dict[tuple[tuple[str, str], ...], str]
+    instrument: Instrument, observed: Observation, form: Format, label_texts: dict[tuple[tuple[str, str], ...], str]
 ) -> dict[str, float]:
-    """Returns the values of an instrument by the text of their labels; `known` has the texts that there were before.
+    """Returns the values of an instrument by the text of their labels; `label_texts` has the texts that there were before.
 
     Prometheus refuses a text in which a line comes twice. A counter's values with the same labels are added, and of a gauge, the
     last one counts.
@@ -66,8 +66,8 @@ def _series(
     found = dict[str, float]()
     for value, labels in islice(instrument.read(observed), MAX_SERIES):
         key = tuple(labels.items())
-        if (text := known.get(key)) is None:
-            text = known[key] = _labels(labels, form)
+        if (text := label_texts.get(key)) is None:
+            text = label_texts[key] = _labels(labels, form)
         found[text] = found[text] + value if instrument.type is Type.COUNTER and text in found else value
     return found
 

@@ -22,16 +22,16 @@ class Shown:
         return list(_ROWS[view](self))
 
 
-def _pipelines(shown: Shown) -> Iterator[Row]:
-    for pipeline in shown.document["pipelines"]:
+def _pipelines(status: Shown) -> Iterator[Row]:
+    for pipeline in status.document["pipelines"]:
         name, batch_ms = pipeline["pipeline"], pipeline["batch_ms"]
         yield {
             "pipeline": name,
             "state": pipeline["condition"],
             "batch": batch_ms if batch_ms is not None else -1,
             "batches": pipeline["planned_batches"],
-            "stage": _stage(pipeline, shown.document["sinks"]),
-            "rate": shown.rates.committed.get(name),
+            "stage": _stage(pipeline, status.document["sinks"]),
+            "rate": status.rates.committed.get(name),
             "lag": pipeline["lag_messages"],
             "lag bytes": pipeline["lag_bytes"],
             "last call": pipeline["idle_ms"] if pipeline["run"] else -1,
@@ -48,15 +48,15 @@ def _stage(pipeline: Mapping[str, Any], sinks: list[Mapping[str, Any]]) -> str:
     return "staged" if any(sink["pending_transactions"] for sink in mine) else "runs"
 
 
-def _streams(shown: Shown) -> Iterator[Row]:
-    sessions = {session["instance"]: session for session in shown.document["sessions"]}
-    for stream in shown.document["streams"]:
+def _streams(status: Shown) -> Iterator[Row]:
+    sessions = {session["instance"]: session for session in status.document["sessions"]}
+    for stream in status.document["streams"]:
         name = stream["stream"]
         yield {
             "stream": name,
             "state": stream["condition"],
-            "in": shown.rates.received.get(name),
-            "out": shown.rates.acknowledged.get(name),
+            "in": status.rates.received.get(name),
+            "out": status.rates.acknowledged.get(name),
             "lag": stream["lag_messages"],
             "oldest": stream["oldest_unacknowledged_ms"] or -1,
             "credit": _credit(sessions.get(stream["instance"])),
@@ -76,10 +76,10 @@ def _credit(session: Mapping[str, Any] | None) -> float | None:
     return min(left)
 
 
-def _connectors(shown: Shown) -> Iterator[Row]:
-    for session in shown.document["sessions"]:
+def _connectors(status: Shown) -> Iterator[Row]:
+    for session in status.document["sessions"]:
         yield _connector(session, f"{session['streams']:,} stream{'' if session['streams'] == 1 else 's'}")
-    for session in shown.document["sink_sessions"]:
+    for session in status.document["sink_sessions"]:
         yield _connector(session, f"sink {session['sink']}")
 
 
@@ -99,8 +99,8 @@ def _connector(session: Mapping[str, Any], serves: str) -> Row:
     }
 
 
-def _sinks(shown: Shown) -> Iterator[Row]:
-    for sink in shown.document["sinks"]:
+def _sinks(status: Shown) -> Iterator[Row]:
+    for sink in status.document["sinks"]:
         failure = sink["failure"] or ""
         age = f" ({duration_text(sink['failure_age_ms'])})" if failure and sink["failure_age_ms"] is not None else ""
         yield {
@@ -108,7 +108,7 @@ def _sinks(shown: Shown) -> Iterator[Row]:
             "state": sink["condition"],
             "mode": sink["mode"] or "-",
             "instances": len(sink["instances"]),
-            "rate": shown.rates.staged.get(sink["sink"]),
+            "rate": status.rates.staged.get(sink["sink"]),
             "pending": sink["pending_transactions"],
             "refused": sink["refused_messages"],
             "failure": failure + age,

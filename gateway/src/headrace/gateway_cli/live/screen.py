@@ -33,22 +33,22 @@ class Screen:
     page: int
 
 
-def screen(shown: Shown | None, state: State, width: int, height: int, stale: str = "") -> Screen:
+def screen(status: Shown | None, state: State, width: int, height: int, stale: str = "") -> Screen:
     """Returns the screen of a terminal.
 
     Args:
-        shown: The status that is shown; None before the gateway has answered for the first time.
+        status: The status that is shown; None before the gateway has answered for the first time.
         state: The user's choices.
         width: The columns of the terminal.
         height: Its lines.
         stale: Why what is shown is stale; empty if it is not.
     """
-    if shown is None:
+    if status is None:
         lines = [Text(one_line(stale or "waits for the gateway"), style="bold"), Text(""), Text("q quit")]
         return Screen([_cut(line, width) for line in lines][:height], 0, 1)
-    lines = [_headline(shown.document, stale), *_health(shown.document, width, height * 2 // 5), _tabs(shown.document, state)]
+    lines = [_headline(status.document, stale), *_health(status.document, width, height * 2 // 5), _tabs(status.document, state)]
     page = max(1, height - len(lines) - 2)
-    chosen = state.chosen(shown.rows(state.view))
+    chosen = state.chosen(status.rows(state.view))
     top = max(0, min(state.top, len(chosen) - page))
     columns = fitting(state.view, width)
     lines.append(_titles(state, columns))

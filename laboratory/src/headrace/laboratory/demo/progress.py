@@ -48,7 +48,7 @@ class RunProgress(ABC):
             **self.results(),
             "elapsed": f"{self.elapsed_s:.1f} s",
         }
-        figures = plain_table(*(f"#{name}" for name in columns), named=False, header_style="dim")
+        figures = plain_table(*(f"#{name}" for name in columns), has_row_names=False, header_style="dim")
         figures.add_row(*columns.values())
         bar = ProgressBar(total=self.total, completed=self.committed, width=BAR_WIDTH)
         parts = [figures, bar if self.received else Text(self.summary(), style="dim")]

@@ -47,7 +47,7 @@ class Results:
     _marks: list[int] = field(default_factory=list)
     _earlier: list[int] = field(default_factory=list)
     _indices: list[int] = field(default_factory=list)
-    """The index of the element that each is a result of, if elements have headers; `_FIRED` for those that fired."""
+    """The index of the element that each is a result of, if elements have headers; `_FIRED` if a timer or window has fired."""
 
     def __post_init__(self) -> None:
         """Finds the headers of the elements."""

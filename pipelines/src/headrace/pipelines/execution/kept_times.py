@@ -18,7 +18,9 @@ _BEHIND = "behind"
 """The names of the watermarks, the sources that await no streams any more, and the steps with states after each `key_by`."""
 
 
-def kept_times(graph: Graph, marks: Mapping[int, Marks], progress: Iterable[Progress], begun: Collection[str]) -> dict[str, Any]:
+def kept_times(
+    graph: Graph, marks: Mapping[int, Marks], progress: Iterable[Progress], started: Collection[str]
+) -> dict[str, Any]:
     """The values that are stored across micro-batches."""
     names = {key_by: graph.steps[key_by].name for key_by in marks}
     heard: dict[str, dict[str, int]] = {}
@@ -35,19 +37,19 @@ def kept_times(graph: Graph, marks: Mapping[int, Marks], progress: Iterable[Prog
         _REACHED: reached,
         **({_HEARD: heard} if heard else {}),
         **({_ENDED: ended} if ended else {}),
-        **({_BEGUN: sorted(begun)} if begun else {}),
+        **({_BEGUN: sorted(started)} if started else {}),
     }
 
 
-def merged(kept: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Combines what two parts of a pipeline have stored."""
-    found: dict[str, dict[str, Any]] = {_BEHIND: {**kept.get(_BEHIND, {}), **other.get(_BEHIND, {})}, _REACHED: {}}
-    for part in (kept, other):
+    found: dict[str, dict[str, Any]] = {_BEHIND: {**one.get(_BEHIND, {}), **other.get(_BEHIND, {})}, _REACHED: {}}
+    for part in (one, other):
         raise_to(found[_REACHED], part.get(_REACHED, {}))
         for name in _TIMES:
             for key_by, streams in part.get(name, {}).items():
                 raise_to(found.setdefault(name, {}).setdefault(key_by, {}), streams)
-    begun = {*kept.get(_BEGUN, ()), *other.get(_BEGUN, ())}
+    begun = {*one.get(_BEGUN, ()), *other.get(_BEGUN, ())}
     return {**found, **({_BEGUN: sorted(begun)} if begun else {})}
 
 
@@ -61,11 +63,11 @@ class TakenOver:
         begun: The sources that await no streams any more.
     """
 
-    def __init__(self, graph: Graph, kept: Mapping[str, Any]) -> None:
+    def __init__(self, graph: Graph, times: Mapping[str, Any]) -> None:
         self._graph = graph
-        self._kept = kept
-        self._names = {number: names for number, names in _sharing(graph, kept).items() if names}
-        self.begun = set(kept.get(_BEGUN, ()))
+        self._kept = times
+        self._names = {number: names for number, names in _sharing(graph, times).items() if names}
+        self.begun = set(times.get(_BEGUN, ()))
         self.marks = {key_by: (self._times(_MAXIMA, key_by), self._times(_ENDED, key_by)) for key_by in self._names}
 
     def heard(self, roots: frozenset[int]) -> dict[Place, int]:
@@ -95,10 +97,10 @@ class TakenOver:
         return found
 
 
-def _sharing(graph: Graph, kept: Mapping[str, Any]) -> dict[int, list[str]]:
+def _sharing(graph: Graph, times: Mapping[str, Any]) -> dict[int, list[str]]:
     """The names under which the times of each `key_by` were stored."""
-    behind = kept.get(_BEHIND, {})
-    known = {key_by: set(behind.get(key_by, ())) for key_by in kept.get(_MAXIMA, {})}
+    behind = times.get(_BEHIND, {})
+    known = {key_by: set(behind.get(key_by, ())) for key_by in times.get(_MAXIMA, {})}
     now = {number: graph.behind(number) for number in graph.first_keys}
     sharing = {number: [key_by for key_by, steps in known.items() if steps & now[number]] for number in now}
     taken = {key_by for some in sharing.values() for key_by in some}

@@ -73,17 +73,17 @@ def _joined(parts: Sequence[Elements]) -> Elements:
     )
 
 
-def _origin(found: Sequence[Origin]) -> Origin:
-    if len(found) == 1:
-        return found[0]
+def _origin(origins: Sequence[Origin]) -> Origin:
+    if len(origins) == 1:
+        return origins[0]
     return Origin(
-        found[0].stream,
-        np.concatenate([origin.sequences for origin in found]),
-        _filled([(origin.raw, len(origin)) for origin in found]),
-        _filled([(origin.keys, len(origin)) for origin in found]),
-        _concatenated([_times_of(origin) for origin in found]),
-        _filled([(origin.ids, len(origin)) for origin in found]),
-        _filled_headers([(origin.headers, len(origin)) for origin in found]),
+        origins[0].stream,
+        np.concatenate([origin.sequences for origin in origins]),
+        _filled([(origin.raw, len(origin)) for origin in origins]),
+        _filled([(origin.keys, len(origin)) for origin in origins]),
+        _concatenated([_times_of(origin) for origin in origins]),
+        _filled([(origin.ids, len(origin)) for origin in origins]),
+        _filled_headers([(origin.headers, len(origin)) for origin in origins]),
     )
 
 

@@ -24,7 +24,7 @@ class EventTime(dict[int, Marks]):
         kept: The result of `to_keep` after the last micro-batch.
     """
 
-    def __init__(self, graph: Graph, kept: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, graph: Graph, times: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._graph = graph
         idle_after = self._idle_after if graph.has_idle_streams else never
@@ -32,8 +32,8 @@ class EventTime(dict[int, Marks]):
         self._first_streams: set[str] = set()
         self._fresh: set[Place] = set()
         self._reached: dict[int, int] = {}
-        if kept:
-            self._take_over(TakenOver(graph, kept))
+        if times:
+            self._take_over(TakenOver(graph, times))
         self._hold()
 
     def __missing__(self, key_by: int) -> Marks:
@@ -41,7 +41,7 @@ class EventTime(dict[int, Marks]):
         marks = self[key_by] = Marks()
         return marks
 
-    def begin(self, arriving: Iterable[Place], opened: Iterable[Place] = (), begun: Iterable[str] = ()) -> None:
+    def begin(self, arriving: Iterable[Place], opened: Iterable[Place] = (), started: Iterable[str] = ()) -> None:
         """Starts a micro-batch.
 
         A stream that was idle continues at the watermark, which then has passed it.
@@ -49,7 +49,7 @@ class EventTime(dict[int, Marks]):
         Args:
             arriving: The streams that have elements with event times.
             opened: The streams that are waited for from now on, whether they have elements or not. Known ones are ignored.
-            begun: The names of sources that no longer wait for further streams.
+            started: The names of sources that no longer wait for further streams.
         """
         here = dict.fromkeys(arriving)
         self._fresh = {(key_by, stream) for key_by, stream in here if self._is_new(key_by, stream)}
@@ -63,7 +63,7 @@ class EventTime(dict[int, Marks]):
             resumed = progress.begin([place for place in here if place[0] in progress.roots], _at(new, progress.roots))
             for key_by, stream in resumed:
                 self[key_by].advance(stream, progress.reached)
-        self._first_streams.update(begun)
+        self._first_streams.update(started)
         self._hold()
 
     def is_behind(self, key_by: int, stream: str, first: int) -> bool:
@@ -119,30 +119,30 @@ class EventTime(dict[int, Marks]):
         """
         return self._progress[self._graph.roots[key_by]].others((key_by, stream))
 
-    def others(self, key_by: int, known: Mapping[frozenset[int], int]) -> int:
+    def others(self, key_by: int, lowest: Mapping[frozenset[int], int]) -> int:
         """A lower bound of the watermark of the other streams after a further shuffle; END if there is only one stream.
 
         Args:
             key_by: The number of the step after that shuffle.
-            known: The watermarks before the micro-batch.
+            lowest: The watermarks before the micro-batch.
         """
         roots = self._graph.roots[key_by]
-        return END if self._progress[roots].is_alone() else known.get(roots, NO_TIME)
+        return END if self._progress[roots].is_alone() else lowest.get(roots, NO_TIME)
 
     def to_keep(self) -> dict[str, Any]:
         """The values that are stored across micro-batches."""
         return kept_times(self._graph, self, self._progress.values(), self._first_streams)
 
-    def _take_over(self, taken: TakenOver) -> None:
-        self._first_streams = taken.begun
-        for key_by, (maxima, ended) in taken.marks.items():
+    def _take_over(self, times: TakenOver) -> None:
+        self._first_streams = times.begun
+        for key_by, (maxima, ended) in times.marks.items():
             self[key_by] = Marks(maxima, ended)
         for progress in self._progress.values():
             # A stream that could not be idle until now counts as active now.
-            furthest, heard = progress.furthest(), taken.heard(progress.roots)
+            furthest, heard = progress.furthest(), times.heard(progress.roots)
             known = ((root, stream) for root in progress.roots if root in self for stream in self[root].maxima)
             progress.heard = {place: heard.get(place, furthest) for place in known if progress.notes(place)}
-            reached = taken.reached(progress.roots)
+            reached = times.reached(progress.roots)
             progress.reached = progress.lowest() if reached is None else reached
 
     def _is_new(self, key_by: int, stream: str) -> bool:

@@ -136,7 +136,7 @@ def avro(
             raise GraphError("avro(): register needs the schema and its subject")
         return RegistryAvro(drop_null, registry, subject, text, kind, register)
     if text is None:
-        raise GraphError("avro() needs a schema, or a registry that has it")
+        raise GraphError("avro() needs a schema, or a registry")
     if subject is not None or register:
         raise GraphError("avro(): subject and register need a registry")
     return Avro(drop_null, text, kind)

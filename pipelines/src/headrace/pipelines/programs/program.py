@@ -54,7 +54,7 @@ class Program:
         for file in self.files:
             assert folder is not None
             if not (folder / file).exists():
-                raise ProgramError(f"{self.where} needs {file}, and {folder} does not have it; build the program first")
+                raise ProgramError(f"{self.where} needs {file}, which is not in {folder}; build the program first")
         if self.command[0] in self.files and not os.access(Path(folder or ".", self.command[0]), os.X_OK):
             raise ProgramError(f"{self.where} is not executable; run: chmod +x {self.command[0]}")
 

@@ -10,7 +10,7 @@ from headrace.pipelines._errors import StateError
 Defaults = Mapping[str, Callable[[], Any]]
 """Functions that create the default of a missing field, by field."""
 Upgrade = Callable[[int, dict[str, Any]], dict[str, Any]]
-"""Converts the fields of a version to those of the present version."""
+"""Converts the fields of a version to the present version."""
 
 
 def version_of(kind: type) -> int:

@@ -82,16 +82,16 @@ def instances_of_columns(kind: type, fields: Columns, defaults: Defaults) -> lis
     return instances
 
 
-def instance(kind: type, fields: Mapping[str, Any], defaults: Defaults, made: Any = None) -> Any:
+def instance(kind: type, fields: Mapping[str, Any], defaults: Defaults, target: Any = None) -> Any:
     """An instance of a class with these fields, and the defaults of missing ones.
 
     Args:
         kind: The class.
         fields: The values of the fields, by name.
         defaults: Functions that create defaults.
-        made: An existing instance to fill; by default, a new one.
+        target: An existing instance to fill; by default, a new one.
     """
-    state: Any = new_of(kind)(kind) if made is None else made
+    state: Any = new_of(kind)(kind) if target is None else target
     slots = slots_of(kind)
     has_dict = _has_dict(kind)
     for name, default in defaults.items():

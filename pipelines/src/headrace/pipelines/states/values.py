@@ -161,16 +161,16 @@ class _Reader(pickle.Unpickler):
     def _instance(self, number: int, layout: Layout, values: list[Any]) -> Any:
         return self._of_fields(layout, values, self._open.pop(number, None) if self._open else None)
 
-    def _of_fields(self, layout: Layout, values: list[Any], made: Any = None) -> Any:
+    def _of_fields(self, layout: Layout, values: list[Any], target: Any = None) -> Any:
         present = self._present.get(layout) or self._now(layout)
         fields = dict(zip(layout[3], values, strict=True))
-        if present.is_simple and made is None:
-            made = new_of(present.kind)(present.kind)
-            made.__dict__.update(fields)
-            return made
-        return self._filled(made, layout, fields)
+        if present.is_simple and target is None:
+            target = new_of(present.kind)(present.kind)
+            target.__dict__.update(fields)
+            return target
+        return self._filled(target, layout, fields)
 
-    def _filled(self, made: Any, layout: Layout, fields: dict[str, Any]) -> Any:
+    def _filled(self, target: Any, layout: Layout, fields: dict[str, Any]) -> Any:
         present = self._present.get(layout) or self._now(layout)
         kind, where = present.kind, self._kinds.where
         if present.upgrade is None:
@@ -180,7 +180,7 @@ class _Reader(pickle.Unpickler):
             check_fields(where, kind, fields.keys() - set(layout[3][layout[4] :]))
         if issubclass(kind, tuple):
             return kind(**fields)
-        return instance(kind, fields, present.defaults, made)
+        return instance(kind, fields, present.defaults, target)
 
     def _now(self, layout: Layout) -> "_Present":
         """The present class of a layout."""

@@ -282,19 +282,19 @@ def _handed(
     return Elements(TableRows(made), elements.origin, [last] * made.num_rows, keys, mixed=True, headers=headers)
 
 
-def _own(made: "pa.RecordBatch | None") -> "pa.RecordBatch | None":
+def _own(batch: "pa.RecordBatch | None") -> "pa.RecordBatch | None":
     """A copy of a record batch: its columns may share memory with numpy arrays in states."""
-    if made is None:
+    if batch is None:
         return None
     import pyarrow as pa
 
     written = pa.BufferOutputStream()
-    with pa.ipc.new_stream(written, made.schema) as writer:
-        writer.write_batch(made)
+    with pa.ipc.new_stream(written, batch.schema) as writer:
+        writer.write_batch(batch)
     return pa.ipc.open_stream(written.getvalue()).read_next_batch()
 
 
-def _batch(made: Any) -> "pa.RecordBatch | None":
+def _batch(result: Any) -> "pa.RecordBatch | None":
     """The results of a function.
 
     Raises:
@@ -302,39 +302,39 @@ def _batch(made: Any) -> "pa.RecordBatch | None":
     """
     import pyarrow as pa
 
-    if made is None or isinstance(made, pa.RecordBatch):
-        return made
-    discard(made)
+    if result is None or isinstance(result, pa.RecordBatch):
+        return result
+    discard(result)
     raise TypeError(
-        f"the function returned a {type(made).__name__}; it must return a pyarrow.RecordBatch, or None for no results"
+        f"the function returned a {type(result).__name__}; it must return a pyarrow.RecordBatch, or None for no results"
     )
 
 
-def _headers_of(made: "pa.RecordBatch | None") -> Sequence[Headers] | None:
+def _headers_of(batch: "pa.RecordBatch | None") -> Sequence[Headers] | None:
     """The headers in the column `headers`; None if there is no such column.
 
     Raises:
         TypeError: It is not a column of headers, or contains a null.
     """
-    if made is None or "headers" not in made.schema.names:
+    if batch is None or "headers" not in batch.schema.names:
         return None
     from headrace.pipelines.elements.arrow_headers import ArrowHeaders
 
-    return ArrowHeaders.of(made.column("headers"))
+    return ArrowHeaders.of(batch.column("headers"))
 
 
-def _keys_of(made: "pa.RecordBatch | None") -> Sequence[Key] | None:
+def _keys_of(batch: "pa.RecordBatch | None") -> Sequence[Key] | None:
     """The keys in the column `key`; None if there is no such column.
 
     Raises:
         TypeError: A key is invalid.
         ValueError: A key is invalid.
     """
-    if made is None or "key" not in made.schema.names:
+    if batch is None or "key" not in batch.schema.names:
         return None
     import pyarrow as pa
 
-    column = made.column("key")
+    column = batch.column("key")
     if pa.types.is_binary(column.type) or pa.types.is_string(column.type) or pa.types.is_integer(column.type):
         return ArrowColumn(column)
     return [normal_key(key) for key in column.to_pylist()]

@@ -143,7 +143,7 @@ class CountWindows(KeyedStep):
                     rollback.roll_back(key)
                     continue
                 if rollback is not None:
-                    rollback.record(key, partial(self._again, kept=kept, index=index, last=last))
+                    rollback.record(key, partial(self._again, values=kept, index=index, last=last))
                 if result is not None:
                     results.add(index, key, result, time, mark)
         finally:
@@ -211,9 +211,9 @@ class CountWindows(KeyedStep):
         states.pop(key, None)
         return result
 
-    def _again(self, state: Any, *, kept: ValuesAsTheyWere, index: int, last: tuple[int, int, str, int]) -> Any:
+    def _again(self, state: Any, *, values: ValuesAsTheyWere, index: int, last: tuple[int, int, str, int]) -> Any:
         """Repeats a call with a copy of its value, which may have changed."""
-        state = self._counted(state, kept[index], last)
+        state = self._counted(state, values[index], last)
         return state if state.count < self.size else GONE
 
     def _counted(self, before: Any, value: Any, last: tuple[int, int, str, int]) -> CountedValues:

@@ -107,8 +107,8 @@ class Deduplicate(KeyedStep):
         if not seen:
             del states[key]
 
-    def _first(self, seen: Any) -> int:
-        first: int = next(iter(seen.values()), END)
+    def _first(self, ids: Any) -> int:
+        first: int = next(iter(ids.values()), END)
         return first
 
     @property
@@ -151,8 +151,8 @@ class DeduplicateKeys(Deduplicate):
         if states[key] <= until:
             del states[key]
 
-    def _first(self, seen: Any) -> int:
-        first: int = seen
+    def _first(self, ids: Any) -> int:
+        first: int = ids
         return first
 
 

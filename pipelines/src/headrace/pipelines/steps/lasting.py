@@ -74,7 +74,7 @@ class LastingRunning(Running):
                     continue
                 states[key] = after
                 if rollback is not None:
-                    rollback.record(key, partial(self._repeated, key=key, kept=kept, index=index, mark=mark))
+                    rollback.record(key, partial(self._repeated, key=key, values=kept, index=index, mark=mark))
                 if before is GONE and states.index is not None:
                     states.index.add(key, self._due(after))
                 if result is not None:
@@ -112,8 +112,8 @@ class LastingRunning(Running):
         state.last = max(state.last, mark)
         return state
 
-    def _repeated(self, before: Any, *, key: Key, kept: ValuesAsTheyWere, index: int, mark: int) -> TimedState:
+    def _repeated(self, before: Any, *, key: Key, values: ValuesAsTheyWere, index: int, mark: int) -> TimedState:
         """Repeats a call with a copy of its value, and of the result, which may change the state."""
-        state = self._after(before, value=kept[index], mark=mark)
+        state = self._after(before, value=values[index], mark=mark)
         self.aggregation.result(key, state.state)
         return state

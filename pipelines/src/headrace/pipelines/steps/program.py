@@ -109,7 +109,7 @@ def payload(value: Any) -> bytes | None:
     raise TypeError(f"cannot pass a value of type {type(value).__name__} to a program: pass an encode function to the step")
 
 
-def _checked(made: bytes | None) -> bytes | None:
-    if made is None or isinstance(made, bytes):
-        return made
-    raise TypeError(f"encode returned a value of type {type(made).__name__}; a payload must be bytes")
+def _checked(result: bytes | None) -> bytes | None:
+    if result is None or isinstance(result, bytes):
+        return result
+    raise TypeError(f"encode returned a value of type {type(result).__name__}; a payload must be bytes")

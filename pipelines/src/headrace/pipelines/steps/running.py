@@ -50,7 +50,7 @@ class Running(KeyedStep):
                     rollback.roll_back(key)
                     continue
                 if rollback is not None:
-                    rollback.record(key, partial(self._again, key=key, kept=kept, index=index))
+                    rollback.record(key, partial(self._again, key=key, values=kept, index=index))
                 if result is not None:
                     results.append(result)
                     indices.append(index)
@@ -62,9 +62,9 @@ class Running(KeyedStep):
         state = states[key] = self._updated(states.get(key, GONE), value=value)
         return self.aggregation.result(key, state)
 
-    def _again(self, state: Any, *, key: Key, kept: ValuesAsTheyWere, index: int) -> Any:
+    def _again(self, state: Any, *, key: Key, values: ValuesAsTheyWere, index: int) -> Any:
         """Repeats a call with a copy of its value, which may have changed, and of the result, which may change the state."""
-        state = self._updated(state, value=kept[index])
+        state = self._updated(state, value=values[index])
         if state is not GONE:
             self.aggregation.result(key, state)
         return state

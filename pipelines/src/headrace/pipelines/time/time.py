@@ -143,11 +143,11 @@ def in_words(microseconds: int) -> str:
     return str(timedelta(microseconds=microseconds))
 
 
-def span(given: timedelta | str, of: str, least: int = 1) -> int:
+def span(duration: timedelta | str, of: str, least: int = 1) -> int:
     """Parses a duration in the definition of a pipeline. Returns microseconds.
 
     Args:
-        given: The duration.
+        duration: The duration.
         of: Its purpose, in the error.
         least: The smallest valid one, in microseconds.
 
@@ -155,11 +155,11 @@ def span(given: timedelta | str, of: str, least: int = 1) -> int:
         GraphError: It is not a duration, shorter than `least`, or longer than event time.
     """
     try:
-        found = microseconds_of(given)
+        found = microseconds_of(duration)
     except (TypeError, ValueError) as error:
         raise GraphError(f"{of}: {error}") from None
     if found < least:
-        raise GraphError(f"{of} must be {'positive' if least else 'at least 0'}, and is {given!r}")
+        raise GraphError(f"{of} must be {'positive' if least else 'at least 0'}, and is {duration!r}")
     if found > LATEST - EARLIEST:
-        raise GraphError(f"{of} is {given!r}, which is longer than event time, the years 1 to 9999")
+        raise GraphError(f"{of} is {duration!r}, which is longer than event time, the years 1 to 9999")
     return found

@@ -218,9 +218,9 @@ class TimeWindows(KeyedStep):
         return opened
 
     def _placed_again(
-        self, windows: Sequence[Bounds], kept: ValuesAsTheyWere, index: int, stream: str, sequence: int, before: Any
+        self, windows: Sequence[Bounds], values: ValuesAsTheyWere, index: int, stream: str, sequence: int, before: Any
     ) -> OpenWindows:
-        return self._placed(before, windows, kept[index], stream, sequence)
+        return self._placed(before, windows, values[index], stream, sequence)
 
     @cached_property
     def _are_sessions(self) -> bool:

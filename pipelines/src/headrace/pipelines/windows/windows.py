@@ -22,7 +22,7 @@ class Late(Enum):
     DROP = "drop"
     """It is dropped."""
     FIRE = "fire"
-    """It makes a separate result immediately: that of the last window that it belongs to, with only this value."""
+    """It makes a separate result immediately, of the last window that it belongs to, with only this value."""
     PLACE_IN_OLDEST = "place-in-oldest"
     """It is added to the oldest window that is still open at its mark."""
 

@@ -133,16 +133,16 @@ class Following:
                 raise meaning from None
             self._retry.wait(meaning)
 
-    def _new(self, names: Sequence[str], found: pb.RangeFrame) -> Sequence[Arrived]:
+    def _new(self, names: Sequence[str], range_frame: pb.RangeFrame) -> Sequence[Arrived]:
         """The messages of a frame after the position of its stream."""
-        if found.range >= len(names):
-            raise FrameError(f"received a frame of stream {found.range}, but follows only {len(names)} streams")
-        stream = names[found.range]
-        frame, before = columns(stream, found.frame), self._at[stream]
+        if range_frame.range >= len(names):
+            raise FrameError(f"received a frame of stream {range_frame.range}, but follows only {len(names)} streams")
+        stream = names[range_frame.range]
+        frame, before = columns(stream, range_frame.frame), self._at[stream]
         part = cut(frame, -1 if before is None else before.sequence, frame.last)
         if part is None:
             return ()
         between = None if before is None else before.cursor
-        after = Position(0, frame.last, found.frame.cursor if found.frame.HasField("cursor") else between)
+        after = Position(0, frame.last, range_frame.frame.cursor if range_frame.frame.HasField("cursor") else between)
         self._at[stream] = after
         return (Arrived(part, after, between),)

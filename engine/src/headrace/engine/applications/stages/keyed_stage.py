@@ -119,7 +119,7 @@ def process(
     level: int,
     bucket: int,
     here: Sequence[BlockRow],
-    kept: dict[str, States],
+    bucket_states: dict[str, States],
     beside: Mapping[str, Any],
     checked: frozenset[str] = frozenset(),
 ) -> Processed:
@@ -130,7 +130,7 @@ def process(
         level: The number of shuffles before the steps.
         bucket: The bucket.
         here: The rows that the level processes, from `divided`.
-        kept: The states of each step.
+        bucket_states: The states of each step.
         beside: The values that are stored beside the states.
         checked: The steps whose states are checked after each element.
 
@@ -140,7 +140,7 @@ def process(
     """
     graph = plan.graph
     event_time = EventTime(graph, beside)
-    passed = Pass(graph, kept, shipped_programs(plan.programs), checked=checked)
+    passed = Pass(graph, bucket_states, shipped_programs(plan.programs), checked=checked)
     known = event_time.lowest()
     arrived = [row for row in here if not (row.is_end or row.is_forgotten or row.is_opened or row.is_begun)]
     arrived.sort(key=attrgetter("target", "stream"))
@@ -158,7 +158,7 @@ def process(
         event_time.end()
         passed.fire_due(level, END if finishes else event_time.watermark)
     departing = list(StageOutput(plan, bucket=bucket).rows(passed))
-    keys = {step: len(states) for step, states in kept.items()}
+    keys = {step: len(states) for step, states in bucket_states.items()}
     report = Report(measures=dict(passed.measures), keys={(level, bucket): keys})
     return Processed(departing, passed.changed, event_time.to_keep() if graph.uses_time else {}, report)
 

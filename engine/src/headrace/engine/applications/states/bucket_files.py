@@ -123,7 +123,7 @@ def _checked(files: StateFiles, place: _Place) -> bytes:
         ) from error
     if zlib.crc32(found) != checksum:
         raise CheckpointError(
-            f"{STATES}/{file} in the checkpoint is damaged: {size} bytes from byte {offset} on are not those that were written; "
+            f"{STATES}/{file} in the checkpoint is damaged: {size} bytes from byte {offset} on differ from what was written; "
             f"{RESTORE}"
         )
     return found

@@ -66,7 +66,7 @@ def catch_up(
     store: Stored,
     head: Head,
     number: int,
-    kept: Mapping[str, States],
+    states: Mapping[str, States],
     classes: Mapping[str, StateClass],
     dropped: Collection[str] = (),
     dirty: DirtyKeys | None = None,
@@ -77,12 +77,12 @@ def catch_up(
         StateError: Stored states do not match the classes or the steps of the pipeline.
     """
     for change in changes_since(store, head, number):
-        _apply(change, kept, classes, dropped, dirty)
+        _apply(change, states, classes, dropped, dirty)
 
 
 def _apply(
     packed: bytes,
-    kept: Mapping[str, States],
+    bucket_states: Mapping[str, States],
     classes: Mapping[str, StateClass],
     dropped: Collection[str],
     dirty: DirtyKeys | None,
@@ -93,7 +93,7 @@ def _apply(
             if keys and step not in dropped:
                 raise no_step(step)
             continue
-        here = kept[step]
+        here = bucket_states[step]
         here.update(zip(keys, classes[step].unpack(states), strict=True))
         for key in gone:
             here.pop(key, None)
@@ -107,7 +107,7 @@ def _apply(
 def save(
     store: Store,
     head: Head,
-    kept: Mapping[str, States],
+    bucket_states: Mapping[str, States],
     dirty: DirtyKeys,
     changed: Changed,
     classes: Mapping[str, StateClass],
@@ -119,14 +119,14 @@ def save(
         StateError: A state cannot be stored.
     """
     after = replace(head, number=head.number + 1, beside=beside)
-    snapshot = Snapshot(store, head.segments, kept, dirty, classes, after.number)
-    states = sum(map(len, kept.values()))
+    snapshot = Snapshot(store, head.segments, bucket_states, dirty, classes, after.number)
+    states = sum(map(len, bucket_states.values()))
     if states >= WHOLE_KEYS and 2 * sum(map(len, changed.values())) >= states:
         after = _write_all(store, after, snapshot, changed)
         content = snapshot.digest.digest()
     else:
         change = content = dumps_plain(
-            {step: of_keys(kept[step], changed[step], classes[step]) for step in classes if changed.get(step)}
+            {step: of_keys(bucket_states[step], changed[step], classes[step]) for step in classes if changed.get(step)}
         )
         for step, keys in changed.items():
             dirty.note(step, list(keys))

@@ -66,13 +66,13 @@ class Snapshot:
         self,
         store: Store,
         segments: Sequence[Segment],
-        kept: Mapping[str, States],
+        states: Mapping[str, States],
         dirty: DirtyKeys,
         classes: Mapping[str, StateClass],
         number: int,
     ) -> None:
         """Prepares to write the states after micro-batch `number`."""
-        self._store, self._states, self._dirty, self._classes, self._number = store, kept, dirty, classes, number
+        self._store, self._states, self._dirty, self._classes, self._number = store, states, dirty, classes, number
         self.segments = list(segments)
         self.digest = blake2b(digest_size=TOKEN_BYTES)
 
@@ -156,13 +156,13 @@ def of_keys(states: States, keys: Collection[Key], state_class: StateClass) -> P
     return there, _packed(states, there, state_class), gone
 
 
-def whole(kept: Mapping[str, States], classes: Mapping[str, StateClass]) -> Iterator[bytes]:
+def whole(bucket_states: Mapping[str, States], classes: Mapping[str, StateClass]) -> Iterator[bytes]:
     """All states, in pieces of the size of a segment.
 
     Raises:
         StateError: A state cannot be stored.
     """
-    for step, states in kept.items():
+    for step, states in bucket_states.items():
         keys = list(states)
         for at in range(0, len(keys), SEGMENT_KEYS):
             yield dumps_plain({step: _there(states, keys[at : at + SEGMENT_KEYS], classes[step])})

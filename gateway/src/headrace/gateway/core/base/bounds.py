@@ -57,13 +57,13 @@ def check_count(what: str, items: Sized, most: int) -> None:
         raise ListTooLong(text, limit=what, maximum=most, actual=len(items))
 
 
-def check_room(what: str, known: Sized, most: int) -> None:
+def check_room(what: str, items: Sized, most: int) -> None:
     """Checks that the gateway may keep one more item.
 
     Raises:
         TooManyNames: the limit is reached.
     """
-    if len(known) >= most:
+    if len(items) >= most:
         text = f"{what}: this gateway already keeps the maximum of {most}; it forgets unused ones after a while"
         raise TooManyNames(text, limit=what, maximum=most)
 

@@ -251,7 +251,7 @@ class AtCapacity(ProtocolError):
     reason = pb.ERROR_REASON_TOO_MANY_SESSIONS
     remedy = (
         "raise max_sessions in [limits] of the gateway's configuration, and restart the gateway; or end connectors that are not "
-        "needed: those that are refused try again by themselves"
+        "needed: refused connectors try again by themselves"
     )
 
 

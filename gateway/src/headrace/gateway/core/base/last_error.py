@@ -32,22 +32,22 @@ class LastError:
         return admin_pb2.PartError(message=self.message, age_ms=age_ms, at_ms=max(0, int(self.at * 1000)))
 
 
-def later(known: LastError | None, message: str, age_ms: int = 0) -> LastError | None:
+def later(earlier: LastError | None, message: str, age_ms: int = 0) -> LastError | None:
     """Returns the later one of two errors.
 
     Args:
-        known: The last error until now; None if there was none.
+        earlier: The last error until now; None if there was none.
         message: What another report says; empty for nothing.
         age_ms: How long ago that was, in milliseconds.
     """
     if not message:
-        return known
+        return earlier
     passed_s = min(age_ms, 2**53) / 1000
     occurred_at = clock.monotonic() - passed_s
-    if known is not None:
-        is_same = known.message == message[:MAX_LENGTH] and abs(known.occurred_at - occurred_at) < _SAME_S
-        if is_same or known.occurred_at > occurred_at:
-            return known
+    if earlier is not None:
+        is_same = earlier.message == message[:MAX_LENGTH] and abs(earlier.occurred_at - occurred_at) < _SAME_S
+        if is_same or earlier.occurred_at > occurred_at:
+            return earlier
     return LastError(message[:MAX_LENGTH], occurred_at, clock.now() - passed_s)
 
 

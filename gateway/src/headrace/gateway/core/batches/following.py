@@ -13,7 +13,7 @@ LOOKS_EVERY_S = 1.0
 """How often a call without news checks whether it has been replaced."""
 
 Arrived = list[tuple[int, HeldFrame]]
-"""Frames, each with the index of its stream among those that are followed."""
+"""Frames, each with the index of its stream among the followed ones."""
 
 
 async def follow(gateway: Gateway, pipeline: Pipeline, positions: Mapping[str, Position]) -> AsyncIterator[Arrived]:

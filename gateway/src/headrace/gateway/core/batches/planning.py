@@ -158,24 +158,24 @@ def _messages_before(frame: HeldFrame, start: Position) -> int:
     return int(np.searchsorted(frame.sequences(), start.sequence, side="right"))
 
 
-def _take(supply: _Supply, wanted: int, whole_frames: bool) -> PlannedRange:
-    """Returns the range of the first `wanted` messages of a stream, or of the frames that contain them."""
+def _take(supply: _Supply, count: int, whole_frames: bool) -> PlannedRange:
+    """Returns the range of the first `count` messages of a stream, or of the frames that contain them."""
     stream, start = supply.stream, supply.start
     end, taken, size = start, 0, 0
     for frame in stream.after(start):
         seen = _messages_before(frame, start)
         there = frame.count - seen
-        if taken + there > wanted and not whole_frames:
-            part = wanted - taken
+        if taken + there > count and not whole_frames:
+            part = count - taken
             sequence = int(frame.sequences()[seen + part - 1])
             # Nobody seeks to the cursor of a redelivering stream: it says whose messages these are, the frame's first ones too.
             cursor = end.cursor if stream.replayable else frame.cursor
             end = Position(stream.live_epoch, sequence, cursor)
-            return PlannedRange(stream, end, wanted, size + frame.size * part // frame.count)
+            return PlannedRange(stream, end, count, size + frame.size * part // frame.count)
         end = Position(stream.live_epoch, frame.last, frame.cursor)
         taken += there
         size += frame.size * there // frame.count
-        if taken >= wanted:
+        if taken >= count:
             break
     return PlannedRange(stream, end, taken, size)
 

@@ -38,7 +38,7 @@ class ReadRange:
 
 
 async def read(
-    pipeline: Pipeline, stream: Stream, wanted: ReadRange, timeout_s: float | None = None
+    pipeline: Pipeline, stream: Stream, read_range: ReadRange, timeout_s: float | None = None
 ) -> AsyncIterator[list[HeldFrame]]:
     """Yields the frames of a range in order, in groups as available. The first and the last frame may extend beyond the range.
 
@@ -48,7 +48,7 @@ async def read(
     Args:
         pipeline: The pipeline that reads.
         stream: The stream.
-        wanted: The range.
+        read_range: The range.
         timeout_s: How long to wait for the next frame, in seconds; None to wait forever.
 
     Raises:
@@ -57,7 +57,7 @@ async def read(
         UnknownPipeline: the run that reads was detached meanwhile.
     """
     waits_since = clock.monotonic()
-    at, end = wanted.start, wanted.end
+    at, end = read_range.start, read_range.end
     while at < end:
         if end.epoch and (stream.is_over(end.epoch) or (pipeline.skip_lost and end.epoch != stream.live_epoch)):
             return
@@ -71,10 +71,10 @@ async def read(
             # More frames may have arrived in the meantime, without a notification: check again before waiting or ending.
             continue
         if readable:
-            if stream.received >= end or _will_never_arrive(pipeline, stream, wanted, at):
+            if stream.received >= end or _will_never_arrive(pipeline, stream, read_range, at):
                 return
         elif stream.loss is not None:
-            _will_never_arrive(pipeline, stream, wanted, at)
+            _will_never_arrive(pipeline, stream, read_range, at)
         left = None if timeout_s is None else waits_since + timeout_s - clock.monotonic()
         if not await stream.news.wait(left if left is None else max(0.0, left)) and left is not None and left <= 0:
             raise SourceSilent(_describe_silence(stream, at, end, timeout_s or 0.0))
@@ -89,18 +89,18 @@ def _up_to(sequence: int, frames: Iterable[HeldFrame]) -> Iterator[HeldFrame]:
             return
 
 
-def _will_never_arrive(pipeline: Pipeline, stream: Stream, wanted: ReadRange, at: Position) -> bool:
+def _will_never_arrive(pipeline: Pipeline, stream: Stream, read_range: ReadRange, at: Position) -> bool:
     """Returns whether the rest of the range, after `at`, will never arrive, and the pipeline accepts that.
 
     Raises:
         MessagesLost: it will not arrive, and the pipeline does not accept losses.
     """
     if stream.loss is not None and at <= stream.loss.resume and not pipeline.skip_lost:
-        raise MessagesLost(describe_loss(stream, wanted.committed, wanted.batch_end))
+        raise MessagesLost(describe_loss(stream, read_range.committed, read_range.batch_end))
     if stream.ended:
         if not pipeline.skip_lost:
             raise MessagesLost(
-                f"stream {stream.name}: its source ended at {stream.received}, and {wanted.end} was planned; {REMEDY}"
+                f"stream {stream.name}: its source ended at {stream.received}, and {read_range.end} was planned; {REMEDY}"
             )
         return True
     return stream.losses > 0 and stream.loss is None and stream.attachment is not None and stream.caught_up()
@@ -110,7 +110,9 @@ def _describe_silence(stream: Stream, at: Position, end: Position, timeout_s: fl
     """Describes the missing messages, and which connector should send them."""
     owner = stream.attachment
     who = (
-        f"instance {owner.session.instance!r} has the stream" if owner is not None else "no connector has it; start its connector"
+        f"instance {owner.session.instance!r} has the stream"
+        if owner is not None
+        else "no connector serves the stream; start one"
     )
     needed = f"messages after {at}, up to {end}, are needed again"
     return f"stream {stream.name}: {needed}, but none arrived for {timeout_s:g} s; {who}"

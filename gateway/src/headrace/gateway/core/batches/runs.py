@@ -10,7 +10,7 @@ MAX_REPLACED = 64
 """How many replaced runs are remembered for each pipeline."""
 
 
-def merged(known: CommitLog | None, reported: CommitLog, accept_older: bool) -> CommitLog:
+def merged(earlier: CommitLog | None, reported: CommitLog, accept_older: bool) -> CommitLog:
     """Merges a run's report into the known commit log of its pipeline.
 
     A commit log only grows: a batch that a reader has proven committed remains committed.
@@ -18,24 +18,24 @@ def merged(known: CommitLog | None, reported: CommitLog, accept_older: bool) -> 
     Raises:
         Superseded: the run is not the current one, and does not replace it.
     """
-    if known is None:
+    if earlier is None:
         return reported
-    if known.run_id == reported.run_id:
+    if earlier.run_id == reported.run_id:
         # What a reader has proven is newer than the report.
-        proven = tuple(segment for segment in known.segments if segment.last_batch > reported.committed)
+        proven = tuple(segment for segment in earlier.segments if segment.last_batch > reported.committed)
         return replace(
             reported,
-            committed=max(reported.committed, known.committed),
+            committed=max(reported.committed, earlier.committed),
             segments=(*reported.segments, *proven),
-            begun=known.begun,
-            replaced=known.replaced,
-            stopped=reported.stopped or known.stopped,
+            begun=earlier.begun,
+            replaced=earlier.replaced,
+            stopped=reported.stopped or earlier.stopped,
         )
-    was_current = reported.run_id in known.replaced or any(segment.run_id == reported.run_id for segment in known.segments)
-    newer = (reported.run_number, reported.run_id) > (known.run_number, known.run_id)
+    was_current = reported.run_id in earlier.replaced or any(segment.run_id == reported.run_id for segment in earlier.segments)
+    newer = (reported.run_number, reported.run_id) > (earlier.run_number, earlier.run_id)
     if was_current or not (newer or accept_older):
-        raise _superseded(known, reported.run_id, reported.run_number)
-    return replace(reported, replaced=(*known.replaced, known.run_id)[-MAX_REPLACED:])
+        raise _superseded(earlier, reported.run_id, reported.run_number)
+    return replace(reported, replaced=(*earlier.replaced, earlier.run_id)[-MAX_REPLACED:])
 
 
 async def wait_until_current(gateway: Gateway, pipeline: str, run_id: str, run_number: int) -> None:

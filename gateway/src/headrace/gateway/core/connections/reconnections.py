@@ -12,7 +12,7 @@ WITHIN_S = 60.0
 STANDS_AFTER_S = 10.0
 """A session that has lasted for so many seconds stands: what has ended the ones before it is over."""
 MAX_PARTS = 1_000
-"""How many connectors are followed, those that have connected last."""
+"""How many connectors are followed: the last ones that have connected."""
 MAX_LISTED = 200
 _MAX_TEXT = 300
 

@@ -10,7 +10,7 @@ from headrace.gateway.core.base.errors import MalformedMessage
 from headrace.protocol.v1 import admin_pb2, connector_pb2
 
 MAX_ERRORS = 100
-"""Errors in one Report, and those of a session that are kept."""
+"""Errors in one Report, and kept errors of a session."""
 MAX_TEXT_BYTES = 4096
 """The size in bytes of a reason, and of an error's message."""
 KEPT_BYTES = 32 * 1024

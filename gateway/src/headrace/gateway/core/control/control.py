@@ -17,7 +17,7 @@ from headrace.gateway.core.streams import CONFIGURATION, PartKind, Pause
 MAX_DRAIN_MS = 24 * 3_600_000
 """How long a drain may take, in milliseconds."""
 MAX_NAMED = 20
-"""How many names an error lists of those that there are."""
+"""How many names an error lists at most."""
 
 log = structlog.get_logger("headrace.gateway.control")
 
@@ -224,9 +224,9 @@ def checked(name: str) -> str:
     return name
 
 
-def unknown(kind: str, name: str, known: str) -> UnknownPart:
+def unknown(kind: str, name: str, names: str) -> UnknownPart:
     """Returns the error that lists the parts of that kind that there are, as far as the caller may see them."""
-    return UnknownPart(f"no {kind} {name!r}; known: {known}")
+    return UnknownPart(f"no {kind} {name!r}; known: {names}")
 
 
 def listed(names: Sequence[str]) -> str:

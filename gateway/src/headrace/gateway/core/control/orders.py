@@ -179,7 +179,7 @@ async def _outcome(gateway: Gateway, deployment: Deployment, order: Order, wait_
     with _waiting(gateway):
         done, _ = await asyncio.wait({order.outcome}, timeout=wait_ms / 1000)
     if not done:
-        text = f"no answer of deployment {deployment.name} within {wait_ms} ms; the {order.action} of {order.connector} goes on"
+        text = f"no answer of deployment {deployment.name} within {wait_ms} ms; the {order.action} of {order.connector} continues"
         raise OrderPending(text)
     failure = order.outcome.exception()
     if failure is not None:

@@ -76,7 +76,7 @@ def register(gateway: Gateway, hello: pb.SuperviseHello, peer: str, identity: Id
     if older is None:
         check_room("deployments", known, MAX_DEPLOYMENTS)
     elif older.identity.name != identity.name:
-        text = f"deployment {name} is registered with the token of {older.identity.name!r}, not with that of {identity.name!r}"
+        text = f"deployment {name} is registered with the token of {older.identity.name!r}, not of {identity.name!r}"
         raise NotPermitted(text)
     else:
         leave(gateway, older)
@@ -167,11 +167,11 @@ def _checked(connectors: Sequence[pb.SupervisedConnector], before: Mapping[str, 
     return found
 
 
-def _unconnected_since(one: pb.SupervisedConnector, known: Supervised | None) -> float | None:
+def _unconnected_since(one: pb.SupervisedConnector, earlier: Supervised | None) -> float | None:
     if not (one.instance and (one.source or one.sink)):
         return None
-    same = known is not None and (known.sink, known.instance) == (one.sink, one.instance)
-    return known.unconnected_since if known is not None and same else clock.monotonic()
+    same = earlier is not None and (earlier.sink, earlier.instance) == (one.sink, one.instance)
+    return earlier.unconnected_since if earlier is not None and same else clock.monotonic()
 
 
 def look_for_sessions(gateway: Gateway) -> None:

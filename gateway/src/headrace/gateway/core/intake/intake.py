@@ -224,21 +224,21 @@ def note_backlog(session: Session, backlog: source_pb2.Backlog) -> None:
         attachment.stream.tell_readers()
 
 
-def lose_position(session: Session, lost: source_pb2.PositionLost) -> None:
+def lose_position(session: Session, loss: source_pb2.PositionLost) -> None:
     """Records that a source cannot resume. The stream is reopened if its pipelines accept the loss; otherwise they fail."""
-    attachment = _attachment(session, lost.stream_id)
+    attachment = _attachment(session, loss.stream_id)
     if attachment is None:
         return
     stream = attachment.stream
     if stream.attachment is not attachment or attachment.closed:
         # The stream has another owner or was closed, so the loss is irrelevant.
-        session.reject(lost.stream_id, source_pb2.REJECT_REASON_REOPEN, "this session no longer has the stream; open it again")
+        session.reject(loss.stream_id, source_pb2.REJECT_REASON_REOPEN, "this session no longer has the stream; open it again")
         return
-    earliest = lost.earliest_sequence if lost.HasField("earliest_sequence") else None
-    stream.loss = Loss(stream.received, earliest, lost.reason[:500])
+    earliest = loss.earliest_sequence if loss.HasField("earliest_sequence") else None
+    stream.loss = Loss(stream.received, earliest, loss.reason[:500])
     stream.leave()
     log.warning("position lost", stream=stream.name, error=stream.loss.describe(stream.name))
-    session.reject(lost.stream_id, source_pb2.REJECT_REASON_REOPEN, "open the stream again to learn where to resume")
+    session.reject(loss.stream_id, source_pb2.REJECT_REASON_REOPEN, "open the stream again to learn where to resume")
     stream.tell_readers()
 
 

@@ -22,22 +22,22 @@ class Fault:
     """On the monotonic clock."""
 
     @staticmethod
-    def of(told: pb.RunFault, run: str) -> "Fault":
+    def of(reported: pb.RunFault, run: str) -> "Fault":
         """Checks what the driver of a run has reported.
 
         Raises:
             MalformedMessage: its kind is unknown, or its text is too long.
         """
-        if told.kind not in _KINDS:
-            raise MalformedMessage(f"RunFault of kind {told.kind}: it is not one of the RunFaultKinds")
-        if len(told.message) > MAX_TEXT_BYTES or len(told.message.encode()) > MAX_TEXT_BYTES:
-            raise MalformedMessage(f"message in RunFault, {told.message[:80]!r}...: it has at most {MAX_TEXT_BYTES} bytes")
-        check_length("about in RunFault", told.about)
-        if told.origin not in pb.RunFaultOrigin.values():
-            raise MalformedMessage(f"RunFault of origin {told.origin}: it is not one of the RunFaultOrigins")
+        if reported.kind not in _KINDS:
+            raise MalformedMessage(f"RunFault of kind {reported.kind}: it is not one of the RunFaultKinds")
+        if len(reported.message) > MAX_TEXT_BYTES or len(reported.message.encode()) > MAX_TEXT_BYTES:
+            raise MalformedMessage(f"message in RunFault, {reported.message[:80]!r}...: it has at most {MAX_TEXT_BYTES} bytes")
+        check_length("about in RunFault", reported.about)
+        if reported.origin not in pb.RunFaultOrigin.values():
+            raise MalformedMessage(f"RunFault of origin {reported.origin}: it is not one of the RunFaultOrigins")
         kept = pb.RunFault()
-        kept.CopyFrom(told)
-        return Fault(kept, run, clock.monotonic() - min(told.age_ms, 2**53) / 1000)
+        kept.CopyFrom(reported)
+        return Fault(kept, run, clock.monotonic() - min(reported.age_ms, 2**53) / 1000)
 
     def status(self) -> pb.RunFault:
         """Returns it as of now."""
@@ -47,17 +47,20 @@ class Fault:
         return status
 
 
-def after_report(known: Fault | None, told: Fault | None, committed: int) -> Fault | None:
+def after_report(earlier: Fault | None, reported: Fault | None, committed: int) -> Fault | None:
     """Returns the fault of a pipeline after a report of its driver, whose commit log ends with batch `committed`, or -1.
 
     A micro-batch that has failed is run again, and may fail again: the first failure of a run counts, until the batch is
     committed, since others may follow from it. A later run that fails for another reason tells why the batch fails now.
     """
-    if known is None or known.told.kind != pb.RUN_FAULT_KIND_BATCH_FAILED:
-        return told
-    if known.told.HasField("batch") and known.told.batch <= committed:
-        return told
-    if told is None:
-        return known if known.told.HasField("batch") else None
-    is_other = told.run != known.run and (told.told.kind, told.told.message) != (known.told.kind, known.told.message)
-    return told if is_other else known
+    if earlier is None or earlier.told.kind != pb.RUN_FAULT_KIND_BATCH_FAILED:
+        return reported
+    if earlier.told.HasField("batch") and earlier.told.batch <= committed:
+        return reported
+    if reported is None:
+        return earlier if earlier.told.HasField("batch") else None
+    is_other = reported.run != earlier.run and (reported.told.kind, reported.told.message) != (
+        earlier.told.kind,
+        earlier.told.message,
+    )
+    return reported if is_other else earlier

@@ -14,7 +14,7 @@ from headrace.gateway.core.base.position import BEGINNING
 from headrace.gateway.core.pipelines.batch import Batch, BatchStream, Stage, largest
 
 MAX_AWAITED = 20_000
-"""How many ends of streams are kept to recognise acknowledgements, before those of several micro-batches are joined."""
+"""How many ends of streams are kept to recognise acknowledgements, before ends of several micro-batches are joined."""
 _RECENT = 3
 """How many of the last micro-batches keep where they end in each stream: their numbers may not be known yet."""
 
@@ -220,18 +220,18 @@ class Timeline:
 
     # What the sources are told
 
-    def acknowledge(self, stream: str, told: Position) -> None:
+    def acknowledge(self, stream: str, position: Position) -> None:
         """Notes up to where a source knows that a stream is committed."""
         joined = False
         for group in self._awaited:
             end = group.ends.get(stream)
             if end is None:
                 continue
-            if end > told:
+            if end > position:
                 break
             del group.ends[stream]
             self._awaited_ends -= 1
-            if told.epoch > end.epoch:
+            if position.epoch > end.epoch:
                 for record in group.records:
                     record.batch = replace(record.batch, redelivered=True)
             if not group.ends:

@@ -76,7 +76,7 @@ class SinkSession:
         self._full_since: float | None = None
         """Since when deliveries have waited for room in the queue, on the monotonic clock."""
         self._told_to_commit: dict[Transaction, float] = {}
-        """The transactions that it was told to commit, and when, on the monotonic clock."""
+        """The transactions that it has been asked to commit, and when, on the monotonic clock."""
         self._answered: dict[int, None] = {}
         """The ids of the parts that were answered most recently."""
         self._withdrawn: dict[Transaction, None] = {}
@@ -436,12 +436,12 @@ class SinkSession:
             raise SinkAway(f"sink {self.hello.sink}: the session of instance {self.instance} was lost; deliver again")
 
 
-def _remember(known: dict[_K, None], key: _K) -> None:
+def _remember(keys: dict[_K, None], key: _K) -> None:
     """Adds a key as the latest, and removes the oldest beyond MAX_REMEMBERED."""
-    known.pop(key, None)
-    known[key] = None
-    if len(known) > MAX_REMEMBERED:
-        del known[next(iter(known))]
+    keys.pop(key, None)
+    keys[key] = None
+    if len(keys) > MAX_REMEMBERED:
+        del keys[next(iter(keys))]
 
 
 def _answer(future: "asyncio.Future[_T]", result: _T) -> None:

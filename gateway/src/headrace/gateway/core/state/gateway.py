@@ -96,7 +96,7 @@ class Gateway:
         """The deployments whose supervisors are registered."""
         self.drivers = Drivers()
         self.open_calls = OpenCalls()
-        """The calls in progress, those of sessions among them."""
+        """The calls in progress, sessions among them."""
         self.refusals = Refusals()
         """Whom it has refused."""
         self.reconnections = Reconnections()

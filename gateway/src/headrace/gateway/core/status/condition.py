@@ -121,9 +121,9 @@ def _is_left(left: int, held: int) -> bool:
     return left + held == 0 or left / (left + held) >= NO_CREDIT
 
 
-def note_trouble(status: pb.GetStatusResponse, found: Collection[Problem]) -> None:
+def note_trouble(status: pb.GetStatusResponse, problems: Collection[Problem]) -> None:
     """Changes the conditions of the parts that have a fault. A stream whose source has stalled has a word of its own for that."""
-    faulty = {problem.part for problem in found if problem.is_fault}
+    faulty = {problem.part for problem in problems if problem.is_fault}
     if not faulty:
         return
     for row, names in _rows(status):

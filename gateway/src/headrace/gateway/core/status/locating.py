@@ -73,8 +73,8 @@ def _state(gateway: Gateway, stream: Stream, at: Position) -> tuple[pb.MessageSt
         return pb.MESSAGE_STATE_NOT_PLANNED, "no pipeline reads the stream"
     connector = stream.last_instance or "of its source"
     if stream.attachment is None:
-        return pb.MESSAGE_STATE_COMMITTED, f"it is committed; connector {connector} is told when it connects again"
-    return pb.MESSAGE_STATE_COMMITTED, f"it is committed; connector {connector} is told when the stream is open"
+        return pb.MESSAGE_STATE_COMMITTED, f"it is committed; connector {connector} learns it when it connects again"
+    return pb.MESSAGE_STATE_COMMITTED, f"it is committed; connector {connector} learns it when the stream is open"
 
 
 def _not_received(gateway: Gateway, stream: Stream) -> str:

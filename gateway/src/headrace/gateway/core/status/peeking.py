@@ -30,7 +30,7 @@ from headrace.protocol.v1.admin_pb2 import MessagePreview, PeekResponse
 from headrace.protocol.v1.frame_pb2 import Frame
 
 WINDOW_S = 1.0
-"""The time for which the limits of a listener hold, in seconds; at least as often, it is told how much it was not shown."""
+"""The time for which the limits of a listener hold, in seconds; at least as often, it learns how much it was not shown."""
 
 log = structlog.get_logger("headrace.gateway.control")
 
@@ -176,5 +176,5 @@ def _look(stream: Stream, at: Position, left: _Allowance, most_bytes: int, limit
     return found
 
 
-def _not_shown(stream: Stream, before: int, shown: int) -> int:
-    return max(0, stream.received_messages - before - shown)
+def _not_shown(stream: Stream, before: int, samples: int) -> int:
+    return max(0, stream.received_messages - before - samples)

@@ -60,16 +60,17 @@ def pipeline_processes(status: pb.GetStatusResponse) -> PipelineProcesses:
     return found
 
 
-def lost_supervisor(lost: pb.LostSupervisor) -> Problem:
+def lost_supervisor(supervisor: pb.LostSupervisor) -> Problem:
     """Returns the problem of a deployment whose supervisor has left without a word, or is silent."""
     cause = (
-        f"its supervisor, at {lost.peer}, has left without a word, or is silent: it was killed, is frozen, or its network is cut"
+        f"its supervisor, at {supervisor.peer}, has left without a word, or is silent: "
+        "it was killed, is frozen, or its network is cut"
     )
     remedy = (
         "look whether it runs, and start the deployment again if it does not: until then, nothing restarts its processes; a "
         "deployment that never comes back is forgotten an hour later"
     )
-    return Problem(f"deployment {lost.deployment}", Kind.NOT_CONNECTED, cause, lost.lost_ms, remedy)
+    return Problem(f"deployment {supervisor.deployment}", Kind.NOT_CONNECTED, cause, supervisor.lost_ms, remedy)
 
 
 def _problem(part: str, deployment: pb.DeploymentStatus, process: pb.ProcessState) -> Problem:

@@ -276,7 +276,7 @@ def _silent_ms(pipeline: Pipeline, gateway: Gateway) -> int | None:
     return min((ms for ms in silent if ms is not None), default=None) if None not in silent else None
 
 
-def _sink(sink: Sink, gateway: Gateway, lost: list[pb.LostVote]) -> pb.SinkStatus:
+def _sink(sink: Sink, gateway: Gateway, lost_votes: list[pb.LostVote]) -> pb.SinkStatus:
     pending = {transaction for holdings in sink.holders() for transaction in holdings.transactions()}
     outstanding = _outstanding(sink)
     pause = gateway.pauses.of(PartKind.SINK, sink.name)
@@ -291,7 +291,7 @@ def _sink(sink: Sink, gateway: Gateway, lost: list[pb.LostVote]) -> pb.SinkStatu
         refused_messages=sink.refused_messages,
         dead_letters=gateway.dead_letters.count(sink.name),
         committed=[Transaction(pipeline, batch).to_proto() for pipeline, batch in sorted(sink.committed.items())],
-        lost=lost,
+        lost=lost_votes,
         losses=sink.losses,
         writers=writers_of(gateway, sink.name),
         absent_ms=None if sink.sessions else ms_since(sink.left_at),

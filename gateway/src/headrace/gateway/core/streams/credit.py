@@ -98,7 +98,7 @@ class CreditPool:
     accounts: dict[CreditAccount, None] = field(default_factory=dict)
     unbalanced: dict[CreditAccount, None] = field(default_factory=dict)
     used_bytes: int = 0
-    """Unused granted credit plus the held frames, including those of closed accounts, in bytes."""
+    """Unused granted credit plus the held frames, including frames of closed accounts, in bytes."""
     held_back: CreditAccount = field(init=False)
     """The account of what is held of paused streams. It is never granted anything."""
     _short: dict[CreditAccount, None] = field(default_factory=dict)

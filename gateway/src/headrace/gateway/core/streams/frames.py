@@ -240,24 +240,24 @@ def _sequence_at(frame: pb.Frame, index: int) -> int:
     return frame.first_sequence + (int(deltas[:index].sum(dtype=np.uint64)) if len(deltas) else index)
 
 
-def trim(frame: pb.Frame, seen: int) -> pb.Frame:
-    """Returns the frame without its first `seen` messages, which the gateway has already received."""
+def trim(frame: pb.Frame, count: int) -> pb.Frame:
+    """Returns the frame without its first `count` messages, which the gateway has already received."""
     deltas = np.frombuffer(frame.sequence_deltas, _U32)
-    skipped = int(deltas[:seen].sum(dtype=np.uint64)) if len(deltas) else seen
-    headers = int(np.frombuffer(frame.header_counts[: 4 * seen], _U32).sum(dtype=np.uint64))
+    skipped = int(deltas[:count].sum(dtype=np.uint64)) if len(deltas) else count
+    headers = int(np.frombuffer(frame.header_counts[: 4 * count], _U32).sum(dtype=np.uint64))
     rest = pb.Frame(
         stream_id=frame.stream_id,
         first_sequence=frame.first_sequence + skipped,
-        count=frame.count - seen,
-        sequence_deltas=frame.sequence_deltas[4 * seen :],
-        keys=frame.keys[_width(frame.key_lengths, seen) :],
-        key_lengths=frame.key_lengths[4 * seen :],
-        values=frame.values[_width(frame.value_lengths, seen) :],
-        value_lengths=frame.value_lengths[4 * seen :],
-        event_times=frame.event_times[8 * seen :],
-        message_ids=frame.message_ids[_width(frame.message_id_lengths, seen) :],
-        message_id_lengths=frame.message_id_lengths[4 * seen :],
-        header_counts=frame.header_counts[4 * seen :],
+        count=frame.count - count,
+        sequence_deltas=frame.sequence_deltas[4 * count :],
+        keys=frame.keys[_width(frame.key_lengths, count) :],
+        key_lengths=frame.key_lengths[4 * count :],
+        values=frame.values[_width(frame.value_lengths, count) :],
+        value_lengths=frame.value_lengths[4 * count :],
+        event_times=frame.event_times[8 * count :],
+        message_ids=frame.message_ids[_width(frame.message_id_lengths, count) :],
+        message_id_lengths=frame.message_id_lengths[4 * count :],
+        header_counts=frame.header_counts[4 * count :],
         header_names=frame.header_names[_width(frame.header_name_lengths, headers) :],
         header_name_lengths=frame.header_name_lengths[4 * headers :],
         header_values=frame.header_values[_width(frame.header_value_lengths, headers) :],

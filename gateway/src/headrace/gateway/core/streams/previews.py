@@ -95,8 +95,8 @@ def previews(
         )
 
 
-def _headers(names: _Bytes, values: _Bytes, shown: Sequence[int]) -> Iterator[HeaderPreview]:
-    for at in shown:
+def _headers(names: _Bytes, values: _Bytes, indices: Sequence[int]) -> Iterator[HeaderPreview]:
+    for at in indices:
         name, value = names.entry(at), values.first(at, HEADER_BYTES)
         assert name is not None, "a header has a name"
         if value is not None and is_secret(name):

@@ -105,13 +105,13 @@ class Session:
         self._acks[attachment.stream_id] = position
         self.outgoing.notify()
 
-    def grant_to_stream(self, attachment: Attachment, wanted: RequestedCredit) -> None:
+    def grant_to_stream(self, attachment: Attachment, request: RequestedCredit) -> None:
         """Grants credit for the next frame of a stream, unless it already has the requested credit."""
         usual_bytes, usual_messages = self.account.default_stream_grant()
-        size = max(wanted.bytes, usual_bytes if wanted.ready_bytes is None else wanted.ready_bytes) - attachment.granted_bytes
-        count = max(wanted.messages, usual_messages if wanted.ready_messages is None else wanted.ready_messages)
+        size = max(request.bytes, usual_bytes if request.ready_bytes is None else request.ready_bytes) - attachment.granted_bytes
+        count = max(request.messages, usual_messages if request.ready_messages is None else request.ready_messages)
         count -= attachment.granted_messages
-        if attachment.granted_bytes >= wanted.bytes and attachment.granted_messages >= wanted.messages:
+        if attachment.granted_bytes >= request.bytes and attachment.granted_messages >= request.messages:
             return
         size, count = max(0, size), max(0, count)
         attachment.granted_bytes += size

@@ -38,20 +38,20 @@ class Stall:
         self._since = 0.0
         self._rounds_s = 0.0
 
-    def pass_round(self, seconds: float, seen: Outlook | None, *, has_credit: bool) -> None:
+    def pass_round(self, seconds: float, outlook: Outlook | None, *, has_credit: bool) -> None:
         """Notes that a round of this many seconds has passed, in which the gateway was able to receive.
 
         Args:
             seconds: The time that the round took.
-            seen: The state that the round has seen; None if the stream need not send.
+            outlook: The state that the round has seen; None if the stream need not send.
             has_credit: Whether the stream may send. A round without credit does not count, and does not begin anew either: other
                 streams of the session may use up the credit again and again.
         """
-        if seen is None or self._outlook is None or seen.has_progressed(self._outlook):
+        if outlook is None or self._outlook is None or outlook.has_progressed(self._outlook):
             self._since, self._rounds_s = clock.monotonic(), 0.0
         elif has_credit:
             self._rounds_s += seconds
-        self._outlook = seen
+        self._outlook = outlook
 
     @property
     def stalled_ms(self) -> int | None:

@@ -38,7 +38,7 @@ class Sender(Protocol):
     def acknowledges(self, stream_id: int) -> bool:
         """Returns whether an acknowledgement of a stream is queued."""
 
-    def grant_to_stream(self, attachment: "Attachment", wanted: "RequestedCredit") -> None:
+    def grant_to_stream(self, attachment: "Attachment", request: "RequestedCredit") -> None:
         """Grants credit for the next frame of a stream, because a batch waits for it."""
 
     def retire(self, stream_id: int) -> None:
@@ -135,7 +135,7 @@ class Stream:
     received: Position = BEGINNING
     acknowledged: Position = BEGINNING
     told: Position = BEGINNING
-    """Up to where connectors were told that it is committed."""
+    """Up to where connectors know that it is committed."""
     horizon: Position = BEGINNING
     """The position up to which the source has lost everything, and the pipelines have accepted the loss."""
     live_epoch: int = 0
@@ -147,7 +147,7 @@ class Stream:
     gone: bool = False
     """Whether it has ended permanently: its source will not open it again."""
     forgetting: bool = False
-    """Whether a pipeline was told to drop it from its checkpoint; it is not opened until all have done so."""
+    """Whether a pipeline has been asked to drop it from its checkpoint; it is not opened until all have done so."""
     loss: Loss | None = None
     ended_by_loss: dict[Pipeline, Loss] = field(default_factory=dict)
     """The readers that were detached while they needed what is lost, until they attach again. For the status only."""

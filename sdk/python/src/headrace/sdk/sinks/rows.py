@@ -91,21 +91,21 @@ class Rows:
         return Rows(_picked(self._frame, kept, left), self._part) if left else None
 
 
-def _picked(frame: Frame, kept: list[bool], left: list[int]) -> Frame:
+def _picked(frame: Frame, mask: list[bool], left: list[int]) -> Frame:
     """Returns a frame with only the messages that are kept; `left` are their sequences."""
     picked = Frame(stream_id=frame.stream_id, first_sequence=left[0], count=len(left))
     deltas = array("I", [after - before for before, after in pairwise(left)])
     if deltas and max(deltas) > 1:
         picked.sequence_deltas = _bytes(deltas)
-    picked.values, picked.value_lengths = _picked_column(frame.values, frame.value_lengths, kept)
-    picked.keys, picked.key_lengths = _picked_column(frame.keys, frame.key_lengths, kept)
-    picked.message_ids, picked.message_id_lengths = _picked_column(frame.message_ids, frame.message_id_lengths, kept)
+    picked.values, picked.value_lengths = _picked_column(frame.values, frame.value_lengths, mask)
+    picked.keys, picked.key_lengths = _picked_column(frame.keys, frame.key_lengths, mask)
+    picked.message_ids, picked.message_id_lengths = _picked_column(frame.message_ids, frame.message_id_lengths, mask)
     if frame.event_times:
-        picked.event_times = _bytes(array("q", compress(_numbers("q", frame.event_times), kept)))
+        picked.event_times = _bytes(array("q", compress(_numbers("q", frame.event_times), mask)))
     if frame.header_counts:
         counts = _numbers("I", frame.header_counts)
-        of_kept = [keep for count, keep in zip(counts, kept, strict=True) for _ in range(count)]
-        picked.header_counts = _bytes(array("I", compress(counts, kept)))
+        of_kept = [keep for count, keep in zip(counts, mask, strict=True) for _ in range(count)]
+        picked.header_counts = _bytes(array("I", compress(counts, mask)))
         picked.header_names, picked.header_name_lengths = _picked_column(frame.header_names, frame.header_name_lengths, of_kept)
         picked.header_values, picked.header_value_lengths = _picked_column(
             frame.header_values, frame.header_value_lengths, of_kept
@@ -113,18 +113,18 @@ def _picked(frame: Frame, kept: list[bool], left: list[int]) -> Frame:
     return picked
 
 
-def _picked_column(data: bytes, lengths: bytes, kept: list[bool]) -> tuple[bytes, bytes]:
+def _picked_column(data: bytes, lengths: bytes, mask: list[bool]) -> tuple[bytes, bytes]:
     """Returns the data and lengths of the entries that are kept."""
     if not lengths:
         return b"", b""
     numbers = _numbers("I", lengths)
     pieces, at = [], 0
-    for length, keep in zip(numbers, kept, strict=True):
+    for length, keep in zip(numbers, mask, strict=True):
         end = at if length == NULL else at + length
         if keep:
             pieces.append(data[at:end])
         at = end
-    return b"".join(pieces), _bytes(array("I", compress(numbers, kept)))
+    return b"".join(pieces), _bytes(array("I", compress(numbers, mask)))
 
 
 def _sequences(frame: Frame) -> list[int]:

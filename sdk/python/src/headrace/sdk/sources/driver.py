@@ -166,9 +166,9 @@ class Driver:
         return await asyncio.shield(answer)
 
 
-def _complete(answer: asyncio.Future[Any], told: object, error: BaseException | None) -> None:
+def _complete(answer: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
     """Completes a future."""
     if error is not None:
         answer.set_exception(error)
     else:
-        answer.set_result(told)
+        answer.set_result(result)

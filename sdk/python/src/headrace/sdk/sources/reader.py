@@ -248,7 +248,7 @@ class ThreadReader:
 class _Lost(Exception):
     """Wraps a PositionLost from `read`, to distinguish it from one that another method raised."""
 
-    def __init__(self, lost: PositionLost) -> None:
-        """Wraps `lost`."""
-        super().__init__(str(lost))
-        self.lost = lost
+    def __init__(self, loss: PositionLost) -> None:
+        """Wraps `loss`."""
+        super().__init__(str(loss))
+        self.lost = loss

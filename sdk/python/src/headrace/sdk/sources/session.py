@@ -281,11 +281,11 @@ class Session:
             # Messages that it yielded before are valid, and are sent first.
             self._leave(error, self._settings.drain_seconds, flush=True)
 
-    def _position_lost(self, stream: Stream, lost: PositionLost) -> None:
+    def _position_lost(self, stream: Stream, loss: PositionLost) -> None:
         """Reports the loss to the gateway, and reopens the stream, with increasing delays if the loss recurs."""
-        log.warning("stream %s: position lost: %s", stream.name, lost.reason, extra={"stream": stream.name})
-        self._driver.reports.add_error(f"position lost: {lost.reason}", stream.name)
-        message = pb.PositionLost(stream_id=stream.id, earliest_sequence=lost.earliest, reason=lost.reason)
+        log.warning("stream %s: position lost: %s", stream.name, loss.reason, extra={"stream": stream.name})
+        self._driver.reports.add_error(f"position lost: {loss.reason}", stream.name)
+        message = pb.PositionLost(stream_id=stream.id, earliest_sequence=loss.earliest, reason=loss.reason)
         self._sender.say(pb.IngestRequest(position_lost=message))
         times = self._lost_in_a_row.get(stream.partition, 0)
         self._lost_in_a_row[stream.partition] = times + 1

@@ -49,14 +49,14 @@ class KnownStarts:
         return {partition: self._starts[partition] for partition in partitions}
 
 
-def _check(told: Mapping[str, Position], asked: Sequence[str]) -> None:
+def _check(positions: Mapping[str, Position], partitions: Sequence[str]) -> None:
     """Checks the positions that a source returned.
 
     Raises:
         InvalidSource: A partition was not requested, or a position is invalid for a replayable source.
     """
-    for partition, position in told.items():
-        if partition not in asked:
+    for partition, position in positions.items():
+        if partition not in partitions:
             raise InvalidSource(f"starts() names partition {partition!r}, which it was not asked for")
         if position.epoch or not 0 <= position.sequence <= MAX_SEQUENCE:
             raise InvalidSource(f"starts() gives {position} for partition {partition!r}: want epoch 0 and 0 <= sequence < 2**63")

@@ -29,7 +29,7 @@ class TaskReader:
         self._acknowledged = asyncio.Event()
         """Wakes the task that acknowledges."""
         self._told = asyncio.Event()
-        """Wakes a source that has nothing, once it was told of an acknowledgement."""
+        """Wakes a source that has nothing, once an acknowledgement has arrived."""
         self._may_read = asyncio.Event()
         self._may_read.set()
         self._stopped = False

@@ -62,18 +62,18 @@ def failing(status: pb.GetStatusResponse, refused: Refused) -> Failing:
     return found
 
 
-def _add_lost(found: Failing, lost: pb.LostSupervisor, connected: set[tuple[str, str]]) -> None:
+def _add_lost(failing: Failing, supervisor: pb.LostSupervisor, connected: set[tuple[str, str]]) -> None:
     """Adds a deployment whose supervisor is lost, so that none of its connectors is started again once it has ended."""
-    problem = lost_supervisor(lost)
-    found.all.append(problem)
-    for connector in lost.connectors:
+    problem = lost_supervisor(supervisor)
+    failing.all.append(problem)
+    for connector in supervisor.connectors:
         if (connector.sink or "source", connector.instance) not in connected:
             away = problem.within(f"connector {connector.instance}" + (f" of sink {connector.sink}" if connector.sink else ""))
-            found.all.append(away)
+            failing.all.append(away)
             if connector.source:
-                found.by_source.setdefault(connector.source, away)
+                failing.by_source.setdefault(connector.source, away)
             elif connector.sink:
-                found.by_sink.setdefault(connector.sink, away)
+                failing.by_sink.setdefault(connector.sink, away)
 
 
 def _problem(

@@ -136,7 +136,7 @@ def _waits(site: Site, pipeline: pb.PipelineStatus, part: str, streams: list[Pro
         fatal: Those of what it cannot continue without.
     """
     if pipeline.voted_ms >= site.slow_after_ms:
-        cause = "its sinks have voted for its micro-batch, and its commit log does not have it"
+        cause = "its sinks have voted for its micro-batch, and its commit log lacks it"
         remedy = "look at the storage of its checkpoint; it must take a small file within seconds"
         yield Problem(part, Kind.COMMIT_SLOW, cause, pipeline.voted_ms, remedy)
     stuck_ms = max(pipeline.batch_ms, site.held_ms.get(pipeline.pipeline, 0))

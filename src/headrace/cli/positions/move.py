@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Move:
     """What a command is to do: the options that set, rewind and skip share."""
 
     streams: tuple[str, ...]
@@ -39,7 +39,7 @@ class Wanted:
     shared_checkpoint: bool
 
 
-def target_of(wanted: Wanted, direction: "Direction", gateway: QueriesAtGateway) -> "Target":
+def target_of(move: Move, direction: "Direction", gateway: QueriesAtGateway) -> "Target":
     """Where the streams are to continue.
 
     Raises:
@@ -47,26 +47,26 @@ def target_of(wanted: Wanted, direction: "Direction", gateway: QueriesAtGateway)
     """
     from headrace.engine import After, AtBatch, AtBeginning, AtEnd, AtPositions, AtTime, By, Direction
 
-    if direction is Direction.ANY and wanted.by is not None:
+    if direction is Direction.ANY and move.by is not None:
         raise Failure("--by is for rewind and skip; name a sequence with --after", EXIT_INVALID)
     back = -1 if direction is Direction.BACK else 1
     chosen: list[tuple[str, Callable[[], Target]]] = []
-    if (after := wanted.after) is not None:
+    if (after := move.after) is not None:
         chosen.append(("--after", lambda: After(after)))
-    if (by := wanted.by) is not None:
+    if (by := move.by) is not None:
         chosen.append(("--by", lambda: By(back * by)))
-    if (time := wanted.time) is not None:
-        index = wanted.connector
+    if (time := move.time) is not None:
+        index = move.connector
         chosen.append(("--time", lambda: AtTime(_milliseconds(time)) if index is None else AtPositions(_indexed(index, time))))
-    elif wanted.connector is not None:
+    elif move.connector is not None:
         raise Failure("--connector is for --time: it says whose time index finds the time", EXIT_INVALID)
-    if (batch := wanted.batch) is not None:
+    if (batch := move.batch) is not None:
         chosen.append(("--batch", lambda: AtBatch(batch)))
-    if wanted.beginning:
+    if move.beginning:
         chosen.append(("--beginning", AtBeginning))
-    if wanted.end:
+    if move.end:
         chosen.append(("--end", lambda: AtEnd(gateway.latest())))
-    if (file := wanted.positions) is not None:
+    if (file := move.positions) is not None:
         chosen.append(("--positions", lambda: AtPositions(read_positions(file))))
     if len(chosen) != 1:
         what = f"{' and '.join(name for name, _ in chosen)} exclude each other" if chosen else "say where to continue"
@@ -107,16 +107,16 @@ def _indexed(connector: str, time: datetime) -> "dict[str, Position]":
     return {name: Position(0, -1) if at is None else Position(0, at.sequence, at.cursor) for name, at in found.items()}
 
 
-def streams_of(wanted: Wanted) -> Sequence[str]:
+def streams_of(move: Move) -> Sequence[str]:
     """Patterns of the streams to move.
 
     Raises:
         Failure: The options name none, or both some and all, or a pattern is invalid.
     """
-    if wanted.every == bool(wanted.streams):
+    if move.every == bool(move.streams):
         raise Failure("say which streams to move: --stream PATTERN, or --all", EXIT_INVALID)
-    check_patterns(wanted.streams)
-    return ("*/*",) if wanted.every else wanted.streams
+    check_patterns(move.streams)
+    return ("*/*",) if move.every else move.streams
 
 
 def check_patterns(streams: Sequence[str]) -> None:
@@ -126,11 +126,11 @@ def check_patterns(streams: Sequence[str]) -> None:
             raise Failure(f"--stream {text}: want source/partition, such as orders/3 or orders/*", EXIT_INVALID)
 
 
-def check_states(stored: "StoredPositions", changes: "Sequence[Change]", wanted: Wanted) -> None:
+def check_states(stored: "StoredPositions", changes: "Sequence[Change]", move: Move) -> None:
     """Refuses to send messages again to a query with states, unless it is said what becomes of these."""
     from headrace.engine import Kept
 
-    if stored.kept is not Kept.NOWHERE and wanted.states is None and any(change.again for change in changes):
+    if stored.kept is not Kept.NOWHERE and move.states is None and any(change.again for change in changes):
         raise Failure(
             "the query has states, and messages would come again: add --states keep, and they count in them once more; or "
             "--states drop, and the query begins without states",
@@ -138,12 +138,12 @@ def check_states(stored: "StoredPositions", changes: "Sequence[Change]", wanted:
         )
 
 
-def check_abandoned(stored: "StoredPositions", wanted: Wanted, gateway: QueriesAtGateway) -> None:
+def check_abandoned(stored: "StoredPositions", move: Move, gateway: QueriesAtGateway) -> None:
     """Refuses to leave out a micro-batch that a sink may have written already, unless that is accepted."""
-    if stored.abandoned is None or wanted.abandon:
+    if stored.abandoned is None or move.abandon:
         return
     try:
-        unsafe = None if stored.sinks and not wanted.offline else ["its sink"]
+        unsafe = None if stored.sinks and not move.offline else ["its sink"]
         unsafe = unsafe or gateway.not_two_phase(stored.sinks)
     except NotAsked:
         unsafe = list(stored.sinks)
