@@ -1,1 +1,1 @@
-"""What this machine lends to processes: ports, descriptors, and folders that belong to them until they end."""
+"""What this machine lends to processes: memory, ports, descriptors, and folders that belong to them until they end."""

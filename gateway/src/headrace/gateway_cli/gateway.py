@@ -148,6 +148,7 @@ def _run(config: Any, ready_file: Path | None, source: Any) -> None:
 
     from headrace.gateway import GatewayError, configure_logging
     from headrace.gateway.server import serve
+    from headrace.machine.memory import keep_freed_memory
 
     def announce(address: str) -> None:
         if ready_file is not None:
@@ -157,6 +158,7 @@ def _run(config: Any, ready_file: Path | None, source: Any) -> None:
                 raise Failure(f"--ready-file {ready_file} cannot be written: {error.strerror or error}") from None
 
     configure_logging(config.log)
+    keep_freed_memory()
     try:
         uvloop.run(serve(config, ready=announce, source=source))
     except GatewayError as error:

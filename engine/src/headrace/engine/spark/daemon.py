@@ -26,6 +26,7 @@ import pyspark.daemon
 
 from headrace.engine.collector import TaskGarbage
 from headrace.logs.output import configure_from_environment
+from headrace.machine.memory import keep_freed_memory
 
 QUIET = "HEADRACE_QUIET"
 """The environment variable that silences a worker whose task Spark has ended."""
@@ -218,8 +219,9 @@ def import_needed() -> None:
 
 
 def main() -> None:
-    """Runs the daemon, whose workers inherit how it logs."""
+    """Runs the daemon, whose workers inherit how it logs, and how much memory they keep."""
     configure_from_environment()
+    keep_freed_memory()
     import_needed()
     if os.environ.get(QUIET):
         vars(pyspark.daemon)["print"] = report
