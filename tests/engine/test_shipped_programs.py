@@ -47,6 +47,6 @@ def test_a_program_runs_with_its_files_wherever_the_worker_is(spark: SparkSessio
 
 
 def test_a_query_does_not_start_without_the_program(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ProgramError, match=r"the program `\./bin/run one` needs \./bin/run, and .* build the program first"):
+    with pytest.raises(ProgramError, match=r"the program `\./bin/run one` needs \./bin/run, .*build the program first"):
         start(application("one"), spark, tmp_path / "checkpoint", folder=tmp_path)
     assert not (tmp_path / "checkpoint").exists()

@@ -145,6 +145,8 @@ class CommittingGateway(FakeServer, SourceServiceServicer):
                 await self._close(session, request.close_stream)
             case "goodbye":
                 session.goodbye = request.goodbye.reason
+            case "report":
+                pass  # Its state, and heartbeats.
             case _:
                 self.violations.append(f"unexpected {request}")
 

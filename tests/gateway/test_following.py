@@ -194,7 +194,7 @@ async def test_a_gateway_that_stops_and_a_token_that_is_revoked_end_the_call(
 async def test_a_connector_collects_messages_for_a_shorter_time_while_it_is_followed() -> None:
     async with world() as (source, engine, _):
         following = Following(engine, {"orders/0": None})
-        assert [await pace_of(source), following.cancel(), await pace_of(source)] == [2, None, 5]
+        assert [await pace_of(source), following.cancel(), await pace_of(source)] == [1, None, 5]
 
 
 async def pace_of(source: Connector) -> int:

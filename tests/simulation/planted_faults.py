@@ -270,7 +270,7 @@ SINK_SIDE = (
     _fault(
         "lets a commit log shrink",
         f"{CORE}.batches.runs:merged",
-        "committed=max(reported.committed, known.committed)",
+        "committed=max(reported.committed, earlier.committed)",
         "committed=reported.committed - (reported.committed > 0)",
         "all",
         60,
@@ -441,8 +441,8 @@ ENGINES = (
     _fault(
         "does not send positions that have moved",
         f"{ENGINE}.checkpoint.position:moved",
-        "if not _is_same(position, known.get(name))}",
-        "if name not in known}",
+        "if not _is_same(position, earlier.get(name))}",
+        "if name not in earlier}",
     ),
 )
 FAULTS = (*GATEWAY, *SEVERAL_GATEWAYS, *SINK_SIDE, *SDKS, *ENGINES)
