@@ -335,11 +335,7 @@ impl<S: Source> Served for ServedSource<S> {
                 connector: self.source.connector().to_owned(),
                 connector_version: self.source.version().to_owned(),
                 instance: task.instance.clone(),
-                capabilities: vec![
-                    pb::Capability::Pace.into(),
-                    pb::Capability::Heartbeat.into(),
-                    pb::Capability::Frames.into(),
-                ],
+                capabilities: vec![pb::Capability::Pace.into(), pb::Capability::Heartbeat.into(), pb::Capability::Frames.into()],
                 sdk: Some(sdk()),
             };
             // There is room: nothing else was sent.
