@@ -1,20 +1,19 @@
 """Avro records without a container as payload."""
 
-import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, overload
 
-from headrace.pipelines._errors import FormatError, GraphError, text_of
+from headrace.pipelines._errors import GraphError, text_of
 from headrace.pipelines.arguments import excerpt
-from headrace.pipelines.formats._format import Format, T, called, check_is
+from headrace.pipelines.formats._format import Format, T, called
 from headrace.pipelines.formats._registry import Registry
 from headrace.pipelines.formats._registry_avro import RegistryAvro
-from headrace.pipelines.formats.avro_schemas import failing_field, name_in, parsed, reason
-from headrace.pipelines.formats.records import is_protobuf, maker, taker
+from headrace.pipelines.formats.avro_schemas import name_in, parsed, record_reader, record_writer
+from headrace.pipelines.formats.records import is_protobuf
 
 U = TypeVar("U")
 Schema = str | Mapping[str, Any]
@@ -41,40 +40,11 @@ class Avro(Format[T]):
 
     def reader(self) -> Callable[[bytes], T | None]:
         """As `Format.reader`."""
-        import fastavro
-
-        schema, make, name = self.parsed, None if self.kind is None else maker(self.kind), self.name
-        read_record = fastavro.schemaless_reader
-
-        def read(payload: bytes) -> T | None:
-            stream = io.BytesIO(payload)
-            try:
-                plain = read_record(stream, schema, None)
-            except Exception as error:
-                raise FormatError(f"{name}: {failing_field(schema, payload)}{reason(error)}") from error
-            if stream.tell() != len(payload):
-                left = len(payload) - stream.tell()
-                raise FormatError(f"{name}: {left} bytes are left after the record; it was written with another schema")
-            return cast(T, plain if make is None or plain is None else make(plain))
-
-        return read
+        return record_reader(self.name, self.parsed, None, self.kind)
 
     def writer(self) -> Callable[[T], bytes]:
         """As `Format.writer`."""
-        import fastavro
-
-        schema, kind, name = self.parsed, self.kind, self.name
-        take = None if kind is None else taker(kind)
-
-        def write(value: T) -> bytes:
-            if kind is not None:
-                check_is(value, kind, name)
-            stream = io.BytesIO()
-            # Strictly: a field that the schema does not have would be lost, one that is missing would be a default.
-            fastavro.schemaless_writer(stream, schema, value if take is None else take(value), strict_allow_default=True)
-            return stream.getvalue()
-
-        return write
+        return record_writer(self.name, self.parsed, self.kind)
 
 
 @overload

@@ -1,16 +1,14 @@
 """Avro records that begin with the id of their schema in a registry: Confluent's wire format."""
 
-import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.pipelines._errors import FormatError
-from headrace.pipelines.formats._format import Format, T, called, check_is
+from headrace.pipelines.formats._format import Format, T, called
 from headrace.pipelines.formats._registry import Registry
-from headrace.pipelines.formats.avro_schemas import failing_field, name_in, parsed, reason
-from headrace.pipelines.formats.records import maker, taker
+from headrace.pipelines.formats.avro_schemas import name_in, parsed, record_reader, record_writer
 
 _MAGIC = 0
 _PREFIX_BYTES = 5
@@ -58,53 +56,31 @@ class RegistryAvro(Format[T]):
 
     def writer(self) -> Callable[[T], bytes]:
         """As `Format.writer`."""
-        import fastavro
-
-        kind, name = self.kind, self.name
-        take = None if kind is None else taker(kind)
-        known = list[tuple[Any, bytes]]()
+        writers = list[Callable[[T], bytes]]()
 
         def write(value: T) -> bytes:
-            if not known:
-                known.append(self._written_with())
-            schema, prefix = known[0]
-            if kind is not None:
-                check_is(value, kind, name)
-            stream = io.BytesIO()
-            stream.write(prefix)
-            fastavro.schemaless_writer(stream, schema, value if take is None else take(value), strict_allow_default=True)
-            return stream.getvalue()
+            if not writers:
+                schema, prefix = self._written_with()
+                writers.append(record_writer(self.name, schema, self.kind, prefix))
+            return writers[0](value)
 
         return write
 
     def _reader_of(self, schema_id: int) -> Callable[[bytes], Any]:
-        import fastavro
-
         assert self.registry is not None, "avro() makes it with a registry"
-        registry, name = self.registry, self.name
+        registry = self.registry
         try:
             found = registry.schema(schema_id)
         except FormatError as error:
-            raise FormatError(f"{name}: {error}") from error
+            raise FormatError(f"{self.name}: {error}") from error
+
+        def where() -> str:
+            subjects = registry.subjects(schema_id)
+            return f"schema {schema_id}{f' of subject {subjects}' if subjects else ''}: "
+
         writer = parsed(found.document, found.references)
         reader = None if self.schema is None else parsed(json.loads(self.schema))
-        make = None if self.kind is None else maker(self.kind)
-
-        def read(payload: bytes) -> Any:
-            stream = io.BytesIO(payload)
-            stream.seek(_PREFIX_BYTES)
-            try:
-                plain = fastavro.schemaless_reader(stream, writer, reader)
-                if stream.tell() != len(payload):
-                    raise ValueError(f"{len(payload) - stream.tell()} bytes are left after the record")
-                return plain if make is None or plain is None else make(plain)
-            except Exception as error:
-                subjects = registry.subjects(schema_id)
-                where = f"schema {schema_id}{f' of subject {subjects}' if subjects else ''}"
-                at = failing_field(writer, payload[_PREFIX_BYTES:])
-                raise FormatError(f"{name}: {where}: {at}{reason(error)}") from error
-
-        return read
+        return record_reader(self.name, writer, reader, self.kind, begin=_PREFIX_BYTES, where=where)
 
     def _written_with(self) -> tuple[Any, bytes]:
         """Returns the schema that a sink writes with, and the bytes that each payload begins with."""
