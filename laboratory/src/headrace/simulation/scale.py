@@ -57,7 +57,7 @@ class Scale:
     server_s: tuple[float, ...]
 
     def some(self, *counts: int) -> list[int]:
-        """Returns those of the numbers of faults that a profile may add."""
+        """Returns which numbers of faults a profile may add."""
         return [count for count in counts if count <= self.most_added]
 
 

@@ -117,7 +117,7 @@ class Processor:
         return [row for row in rows if not row.is_counter]
 
     def _departing(self, level: int, rows: Iterable[BlockRow]) -> list[BlockRow]:
-        """The rows that leave a level, in the order of the buckets, whichever process has them."""
+        """The rows that leave a level, in the order of the buckets, whichever process owns a bucket."""
         shares: list[defaultdict[int, list[BlockRow]]] = [defaultdict(list) for _ in range(len(self._processes) + 1)]
         for row in rows:
             shares[self._owners[row.bucket]][row.bucket].append(row)

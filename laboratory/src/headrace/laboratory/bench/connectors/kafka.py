@@ -133,7 +133,7 @@ class Kafka(WritableSystem):
 
 
 def send(producer: Any, place: str, messages: Iterable[tuple[bytes | None, bytes]]) -> None:
-    """Sends keys and values to all partitions in turn, and waits until the brokers have them."""
+    """Sends keys and values to all partitions in turn, and waits until the brokers confirm."""
     for (key, value), partition in zip(messages, itertools.cycle(range(PARTITIONS)), strict=False):
         producer.send(place, value, key=key, partition=partition)
     producer.flush()

@@ -26,7 +26,7 @@ class Produced(Sink):
             self._producer.send(self._topic, message.value)
 
     def flush(self) -> None:
-        """Waits until the brokers have them."""
+        """Waits until the brokers confirm all messages."""
         self._producer.flush()
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ Query = Callable[[SparkSession, Kafka, str, str], AbstractContextManager[Streami
 
 
 def kafka_real_time(broker: System, spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """Time from when a message is due to be published in one topic until a consumer has it from the other, in turns."""
+    """Time from when a message is due to be published in one topic until a consumer reads it from the other, in turns."""
     assert isinstance(broker, Kafka)
     warm, seconds = (6, 6) if quick else (20, 20)
     queries: dict[str, Query] = {"Headrace": through_headrace, "Spark": through_spark}
