@@ -37,6 +37,10 @@ class Delivering:
         start = self._writer.start(batch, attempt=attempt)
         await self.write(part=pb.DeliveryPart(start=start, frame=frame(0, 0, values)))
 
+    async def send_by(self, entry: str, batch: int, attempt: str, values: Sequence[bytes]) -> None:
+        """Sends a part of one frame, as several messages or in one."""
+        await (self.send_whole if entry == "whole" else self.send)(batch, attempt, values)
+
     async def write(self, **message: Any) -> None:
         """Sends a message."""
         await self._call.write(pb.DeliverAtOnceRequest(**message))
@@ -59,6 +63,9 @@ class Delivering:
             code = await self._call.code()
             metadata = dict(await self._call.trailing_metadata() or ())
         return code, str(metadata.get("headrace-reason", ""))
+
+
+by_each_entry = pytest.mark.parametrize("entry", ["messages", "whole"])
 
 
 @asynccontextmanager
@@ -137,21 +144,27 @@ async def test_a_sink_of_another_mode_writes_nothing_before_its_vote(mode: int) 
         await delivery
 
 
-async def test_parts_of_a_run_that_was_replaced_or_of_a_committed_batch_are_refused() -> None:
-    async with serve() as (_, address):
+@by_each_entry
+async def test_parts_of_a_run_that_was_replaced_or_of_a_committed_batch_are_refused(entry: str) -> None:
+    async with serve() as (gateway, address):
         sink, first, second = SinkClient(address), Writer(address), Writer(address, "r2")
         await sink.hello(mode=AT_LEAST_ONCE)
         await first.report_commits(3)
         committed = Delivering(first)
-        await committed.write(start=first.start(3))
+        await committed.send_by(entry, 3, "a", [b"late"])
         assert (await committed.ended())[0] is grpc.StatusCode.ABORTED
-        going_on = Delivering(first)
-        await going_on.send(4, "a", [b"a"])
-        await sink.take_part()
-        await going_on.answer()
+        older = Delivering(first)
+        await older.send_by(entry, 4, "a", [b"a"])
+        assert (await sink.take_part())[1] == [b"a"], "the sink was sent nothing of batch 3"
+        await older.answer()
         await second.report_commits(3)
-        await going_on.write(start=first.start(4, attempt="b"))
-        assert await going_on.ended() == (grpc.StatusCode.ABORTED, "superseded")
+        await older.send_by(entry, 4, "b", [b"b"])
+        assert await older.ended() == (grpc.StatusCode.ABORTED, "superseded")
+        newer = Delivering(second)
+        await newer.send_by(entry, 4, "c", [b"c"])
+        assert (await sink.take_part())[1] == [b"c"], "the sink was sent nothing of the older run"
+        assert await newer.answer() == []
+        assert not gateway.sinks["out"].sessions["i"].open
         for client in (sink, first, second):
             await client.close()
 
@@ -202,23 +215,38 @@ async def test_a_token_that_is_revoked_or_a_gateway_that_stops_ends_an_idle_call
             assert (await delivering.ended())[0] is code
 
 
-async def test_a_part_that_is_delivered_twice_is_written_twice() -> None:
+@by_each_entry
+async def test_a_part_that_is_delivered_twice_is_written_twice(entry: str) -> None:
     async with world() as (_, sink, writer):
         delivering = Delivering(writer)
         for _ in range(2):
-            await delivering.send(0, "a", [b"a"])
+            await delivering.send_by(entry, 0, "a", [b"a"])
             assert (await sink.take_part())[1] == [b"a"]
             assert await delivering.answer() == []
 
 
-async def test_a_frame_that_is_too_large_ends_the_call() -> None:
+@by_each_entry
+async def test_a_part_that_is_sent_again_before_its_answer_is_written_twice_on_one_call_or_on_two(entry: str) -> None:
+    async with world() as (gateway, sink, writer):
+        one, other = Delivering(writer), Delivering(writer)
+        for delivering in (one, one, other):
+            await delivering.send_by(entry, 0, "a", [b"a"])
+        assert [(await sink.take_part())[1] for _ in range(3)] == [[b"a"]] * 3
+        assert [await delivering.answer() for delivering in (one, one, other)] == [[]] * 3
+        assert not gateway.sinks["out"].sessions["i"].open
+
+
+@by_each_entry
+async def test_a_frame_that_is_too_large_ends_its_call_and_no_other(entry: str) -> None:
     async with world(max_frame_bytes=1024) as (_, sink, writer):
-        delivering = Delivering(writer)
-        await delivering.write(start=writer.start(0))
-        await delivering.write(frame=frame(0, 0, [b"v" * 2000]))
+        delivering, other = Delivering(writer), Delivering(writer)
+        await delivering.send_by(entry, 0, "a", [b"v" * 2000])
         assert (await delivering.ended())[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
         await sink.expect("start_part")
         await sink.expect("drop_part")
+        await other.send_by(entry, 0, "b", [b"b"])
+        assert (await sink.take_part())[1] == [b"b"]
+        assert await other.answer() == []
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
 
 import grpc.aio
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.gateway.http_server import get, serve_http
 from tests.gateway.recorder import recording
+from tests.gateway.test_rights import token
 from tests.gateway.test_supervising import Supervisor
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, serve
 from tests.virtual_clock import VirtualClock
@@ -117,8 +118,8 @@ async def test_a_planner_that_is_frozen_while_its_driver_reports_is_named_until_
 # Supervisors
 
 
-async def supervising(gateway: Gateway, address: str, name: str = "deploy.toml") -> Supervisor:
-    supervisor = Supervisor(address)
+async def supervising(gateway: Gateway, address: str, name: str = "deploy.toml", caller: str | None = None) -> Supervisor:
+    supervisor = Supervisor(address, caller)
     connector = pb.SupervisedConnector(name="in", instance="test-0", source="orders")
     process = pb.ProcessState(name="app", kind=pb.PROCESS_KIND_APPLICATION, pipelines=["p"], state=pb.PROCESS_STATE_KIND_RUNS)
     hello = pb.SuperviseHello(
@@ -199,6 +200,47 @@ async def test_a_supervisor_that_takes_leave_is_not_lost() -> None:
             now.advance(60)
             assert gateway.deployments.lost == {}
             await supervisor.close()
+
+
+async def test_a_leave_that_was_never_introduced_takes_leave_for_nobody() -> None:
+    async with serve(has_rounds=False) as (gateway, address):
+        supervisor, stranger = await supervising(gateway, address), Supervisor(address)
+        await stranger.send(goodbye=pb.SuperviseGoodbye())
+        assert (await stranger.ended())[0] is grpc.StatusCode.FAILED_PRECONDITION
+        assert not gateway.deployments.by_name["deploy.toml"].has_left
+        await supervisor.close()
+        await until_left(gateway)
+        assert list(gateway.deployments.lost) == ["deploy.toml"]
+
+
+@pytest.mark.parametrize("introduces_itself", [False, True])
+async def test_a_token_without_the_right_takes_no_leave_for_another(introduces_itself: bool) -> None:
+    owner, other = token("owner", supervise=True), token("other", admin=True, control=True)
+    async with serve(has_rounds=False, tokens=[owner, other]) as (gateway, address):
+        supervisor, stranger = await supervising(gateway, address, caller="owner"), Supervisor(address, "other")
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # The call may be refused before its messages are sent.
+            if introduces_itself:
+                await stranger.send(hello=pb.SuperviseHello(deployment="deploy.toml", run="r"))
+            await stranger.send(goodbye=pb.SuperviseGoodbye())
+        assert (await stranger.ended())[0] is grpc.StatusCode.PERMISSION_DENIED
+        assert not gateway.deployments.by_name["deploy.toml"].has_left
+        await supervisor.close()
+        await until_left(gateway)
+        assert list(gateway.deployments.lost) == ["deploy.toml"]
+
+
+async def test_an_older_run_that_takes_leave_takes_none_for_the_newer_one() -> None:
+    async with serve(has_rounds=False) as (gateway, address):
+        older = await supervising(gateway, address)
+        newer = await supervising(gateway, address)
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # Its call may have ended.
+            await older.send(goodbye=pb.SuperviseGoodbye())
+        await older.ended()
+        deployment = gateway.deployments.by_name["deploy.toml"]
+        assert not deployment.has_left
+        await newer.close()
+        await until_left(gateway)
+        assert list(gateway.deployments.lost) == ["deploy.toml"]
 
 
 async def test_which_supervisors_are_lost_is_bounded_and_forgotten_after_an_hour() -> None:
