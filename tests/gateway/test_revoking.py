@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import aiohttp
 import grpc
 import grpc.aio
 import pytest
+from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.gateway.http_server import get, post, serve_http
@@ -78,6 +81,49 @@ async def test_a_call_of_any_method_ends_while_it_is_served(path: str, monkeypat
         assert await code_of(call) is Code.UNAUTHENTICATED
         assert "'revoked' was replaced" in await call.details()
         await until(lambda: not len(gateway.open_calls))
+
+
+def answers(method: MethodDescriptor, before: Callable[[], None]) -> Callable[..., Any]:
+    """A method that answers once."""
+
+    async def one(self: object, request: Any, context: object) -> Any:
+        before()
+        return message_factory.GetMessageClass(method.output_type)()
+
+    async def several(self: object, request: Any, context: object) -> AsyncIterator[Any]:
+        yield await one(self, request, context)
+        await asyncio.Event().wait()
+
+    return several if method.server_streaming else one
+
+
+def after_steps(steps: int, function: Callable[[], object]) -> None:
+    """Calls a function after as many steps of the event loop."""
+    if steps:
+        asyncio.get_running_loop().call_soon(after_steps, steps - 1, function)
+    else:
+        function()
+
+
+@pytest.mark.parametrize("path", METHODS)
+async def test_a_call_of_any_method_ends_at_each_step_of_its_first_write(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    method, ends = METHODS[path], list[Callable[[], object]]()
+    answer = answers(method, lambda: ends.pop()())
+    monkeypatch.setattr(SERVICES[method.containing_service.name], method.name, answer)
+    async with serve(tokens=(KEPT, REVOKED)) as (gateway, address), grpc.aio.insecure_channel(address) as channel:
+        for steps in range(1, 9):  # At step 0 the call would end itself, which `end_revoked` leaves to it.
+            gateway.end_revoked(TokenRegistry((KEPT, REVOKED)))
+            ends.append(partial(after_steps, steps, partial(gateway.end_revoked, TokenRegistry((KEPT,)))))
+            call = open_call(channel, path)
+            await call.write(b"")
+            # The status comes after the messages.
+            with suppress(grpc.aio.AioRpcError):
+                async with asyncio.timeout(DEADLINE_S):
+                    while await call.read() is not grpc.aio.EOF:
+                        pass
+            code = await code_of(call)
+            assert code is Code.UNAUTHENTICATED or (code is Code.OK and not method.server_streaming)
+            await until(lambda: not len(gateway.open_calls))
 
 
 @pytest.mark.parametrize("path", METHODS)

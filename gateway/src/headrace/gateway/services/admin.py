@@ -38,7 +38,7 @@ from headrace.gateway.core.status import (
 from headrace.gateway.core.streams import PartKind
 from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.observer import Observer
-from headrace.gateway.services.calls import end_call, write_in_time
+from headrace.gateway.services.calls import begin_call, end_call, write_in_time
 from headrace.gateway.services.supervise import supervise
 from headrace.gateway.statuses import abort
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -265,6 +265,7 @@ class AdminService(AdminServiceServicer):
         identity, timeout_ms = identity_of(context), self._gateway.limits.write_timeout_ms
         try:
             stream = begin_peek(self._gateway, _caller(identity, context), identity, request.stream, request.limit)
+            await begin_call(context)
             async with aclosing(peek(self._gateway, identity, stream, request.limit)) as samples:
                 async for sample in samples:
                     await write_in_time(context, sample, timeout_ms, "listener")

@@ -123,8 +123,18 @@ async def first_to_end(*coroutines: Coroutine[Any, Any, None]) -> None:
 
 
 async def begin_call(context: "grpc.aio.ServicerContext[Any, Any]") -> None:
-    """Sends a session's initial metadata immediately: if a call ended during its first write, gRPC would send them twice."""
-    await context.send_initial_metadata(())
+    """Sends a call's initial metadata, before its first message, to the end even if it is cancelled meanwhile.
+
+    gRPC sends them with the first message or the status, unless it knows that they were sent. Of a write that is cancelled it
+    does not know this: it would send them a second time with the status, fail, and leave the client without an end of its call.
+    """
+    sending = asyncio.ensure_future(context.send_initial_metadata(()))
+    try:
+        await asyncio.shield(sending)
+    except asyncio.CancelledError:
+        await asyncio.wait([sending], timeout=ABORT_TIMEOUT_S)
+        sending.cancel()
+        raise
 
 
 async def end_call(context: "grpc.aio.ServicerContext[Any, Any]", error: ProtocolError) -> None:
@@ -138,7 +148,8 @@ async def end_call(context: "grpc.aio.ServicerContext[Any, Any]", error: Protoco
         async with asyncio.timeout(ABORT_TIMEOUT_S):
             trailing = ((REASON, error.engine_reason),) if error.engine_reason else ()
             await abort(context, error.status, str(error), error.reason, error.metadata, trailing)
-    except TimeoutError:
+    except (TimeoutError, grpc.aio.InternalError):
+        # A call without an end would hold its client: it is reset.
         raise asyncio.CancelledError from None
     except grpc.aio.AbortError as aborted:
         # gRPC keeps the error as long as the call, and its traceback references the call and its messages. Only a garbage

@@ -12,7 +12,7 @@ import grpc.aio
 from headrace.gateway.core.base.errors import LimitExceeded, OutOfTurn
 from headrace.gateway.core.connections import OpenCall, OpenCalls
 from headrace.gateway.identity import NOBODY, current_identity
-from headrace.gateway.services.calls import end_call
+from headrace.gateway.services.calls import begin_call, end_call
 from headrace.gateway.services.malformed import METHOD_KINDS
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -119,7 +119,9 @@ def _answering(behaviour: Callable[[Any, Context], Awaitable[Any]]) -> Serve:
     """Returns a method that writes its only response."""
 
     async def serve(request: Any, context: Context) -> None:
-        await context.write(await behaviour(request, context))
+        response = await behaviour(request, context)
+        await begin_call(context)
+        await context.write(response)
 
     return serve
 
@@ -131,7 +133,11 @@ def _writing(behaviour: Callable[[Any, Context], Any]) -> Serve:
 
     async def serve(request: Any, context: Context) -> None:
         async with aclosing(behaviour(request, context)) as responses:
+            has_begun = False
             async for response in responses:
+                if not has_begun:
+                    await begin_call(context)
+                    has_begun = True
                 await context.write(response)
 
     return serve
