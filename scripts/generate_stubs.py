@@ -28,6 +28,10 @@ CONNECTOR_PROTOS = (PACKAGE / "source.proto", PACKAGE / "sink.proto")
 """What a connector needs, with what these import."""
 RUST_STUBS = Path("sdk/rust/src/protocol/v1")
 TYPESCRIPT = Path("sdk/typescript")
+PYTHON_INIT = '''"""The generated stubs of protocol version 1."""
+
+import headrace.contract  # noqa: F401 - before the stubs import gRPC
+'''
 BUF_VERSION = "1.75.0"
 """The same version as in lint_protos.sh."""
 
@@ -70,7 +74,7 @@ def generate_python(folder: Path) -> None:
         if "class " not in services.read_text():
             services.unlink()
             services.with_suffix(".pyi").unlink()
-    (folder / "__init__.py").write_text('"""The generated stubs of protocol version 1."""\n')
+    (folder / "__init__.py").write_text(PYTHON_INIT)
 
 
 def generate_go(folder: Path) -> None:

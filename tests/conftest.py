@@ -7,17 +7,12 @@ from collections.abc import Iterator
 from importlib.metadata import distributions
 from pathlib import Path
 
-# gRPC reads this variable when it is imported. PySpark forks this process to start Spark's JVM, and of forks beside running calls
-# one in six died of gRPC's own handlers. Programs that tests start do not inherit the variable.
-os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-import grpc  # noqa: F401
-
-del os.environ["GRPC_ENABLE_FORK_SUPPORT"]
-
 import hypothesis
 import pytest
 import structlog
 from pyspark.sql import SparkSession
+
+import headrace.contract  # noqa: F401 - before gRPC, as in every program of ours: some tests fork beside calls
 
 # A distribution that is newer than .venv would fail each test that imports it, in a way of its own.
 _root = Path(__file__).parents[1]

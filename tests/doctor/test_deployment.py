@@ -7,11 +7,11 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
-from tests.doctor.examining import check
+from tests.doctor.examining import check, findings
 
 from headrace.doctor import Finding, Level, deployment
 from headrace.gateway import token_digest
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Connection
 
 CHECKS = ("ports", "files", "tokens", "secrets", "descriptors", "space", "proxies")
 DEPLOYMENT = """
@@ -122,6 +122,16 @@ def test_a_port_that_another_program_has(file: Path) -> None:
             finding = found("ports", file)
             assert (finding.level, finding.exit_code) == (Level.FAILED, EXIT_ENVIRONMENT)
             assert f"the gateway cannot listen on 127.0.0.1:{port}: Address already in use" in finding.found
+
+
+@pytest.mark.parametrize("name", ["port", "gateway", "health"])
+def test_the_default_gateway_is_not_that_of_a_deployment(name: str, file: Path) -> None:
+    finding = found(name, file)
+    assert (finding.level, "--gateway HOST:PORT" in finding.fix) == (Level.SKIPPED, True)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        named = Connection(f"127.0.0.1:{server.getsockname()[1]}")
+        assert "no gateway was named" not in findings(name, named, connectors=(str(file),), gateway_named=True)[0].found
 
 
 @pytest.mark.parametrize("what", ["deploy.run", "checkpoints"])

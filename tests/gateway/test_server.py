@@ -138,8 +138,8 @@ def test_a_taken_port_is_one_clear_line() -> None:
 
     assert second.returncode == 3
     assert second.stderr.splitlines()[-1] == (
-        f"Error: cannot listen on {first.address}: another program uses this port; stop it, or choose another port with --listen "
-        "(0 picks a free one)"
+        f"Error: cannot listen on {first.address}: another program uses this port; stop it, or choose another port (0 picks a "
+        "free one) with --listen, or listen in its file"
     )
 
 

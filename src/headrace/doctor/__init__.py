@@ -16,6 +16,7 @@ from headrace.doctor.deployment import (
     check_space,
     check_tokens,
     of_deployments,
+    of_named_gateway,
 )
 from headrace.doctor.finding import Check, Finding, Level, Site
 from headrace.doctor.gateway import check_gateway, check_health, check_port
@@ -34,9 +35,9 @@ CHECKS = (
     Check("disk", check_disk),
     Check("spark", check_spark),
     Check("session", check_session),
-    Check("port", check_port),
-    Check("gateway", check_gateway),
-    Check("health", check_health),
+    Check("port", of_named_gateway(check_port)),
+    Check("gateway", of_named_gateway(check_gateway)),
+    Check("health", of_named_gateway(check_health)),
     Check("rabbitmq", broker("rabbitmq", 5672)),
     Check("nats", broker("nats", 4222)),
     Check("kafka", broker("kafka", 9092)),

@@ -3,7 +3,7 @@
 import os
 import resource
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,6 +102,17 @@ def of_deployments(check: Callable[[_Site], Finding]) -> Callable[[Site], Findin
         worst = max(findings, key=lambda finding: order.index(finding.level))
         same = [finding.found for finding in findings if finding.level is worst.level]
         return Finding(worst.level, "; ".join(same), worst.fix, worst.exit_code)
+
+    return run
+
+
+def of_named_gateway(check: Callable[[Site], Finding | Sequence[Finding]]) -> Callable[[Site], Finding | Sequence[Finding]]:
+    """Returns a check of the gateway that leaves out the default one if a deployment, which has its own, was named instead."""
+
+    def run(site: Site) -> Finding | Sequence[Finding]:
+        if not site.gateway_named and any(_deployments(site)):
+            return skipped("no gateway was named", "to check the deployment's while it runs: --gateway HOST:PORT")
+        return check(site)
 
     return run
 

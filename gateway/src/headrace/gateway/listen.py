@@ -23,6 +23,8 @@ _IDLE_MS, _ANSWERS_WITHIN_MS = 30_000, 10_000
 _HANDSHAKE_TIMEOUT_MS = 10_000
 _IDLE_TIMEOUT_MS = 15 * 60_000
 _HTTP_BACKLOG = 128
+_LISTEN, _HTTP_LISTEN = "--listen, or listen in its file", "--http-listen, or http_listen of [gateway] in a deployment"
+"""How a user chooses the addresses."""
 _ANY = ("0.0.0.0", "::")
 """What gRPC itself takes for all addresses of both families."""
 
@@ -83,7 +85,7 @@ def listen(server: grpc.aio.Server, config: Config) -> str:
 
 def _places(address: str) -> list[str]:
     """Returns the addresses that a host stands for, with one port. gRPC would be content with the first one that is free."""
-    listeners = _bound(address, "--listen")
+    listeners = _bound(address, _LISTEN)
     found = [joined_address(*listener.getsockname()[:2]) for listener in listeners]
     for listener in listeners:
         listener.close()
@@ -102,7 +104,7 @@ def listen_http(config: Config) -> Sequence[socket.socket]:
     if address is None:
         return ()
     try:
-        return _bound(address, "--http-listen")
+        return _bound(address, _HTTP_LISTEN)
     except ListenError as error:
         if config.http.listen != "auto":
             raise
@@ -113,7 +115,7 @@ def listen_http(config: Config) -> Sequence[socket.socket]:
 def _why_not(address: str) -> str:
     """Explains why an address cannot be bound. gRPC gives no reason, so this tries to bind it with a socket."""
     try:
-        for listener in _bound(address, "--listen"):
+        for listener in _bound(address, _LISTEN):
             listener.close()
     except ListenError as error:
         return str(error)
@@ -133,9 +135,9 @@ def _bound(address: str, option: str) -> list[socket.socket]:
         raise ListenError(f"cannot listen on {address}: the host name {host!r} is not known") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            advice = f"another program uses this port; stop it, or choose another port with {option} (0 picks a free one)"
+            advice = f"another program uses this port; stop it, or choose another port (0 picks a free one) with {option}"
         elif error.errno == errno.EADDRNOTAVAIL:
-            advice = f"this machine has no such address; {option} 0.0.0.0:PORT listens on all of its addresses"
+            advice = f"this machine has no such address; to listen on all that it has, set 0.0.0.0:PORT with {option}"
         elif error.errno == errno.EACCES:
             advice = f"this user may not use this port; choose one above 1023 with {option}"
         else:
