@@ -13,24 +13,37 @@ from headrace.engine.applications.real_time.at_once import MAX_KEPT_BYTES, MAX_W
 from headrace.engine.applications.real_time.parts import Run
 from headrace.engine.applications.stages.plan import BlockRow
 from headrace.engine.sink.options import parse_sink
+from headrace.engine.sink.writer import Refused
 from headrace.engine.wire.gateway_options import Defaults
 
 DEADLINE_S = 150.0
 
 
 class Calls:
-    """Calls to a sink that never answers, until it says that it writes nothing before its vote."""
+    """Calls to a sink that answers only when a test has it answer, or says that it writes nothing before its vote."""
 
     def __init__(self) -> None:
+        self.answered: Callable[[Refused], None] = lambda refused: None
         self.ended: Callable[[Exception | None], None] = lambda error: None
-        self.begun = threading.Event()
+        self._changed = threading.Condition()
+        self._parts: list[int] = []
 
-    def __call__(self, connection: Any, answered: Any, ended: Callable[[Exception | None], None]) -> "Calls":
-        self.ended = ended
+    def __call__(
+        self, connection: Any, answered: Callable[[Refused], None], ended: Callable[[Exception | None], None]
+    ) -> "Calls":
+        self.answered, self.ended = answered, ended
         return self
 
     def send(self, options: Any, task: Any, blocks: Any) -> None:
-        self.begun.set()
+        with self._changed:
+            self._parts.append(len(blocks))
+            self._changed.notify_all()
+
+    def parts(self, number: int) -> list[int]:
+        """Waits until parts were sent; how many rows each has."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self._parts) >= number, DEADLINE_S)
+            return list(self._parts)
 
     def cancel(self) -> None: ...
 
@@ -42,7 +55,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls = Calls()
     monkeypatch.setattr(at_once, "PartsCall", calls)
     monkeypatch.setattr(at_once, "sink_error", lambda *_: NotAtOnce("it votes"))
-    monkeypatch.setattr(at_once, "blocks_of", lambda rows: ())
+    monkeypatch.setattr(at_once, "blocks_of", lambda rows: rows)
     return calls
 
 
@@ -72,11 +85,23 @@ def test_results_for_a_sink_that_does_not_answer_are_bounded(sink: AtOnce, calls
     assert put >= MAX_WAITING_BYTES / 2**20
 
 
+def test_what_a_slow_sink_has_not_answered_yet_makes_the_next_part_larger_instead_of_more_parts(
+    sink: AtOnce, calls: Calls
+) -> None:
+    for number in range(1, at_once.MAX_UNANSWERED + 1):
+        sink.put(1, row(1))
+        assert calls.parts(number) == [1] * number
+    for _ in range(10):
+        sink.put(1, row(1))
+    calls.answered(())
+    assert calls.parts(at_once.MAX_UNANSWERED + 1) == [*[1] * at_once.MAX_UNANSWERED, 10]
+
+
 def test_results_that_are_kept_are_bounded_until_their_micro_batch_takes_them(
     sink: AtOnce, calls: Calls, freed: threading.Event
 ) -> None:
     sink.put(1, row(1))
-    assert calls.begun.wait(DEADLINE_S)
+    calls.parts(1)
     calls.ended(grpc.RpcError())
     assert sink.await_mode(DEADLINE_S)
     kept = 0

@@ -79,7 +79,8 @@ def wrapped(*arguments: str) -> Iterator[None]:
         _wrapper.reset(before)
 
 
-def _python(*arguments: str) -> list[str]:
+def python(*arguments: str) -> list[str]:
+    """Returns the command with which Python runs these arguments, by the module that `wrapped` names."""
     return [sys.executable, *_wrapper.get(), *arguments]
 
 
@@ -88,7 +89,7 @@ def gateway(*options: str, module: Sequence[str] = GATEWAY) -> Iterator[RunningG
     """Runs a gateway on a free port, with its default limits unless the options say otherwise."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready"
-        command = _python("-m", *module, "--listen", "127.0.0.1:0")
+        command = python("-m", *module, "--listen", "127.0.0.1:0")
         process = subprocess.Popen([*command, "--ready-file", str(ready), *options])
         try:
             wait_for("the gateway to listen", lambda: ready.exists() and ready.read_text().strip() != "", _LISTENS_S)
@@ -141,7 +142,7 @@ class Restartable:
         """Starts it, or restarts it after it has ended."""
         # Its output would be mixed with the figures.
         self.process = subprocess.Popen(
-            _python(*self.arguments), env=self._environ, stdout=subprocess.DEVNULL, start_new_session=True
+            python(*self.arguments), env=self._environ, stdout=subprocess.DEVNULL, start_new_session=True
         )
 
     def kill(self) -> None:
@@ -164,7 +165,7 @@ def owned(process: OwnedProcess) -> Iterator[OwnedProcess]:
 @contextmanager
 def connector(address: str, kind: str, **options: Any) -> Iterator["RunningConnector"]:
     """Runs one of the connectors of `source_command`, and kills it if it has not ended when the block ends."""
-    process = subprocess.Popen(_python(*source_command(kind, address, **options)), stdout=subprocess.PIPE)
+    process = subprocess.Popen(python(*source_command(kind, address, **options)), stdout=subprocess.PIPE)
     try:
         yield RunningConnector(process)
     finally:

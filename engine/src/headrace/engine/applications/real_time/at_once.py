@@ -26,8 +26,12 @@ MAX_KEPT_BYTES = 128 * 2**20
 """The size of the results that are kept for the next micro-batch, in bytes, at which processing waits for it."""
 PART_BYTES = 2**20
 """The size of the results in one part, in bytes, beyond which further ones are in the next part."""
-MAX_UNANSWERED = 8
-"""How many parts are sent before the sink has answered the first of them."""
+MAX_UNANSWERED = 2
+"""How many parts are sent before the sink has answered the first of them: one that it writes, and one that waits there.
+
+Further results wait for the next part, which is larger the slower the sink is. With more small parts, a result would wait for as
+many flushes of the sink.
+"""
 MAX_PAUSE_S = 1.0
 
 log = logging.getLogger("headrace.engine")

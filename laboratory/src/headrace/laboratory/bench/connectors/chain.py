@@ -14,8 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.laboratory.bench.connectors.client import POLL_S, Drained
 from headrace.laboratory.bench.connectors.system import System
 from headrace.laboratory.bench.queries import rows
-from headrace.laboratory.bench.rig import STOP_S, RunningGateway, wait_for
-from headrace.processes import headrace
+from headrace.laboratory.bench.rig import STOP_S, RunningGateway, python, wait_for
 
 _START_S = 60.0
 _DRAINED_S = 120.0
@@ -71,7 +70,7 @@ class Chain:
 @contextmanager
 def connector(broker: System, place: str, source: str, gateway: str) -> Iterator[psutil.Process]:
     """Runs a bundled connector that reads a place, with `headrace connector run`."""
-    command = headrace("connector", "run", *broker.source(place, source), "--gateway", gateway)
+    command = python("-m", "headrace.cli", "connector", "run", *broker.source(place, source), "--gateway", gateway)
     environment = {**os.environ, **broker.secrets()}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     try:

@@ -3,11 +3,13 @@
 import secrets
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -16,6 +18,7 @@ from headrace.laboratory.bench.connectors.chain import connector
 from headrace.laboratory.bench.connectors.kafka import Kafka
 from headrace.laboratory.bench.connectors.system import System
 from headrace.laboratory.bench.figures import Figure, itself
+from headrace.laboratory.bench.latency.hops import Noted, noted, table
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.pipelines.queries import running
 from headrace.laboratory.bench.rig import Restartable, gateway
@@ -41,18 +44,42 @@ def kafka_real_time(broker: System, spark: SparkSession, say: Say, quick: bool) 
     found: dict[str, dict[str, list[float]]] = {name: {q: [] for q in _QUANTILES} for name in queries}
     for _ in range(1 if quick else 2):
         for name, query in queries.items():
-            taken = measure(spark, broker, query, warm, seconds)
+            with noted() as notes:
+                seen = measure(spark, broker, query, warm, seconds)
+                hops = _hops(notes, seen) if query is through_headrace else []
+            taken = sorted(each.seconds for each in seen)
             for quantile, share in _QUANTILES.items():
                 found[name][quantile].append(quantile_ms(taken, share))
             say(f"  {name}: " + ", ".join(f"{quantile} {values[-1]:.1f} ms" for quantile, values in found[name].items()))
+            for line in hops:
+                say(line)
     for quantile in _QUANTILES:
         ours, baseline = (statistics.median(found[name][quantile]) for name in queries)
         yield Figure(f"kafka_real_time_{quantile}", ours, "ms", baseline, "<= the baseline", ours <= baseline)
     yield from itself("kafka_real_time_p50", found["Headrace"]["p50"], "ms")
 
 
-def measure(spark: SparkSession, kafka: Kafka, query: Query, warm: float, seconds: float) -> list[float]:
-    """Returns the latencies of all messages but the first ones, in seconds, sorted.
+class Seen(NamedTuple):
+    """A message that was read from the target.
+
+    Attributes:
+        number: Its number, from 1.
+        due: When it was due to be published, in seconds since 1970.
+        read: When it was read.
+    """
+
+    number: int
+    due: float
+    read: float
+
+    @property
+    def seconds(self) -> float:
+        """Its latency."""
+        return self.read - self.due
+
+
+def measure(spark: SparkSession, kafka: Kafka, query: Query, warm: float, seconds: float) -> list[Seen]:
+    """Returns all messages but the first ones.
 
     Raises:
         RuntimeError: A client failed, or saw fewer messages.
@@ -68,7 +95,15 @@ def measure(spark: SparkSession, kafka: Kafka, query: Query, warm: float, second
         ):
             seen = watch.result(warm + seconds + _MAX_S, started)["seen"]
     begin = min(stamp for stamp, _ in seen) + warm
-    return sorted(moment - stamp for stamp, moment in seen if stamp > begin)
+    return [Seen(number, *each) for number, each in enumerate(sorted(seen), 1) if each[0] > begin]
+
+
+def _hops(notes: Noted, seen: Sequence[Seen]) -> list[str]:
+    """The lines of a table: how long each hop has taken, and the processor time of each process for a message."""
+    numbers, due, read = (np.array(column) for column in zip(*seen, strict=True))
+    used = notes.processor_us(int(numbers[-1]))
+    processors = "  processor time a message: " + ", ".join(f"{role} {us:.1f} us" for role, us in used.items())
+    return [*table(notes.seconds(due, read, numbers, first=1)), processors]
 
 
 def returning() -> Pipeline:

@@ -24,6 +24,8 @@ import numpy.typing as npt
 from headrace.laboratory.bench.rig import wrapped
 from headrace.laboratory.bench.sources import quantile_ms
 
+_ROLES = {"pipelines.connectors": "source", "connector run": "source", "latency.lines": "sink", "connectors.produced": "sink"}
+"""The processes other than the gateway, by words of their commands."""
 MODULE = "headrace.laboratory.bench.latency.hops"
 _FOLDER = "HEADRACE_BENCH_HOPS"
 _ENGINE = "headrace.engine.applications.real_time"
@@ -58,7 +60,6 @@ def _of_frames(frames: Sequence[Any]) -> int | None:
 
 
 def _of_request(request: Any) -> int | None:
-    # Sequences of the source are dense, and begin with 0.
     return None if request is None else request.frame.first_sequence + request.frame.count
 
 
@@ -100,7 +101,7 @@ TEXTS = {
     "sent": "the sink's thread takes its result",
     "passed_on": "the gateway passes the result on",
     "at_sink": "the sink writes it",
-    "visible": "it can be read in the file",
+    "visible": "it can be read at its target",
 }
 
 
@@ -159,18 +160,25 @@ class Noted:
     folder: Path
     of_driver: _Notes
 
-    def seconds(self, due: _Moments, visible: _Moments, numbers: npt.NDArray[np.int64]) -> Mapping[str, Sequence[float]]:
+    def seconds(
+        self, due: _Moments, visible: _Moments, numbers: npt.NDArray[np.int64], *, first: int = 0
+    ) -> Mapping[str, Sequence[float]]:
         """Returns how long each hop has taken, in seconds, sorted, by its name.
 
         Args:
             due: When each of some messages was due.
             visible: When each was visible.
             numbers: Their numbers; the first message has 1.
+            first: The first sequence of the stream, whose sequences are dense.
 
         Raises:
             RuntimeError: A process has noted nothing.
         """
-        passed = {"": due, **{hop.name: self._moments(hop, numbers) for hop in HOPS}, "visible": visible}
+        passed = {
+            "": due,
+            **{hop.name: self._moments(hop, numbers if hop.adds else numbers + first) for hop in HOPS},
+            "visible": visible,
+        }
         return {name: sorted((after - before).tolist()) for (_, before), (name, after) in pairwise(passed.items())}
 
     def processor_us(self, messages: int) -> Mapping[str, float]:
@@ -215,7 +223,7 @@ def main() -> None:
     """Runs what the arguments name."""
     _, _, module, *arguments = sys.argv
     words = " ".join((module, *arguments[:4]))
-    role = "source" if "pipelines.connectors" in words else "sink" if "latency.lines" in words else "gateway"
+    role = next((role for part, role in _ROLES.items() if part in words), "gateway")
     notes = _Notes()
     sys.argv = [module, *arguments]
     with _noting(role, notes):
