@@ -60,8 +60,8 @@ def judged(kind: str, spec: Path, command: Sequence[str | Path], only: Sequence[
     return Verdict(done.returncode, json.loads(done.stdout))
 
 
-def some_of(checks: Sequence[AnyCheck], connector: str, config: pytest.Config, count: int | None = None) -> list[str]:
-    """Chooses the checks that judge a further connector of a language: by `--kill-seed`, or all with `--every-pair`.
+def some_of(checks: Sequence[AnyCheck], connector: str, config: pytest.Config) -> list[str]:
+    """Chooses the checks that judge a further connector of a language: half of them by `--kill-seed`, or all with `--every-pair`.
 
     The SDK keeps most rules, and the whole kit judges its own examples.
 
@@ -69,12 +69,11 @@ def some_of(checks: Sequence[AnyCheck], connector: str, config: pytest.Config, c
         checks: All of them.
         connector: Its name: each has a choice of its own.
         config: Has the options.
-        count: How many; half of them if it is not given.
     """
     names = [check.name for check in checks]
     if config.getoption("every_pair"):
         return names
-    return random.Random(f"{config.getoption('kill_seed')} {connector}").sample(names, count or len(names) // 2)
+    return random.Random(f"{config.getoption('kill_seed')} {connector}").sample(names, len(names) // 2)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,17 +23,17 @@ def java_sdk(toolchain: Maven) -> None:
 
 
 @pytest.fixture
-def checked(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str, str, Sequence[str]], tuple[Project, str]]:
-    """Creates a project, and has its own CI check it, with some checks of the kit; returns it with what its CI has printed."""
+def checked(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str, str], tuple[Project, str]]:
+    """Creates a project, and has its own CI check it; returns it with what its CI has printed."""
 
-    def check(kind: str, language: str, only: Sequence[str]) -> tuple[Project, str]:
+    def check(kind: str, language: str) -> tuple[Project, str]:
         require_tools(language)
         if language in ("java", "typescript"):
             request.getfixturevalue("java_sdk" if language == "java" else "package")
         folder = tmp_path / "projects"
         folder.mkdir()
         project = create(kind, language, folder)
-        return project, project.checked_by_ci(only)
+        return project, project.checked_by_ci()
 
     return check
 

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,6 @@ set -eu
 pip() { :; }
 # `npm install` was just done.
 npm() { [ "$1" = ci ] || command npm "$@"; }
-# The kit judges by some of its checks, if they are named.
-headrace-conformance() { command headrace-conformance "$1" ${ONLY:-} "${@:2}"; }
 mvn() { command mvn --batch-mode --quiet "-Dmaven.repo.local=$MAVEN_REPOSITORY" "$@"; }
 """
 
@@ -90,13 +87,8 @@ class Project:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def checked_by_ci(self, only: Sequence[str] = ()) -> str:
-        """Prepares it as its user would, then runs all commands of its CI file, and returns what they print.
-
-        Args:
-            only: The checks of the kit that judge it; all of them if there are none.
-        """
-        checks = " ".join(f"--only={name}" for name in only)
+    def checked_by_ci(self) -> str:
+        """Prepares it as its user would, then runs all commands of its CI file, and returns what they print."""
         if self.language == "python":
             self.shell(f"uv pip install --quiet --no-deps --no-build-isolation --target {self.site} .")
         elif self.language == "rust":
@@ -108,9 +100,9 @@ class Project:
             self.shell(command)
         script = ci_script(self.folder)
         if self.language != "java":
-            return self.shell(script, ONLY=checks)
+            return self.shell(script)
         build, kit = re.split(r"^(?=pip install)", script, flags=re.MULTILINE)
-        return self.shell(build) + self.shell(kit, ONLY=checks, JDK_JAVA_OPTIONS=" ".join(self._quick_start()))
+        return self.shell(build) + self.shell(kit, JDK_JAVA_OPTIONS=" ".join(self._quick_start()))
 
     def _quick_start(self) -> tuple[str, ...]:
         """The options with which its program in Java, which is built, starts quickly: the kit starts it often."""

@@ -1,55 +1,38 @@
 """New projects build, pass their own CI with the conformance kit, and run at a real gateway as plugins."""
 
 import json
-import random
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.conformance.kit import some_of
 from tests.gateway.processes import GatewayProcess
 from tests.scaffold.projects import PATHS, Project, ci_script, create, headrace
 from tests.sdk.processes import connector
 from tests.sdk.queries import Reader, Writer
 
-from headrace.conformance.runner import AnyCheck
-from headrace.conformance.sinks import SINK_CHECKS
-from headrace.conformance.sources import SOURCE_CHECKS
 from headrace.contract.languages import LANGUAGES
 
 pytestmark = pytest.mark.timeout(900)  # The first builds fetch and compile gRPC.
 
-Checked = Callable[[str, str, Sequence[str]], tuple[Project, str]]
-CHECKS: dict[str, Sequence[AnyCheck]] = {"source": SOURCE_CHECKS, "sink": SINK_CHECKS}
-MANY = {"source": 41, "sink": 48}
-"""How many checks of the whole kit a project passes at least."""
-SOME = 12
-"""How many checks judge a project that the whole kit does not judge in this run."""
+Checked = Callable[[str, str], tuple[Project, str]]
+PASSED = {"source": 41, "sink": 48}
+"""How many checks of the kit a project passes at least."""
 
 
-def judged_by_all(config: pytest.Config) -> set[tuple[str, str]]:
-    """The projects that the whole kit judges, by `--kill-seed`: one of each language, of both kinds; with `--every-pair`, all."""
-    kinds = random.Random(str(config.getoption("kill_seed"))).sample([*CHECKS] * ((len(LANGUAGES) + 1) // 2), len(LANGUAGES))
-    if config.getoption("every_pair"):
-        return {(kind, language) for kind in CHECKS for language in LANGUAGES}
-    return set(zip(kinds, LANGUAGES, strict=True))
-
-
-@pytest.mark.parametrize("kind", CHECKS)
+@pytest.mark.each_value
+@pytest.mark.parametrize("kind", PASSED)
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_project_passes_its_ci_and_is_a_plugin_that_runs(
-    checked: Checked, gateway: GatewayProcess, tmp_path: Path, kind: str, language: str, pytestconfig: pytest.Config
+    checked: Checked, gateway: GatewayProcess, tmp_path: Path, kind: str, language: str
 ) -> None:
-    is_whole = (kind, language) in judged_by_all(pytestconfig)
-    only = [] if is_whole else some_of(CHECKS[kind], f"{language} {kind}", pytestconfig, SOME)
-    project, printed = checked(kind, language, only)
+    project, printed = checked(kind, language)
     verdict = re.search(r"(\d+) passed, (\d+) failed", printed)
     assert verdict is not None, printed
     assert verdict[2] == "0", printed
-    assert int(verdict[1]) >= (MANY[kind] if is_whole else 0), printed
+    assert int(verdict[1]) >= PASSED[kind], printed
     path = tmp_path / PATHS[kind]
     if kind == "source":
         path.write_text("a\nb\nc\n")
