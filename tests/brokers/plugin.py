@@ -22,7 +22,7 @@ from tests.brokers.network import FaultyNetwork
 
 B = TypeVar("B", bound=Broker)
 N = TypeVar("N", NatsNode, KafkaNode)
-_GUARD_S = 30.0
+_GUARD_S = 120.0
 _started = pytest.StashKey[list[Broker]]()
 
 

@@ -194,7 +194,7 @@ def test_a_benchmark_that_is_told_to_stop_leaves_nothing_behind(folder: Path) ->
         assert f"-Djava.io.tmpdir={own}" in jvm.cmdline()
         bench.send_signal(signal.SIGTERM)
         assert bench.wait(60) == 128 + signal.SIGTERM
-    gone, alive = psutil.wait_procs(started, timeout=30)
+    gone, alive = psutil.wait_procs(started, timeout=120)
     assert not alive, gone
     assert list(folder.iterdir()) == []
 

@@ -15,7 +15,7 @@ from scripts.brokers._s3 import JARS
 from tests.docs.pages import blocks
 
 PAGE = "docs/run/cluster.md"
-_ANSWER_S = 30.0
+_ANSWER_S = 120.0
 _S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
 

@@ -120,7 +120,7 @@ async def test_nats_core(nats):
         source = NatsCoreSource(NatsCoreParameters(source="s", subjects=(NAME,), **connection(nats)))
         reader = Query(address)
         async with serving(source, address):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while not await reader.batch():
                     await server.client.publish(NAME, b"hello")
             await server.client.publish(NAME, LARGE)
@@ -223,7 +223,7 @@ async def test_http(tmp_path):
                 await requests[-1]
 
         await goes_on(source, publish, tmp_path / "dead", "s/0")
-        await asyncio.wait(requests, timeout=30)
+        await asyncio.wait(requests, timeout=120)
     assert 413 in statuses
 
 
@@ -234,7 +234,7 @@ async def test_fail_ends_the_connector(tmp_path):
         task = asyncio.create_task(serve(FILE.build(FileParameters(path=(tmp_path / "f",), source="s")), gateway=address))
         assert values(await reader.read(1)) == [b"first"]
         with pytest.raises(MessageTooLarge, match="stream s/f: message 70007 makes a frame of 70"):
-            await asyncio.wait_for(task, 30)
+            await asyncio.wait_for(task, 120)
         await reader.close()
 
 

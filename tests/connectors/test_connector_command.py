@@ -71,7 +71,7 @@ async def test_files_are_streamed_to_their_end(gateway, tmp_path):
     session.ack(a.stream_id, 8)
     session.ack(b.stream_id, 5)
     await session.next("goodbye")
-    out, errors = await asyncio.wait_for(process.communicate(), 10)
+    out, errors = await asyncio.wait_for(process.communicate(), 120)
     assert (process.returncode, out, errors) == (0, b"", b"")
 
 
@@ -103,7 +103,7 @@ async def test_a_followed_file_is_streamed_until_a_signal(gateway, tmp_path):
     session.ack(stream, 8)
     process.send_signal(signal.SIGTERM)
     await session.next("goodbye")
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), 120) == 0
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ async def test_a_followed_file_is_streamed_until_a_signal(gateway, tmp_path):
 )
 async def test_mistakes_are_told_in_a_line(arguments, code, message):
     process = await headrace("run", "file", *arguments)
-    _, errors = await asyncio.wait_for(process.communicate(), 20)
+    _, errors = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode == code
     assert message in errors.decode()
     assert "Traceback" not in errors.decode()
@@ -146,13 +146,13 @@ async def test_a_file_sink_writes_and_recovers(sink_gateway, tmp_path):
     assert (tmp_path / "out" / "s-000002.lines").read_bytes() == b"three\n"
 
     other = await headrace(*arguments, "--gateway", sink_gateway.address)
-    _, errors = await asyncio.wait_for(other.communicate(), 20)
+    _, errors = await asyncio.wait_for(other.communicate(), 120)
     assert other.returncode == 2
     assert errors.decode().startswith(f"Error: another process writes the sink s to {tmp_path / 'out'}")
 
     process.terminate()
     await session.next("goodbye")
-    out, errors = await asyncio.wait_for(process.communicate(), 10)
+    out, errors = await asyncio.wait_for(process.communicate(), 120)
     assert (process.returncode, out, errors) == (0, b"", b"")
 
 
@@ -170,7 +170,7 @@ async def test_a_stdout_sink_prints(sink_gateway, options, printed):
     await session.next("staged")
     process.terminate()
     await session.next("goodbye")
-    out, _ = await asyncio.wait_for(process.communicate(), 10)
+    out, _ = await asyncio.wait_for(process.communicate(), 120)
     assert (process.returncode, out) == (0, printed)
 
 
@@ -199,4 +199,4 @@ async def test_a_stdout_sink_that_nobody_reads_ends(sink_gateway):
     session.rows(session.start(part(0)), [b"one"])
     assert (await session.next("failed")).reason == "BrokenPipeError: [Errno 32] Broken pipe"
     await session.next("goodbye")
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), 120) == 0

@@ -99,7 +99,7 @@ async def test_a_damaged_packed_file_ends_the_connector_where_nothing_else_is_sa
     assert values(await reader.read(30)) == lines(0, 30)
     what = r"app\.log\.1\.gz is damaged after decompressed byte 96 .* from byte 90 on .*; repair the file, or set bad_records"
     with pytest.raises(SourceFailed, match=what):
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 120)
     await reader.close()
 
 
@@ -184,7 +184,7 @@ async def test_a_record_that_claims_too_much_ends_the_connector_where_nothing_el
     with pytest.raises(
         SourceFailed, match=rf"/f: the record at byte 14 announces {HUGE} bytes.*; repair the file, or set bad_records"
     ):
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 120)
     await reader.close()
 
 

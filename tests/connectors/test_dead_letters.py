@@ -120,7 +120,7 @@ async def test_replay(folder: Path) -> None:
         session.ack(stream, messages[-1].sequence or 0)
         await session.next("close_stream")
         await session.next("goodbye")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             assert await replay.wait() == 0
     finally:
         await gateway.stop()

@@ -34,7 +34,7 @@ class Items:
 
     def __next__(self):
         try:
-            item = LOOP.run_until_complete(asyncio.wait_for(anext(self._items), 30))
+            item = LOOP.run_until_complete(asyncio.wait_for(anext(self._items), 120))
             self.last = item or self.last
             return item
         except StopAsyncIteration:

@@ -53,7 +53,7 @@ async def test_files_that_are_not_followed_end_in_turns(tmp_path):
         reader = Query(address)
         task = asyncio.create_task(serve(source(tmp_path, follow=False), gateway=address))
         assert sorted(values(await reader.read(30)), key=int) == expected
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 120)
         await reader.close()
 
 

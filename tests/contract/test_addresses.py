@@ -27,7 +27,7 @@ def listening(host: str, port: int = 0) -> Iterator[list[tuple[str, int]]]:
 
 
 def reaches(host: str, port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=30):
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=120):
         return True
     return False
 
@@ -69,7 +69,7 @@ def test_addresses_of_other_machines_are_an_error():
 
 def test_accepted_connections_notice_that_the_other_side_has_vanished():
     (listener,) = open_listeners("127.0.0.1", 0, 8)
-    with listener, socket.create_connection(listener.getsockname(), timeout=30):
+    with listener, socket.create_connection(listener.getsockname(), timeout=120):
         listener.setblocking(True)
         with listener.accept()[0] as accepted:
             assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

@@ -42,7 +42,7 @@ def _owned(folder: Path, then: str) -> OwnedProcess:
 
 
 def _eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

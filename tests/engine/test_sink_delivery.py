@@ -68,7 +68,7 @@ def test_a_gateway_that_is_away_is_waited_for(gateway: FakeSinkGateway) -> None:
     delivering = threading.Thread(target=deliver, args=[gateway])
     delivering.start()
     gateway.start()
-    delivering.join(20)
+    delivering.join(120)
     assert not delivering.is_alive()
     assert [row["value"] for row in gateway.delivered[-1].rows] == VALUES
 
@@ -90,7 +90,7 @@ def test_a_sink_that_takes_nothing_is_an_error(gateway: FakeSinkGateway, frames:
         def Deliver(self, requests: object, context: grpc.ServicerContext) -> object:  # type: ignore[override]
             for _ in zip(range(frames), requests, strict=False):  # type: ignore[call-overload]
                 pass
-            released.wait(30)
+            released.wait(120)
             return super().Deliver(requests, context)  # type: ignore[arg-type]
 
     stuck = Stuck().start()

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 PLANTS = os.environ.get("HEADRACE_PLANTS", "")
-_LOOKED_AT_WITHIN_S = 30.0
+_LOOKED_AT_WITHIN_S = 120.0
 
 ACK_EARLY = "ack early"
 COMMIT_WITHOUT_LOG = "commit without the log"
@@ -99,7 +99,7 @@ def forget_transactions(module: ModuleType) -> None:
     async def planted_prepare(handler: Any, *arguments: Any) -> None:
         if armed(WRITE_AGAIN):
             handler._voted.clear()
-            with sqlite3.connect("store.sqlite", timeout=30) as store:
+            with sqlite3.connect("store.sqlite", timeout=120) as store:
                 store.execute("DELETE FROM batches")
         await prepare(handler, *arguments)
 

@@ -152,7 +152,7 @@ class Queue(Source):
             return count
 
     def _connect(self) -> sqlite3.Connection:
-        store = sqlite3.connect(self._file, timeout=30, isolation_level=None)
+        store = sqlite3.connect(self._file, timeout=120, isolation_level=None)
         store.execute("PRAGMA journal_mode = WAL")
         store.execute("PRAGMA synchronous = OFF")  # processes are killed here, not machines
         return store

@@ -26,7 +26,7 @@ async def test_sinks_stay_until_the_sources_of_a_gateway_that_drains_have_their_
         await source.send(goodbye=source_pb2.Goodbye())
         assert (await sink.expect("drain")).deadline_ms > 0
         await sink.send(goodbye=sink_pb2.SinkGoodbye())
-        await asyncio.wait_for(draining, 30)
+        await asyncio.wait_for(draining, 120)
 
 
 async def test_sinks_are_asked_to_leave_though_a_source_does_not() -> None:

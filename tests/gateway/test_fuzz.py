@@ -22,7 +22,7 @@ from headrace.protocol.v1 import engine_pb2, sink_pb2
 
 WORKERS = 12
 CALL_S = 1.0
-GOOD_S = 30.0
+GOOD_S = 120.0
 """How long one round of those who behave may take on a busy machine."""
 MEMORY_BYTES = 400 * 2**20
 LIMITS = """

@@ -82,7 +82,7 @@ async def test_a_batch_gets_one_partition_though_the_other_has_used_up_the_credi
         batch = {"numbers/0": 11, "numbers/1": 10_000}
         await engine.attach(planned=batch)
         async with go_source.run(address, count=20_000, partitions=2) as source:
-            frames = await asyncio.wait_for(engine.fetch("numbers/1", None, 10_000), 20)
+            frames = await asyncio.wait_for(engine.fetch("numbers/1", None, 10_000), 120)
             assert sum(frame.count for frame in frames) >= 5000
             committed = dict(batch)
             while source.running:
@@ -124,7 +124,7 @@ async def test_a_broken_connection_and_a_gateway_that_is_away(gateway: Committin
     gateway.after = [(1000, stick)]
     gateway.max_frame_messages = 300
     async with go_source.run(gateway.address, count=5000) as source:
-        await asyncio.wait_for(stuck.wait(), 30)
+        await asyncio.wait_for(stuck.wait(), 120)
         await gateway.stop()
         await source.wait_for_log("connection refused")
         await gateway.start()
@@ -214,10 +214,10 @@ async def test_a_signal_ends_the_wait_for_a_gateway_that_does_not_answer(go_sour
 
     server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
     async with server, go_source.run(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as source:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await connected.wait()
         source.process.terminate()
-        assert await source.wait(5) == 143
+        assert await source.wait() == 143
 
 
 async def test_pace_gathers_messages(gateway: CommittingGateway, go_source: Program) -> None:

@@ -87,7 +87,7 @@ def running(address: str, folder: Path, environ: Mapping[str, str], *options: st
     finally:
         process.terminate()
         try:
-            process.wait(30)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from scripts.brokers import Cluster, NatsNode
-from tests.connectors.nats.rig import Server, numbers, server, until
+from tests.connectors.nats.rig import DEADLINE, Server, numbers, server, until
 
 from headrace.connectors.nats import (
     NatsConsumerParameters,
@@ -85,7 +85,7 @@ async def test_sources_follow_the_leader(nats_cluster, query, run, kind):
         await publish(cluster, stream, 0)
         found += await reader.read(PER_LEADER // 2)
         # It may move in good order, or because its node is no more.
-        await cluster.client.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", timeout=5)
+        await cluster.client.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", timeout=DEADLINE)
         await publish(cluster, stream, PER_LEADER)
         while len({message.message_id for message in found}) < 2 * PER_LEADER:
             found += await reader.read(1)

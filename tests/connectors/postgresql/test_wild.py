@@ -528,7 +528,7 @@ async def begun(found: PostgreSQLSource) -> "asyncio.Queue[object]":
 
 async def next_of(queue: "asyncio.Queue[object]") -> object:
     """The next batch or error."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (item := await queue.get()) is None:
             pass
         return item

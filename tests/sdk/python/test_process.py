@@ -72,7 +72,7 @@ async def test_a_signal_stops_in_good_order(gateway, number):
     process.send_signal(number)
     session.ack(stream, 1)
     await session.next("goodbye")
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), 120) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -88,7 +88,7 @@ async def test_a_signal_lets_a_sink_answer_what_has_arrived(sink_gateway, number
     process.stdin.write(b"\n")
     assert (await session.next("staged")).id == id_
     await session.next("goodbye")
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), 120) == 0
 
 
 async def test_a_second_signal_stops_at_once(gateway):
@@ -119,7 +119,7 @@ async def test_hangups_that_come_before_it_looks_again_are_one(caplog):
 async def test_a_failure_is_one_line_and_exit_code_1(gateway):
     process = await start(gateway, ENDLESS, "1")
     (await gateway.session()).close(grpc.StatusCode.UNAUTHENTICATED, "no such token")
-    _, errors = await asyncio.wait_for(process.communicate(), 10)
+    _, errors = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode == 1
     assert re.fullmatch(r"connector stopped: gateway 127.0.0.1:\d+: no such token \(UNAUTHENTICATED\)\n", errors.decode())
 
@@ -139,7 +139,7 @@ async def test_the_example_in_the_readme_runs(gateway, tmp_path, monkeypatch):
     await session.next("close_stream")
     session.ack(stream, received[-1].sequence)
     await session.next("goodbye")
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), 120) == 0
 
 
 async def test_the_example_resumes(gateway):

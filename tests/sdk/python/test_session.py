@@ -865,7 +865,7 @@ async def test_what_other_partitions_read_is_sent_before_a_failure_ends_the_conn
 
         def read(self, partition, position):
             if partition == "bad":
-                go.wait(10)
+                go.wait(120)
                 raise OSError("bad")
             return super().read(partition, position)
 

@@ -184,7 +184,7 @@ async def test_a_stop_does_not_wait_for_a_stuck_sink_for_ever(sink_gateway, atta
 
     def hold_up(*arguments):
         stuck.set()
-        release.wait(20)
+        release.wait(120)
 
     sink.write = sink.stage = hold_up
     task = attach(sink, stop=stop, settings=Settings(drain_seconds=0.1))
@@ -205,7 +205,7 @@ async def test_a_stop_while_a_sink_cannot_yet_tell_what_it_has(attach):
 
     def hold_up():
         asked.set()
-        release.wait(20)
+        release.wait(120)
 
     sink.recover = hold_up
     task = attach(sink, stop=stop)
@@ -601,7 +601,7 @@ async def test_one_part_that_is_stuck_does_not_keep_others(sink_gateway, attach)
     class Stuck(TwoPhase):
         def stage(self, part, rows):
             if part.partition == 0:
-                release.wait(10)
+                release.wait(120)
             return super().stage(part, rows)
 
     attach(Stuck())
@@ -628,7 +628,7 @@ async def test_a_stuck_sink_stops_the_gateway(sink_gateway, attach, kind):
 
     def hold_up(method):
         def blocked(*arguments):
-            release.wait(20)
+            release.wait(120)
             return method(*arguments)
 
         async def blocked_on_loop(*arguments):

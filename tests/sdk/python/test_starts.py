@@ -81,7 +81,7 @@ async def run() -> AsyncIterator[Callable[..., "asyncio.Task[None]"]]:
 
 async def plan(engine: Engine, committed: dict[str, Position]) -> dict[str, tuple[int, bool]]:
     """Plans until there is something; commits it."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not (ranges := (await engine.plan(committed, wait_ms=1000)).ranges):
             pass
     committed.update({planned.stream: planned.end for planned in ranges})
@@ -168,7 +168,7 @@ async def test_what_a_source_cannot_mean_ends_the_connector(run, starts, error, 
         engine = Engine(address)
         await engine.attach()
         with pytest.raises(error, match=text):
-            await asyncio.wait_for(run(Wrong("0"), address), 30)
+            await asyncio.wait_for(run(Wrong("0"), address), 120)
         await engine.close()
 
 

@@ -133,7 +133,7 @@ async def test_mutual_tls_and_a_token(package: Package, tmp_path: Path) -> None:
         }
         for name, command in commands.items():
             async with connector(gateway.address, tmp_path / name, *command) as source:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(120):
                     while '"text":"connected"' not in source.log:  # noqa: ASYNC110 - there is no event to wait on
                         await asyncio.sleep(0.02)
                 assert await source.end(signal.SIGTERM) == 0, source.log
