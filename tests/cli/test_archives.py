@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import headrace.preparation
-from headrace.cli.archives import Archives
+from headrace.cli.prepare import Archives
 
 
 def test_the_archive_waits_for_the_first_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:

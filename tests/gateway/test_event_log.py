@@ -17,8 +17,7 @@ from headrace.contract import clock
 from headrace.contract.limits import MAX_EVENTS, MAX_NAME_BYTES
 from headrace.gateway import Http
 from headrace.gateway.core.state.event_log import MAX_OF_KIND, MAX_TEXT, EventKind, EventLog
-from headrace.gateway.core.status.faults import MAX_AT_ONCE, FaultWatch
-from headrace.gateway.core.status.problem import Kind, Problem
+from headrace.gateway.core.status.problem import MAX_AT_ONCE, FaultWatch, Kind, Problem
 from headrace.gateway.observer import Observer, Recording
 from headrace.protocol.v1 import admin_pb2 as pb
 

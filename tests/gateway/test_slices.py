@@ -16,7 +16,7 @@ from headrace.contract.position import Position
 from headrace.gateway import Http, Limits, Peek
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.base.bounds import MAX_SINKS
-from headrace.gateway.core.base.slices import ENTRIES_OF_SLICE, in_slices, sorted_items
+from headrace.gateway.core.base.turns import ENTRIES_OF_SLICE, in_slices, sorted_items
 from headrace.gateway.core.pipelines.batch import BatchStream
 from headrace.gateway.core.pipelines.pipeline import Pipeline
 from headrace.gateway.core.sinks.dead_letters import SinkLetters

@@ -10,7 +10,7 @@ from tests.pipelines.test_exits import STEPS, application, numbers
 
 from headrace.pipelines import Message, OnError, Pipeline, StepError, Trial, tumbling
 from headrace.pipelines.elements.elements import Elements
-from headrace.pipelines.elements.origin import Origin
+from headrace.pipelines.elements.message import Origin
 from headrace.pipelines.execution.call_record import RECORD_BYTES, CallRecord, call_record
 
 

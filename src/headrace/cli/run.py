@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.application import Application, load
-from headrace.cli.archives import Archives
+from headrace.cli.prepare import Archives
 from headrace.cli.run_output import Figures, Output, Progress
 from headrace.cli.spark_options import SparkOptions, pairs, require_java, spark_options
 from headrace.contract.errors import HeadraceError

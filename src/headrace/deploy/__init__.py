@@ -11,6 +11,7 @@ from headrace.deploy.configuration import (
     load_deployment,
     run_folder,
 )
+from headrace.deploy.environment import may_read_status, may_supervise
 from headrace.deploy.errors import (
     AlreadyRuns,
     CannotAsk,
@@ -28,7 +29,6 @@ from headrace.deploy.link_call import Reached
 from headrace.deploy.logs import last_lines
 from headrace.deploy.patient_disk import LastKnown, PatientDisk
 from headrace.deploy.plan import Plan, Role, plan
-from headrace.deploy.rights import may_read_status, may_supervise
 from headrace.deploy.signals import IsStopped, Signals
 from headrace.deploy.status import Condition, Kind, ProcessStatus, State, Status
 from headrace.deploy.supervisor import Ending, Supervisor

@@ -1,5 +1,6 @@
-"""Asks the gateway of a deployment which processes it knows."""
+"""The gateway of a deployment: its address, and which processes it knows."""
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,6 +8,7 @@ from typing import Protocol
 
 import grpc
 
+from headrace.deploy.errors import CannotStart
 from headrace.protocol.v1.admin_pb2 import GetStatusRequest, GetStatusResponse, StreamState, StreamStatus
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -146,3 +148,40 @@ def _flow(streams: Iterable[StreamStatus]) -> Flow:
     own = list(streams)
     trouble = next((f"stream {s.stream}: {s.detail}" for s in own if s.state in _TROUBLE and s.detail), None)
     return Flow(len(own), sum(s.acknowledged_messages for s in own), sum(s.lag_messages for s in own), trouble)
+
+
+class ReadyFile:
+    """A file in memory, which the gateway inherits.
+
+    Attributes:
+        descriptor: The descriptor that the gateway inherits.
+    """
+
+    def __init__(self) -> None:
+        """Makes the file.
+
+        Raises:
+            CannotStart: The system has no room for it.
+        """
+        try:
+            self.descriptor = os.memfd_create("gateway.address")
+        except OSError as error:
+            raise CannotStart(f"the gateway cannot tell its address, for lack of a file in memory: {error.strerror}") from None
+
+    @property
+    def options(self) -> list[str]:
+        """The options of the gateway that make it write the address."""
+        return ["--ready-file", f"/dev/fd/{self.descriptor}"]
+
+    def address(self) -> str | None:
+        """Returns the address; None until the gateway has written it.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        written = os.pread(self.descriptor, 1 << 10, 0)
+        return written.decode().strip() if written.endswith(b"\n") else None
+
+    def close(self) -> None:
+        """Gives the memory back."""
+        os.close(self.descriptor)

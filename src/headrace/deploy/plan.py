@@ -16,10 +16,9 @@ from headrace.deploy.commands import (
     spark_settings,
 )
 from headrace.deploy.configuration import GATEWAY, Deployment
-from headrace.deploy.environment import TOKEN, descriptors, environment
+from headrace.deploy.environment import TOKEN, descriptors, environment, may_read_status, secret_of
 from headrace.deploy.gateway import Known
 from headrace.deploy.graph import ApplicationGraph
-from headrace.deploy.rights import may_read_status, secret_of
 from headrace.deploy.status import Kind
 
 _MAX_NAMES = 100

@@ -9,11 +9,10 @@ from headrace.contract.names import SUPERVISOR
 from headrace.deploy.comfort import Comfort
 from headrace.deploy.commands import reachable
 from headrace.deploy.errors import CannotChange, CannotRestart
-from headrace.deploy.gateway import GatewayProbe, Known
+from headrace.deploy.gateway import GatewayProbe, Known, ReadyFile
 from headrace.deploy.log_pipes import LogFault, LogPipes
 from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.plan import Listed, Plan, Role
-from headrace.deploy.ready_file import ReadyFile
 from headrace.deploy.status import Kind, ProcessStatus, State, Status, condition
 from headrace.deploy.supervised import Supervised
 from headrace.deploy.supervisor_log import SupervisorLog

@@ -1,6 +1,12 @@
-"""Where driver and executors run, according to the URL of Spark's master."""
+"""Where the driver and the executors of a session run."""
+
+from typing import TYPE_CHECKING
 
 from headrace.contract.addresses import leads_here
+from headrace.contract.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _STANDALONE = "spark://"
 
@@ -24,3 +30,17 @@ def shares_loopback(master: str) -> bool:
         return True
     hosts = master.removeprefix(_STANDALONE).split(",")
     return master.startswith(_STANDALONE) and all(leads_here(host) for host in hosts)
+
+
+def refuse_connect(spark: "SparkSession") -> None:
+    """Rejects a Spark Connect session, whose driver is another process.
+
+    Raises:
+        HeadraceError: The session is a Spark Connect session.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        raise HeadraceError(
+            "Spark Connect is not supported, because Headrace monitors queries from within the driver process: create the "
+            "session in this process, with headrace.engine.build_session(...) or with SparkSession.builder without remote(...) "
+            "and SPARK_REMOTE"
+        )

@@ -20,8 +20,7 @@ from urllib.parse import unquote
 from headrace.contract import clock
 from headrace.gateway.core.connections import OpenCalls
 from headrace.gateway.own_faults import OwnFaultKind, OwnFaults
-from headrace.gateway.refusals import full, log_dropped, log_full
-from headrace.gateway.room import to_drop
+from headrace.gateway.refusals import full, log_dropped, log_full, to_drop
 from headrace.machine.descriptors import REMEDY, raise_limit
 
 MAX_CONNECTIONS = 4_096

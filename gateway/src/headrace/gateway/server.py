@@ -16,12 +16,12 @@ from headrace.gateway.config import Config, split_address
 from headrace.gateway.connections import Connections, most_connections
 from headrace.gateway.core import Gateway, ProtocolError, run_housekeeping
 from headrace.gateway.core.control import Caller, reload
-from headrace.gateway.descriptor_watch import DescriptorWatch
 from headrace.gateway.health import Health
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.lasting import lasting
 from headrace.gateway.listen import exposure, listen, listen_http, new_server
 from headrace.gateway.observer import Observer, Recording
+from headrace.gateway.own_watches import DescriptorWatch
 from headrace.gateway.reload import ConfigSource, Reloading
 from headrace.gateway.services import add_services
 from headrace.gateway.tls import server_context
@@ -68,7 +68,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     tasks.append(asyncio.create_task(lasting("recording the history", recording.run, faults)))
     if config.tls is not None:
         # Imported here: a gateway without TLS does not pay for it.
-        from headrace.gateway.certificate_watch import CertificateWatch
+        from headrace.gateway.own_watches import CertificateWatch
 
         watch = CertificateWatch(config.tls, gateway)
         tasks.append(asyncio.create_task(lasting("watching certificates", watch.watch, faults)))

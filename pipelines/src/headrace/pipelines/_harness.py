@@ -16,8 +16,7 @@ from headrace.pipelines._pipeline import Pipeline
 from headrace.pipelines.arguments import excerpt
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.elements.headers import NO_HEADERS, Headers
-from headrace.pipelines.elements.message import Message
-from headrace.pipelines.elements.origin import NO_TIME, Origin
+from headrace.pipelines.elements.message import NO_TIME, Message, Origin
 from headrace.pipelines.execution.order import in_order
 from headrace.pipelines.execution.passes import Pass
 from headrace.pipelines.execution.watermarks import EventTime

@@ -4,7 +4,7 @@ from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import NotStored, no_step, text_of
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.elements.headers import Headers, HeadersColumn
-from headrace.pipelines.elements.origin import NO_TIME, Origin, Times
+from headrace.pipelines.elements.message import NO_TIME, Origin, Times
 from headrace.pipelines.elements.rows import Column, Rows
 from headrace.pipelines.execution.call_record import RECORD_BYTES, call_record
 from headrace.pipelines.execution.kept_times import merged

@@ -12,7 +12,7 @@ from headrace.engine._errors import CheckpointError
 from headrace.engine.checkpoint.folder import HadoopFolder
 from headrace.engine.checkpoint.position import Offset
 from headrace.engine.checkpoint.runs import RUNS, RunLog, Segment
-from headrace.engine.classic import refuse_connect
+from headrace.engine.master import refuse_connect
 from headrace.pipelines.runtime import Fingerprint
 
 UNFINISHED = "headrace-unfinished"

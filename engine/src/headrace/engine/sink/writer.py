@@ -1,10 +1,14 @@
-"""The writer that Spark calls: `write` in executors, `commit` and `abort` next to the driver."""
+"""The writer that Spark calls: `write` in executors, `commit` and `abort` next to the driver.
+
+Messages that a sink rejected go to the dead-letter sink: unchanged, with additional headers that state the reason.
+"""
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -13,13 +17,38 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from headrace.contract.errors import HeadraceError
 from headrace.engine._errors import SinkRefused
 from headrace.engine.collector import freeze_modules
-from headrace.engine.sink.dead_letters import dead_letters
 from headrace.engine.sink.delivery import Attempt, Delivery, vote
 from headrace.engine.sink.options import RUN_NUMBER, SinkOptions
 from headrace.engine.sink.spool import Spool
 from headrace.engine.wire.connection import Connection
 from headrace.logs.output import configure_from_environment
 from headrace.protocol.v1 import sink_pb2
+
+_HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
+_AS_THEY_WERE = ("value", "key", "event_time", "message_id")
+
+
+def dead_letters(rows: pa.RecordBatch, reasons: Sequence[str], sink: str, number: int) -> pa.RecordBatch:
+    """The rows of batch `number` that `sink` rejected, with one reason for each.
+
+    The headers contain stream and sequence if the query has kept these columns of its source.
+    """
+    kept = {name: rows.column(name) for name in _AS_THEY_WERE if name in rows.schema.names}
+    own = {"headrace-sink": sink, "headrace-batch": number}
+    headers = [
+        [*(row.get("headers") or ()), *_header_rows({**own, "headrace-reason": reason, **_origin(row)})]
+        for row, reason in zip(rows.to_pylist(), reasons, strict=True)
+    ]
+    return pa.RecordBatch.from_pydict({**kept, "headers": pa.array(headers, _HEADERS)})
+
+
+def _origin(row: dict[str, Any]) -> dict[str, Any]:
+    return {f"headrace-{column}": row[column] for column in ("stream", "sequence") if row.get(column) is not None}
+
+
+def _header_rows(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    return ({"name": name, "value": str(value).encode()} for name, value in values.items())
+
 
 QUERY = "sql.streaming.queryId"
 RUN = "spark.jobGroup.id"

@@ -21,8 +21,7 @@ from headrace.contract.connection import GATEWAY, TOKEN, TOKEN_FILE
 from headrace.contract.errors import HeadraceError
 from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.contract.token_files import TokenFile
-from headrace.engine.classic import refuse_connect
-from headrace.engine.master import is_this_machine
+from headrace.engine.master import is_this_machine, refuse_connect
 from headrace.engine.spark.causes import is_full
 from headrace.engine.spark.class_archive import OPTIONS, class_archive, use
 from headrace.engine.spark.format import Application, HeadraceSource

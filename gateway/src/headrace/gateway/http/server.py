@@ -12,8 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from headrace.gateway.refusals import log_dropped
-from headrace.gateway.room import to_drop
+from headrace.gateway.refusals import log_dropped, to_drop
 
 MAX_CONNECTIONS = 100
 """How many connections there may be. For a further one, the one that waits longest without a known caller is dropped."""

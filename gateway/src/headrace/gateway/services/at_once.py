@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.base.signal import Signal
+from headrace.gateway.core.base.turns import Signal
 from headrace.gateway.core.sinks import Refused
 from headrace.gateway.identity import Identity
 from headrace.gateway.services.delivery import Begun, begin_part, failure_logged, fill_part

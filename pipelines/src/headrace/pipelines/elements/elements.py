@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from headrace.pipelines.elements.headers import NO_HEADERS, Headers, taken
-from headrace.pipelines.elements.origin import Origin, Times
+from headrace.pipelines.elements.message import Origin, Times
 from headrace.pipelines.elements.rows import Column, Rows
 
 Key = bytes | str | int | float | tuple[Any, ...] | None

@@ -10,7 +10,7 @@ import numpy as np
 
 from headrace.pipelines.elements.elements import Elements, Key
 from headrace.pipelines.elements.headers import NO_HEADERS, Headers, taken
-from headrace.pipelines.elements.origin import NO_TIME, Origin
+from headrace.pipelines.elements.message import NO_TIME, Origin
 
 _FIRED = -1
 

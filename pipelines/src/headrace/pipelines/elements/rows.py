@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.pipelines.elements.headers import NO_HEADERS, Lazy
-from headrace.pipelines.elements.message import Message
-from headrace.pipelines.elements.origin import NO_TIME, Origin
+from headrace.pipelines.elements.message import NO_TIME, Message, Origin
 
 if TYPE_CHECKING:
     import pyarrow as pa

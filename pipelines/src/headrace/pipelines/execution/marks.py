@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from headrace.pipelines.elements.origin import NO_TIME
+from headrace.pipelines.elements.message import NO_TIME
 
 EVERY_STREAM = ""
 """Replaces a stream's name for the end of event time in all streams, and for forgotten streams, which count as one."""

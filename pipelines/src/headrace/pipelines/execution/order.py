@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from headrace.pipelines.elements.elements import Elements
 from headrace.pipelines.elements.headers import NO_HEADERS, Headers
-from headrace.pipelines.elements.origin import NO_TIME, Origin, Times
+from headrace.pipelines.elements.message import NO_TIME, Origin, Times
 from headrace.pipelines.elements.rows import joined
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ streams idle, and a pause of the whole system makes no stream idle.
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headrace.pipelines.elements.origin import NO_TIME
+from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.execution.marks import Marks
 from headrace.pipelines.time.time import END
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headrace.contract.names import covers as matches
-from headrace.pipelines.elements.origin import NO_TIME
+from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.execution.kept_times import TakenOver, kept_times
 from headrace.pipelines.execution.marks import EVERY_STREAM, Marks
 from headrace.pipelines.execution.progress import Place, Progress, never

@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.pipelines._errors import StateError
 from headrace.pipelines.elements.elements import Elements, Key
-from headrace.pipelines.elements.origin import NO_TIME
+from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.programs.columns import ColumnError, pack, pack_numbers, unpack, unpack_numbers
 from headrace.pipelines.states.state import StateClass
 from headrace.protocol.v1.program_pb2 import ProgramBlock, ProgramResults, StateColumn

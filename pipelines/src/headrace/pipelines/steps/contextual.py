@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.pipelines._errors import no_time
 from headrace.pipelines.elements.elements import Elements, Key, States
-from headrace.pipelines.elements.origin import NO_TIME
+from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.elements.results import Fired, Results, fired_elements, placeholder
 from headrace.pipelines.states.state import TIMERS, StateClass
 from headrace.pipelines.steps.context import Context

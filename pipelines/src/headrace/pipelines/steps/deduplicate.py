@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.pipelines._errors import no_time
 from headrace.pipelines.elements.elements import Elements, Key
-from headrace.pipelines.elements.origin import NO_TIME
+from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.due import due_of
 from headrace.pipelines.steps.fingerprints import named

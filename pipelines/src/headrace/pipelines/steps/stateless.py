@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.pipelines.elements.elements import Elements, Key
-from headrace.pipelines.elements.origin import NO_TIME, Times
+from headrace.pipelines.elements.message import NO_TIME, Times
 from headrace.pipelines.elements.rows import MessageRows, Rows, payloads
 from headrace.pipelines.steps.fingerprints import named
 from headrace.pipelines.steps.keys import keyed

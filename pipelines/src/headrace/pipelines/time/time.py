@@ -18,8 +18,7 @@ import numpy.typing as npt
 from headrace.contract.units import parse_duration
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.arguments import excerpt
-from headrace.pipelines.elements.message import microseconds
-from headrace.pipelines.elements.origin import NO_TIME, Times
+from headrace.pipelines.elements.message import NO_TIME, Times, microseconds
 
 END = 2**63 - 1
 """The end of event time: a watermark after all times."""

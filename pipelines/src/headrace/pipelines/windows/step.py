@@ -15,7 +15,7 @@ import numpy as np
 
 from headrace.pipelines._errors import no_time
 from headrace.pipelines.elements.elements import Elements, Key, States
-from headrace.pipelines.elements.origin import NO_TIME
+from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.elements.results import Fired, Results, fired_elements, placeholder
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.aggregation import Functions, Window

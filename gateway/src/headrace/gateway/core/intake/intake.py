@@ -15,8 +15,8 @@ from headrace.gateway.core.base.errors import (
     UnknownStream,
 )
 from headrace.gateway.core.base.position import BEGINNING, check_name
+from headrace.gateway.core.intake.credit_requests import clear_credit_request
 from headrace.gateway.core.intake.forgetting import forget_gone
-from headrace.gateway.core.intake.stream_credit import clear_credit_request
 from headrace.gateway.core.pipelines import Pipeline
 from headrace.gateway.core.state import Gateway
 from headrace.gateway.core.streams import (

@@ -12,7 +12,7 @@ import structlog
 from headrace.contract import clock
 from headrace.gateway.core.base.envelopes import part_frame
 from headrace.gateway.core.base.errors import MalformedMessage, OutOfTurn, ProtocolError, ReadTimeout, SinkAway, SinkFailed
-from headrace.gateway.core.base.signal import Signal
+from headrace.gateway.core.base.turns import Signal
 from headrace.gateway.core.connections import ConnectorCounts, Heartbeat, Reported
 from headrace.gateway.core.sinks.parts import Holdings, OpenPart, Refused, check_refused
 from headrace.gateway.core.sinks.transaction import Part, Transaction

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from headrace.contract import clock
 from headrace.gateway.core.base.bounds import MAX_AWAY, MAX_LISTED
 from headrace.gateway.core.base.last_error import LastError, later
-from headrace.gateway.core.base.signal import Signal
+from headrace.gateway.core.base.turns import Signal
 from headrace.gateway.core.sinks.parts import Holdings
 from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.transaction import Part, Transaction

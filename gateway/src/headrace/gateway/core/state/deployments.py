@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from headrace.contract import clock
 from headrace.gateway.core.base.errors import ChangeRefused, LimitExceeded, ProtocolError
-from headrace.gateway.core.base.signal import Signal
+from headrace.gateway.core.base.turns import Signal
 from headrace.gateway.core.pipelines import Driver
 from headrace.gateway.core.state.process_states import Processes
 from headrace.gateway.identity import Identity

@@ -14,7 +14,7 @@ from headrace.gateway.core.base.bounds import MAX_POSITIONS, MAX_SINKS, check_ro
 from headrace.gateway.core.base.clock_jumps import ClockJumps
 from headrace.gateway.core.base.errors import AtCapacity, ChangeRefused, Draining, ProtocolError, TokenRevoked
 from headrace.gateway.core.base.position import BEGINNING
-from headrace.gateway.core.base.signal import Signal
+from headrace.gateway.core.base.turns import Signal
 from headrace.gateway.core.connections import Connectors, OpenCalls, Reconnections, Refusals, Role
 from headrace.gateway.core.pipelines import Drivers, Pipeline
 from headrace.gateway.core.sinks import CommitLog, DeadLetters, QueryOwners, Sink, SinkSession, VotedBatch, Votes

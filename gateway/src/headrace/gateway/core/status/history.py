@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias, get_args
 
 from headrace.contract import clock
-from headrace.gateway.core.base.slices import in_slices
+from headrace.gateway.core.base.turns import in_slices
 from headrace.gateway.core.pipelines import Batch, Pipeline, Stage
 from headrace.gateway.core.sinks import Sink
 from headrace.gateway.core.state import Gateway

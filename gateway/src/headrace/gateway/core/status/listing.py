@@ -7,7 +7,7 @@ import structlog
 from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_DEAD_LETTERS, MAX_NAME_BYTES
 from headrace.gateway.core.base.errors import MalformedMessage, NotPermitted, ProtocolError
 from headrace.gateway.core.base.position import BEGINNING, to_proto
-from headrace.gateway.core.base.slices import in_slices
+from headrace.gateway.core.base.turns import in_slices
 from headrace.gateway.core.control import Caller, checked, listed, unknown
 from headrace.gateway.core.pipelines import Batch, BatchStream, Pipeline, Stage
 from headrace.gateway.core.state import EventLog, Gateway

@@ -8,7 +8,7 @@ from itertools import chain
 from headrace.contract import clock
 from headrace.contract.names import covers, source_of
 from headrace.gateway.core.base.position import to_stream_positions
-from headrace.gateway.core.base.slices import in_slices, parts_of, sorted_items
+from headrace.gateway.core.base.turns import in_slices, parts_of, sorted_items
 from headrace.gateway.core.connections import STATUS_BYTES
 from headrace.gateway.core.pipelines import Pipeline
 from headrace.gateway.core.sinks import Sink, SinkSession, Transaction

@@ -7,7 +7,7 @@ from headrace.contract.position import Position
 from headrace.gateway.core.base.errors import ProtocolError, ReadTimeout
 from headrace.gateway.core.base.last_error import by_stream, later
 from headrace.gateway.core.base.position import to_proto
-from headrace.gateway.core.base.signal import Signal
+from headrace.gateway.core.base.turns import Signal
 from headrace.gateway.core.connections import ConnectorCounts, Heartbeat, IdRanges, Reported
 from headrace.gateway.core.streams.credit import CreditAccount, CreditPool
 from headrace.gateway.core.streams.stall import Outlook, Stall

@@ -10,7 +10,7 @@ from headrace.contract.position import Position
 from headrace.gateway.core.base.last_error import LastError, later
 from headrace.gateway.core.base.latency import Longest
 from headrace.gateway.core.base.position import BEGINNING
-from headrace.gateway.core.base.signal import Signal
+from headrace.gateway.core.base.turns import Signal
 from headrace.gateway.core.pipelines import Pipeline
 from headrace.gateway.core.streams.frames import HeldFrame
 from headrace.gateway.core.streams.pauses import Pause

@@ -11,10 +11,9 @@ from headrace.sdk.sinks.driver import SinkDriver
 from headrace.sdk.sinks.handler import Fail, Say
 from headrace.sdk.sinks.hold import HeldPart, Hold
 from headrace.sdk.sinks.in_order import InOrderHandler, check_whole
-from headrace.sdk.sinks.outcomes import refusals
 from headrace.sdk.sinks.rows import Rows
 from headrace.sdk.sinks.sink import IdempotentSink
-from headrace.sdk.sinks.types import Part, Transaction
+from headrace.sdk.sinks.types import Part, Transaction, refusals
 
 
 @dataclass(slots=True)

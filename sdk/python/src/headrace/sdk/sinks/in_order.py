@@ -12,10 +12,9 @@ from headrace.sdk.sinks.async_sinks import AsyncSink
 from headrace.sdk.sinks.driver import SinkDriver, part_from_wire, parts_from_wire, transaction_from_wire
 from headrace.sdk.sinks.handler import Answers, Fail, Say, report_failure
 from headrace.sdk.sinks.handoff import Dropped, Handoff
-from headrace.sdk.sinks.outcomes import refusals
 from headrace.sdk.sinks.rows import Rows
 from headrace.sdk.sinks.sink import Sink
-from headrace.sdk.sinks.types import Part, Transaction
+from headrace.sdk.sinks.types import Part, Transaction, refusals
 
 
 class InOrderHandler(ABC):

@@ -15,10 +15,9 @@ from headrace.sdk.sinks.file import FrameFile, Place
 from headrace.sdk.sinks.handler import Answers, Fail, Say, report_failure
 from headrace.sdk.sinks.handoff import Dropped, Handoff
 from headrace.sdk.sinks.in_order import check_whole, nothing, nothing_on_loop
-from headrace.sdk.sinks.outcomes import refusals
 from headrace.sdk.sinks.rows import Rows
 from headrace.sdk.sinks.sink import TwoPhaseSink
-from headrace.sdk.sinks.types import Part, Transaction
+from headrace.sdk.sinks.types import Part, Transaction, refusals
 
 log = logging.getLogger("headrace.sdk")
 

@@ -9,8 +9,7 @@ from headrace.contract.errors import HeadraceError
 from headrace.contract.limits import MAX_FRAMES
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.sdk._errors import InvalidMessage
-from headrace.sdk.sources.credit import Window
-from headrace.sdk.sources.stream import Stream
+from headrace.sdk.sources.stream import Stream, Window
 
 _GOODBYE_S = 1.0
 _MAX_TOGETHER_BYTES = 64 * 1024

@@ -10,13 +10,12 @@ from headrace.protocol.v1 import connector_pb2, frame_pb2
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.sdk._errors import InvalidMessage, PositionLost, StreamNotPermitted
 from headrace.sdk._settings import Settings, stream_name
-from headrace.sdk.sources.credit import Window
 from headrace.sdk.sources.driver import Driver
 from headrace.sdk.sources.gather import Gather
 from headrace.sdk.sources.reader import Reader, ReaderTask
 from headrace.sdk.sources.sender import Sender
 from headrace.sdk.sources.source import SourceKind
-from headrace.sdk.sources.stream import Stream, position_of
+from headrace.sdk.sources.stream import Stream, Window, position_of
 from headrace.sdk.wire import Ending, Position, Tasks
 
 log = logging.getLogger("headrace.sdk")

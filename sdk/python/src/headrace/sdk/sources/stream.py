@@ -3,15 +3,35 @@
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.sdk._errors import InvalidMessage, MessageTooLarge
-from headrace.sdk.sources.credit import Window
 from headrace.sdk.sources.gather import Gather
 from headrace.sdk.sources.reader import Reader
 from headrace.sdk.sources.unsendable import Piece, Unsendable, message_at, separated
 from headrace.sdk.wire import Columns, Position, fill_frame, fit, frame_size, pack
+
+
+@dataclass(slots=True)
+class Window:
+    """The remaining credit."""
+
+    bytes: int
+    messages: int
+    frame_overhead: int = 0
+    """The credit that each frame costs besides its own size, in bytes."""
+
+    def grant(self, bytes_: int, messages: int) -> None:
+        """Adds credit."""
+        self.bytes += bytes_
+        self.messages += messages
+
+    def spend(self, bytes_: int, messages: int) -> None:
+        """Subtracts the credit of a frame."""
+        self.bytes -= bytes_
+        self.messages -= messages
 
 
 class Stream:

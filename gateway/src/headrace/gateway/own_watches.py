@@ -1,7 +1,7 @@
-"""Watches the gateway's TLS files: whether they can be used, and when their certificates expire."""
+"""Watches what the gateway itself needs: its TLS files, and descriptors: each connection and each file takes one."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +11,8 @@ from headrace.contract import clock
 from headrace.contract.certificates import ServerFiles, Stamp
 from headrace.gateway.config import Tls
 from headrace.gateway.core import Gateway
-from headrace.gateway.own_faults import OwnFaultKind
+from headrace.gateway.own_faults import OwnFaultKind, OwnFaults
+from headrace.machine.descriptors import REMEDY, in_use, limit
 
 INTERVAL_S = 1.0
 SOON_S = 14 * 86_400
@@ -81,3 +82,37 @@ class CertificateWatch:
 
     def _paths(self) -> list[Path]:
         return [path for path in (self._tls.cert, self._tls.key, self._tls.client_ca) if path is not None]
+
+
+MAX_FEW = 128
+"""As many are enough for the moment, whatever the limit is."""
+_PART = "descriptors"
+_OF_DESCRIPTORS = f"{REMEDY} and restart the gateway, or end what connects again and again; what is connected continues"
+
+
+class DescriptorWatch:
+    """The descriptors of this process."""
+
+    def __init__(self, faults: OwnFaults, in_use: Callable[[], int] = in_use, limit: Callable[[], int | None] = limit) -> None:
+        self._faults = faults
+        self._in_use = in_use
+        self._limit = limit
+
+    async def watch(self) -> None:
+        """Looks once a second, until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(INTERVAL_S)
+
+    def look(self) -> None:
+        """Notes that less than a tenth of the descriptors is left, until that is twice as much."""
+        most = self._limit()
+        if most is None:
+            self._faults.end(_PART, OwnFaultKind.DESCRIPTORS_EXHAUSTED)
+            return
+        used, few = self._in_use(), min(max(1, most // 10), MAX_FEW)
+        if most - used < few:
+            cause = f"{used} of {most} descriptors of the gateway are in use: it cannot take further connections or open files"
+            self._faults.note(_PART, OwnFaultKind.DESCRIPTORS_EXHAUSTED, cause, _OF_DESCRIPTORS)
+        elif most - used >= 2 * few:
+            self._faults.end(_PART, OwnFaultKind.DESCRIPTORS_EXHAUSTED)
