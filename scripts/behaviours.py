@@ -46,7 +46,7 @@ def behaviours(folder: Path, root: Path = ROOT) -> list[Behaviour]:
 
 
 def rows(page: str, found: list[Behaviour]) -> list[str]:
-    """Returns the table of a page, in which inputs with the same answer share a row.
+    """Returns the list of a page, in which inputs with the same answer share an item.
 
     Raises:
         ValueError: Two tests show different answers to the same input.
@@ -60,11 +60,7 @@ def rows(page: str, found: list[Behaviour]) -> list[str]:
     alike: dict[str, list[str]] = {}
     for meets, does in answers.items():
         alike.setdefault(does, []).append(meets)
-    return [
-        "| what it meets | what it does |",
-        "|---|---|",
-        *(f"| {'; '.join(meets)} | {does} |" for does, meets in alike.items()),
-    ]
+    return [f"- **{'; '.join(meets)}**: {does}" for does, meets in alike.items()]
 
 
 def _in_module(source: str, path: str) -> Iterator[Behaviour]:

@@ -1,8 +1,8 @@
-"""Generates the tables in docs/reference/connectors/ and docs/write/plugins.md. With --check, fails if one is stale.
+"""Generates the lists in docs/reference/connectors/ and docs/write/plugins.md. With --check, fails if one is stale.
 
-A table is between `<!-- parameters: NAME -->` and `<!-- end -->`; NAME is a connector, or `[gateway]` for the table that all
+A list is between `<!-- parameters: NAME -->` and `<!-- end -->`; NAME is a connector, or `[gateway]` for the list that all
 connectors share. `<!-- shared parameters: NAMES -->` starts the parameters that several connectors declare alike, which the other
-tables leave out. `<!-- connectors -->` starts the list of all connectors, `<!-- manifest -->` the keys of a manifest, and
+lists leave out. `<!-- connectors -->` starts the list of all connectors, `<!-- manifest -->` the keys of a manifest, and
 `<!-- manifest: parameter -->` those of a parameter in it. `<!-- behaviour: PAGE -->` starts what tests show that a connector does
 with unusual input; PAGE is the page's own name.
 """
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = (*sorted((ROOT / "docs" / "reference" / "connectors").glob("*.md")), ROOT / "docs" / "write" / "plugins.md")
 
 _WHAT = r"connectors|manifest|manifest: parameter|parameters: \S+|shared parameters: [\w -]+?|behaviour: \S+"
-_TABLE = re.compile(rf"(<!-- ({_WHAT}) -->\n).*?(<!-- end -->)", re.DOTALL)
+_LIST = re.compile(rf"(<!-- ({_WHAT}) -->\n).*?(<!-- end -->)", re.DOTALL)
 _SHARED = re.compile(r"<!-- shared parameters: ([\w -]+?) -->")
 _SHORT = {
     "list of ": "",
@@ -36,7 +36,7 @@ _SHORT = {
     ", at most ": ", ≤ ",
 }
 LEFT_OUT = ("sink", "bad_records", "dead_letters")
-"""Parameters that all sinks or all sources have: the README explains them, and no table repeats them."""
+"""Parameters that all sinks or all sources have: the README explains them, and no list repeats them."""
 _OF_MANIFESTS: dict[str, type[BaseModel]] = {"manifest": Manifest, "manifest: parameter": ParameterTable}
 
 
@@ -64,24 +64,24 @@ def filled(text: str) -> str:
                 lines = keys(_OF_MANIFESTS[found[2]])
         return "\n".join([found[1], *lines, "", found[3]])
 
-    return _TABLE.sub(table, text)
+    return _LIST.sub(table, text)
 
 
 def parameters(names: list[str], groups: list[list[str]]) -> list[str]:
-    """Returns the table of the parameters that connectors declare alike, without the rows that groups of them share."""
+    """Returns the list of the parameters that connectors declare alike, without those that groups of them share."""
     above = {row for group in groups if set(names) <= set(group) for row in _common(group)}
-    return ["| parameter | type (or text); default | |", "|---|---|---|", *(row for row in _common(names) if row not in above)]
+    return [row for row in _common(names) if row not in above]
 
 
 def _common(names: list[str]) -> list[str]:
-    """Returns the rows that several connectors share, in the order of the first."""
+    """Returns the items that several connectors share, in the order of the first."""
     first, *others = map(_rows, names)
     return [row for row in first if all(row in other for other in others)]
 
 
 @cache
 def _rows(name: str) -> list[str]:
-    """Returns the rows of a connector's parameters."""
+    """Returns an item for each parameter of a connector."""
     known = {connector.name: connector for connector in CONNECTORS}
     if name not in known and name != "[gateway]":
         raise LookupError(f"there is no connector {name}")
@@ -90,29 +90,29 @@ def _rows(name: str) -> list[str]:
 
 
 def connectors() -> list[str]:
-    """Returns the table of all connectors."""
-    return ["| connector | | guarantee |", "|---|---|---|", *map(_summary, CONNECTORS)]
+    """Returns the list of all connectors."""
+    return list(map(_summary, CONNECTORS))
 
 
 def keys(model: type[BaseModel]) -> list[str]:
-    """Returns the table of the keys of a manifest, or of a table in it."""
-    rows = [
-        f"| `{name}` | {'required' if field.is_required() else 'optional'} | {_cell(field.description or '')} |"
+    """Returns the list of the keys of a manifest, or of a table in it."""
+    return [
+        f"- `{name}`{' (required)' if field.is_required() else ''}: {escaped(field.description or '')}"
         for name, field in model.model_fields.items()
     ]
-    return ["| key | | |", "|---|---|---|", *rows]
 
 
 def _row(parameter: Parameter) -> str:
-    """Returns the row of a parameter."""
+    """Returns the item of a parameter."""
     default = "required" if parameter.required else f"`{parameter.default_text}`" if parameter.default_text else ""
     value = "; ".join(part for part in (_type(parameter), default) if part)
     secret = " Secret." if parameter.secret else ""
-    return f"| `{parameter.name}` | {_cell(value)} | {_cell(parameter.description)}{secret} |"
+    more = f" ({escaped(value)})" if value else ""
+    return f"- `{parameter.name}`{more}: {escaped(parameter.description)}{secret}"
 
 
 def _type(parameter: Parameter) -> str:
-    """Returns the type of a parameter in the short form of a table: nothing for a text."""
+    """Returns the type of a parameter in the short form of a list: nothing for a text."""
     if parameter.type == "text":
         return ""
     for words, short in _SHORT.items():
@@ -121,15 +121,15 @@ def _type(parameter: Parameter) -> str:
 
 
 def _summary(connector: Connector) -> str:
-    """Returns the row of a connector, with a link to the page of its system."""
+    """Returns the item of a connector, with a link to the page of its system."""
     page = connector.module.partition(":")[0].rpartition(".")[2]
     promise = connector.guarantee.partition(":")[0]
-    return f"| [`{connector.name}`]({page}.md) | {connector.kind}: {_cell(connector.summary)} | {promise} |"
+    return f"- [`{connector.name}`]({page}.md) ({connector.kind}; {promise}): {escaped(connector.summary)}"
 
 
-def _cell(text: str) -> str:
-    """Escapes text for a table cell."""
-    return text.replace("|", "\\|").replace("<", "&lt;")
+def escaped(text: str) -> str:
+    """Escapes text for Markdown."""
+    return text.replace("<", "&lt;")
 
 
 def stale(page: Path) -> bool:
@@ -138,7 +138,7 @@ def stale(page: Path) -> bool:
 
 
 def main() -> int:
-    """Generates or checks the tables."""
+    """Generates or checks the lists."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; exit with code 1 if a page is stale")
     check: bool = parser.parse_args().check

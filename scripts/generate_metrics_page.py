@@ -1,6 +1,6 @@
-"""Generates the tables in docs/reference/metrics.md from the gateway's instruments. With --check, fails if they are stale.
+"""Generates the lists in docs/reference/metrics.md from the gateway's instruments. With --check, fails if they are stale.
 
-A table is between `<!-- metrics: GROUP -->` and `<!-- end -->`.
+A list is between `<!-- metrics: GROUP -->` and `<!-- end -->`.
 """
 
 import re
@@ -25,23 +25,23 @@ GROUPS: dict[str, tuple[Instrument, ...]] = {
     "streams": STREAM_INSTRUMENTS,
 }
 
-_TABLE = re.compile(r"(<!-- metrics: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_LIST = re.compile(r"(<!-- metrics: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def filled(text: str) -> str:
     """Returns the page with all its tables up to date."""
-    return _TABLE.sub(lambda match: "\n".join([match[1], *table(GROUPS[match[2]]), "", match[3]]), text)
+    return _LIST.sub(lambda match: "\n".join([match[1], *table(GROUPS[match[2]]), "", match[3]]), text)
 
 
 def table(instruments: tuple[Instrument, ...]) -> list[str]:
-    """Returns the table of a group of instruments."""
-    return ["| metric | labels | |", "|---|---|---|", *map(_row, instruments)]
+    """Returns the list of a group of instruments."""
+    return list(map(_item, instruments))
 
 
-def _row(instrument: Instrument) -> str:
+def _item(instrument: Instrument) -> str:
     kind = ["histogram"] if instrument.type is Type.HISTOGRAM else []
-    cell = ", ".join([*kind, *(f"`{label}`" for label in instrument.labels)])
-    return f"| `{instrument.exported_name}` | {cell} | {instrument.description} |"
+    labels = ", ".join([*kind, *(f"`{label}`" for label in instrument.labels)])
+    return f"- `{instrument.exported_name}`{f' ({labels})' if labels else ''}: {instrument.description}"
 
 
 def stale() -> bool:

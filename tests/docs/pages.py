@@ -12,6 +12,10 @@ PAGES = tuple(sorted({path.relative_to(ROOT).as_posix() for pattern in _PATTERNS
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
+_ITEM = re.compile(
+    r"(?P<name>\*\*.+?\*\*|\[?`[^`]+`(?:\]\([^)]*\))?(?:(?:, | and | or )\[?`[^`]+`(?:\]\([^)]*\))?)*)"
+    r"(?: \((?P<more>(?:`[^`]*`|\([^()]*\)|[^`()])*)\))?(?:: (?P<text>.*))?"
+)
 _ANCHOR = re.compile(r'<a id="([\w-]+)"></a>')
 
 
@@ -56,9 +60,18 @@ def section(page: str, heading: str) -> str:
 
 
 def table(page: str, heading: str) -> list[list[str]]:
-    """The rows of the first table under a heading, without its head; cells as they are written."""
+    """The rows of the first table under a heading, without its head, or the items of its lists; cells as they are written.
+
+    An item is `- name: text`, or `- name (more): text`, where the name is in backticks or bold, and becomes two or three cells.
+    """
     lines = [line for line in section(page, heading).splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    if lines:
+        return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    listed = re.findall(r"^- (.*(?:\n  .*)*)", section(page, heading), re.MULTILINE)
+    found = [_ITEM.fullmatch(" ".join(item.split())) for item in listed]
+    items = [[item["name"].replace("**", ""), item["more"] or "", item["text"] or ""] for item in found if item]
+    has_more = any(more for _, more, _ in items)
+    return items if has_more else [[name, words] for name, _, words in items]
 
 
 def codes(cell: str) -> list[str]:

@@ -53,11 +53,11 @@ def test_a_mark_that_is_not_three_texts_is_told_with_its_line(tmp_path: Path, ar
         module(tmp_path, f"import pytest\n@pytest.mark.behaviour({arguments})\ndef test_it(): ...\n")
 
 
-def test_tests_that_show_the_same_share_a_row_and_none_contradicts_another() -> None:
+def test_tests_that_show_the_same_share_an_item_and_none_contradicts_another() -> None:
     one = [Behaviour("kafka", "a null", "reads it", test) for test in ("a::b", "a::c", "a::b")]
-    assert rows("kafka", one)[2:] == ["| a null | reads it |"]
+    assert rows("kafka", one) == ["- **a null**: reads it"]
     alike = [*one, Behaviour("kafka", "a gap", "skips it", "a::d"), Behaviour("kafka", "a zero", "reads it", "a::e")]
-    assert rows("kafka", alike)[2:] == ["| a null; a zero | reads it |", "| a gap | skips it |"]
+    assert rows("kafka", alike) == ["- **a null; a zero**: reads it", "- **a gap**: skips it"]
     with pytest.raises(ValueError, match="d::e: kafka does something else with 'a null' in a::b"):
         rows("kafka", [*one, Behaviour("kafka", "a null", "skips it", "d::e")])
 
@@ -67,5 +67,5 @@ def test_every_page_of_a_connector_has_its_table() -> None:
     assert {one.page for one in FOUND} == set(PAGES)
 
 
-def test_the_texts_fit_into_a_table() -> None:
-    assert [one for one in FOUND if re.search(r"[|\n]|\.$", one.meets + one.does)] == []
+def test_the_texts_fit_into_a_list() -> None:
+    assert [one for one in FOUND if re.search(r"[*\n]|\.$", one.meets + one.does)] == []

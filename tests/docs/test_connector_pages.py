@@ -41,7 +41,7 @@ def test_the_overview_explains_what_the_tables_leave_out() -> None:
 def test_a_stale_table_is_filled() -> None:
     page = "before\n<!-- parameters: stdout-sink -->\nold\n<!-- end -->\nafter\n"
     filled = generate_connector_pages.filled(page)
-    assert "| `json` | Boolean; `false` | Print the message" in filled
+    assert "- `json` (Boolean; `false`): Print the message" in filled
     assert "old" not in filled
     assert generate_connector_pages.filled(filled) == filled
     with pytest.raises(LookupError, match="there is no connector nothing"):

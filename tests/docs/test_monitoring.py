@@ -33,8 +33,8 @@ def known() -> set[str]:
     """The names of all series that the page of metrics has."""
     names = set()
     page = (ROOT / "docs/reference/metrics.md").read_text()
-    for name, kind in re.findall(r"^\| `(headrace_\w+)` \| ([^|]*) \|", page, re.MULTILINE):
-        names |= {f"{name}_bucket", f"{name}_sum", f"{name}_count"} if kind == "histogram" else {name}
+    for name, kind in re.findall(r"^- `(headrace_\w+)`( \(histogram\))?", page, re.MULTILINE):
+        names |= {f"{name}_bucket", f"{name}_sum", f"{name}_count"} if kind else {name}
     return names
 
 

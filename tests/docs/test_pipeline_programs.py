@@ -24,7 +24,7 @@ def test_a_program_of_the_page_about_pipelines(number: int) -> None:
 def test_every_policy_is_told() -> None:
     assert [row[0] for row in table(PIPELINES, "Functions that raise")] == [f"`{policy}`" for policy in OnError]
     for policy in Late:
-        assert f"| `{policy}` |" in text(PIPELINES)
+        assert f"- `{policy}`: " in text(PIPELINES)
 
 
 def test_every_method_of_a_trial_is_told() -> None:

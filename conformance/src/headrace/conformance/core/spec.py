@@ -106,7 +106,7 @@ class SinkSpec(Spec):
     """The specification of a sink."""
 
     mode: Literal["two-phase", "batch-idempotent", "at-least-once"] = Field(
-        default="two-phase", description="What the sink promises; its SinkHello must say the same."
+        default="two-phase", description="The promise of the sink; its SinkHello must name the same."
     )
     read: str | None = Field(
         default=None,

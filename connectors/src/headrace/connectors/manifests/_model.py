@@ -42,7 +42,7 @@ class ParameterTable(_Table):
     type: Literal["text", "integer", "number", "boolean", "size", "duration", "path"] = Field(
         description="`text`, `integer`, `number`, `boolean`, `path`; `size`, such as 64mb; or `duration`, such as 30s."
     )
-    description: Line = Field(description="What it means, in a sentence.")
+    description: Line = Field(description="Its meaning, in a sentence.")
     required: bool = Field(default=False, description="Whether it must be given.")
     default: Value | None = Field(
         default=None,
@@ -72,7 +72,7 @@ class Manifest(_Table):
     mode: Literal["two-phase", "batch-idempotent", "at-least-once"] | None = Field(
         default=None, description="For a sink, required: `two-phase`, `batch-idempotent` or `at-least-once`."
     )
-    summary: Line = Field(description="What it reads or writes, in a line.")
+    summary: Line = Field(description="Its input or output, in a line.")
     version: Line = Field(description="Its version.")
     language: Line = Field(description="The language that it is written in.")
     command: Words = Field(
@@ -84,7 +84,7 @@ class Manifest(_Table):
         description="A command that checks the parameters and the connection, and changes nothing. It prints one line and exits "
         "with 0, or else prints what is wrong and what to do.",
     )
-    capabilities: list[Line] = Field(default=[], description="What it can do besides, in words of its own; shown to people.")
+    capabilities: list[Line] = Field(default=[], description="Further abilities, in words of its own; shown to people.")
     parameters: dict[str, ParameterTable] = Field(
         default={},
         description="Its parameters, each in a table. One is named like the kind, `source` or `sink`: the name at the gateway.",
