@@ -14,7 +14,7 @@ EVIDENCE = ROOT / "tests/evidence.toml"
 
 def plain(block: str) -> str:
     """A paragraph, an item of a list or a row of a table on one line, without links; of a row, its first two cells."""
-    words = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", " ".join(block.split()).removeprefix("- ").replace("**", ""))
+    words = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", " ".join(block.split()).removeprefix("- "))
     return ": ".join(cell.strip() for cell in words.strip("|").split("|")[:2]) if words.startswith("|") else words
 
 
