@@ -3,7 +3,7 @@
 # waiting, and the others use it.
 #
 #   scripts/test.sh [--seed SEED]         all light tests, and a sample of the heavy ones, which the seed decides
-#   scripts/test.sh --all [--seed SEED]   all tests
+#   scripts/test.sh --all [--seed SEED]   all tests; of examples and measurements a third, which the seed decides
 #   scripts/test.sh --share I/N [...]     no lint, and the I-th of N shares of the heavy tests that the sample leaves out
 #   scripts/test.sh -k gateway            what these arguments of pytest name, all of it, in one session
 set -uo pipefail
@@ -58,7 +58,8 @@ from_the_end=2
 arguments=("$@")
 # Model-based machines do the same in each run but in one of all tests.
 machines=()
-[ "$heavy" != all ] || machines=(--machine-seed "$seed")
+turns=()
+[ "$heavy" != all ] || machines=(--machine-seed "$seed") turns=(--in-turn)
 # What the tests need comes first, side by side: from the archive of its classes, Spark starts in half the time. No test needs
 # what lints, which runs beside all of that.
 before=(install)
@@ -82,7 +83,7 @@ session() {
     # Without it, the tests only take longer.
     archive) .venv/bin/headrace prepare --if-missing || echo "without an archive of its classes, Spark starts more slowly" ;;
     selected) exec "${pytest[@]}" "${arguments[@]}" ;;
-    *) exec "${pytest[@]}" --heavy "$heavy" --kill-seed "$seed" "${machines[@]}" --left-out "$logs/$1.left-out" --spent "$logs/$1.spent" "${!tests}" ;;
+    *) exec "${pytest[@]}" --heavy "$heavy" --kill-seed "$seed" "${machines[@]}" "${turns[@]}" --left-out "$logs/$1.left-out" --spent "$logs/$1.spent" "${!tests}" ;;
   esac
 }
 

@@ -33,6 +33,7 @@ from headrace.laboratory.commands.bench_parts import (
 BENCH = (sys.executable, "-m", "headrace.cli", "bench")
 
 
+@pytest.mark.in_turn(3)
 def test_a_quick_run_prints_its_figures_as_json() -> None:
     command = [sys.executable, "-m", "headrace.cli", "bench", "core", "--only", "latency", "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
@@ -47,6 +48,7 @@ def test_a_quick_run_prints_its_figures_as_json() -> None:
     assert "latency ..." in done.stderr
 
 
+@pytest.mark.in_turn(2)
 def test_a_quick_run_compares_the_latency_of_an_application_with_spark_alone(tmp_path: Path) -> None:
     plot = tmp_path / "latency.svg"
     command = [*BENCH, "latency", "--only", "stateful", "--quick", "--json", "--plot", str(plot)]
@@ -64,6 +66,7 @@ def test_a_quick_run_compares_the_latency_of_an_application_with_spark_alone(tmp
     assert ">stateful<" in plot.read_text()
 
 
+@pytest.mark.in_turn(2)
 def test_a_quick_run_in_real_time_has_the_time_of_each_hop_and_of_a_burst() -> None:
     command = [*BENCH, "latency", "--only", "real-time", "--only", "real-time-rates", "--only", "real-time-workers"]
     done = subprocess.run([*command, "--quick", "--json"], capture_output=True, text=True, timeout=360, check=False)
@@ -86,6 +89,7 @@ def test_a_quick_run_in_real_time_has_the_time_of_each_hop_and_of_a_burst() -> N
     assert "the SDK cuts its frame (linger)" in done.stderr
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.timeout(600)
 def test_a_quick_run_reads_the_metrics_of_a_gateway_and_names_a_fault() -> None:
     done = subprocess.run([*BENCH, "operate", "--quick", "--json"], capture_output=True, text=True, timeout=540, check=False)
@@ -120,6 +124,7 @@ def test_a_quick_run_reads_the_metrics_of_a_gateway_and_names_a_fault() -> None:
     assert 900 < figures["series_100_streams"]["value"] < 1_100
 
 
+@pytest.mark.in_turn(2)
 def test_what_a_gateway_needs_for_sessions_streams_and_bytes_is_measured_if_it_is_named() -> None:
     command = [*BENCH, "operate", "--only", "capacity", "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=540, check=False)
@@ -139,6 +144,7 @@ def test_what_a_gateway_needs_for_sessions_streams_and_bytes_is_measured_if_it_i
     assert figures["buffered"] > 1
 
 
+@pytest.mark.in_turn(3)
 def test_a_profile_has_the_time_of_each_part_for_a_message_and_a_frame(tmp_path: Path) -> None:
     command = [*BENCH, "profile", "--only", "small_frames", "--quick", "--json", "--flame", str(tmp_path / "flames")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=540, check=False)
@@ -179,6 +185,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.in_turn(1)
 def test_a_benchmark_that_is_told_to_stop_leaves_nothing_behind(folder: Path) -> None:
     command = [sys.executable, "-m", "headrace.cli", "bench", "core", "--only", "sessions", "--quick"]
     environ = {**os.environ, "TMPDIR": str(folder)}
@@ -199,6 +206,7 @@ def test_a_benchmark_that_is_told_to_stop_leaves_nothing_behind(folder: Path) ->
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.in_turn(2)
 def test_a_benchmark_whose_jvm_is_killed_names_that_and_shows_no_stack_trace_of_its_own(folder: Path) -> None:
     command = [sys.executable, "-m", "headrace.cli", "bench", "core", "--only", "sessions", "--quick"]
     environ = {**os.environ, "TMPDIR": str(folder)}
@@ -218,6 +226,7 @@ def test_a_benchmark_whose_jvm_is_killed_names_that_and_shows_no_stack_trace_of_
     assert "headrace/laboratory/" not in errors
 
 
+@pytest.mark.in_turn(1)
 def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures() -> None:
     command = [
         sys.executable,
@@ -241,6 +250,7 @@ def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures
     assert document["conditions"]["quick"] is True
 
 
+@pytest.mark.in_turn(2)
 def test_connectors_bring_all_messages_of_real_brokers_or_there_are_no_figures(
     rabbitmq: RabbitMQ, nats: Nats, kafka: Kafka
 ) -> None:

@@ -14,6 +14,7 @@ from headrace.cli import cli
 _WITHIN_S = 400.0
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.timeout(_WITHIN_S)
 def test_the_rejected_orders_are_the_right_ones(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "headrace.cli", "demo", "market-spread", "--messages", "200000", "--json"]

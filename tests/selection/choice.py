@@ -15,6 +15,8 @@ from pathlib import Path
 TABLE = Path(__file__).with_name("costs.txt")
 FRACTION = 0.05
 """A sample takes one heavy test of each kind, and more of a subject up to this part of what its heavy tests cost."""
+TURNS = 3
+"""In how many runs of all tests each test with the mark `in_turn` comes once."""
 KIT = re.compile(r"tests/connectors/\w+/test_conformance\.py")
 """The modules that have the kit judge bundled connectors: one subject, since there the connectors differ little."""
 
@@ -146,6 +148,11 @@ def each_value(cases: Sequence[Mapping[str, Hashable]], seed: str) -> list[int]:
         chosen.append(max(order, key=lambda place: len(left & cases[place].items())))
         left -= cases[chosen[-1]].items()
     return sorted(chosen)
+
+
+def turn_of(seed: str) -> int:
+    """Returns whose turn it is in a run of all tests: that of the tests with the mark `in_turn` and this number, from 1."""
+    return 1 + int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big") % TURNS
 
 
 def _of_subject(subject: str, members: Sequence[Heavy], seed: str, fraction: float) -> list[Heavy]:

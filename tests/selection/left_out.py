@@ -25,9 +25,11 @@ def describe(seed: str, left_out: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _words(reason: str, seed: str) -> str:
-    if reason != "heavy":
-        return reason
-    return f"they are heavy, and this run took a sample, again with make test SEED={seed}; all of them: make test-all"
+    words = {
+        "heavy": f"they are heavy, and this run took a sample, again with make test SEED={seed}; all of them: make test-all",
+        "in turn": "they are examples and measurements, of which each run of make test-all has a third",
+    }
+    return words.get(reason, reason)
 
 
 if __name__ == "__main__":

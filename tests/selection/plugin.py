@@ -5,6 +5,8 @@
 the session also writes what it has left out to a file, for `left_out.py`, and with `--spent FILE` the processor time of each
 test, for `spent.py`.
 
+With `--in-turn`, a session runs of the tests with the mark `in_turn` those whose turn it is, a third, by `--kill-seed`.
+
 Of a test with the mark `each_value`, a session runs cases that have each value of each parameter, by `--kill-seed`; all of its
 cases with `--every-pair`.
 """
@@ -16,7 +18,19 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.selection.choice import TABLE, Heavy, Share, cost_of, each_value, parse_share, read_costs, sample, subject_of
+from tests.selection.choice import (
+    TABLE,
+    TURNS,
+    Heavy,
+    Share,
+    cost_of,
+    each_value,
+    parse_share,
+    read_costs,
+    sample,
+    subject_of,
+    turn_of,
+)
 from tests.selection.processor_time import Group, of_children_s, own_group
 from tests.selection.spent import BESIDE, Spent
 
@@ -34,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--heavy", type=_choice, default="all", metavar="all|sample|I/N", help="which heavy tests to run, see tests/selection"
     )
+    parser.addoption("--in-turn", action="store_true", help="of the tests with the mark in_turn, run a third")
     parser.addoption("--costs", type=Path, default=TABLE, metavar="FILE", help="which tests are heavy")
     parser.addoption("--left-out", type=Path, metavar="FILE", help="where to write which tests were left out, and why")
     parser.addoption("--spent", type=Path, metavar="FILE", help="where to write the processor time of each test")
@@ -43,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_left_out] = []
     config.stash[_spent] = []
     config.stash[_group] = None
+    config.addinivalue_line("markers", f"in_turn(turn): with --in-turn, run it in one of {TURNS} runs, by --kill-seed")
     config.addinivalue_line(
         "markers", "each_value: of its cases, run some that have each value of each parameter, by --kill-seed"
     )
@@ -55,6 +71,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("every_pair"):
         _take(config, items, set(items) - _left_out_cases(items, str(config.getoption("kill_seed"))))
+    if config.getoption("in_turn"):
+        turn = turn_of(str(config.getoption("kill_seed")))
+        waiting = _take(config, items, {item for item in items if _turn(item) in (None, turn)})
+        config.stash[_left_out] += [(item.nodeid, "in turn") for item in waiting]
     heavy: str | Share = config.getoption("heavy")
     if heavy == "all":
         return
@@ -117,6 +137,14 @@ def _take(config: pytest.Config, items: list[pytest.Item], taken: set[pytest.Ite
     if left:
         config.hook.pytest_deselected(items=left)
     return left
+
+
+def _turn(item: pytest.Item) -> int | None:
+    """In which of the turns a test comes; None if in each."""
+    mark = item.get_closest_marker("in_turn")
+    if mark is not None and mark.args[0] not in range(1, TURNS + 1):
+        raise pytest.UsageError(f"{item.nodeid}: in_turn has a number from 1 to {TURNS}, not {mark.args[0]}")
+    return None if mark is None else int(mark.args[0])
 
 
 def _left_out_cases(items: list[pytest.Item], seed: str) -> set[pytest.Item]:

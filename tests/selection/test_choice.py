@@ -9,6 +9,7 @@ from tests.selection import spent
 from tests.selection.choice import (
     FRACTION,
     TABLE,
+    TURNS,
     Heavy,
     Share,
     cost_of,
@@ -18,6 +19,7 @@ from tests.selection.choice import (
     read_costs,
     sample,
     subject_of,
+    turn_of,
 )
 from tests.selection.left_out import describe
 
@@ -45,6 +47,10 @@ def test_shares_of_many_tests_are_about_equal() -> None:
     counts = [sum(f"tests/a/test_a.py::test_{number}" in Share(part, SHARES) for number in range(8_000)) for part in range(1, 9)]
     assert min(counts) > 800
     assert max(counts) < 1_200
+
+
+def test_each_turn_comes() -> None:
+    assert {turn_of(str(seed)) for seed in range(50)} == {*range(1, TURNS + 1)}
 
 
 @given(TESTS, SEEDS)

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from tests.selection.choice import TURNS, turn_of
 from tests.selection.processor_time import Group, of_children_s, own_group
 from tests.selection.spent import BESIDE
 
@@ -107,6 +108,15 @@ def test_of_a_test_with_the_mark_cases_run_that_have_each_value(sessions: Sessio
     assert left_out == {}
     assert sessions.run("--kill-seed", "7")[0] == ran
     assert sessions.run("--every-pair")[0] == every
+
+
+def test_of_tests_with_the_mark_a_run_has_those_whose_turn_it_is(sessions: Sessions, tmp_path: Path) -> None:
+    tests = [f"@pytest.mark.in_turn({turn})\ndef test_{turn}():\n    pass\n" for turn in range(1, TURNS + 1)]
+    (tmp_path / "test_some.py").write_text("\n\n".join(["import pytest\n", *tests]))
+    every = {f"test_{turn}" for turn in range(1, TURNS + 1)}
+    assert sessions.run("--kill-seed", "7") == (every, {})
+    own = {f"test_{turn_of('7')}"}
+    assert sessions.run("--in-turn", "--kill-seed", "7") == (own, dict.fromkeys(every - own, "in turn"))
 
 
 def test_a_sample_and_the_shares_of_its_seed_are_all_tests_once(sessions: Sessions) -> None:

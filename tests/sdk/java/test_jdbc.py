@@ -19,7 +19,7 @@ from headrace.conformance.runner import AnyCheck
 from headrace.conformance.sinks import SINK_CHECKS
 from headrace.conformance.sources import SOURCE_CHECKS
 
-pytestmark = pytest.mark.timeout(900)  # The first build fetches what it needs.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.in_turn(1)]  # The first build fetches what it needs.
 
 Command = Callable[..., list[str]]
 
