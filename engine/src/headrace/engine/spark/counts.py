@@ -19,8 +19,8 @@ def counts_of(progress: Any) -> dict[str, int]:
 
 def stages_of(progress: Any) -> Counter[str]:
     """How long each stage of a micro-batch took, in milliseconds, from a progress event of the JVM."""
-    # As text, since each value would be a call to the JVM: {addBatch=12, latestOffset=3}.
-    pairs = (pair.partition("=") for pair in str(progress.durationMs()).strip("{}").split(", "))
+    # As the JVM's text, since each value would be a call to the JVM, also in Python's `str`: {addBatch=12, latestOffset=3}.
+    pairs = (pair.partition("=") for pair in progress.durationMs().toString().strip("{}").split(", "))
     return Counter({stage: int(spent) for stage, _, spent in pairs if spent})
 
 
