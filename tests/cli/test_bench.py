@@ -25,7 +25,6 @@ from headrace.laboratory.bench.profile.run import CASES
 from headrace.laboratory.commands.bench_parts import (
     CONNECTORS_PARTS,
     LATENCY_PARTS,
-    LIBRDKAFKA_PARTS,
     PIPELINES_PARTS,
     PROFILE_PARTS,
 )
@@ -254,7 +253,7 @@ def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures
 def test_connectors_bring_all_messages_of_real_brokers_or_there_are_no_figures(
     rabbitmq: RabbitMQ, nats: Nats, kafka: Kafka
 ) -> None:
-    librdkafka = LIBRDKAFKA_PARTS if find_spec("confluent_kafka") is not None else ()
+    librdkafka = ("kafka_librdkafka_drain", "kafka_librdkafka_sink") if find_spec("confluent_kafka") is not None else ()
     parts = ("rabbitmq_drain", "nats_drain", "kafka_drain", "kafka_sink", *librdkafka)
     only = [argument for part in parts for argument in ("--only", part)]
     brokers = ["--rabbitmq", rabbitmq.url, "--nats", nats.url, "--kafka", kafka.url]

@@ -6,6 +6,7 @@ partitions do not need a thousand threads. The consumer has its own thread; ever
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -27,6 +28,8 @@ from headrace.sdk import PositionLost
 log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.1
+_APART_S = 0.002
+"""How far apart fetches begin, at least: each costs as much as hundreds of records, here and in all processes behind it."""
 _ALL_QUEUES_BYTES = 64 << 20
 _LARGEST_QUEUE_BYTES = 2 << 20
 
@@ -102,10 +105,12 @@ class Fetching:
                 if not hungry:
                     await self._changed.wait()
                     continue
+                begun = time.monotonic()
                 try:
                     await self._fetch(fetcher, hungry, hurry=len(hungry) < len(readings))
                     backoff.reset()
                     self._log.over("fetching records again")
+                    await asyncio.sleep(begun + _APART_S - time.monotonic())
                 except Exception as error:
                     problem = told(error, self._parameters)
                     if isinstance(problem, KafkaAway):

@@ -33,11 +33,12 @@ CONNECTORS_PARTS = (
     "kafka_librdkafka_sink",
     "kafka_vs_spark_source",
     "kafka_real_time",
+    "kafka_librdkafka_real_time",
     "rabbitmq_latency",
     "nats_latency",
     "kafka_latency",
 )
-LIBRDKAFKA_PARTS = ("kafka_librdkafka_drain", "kafka_librdkafka_sink")
+LIBRDKAFKA_PARTS = ("kafka_librdkafka_drain", "kafka_librdkafka_sink", "kafka_librdkafka_real_time")
 """The parts that need the extra kafka-librdkafka, and without it only run if --only names them, to say what to install."""
 SDKS_PARTS = (*LANGUAGES, "core_baseline")
 CLUSTER_PARTS = ("cluster_over_local", "worker_lost_pause_s", "submit_to_first_result_s")

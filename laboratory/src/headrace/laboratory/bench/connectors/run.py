@@ -30,11 +30,12 @@ PARTS: dict[str, tuple[str, Measure]] = {
     "kafka_librdkafka_sink": ("kafka_librdkafka", written),
     "kafka_vs_spark_source": ("kafka", kafka_vs_spark_source),
     "kafka_real_time": ("kafka", kafka_real_time),
+    "kafka_librdkafka_real_time": ("kafka_librdkafka", kafka_real_time),
     "rabbitmq_latency": ("rabbitmq", latency),
     "nats_latency": ("nats", latency),
     "kafka_latency": ("kafka", latency),
 }
-_WITH_JARS = {"kafka_vs_spark_source", "kafka_real_time"}
+_WITH_JARS = {"kafka_vs_spark_source", "kafka_real_time", "kafka_librdkafka_real_time"}
 """The parts that need Spark's own connector for Kafka."""
 _BROKERS = {"kafka_librdkafka": "kafka"}
 """The brokers of systems whose names are not theirs."""
