@@ -1,6 +1,7 @@
 """A run in real-time mode delivers parts before their batch is planned, to sinks that are at-least-once."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from headrace.gateway.identity import EVERYTHING, TokenRegistry
 from headrace.gateway.services.at_once import MAX_OPEN, deliver_at_once
 from headrace.gateway.services.received import Delivered
 from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.sdk.wire import keep_status
 
 
 class Delivering:
@@ -25,6 +27,7 @@ class Delivering:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._call = writer.stub.DeliverAtOnce()
+        keep_status(self._call)
 
     async def send(self, batch: int, attempt: str, values: Sequence[bytes], messages: int | None = None) -> None:
         """Sends a part of one frame."""
@@ -42,8 +45,9 @@ class Delivering:
         await (self.send_whole if entry == "whole" else self.send)(batch, attempt, values)
 
     async def write(self, **message: Any) -> None:
-        """Sends a message."""
-        await self._call.write(pb.DeliverAtOnceRequest(**message))
+        """Sends a message, unless the gateway has ended the call, which `ended` tells."""
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await self._call.write(pb.DeliverAtOnceRequest(**message))
 
     async def answer(self) -> list[int]:
         """The messages that the next answer refuses."""
