@@ -36,8 +36,12 @@ def cut(text: str) -> str:
     return begin.decode(errors="ignore") + gap + end.decode(errors="ignore")
 
 
+Context = grpc.aio.ServicerContext[Any, Any]
+"""A call."""
+
+
 async def abort(
-    context: "grpc.aio.ServicerContext[Any, Any]",
+    context: Context,
     code: grpc.StatusCode,
     text: str,
     reason: Reason | None = None,

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -40,7 +39,7 @@ from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.observer import Observer
 from headrace.gateway.services.calls import begin_call, end_call, write_in_time
 from headrace.gateway.services.supervise import supervise
-from headrace.gateway.statuses import abort
+from headrace.gateway.statuses import Context, abort
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceServicer
 
@@ -55,16 +54,12 @@ class AdminService(AdminServiceServicer):
         self._gateway = gateway
         self._observer = observer
 
-    async def GetStatus(
-        self, request: pb.GetStatusRequest, context: grpc.aio.ServicerContext[pb.GetStatusRequest, pb.GetStatusResponse]
-    ) -> pb.GetStatusResponse:
+    async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.GetStatusResponse:
         """Returns the status of the gateway, and what is wrong."""
         await _reading(context)
         return (await self._observer.current()).status
 
-    async def ListBatches(
-        self, request: pb.ListBatchesRequest, context: grpc.aio.ServicerContext[pb.ListBatchesRequest, pb.ListBatchesResponse]
-    ) -> pb.ListBatchesResponse:
+    async def ListBatches(self, request: pb.ListBatchesRequest, context: Context) -> pb.ListBatchesResponse:
         """Returns the last micro-batches of a pipeline."""
         await _reading(context)
         if request.limit > MAX_BATCHES:
@@ -76,9 +71,7 @@ class AdminService(AdminServiceServicer):
             await abort(context, grpc.StatusCode.NOT_FOUND, f"no pipeline {request.pipeline[:80]!r}; known: {known}")
         return await list_batches(pipeline, request.limit or MAX_BATCHES)
 
-    async def ListEvents(
-        self, request: pb.ListEventsRequest, context: grpc.aio.ServicerContext[pb.ListEventsRequest, pb.ListEventsResponse]
-    ) -> pb.ListEventsResponse:
+    async def ListEvents(self, request: pb.ListEventsRequest, context: Context) -> pb.ListEventsResponse:
         """Returns the last events."""
         await _reading(context)
         if request.limit > MAX_EVENTS:
@@ -86,11 +79,7 @@ class AdminService(AdminServiceServicer):
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, text)
         return list_events(self._gateway.event_log, request.limit or MAX_EVENTS, request.after)
 
-    async def LocateMessage(
-        self,
-        request: pb.LocateMessageRequest,
-        context: grpc.aio.ServicerContext[pb.LocateMessageRequest, pb.LocateMessageResponse],
-    ) -> pb.LocateMessageResponse:
+    async def LocateMessage(self, request: pb.LocateMessageRequest, context: Context) -> pb.LocateMessageResponse:
         """Returns where a message stands on its way to its acknowledgement."""
         await _reading(context)
         epoch = request.epoch if request.HasField("epoch") else None
@@ -105,58 +94,29 @@ class AdminService(AdminServiceServicer):
             await abort(context, grpc.StatusCode.NOT_FOUND, text)
         return locate(self._gateway, stream, request.sequence, epoch, observed.status.problems)
 
-    async def ForgetPipeline(
-        self,
-        request: pb.ForgetPipelineRequest,
-        context: grpc.aio.ServicerContext[pb.ForgetPipelineRequest, pb.ForgetPipelineResponse],
-    ) -> pb.ForgetPipelineResponse:
+    async def ForgetPipeline(self, request: pb.ForgetPipelineRequest, context: Context) -> pb.ForgetPipelineResponse:
         """Forgets a pipeline. Rejects one that the configuration declares, and, without `force`, one that is attached."""
         caller = await _controlling(context)
-        try:
-            forget_pipeline(self._gateway, caller, request.pipeline, force=request.force)
-        except ProtocolError as error:
-            await end_call(context, error)
+        forget_pipeline(self._gateway, caller, request.pipeline, force=request.force)
         return pb.ForgetPipelineResponse()
 
-    async def Pause(
-        self, request: pb.PauseRequest, context: grpc.aio.ServicerContext[pb.PauseRequest, pb.PauseResponse]
-    ) -> pb.PauseResponse:
+    async def Pause(self, request: pb.PauseRequest, context: Context) -> pb.PauseResponse:
         """Pauses a part."""
         caller = await _controlling(context)
-        try:
-            in_effect, changed = pause(self._gateway, caller, _kind(request.kind), request.name)
-            return pb.PauseResponse(pause=pause_status(in_effect), changed=changed)
-        except ProtocolError as error:
-            await end_call(context, error)
-        return pb.PauseResponse()
+        in_effect, changed = pause(self._gateway, caller, _kind(request.kind), request.name)
+        return pb.PauseResponse(pause=pause_status(in_effect), changed=changed)
 
-    async def Resume(
-        self, request: pb.ResumeRequest, context: grpc.aio.ServicerContext[pb.ResumeRequest, pb.ResumeResponse]
-    ) -> pb.ResumeResponse:
+    async def Resume(self, request: pb.ResumeRequest, context: Context) -> pb.ResumeResponse:
         """Ends the pause of a part."""
         caller = await _controlling(context)
-        try:
-            return pb.ResumeResponse(changed=resume(self._gateway, caller, _kind(request.kind), request.name))
-        except ProtocolError as error:
-            await end_call(context, error)
-        return pb.ResumeResponse()
+        return pb.ResumeResponse(changed=resume(self._gateway, caller, _kind(request.kind), request.name))
 
-    async def ForgetStream(
-        self,
-        request: pb.ForgetStreamRequest,
-        context: grpc.aio.ServicerContext[pb.ForgetStreamRequest, pb.ForgetStreamResponse],
-    ) -> pb.ForgetStreamResponse:
+    async def ForgetStream(self, request: pb.ForgetStreamRequest, context: Context) -> pb.ForgetStreamResponse:
         """Treats a stream as if its source had ended it permanently."""
         caller = await _controlling(context)
-        try:
-            return pb.ForgetStreamResponse(forgotten=forget_stream(self._gateway, caller, request.stream))
-        except ProtocolError as error:
-            await end_call(context, error)
-        return pb.ForgetStreamResponse()
+        return pb.ForgetStreamResponse(forgotten=forget_stream(self._gateway, caller, request.stream))
 
-    async def Drain(
-        self, request: pb.DrainRequest, context: grpc.aio.ServicerContext[pb.DrainRequest, pb.DrainResponse]
-    ) -> AsyncIterator[pb.DrainResponse]:
+    async def Drain(self, request: pb.DrainRequest, context: Context) -> AsyncIterator[pb.DrainResponse]:
         """Drains, and reports the progress until nothing is left or the time is over."""
         caller = await _controlling(context)
         try:
@@ -177,62 +137,34 @@ class AdminService(AdminServiceServicer):
             # The drain goes on if the caller leaves.
             await asyncio.wait({task}, timeout=DRAIN_REPORT_S)
 
-    async def Reload(
-        self, request: pb.ReloadRequest, context: grpc.aio.ServicerContext[pb.ReloadRequest, pb.ReloadResponse]
-    ) -> pb.ReloadResponse:
+    async def Reload(self, request: pb.ReloadRequest, context: Context) -> pb.ReloadResponse:
         """Reads the configuration again, and applies all that has changed, or nothing."""
         caller = await _controlling(context)
-        try:
-            return pb.ReloadResponse(changes=reload(self._gateway, caller))
-        except ProtocolError as error:
-            await end_call(context, error)
-        return pb.ReloadResponse()
+        return pb.ReloadResponse(changes=reload(self._gateway, caller))
 
-    async def RestartConnector(
-        self,
-        request: pb.RestartConnectorRequest,
-        context: grpc.aio.ServicerContext[pb.RestartConnectorRequest, pb.RestartConnectorResponse],
-    ) -> pb.RestartConnectorResponse:
+    async def RestartConnector(self, request: pb.RestartConnectorRequest, context: Context) -> pb.RestartConnectorResponse:
         """Restarts a connector of a registered deployment, and waits until it has a session again."""
         caller = await _controlling(context)
         timeout_ms = request.timeout_ms if request.HasField("timeout_ms") else None
-        try:
-            return await restart_connector(self._gateway, caller, request.connector, request.deployment, timeout_ms)
-        except ProtocolError as error:
-            await end_call(context, error)
-        return pb.RestartConnectorResponse()
+        return await restart_connector(self._gateway, caller, request.connector, request.deployment, timeout_ms)
 
-    async def ReplayDeadLetters(
-        self,
-        request: pb.ReplayDeadLettersRequest,
-        context: grpc.aio.ServicerContext[pb.ReplayDeadLettersRequest, pb.ReplayDeadLettersResponse],
-    ) -> pb.ReplayDeadLettersResponse:
+    async def ReplayDeadLetters(self, request: pb.ReplayDeadLettersRequest, context: Context) -> pb.ReplayDeadLettersResponse:
         """Has a registered deployment replay the dead letters of a sink, and waits until all are acknowledged."""
         caller = await _controlling(context)
         timeout_ms = request.timeout_ms if request.HasField("timeout_ms") else None
         replay = Replay(request.source, request.refused_by)
-        try:
-            return await replay_dead_letters(self._gateway, caller, request.sink, replay, request.deployment, timeout_ms)
-        except ProtocolError as error:
-            await end_call(context, error)
-        return pb.ReplayDeadLettersResponse()
+        return await replay_dead_letters(self._gateway, caller, request.sink, replay, request.deployment, timeout_ms)
 
-    async def ReadLog(
-        self, request: pb.ReadLogRequest, context: grpc.aio.ServicerContext[pb.ReadLogRequest, pb.ReadLogResponse]
-    ) -> pb.ReadLogResponse:
+    async def ReadLog(self, request: pb.ReadLogRequest, context: Context) -> pb.ReadLogResponse:
         """Returns the last lines of the log of a process of a registered deployment."""
         caller = await _controlling(context)
         timeout_ms = request.timeout_ms if request.HasField("timeout_ms") else None
-        try:
-            return await read_log(self._gateway, caller, request.process, request.deployment, request.lines, timeout_ms)
-        except ProtocolError as error:
-            await end_call(context, error)
-        return pb.ReadLogResponse()
+        return await read_log(self._gateway, caller, request.process, request.deployment, request.lines, timeout_ms)
 
     async def Supervise(  # type: ignore[override]
         self,
         request_iterator: AsyncIterator[pb.SuperviseRequest],
-        context: grpc.aio.ServicerContext[pb.SuperviseRequest, pb.SuperviseResponse],
+        context: Context,
     ) -> None:
         """Registers the supervisor of a deployment, and sends it the restarts and replays that are requested."""
         identity = identity_of(context)
@@ -244,22 +176,14 @@ class AdminService(AdminServiceServicer):
         except ProtocolError as error:
             await end_call(context, error)
 
-    async def ListDeadLetters(
-        self,
-        request: pb.ListDeadLettersRequest,
-        context: grpc.aio.ServicerContext[pb.ListDeadLettersRequest, pb.ListDeadLettersResponse],
-    ) -> pb.ListDeadLettersResponse:
+    async def ListDeadLetters(self, request: pb.ListDeadLettersRequest, context: Context) -> pb.ListDeadLettersResponse:
         """Returns the last dead letters of sinks."""
         identity = identity_of(context)
         caller = _caller(identity, context)
-        try:
-            return await list_dead_letters(self._gateway, caller, identity, request.sink, request.limit)
-        except ProtocolError as error:
-            await end_call(context, error)
-        return pb.ListDeadLettersResponse()
+        return await list_dead_letters(self._gateway, caller, identity, request.sink, request.limit)
 
     async def Peek(  # type: ignore[override]  # it writes, so that it can limit how long that takes
-        self, request: pb.PeekRequest, context: grpc.aio.ServicerContext[pb.PeekRequest, pb.PeekResponse]
+        self, request: pb.PeekRequest, context: Context
     ) -> None:
         """Shows a sample of a stream's messages."""
         identity, timeout_ms = identity_of(context), self._gateway.limits.write_timeout_ms
@@ -292,7 +216,7 @@ def _kind(kind: pb.PartKind.ValueType) -> PartKind:
     return _KINDS[kind]
 
 
-async def _reading(context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+async def _reading(context: Context) -> None:
     """Ends the call of one that may not read the status."""
     identity = identity_of(context)
     if not identity.may_administer():
@@ -300,7 +224,7 @@ async def _reading(context: "grpc.aio.ServicerContext[Any, Any]") -> None:
         await abort(context, grpc.StatusCode.PERMISSION_DENIED, text)
 
 
-async def _controlling(context: "grpc.aio.ServicerContext[Any, Any]") -> Caller:
+async def _controlling(context: Context) -> Caller:
     """Returns who calls; ends the call of one that may not change anything."""
     identity = identity_of(context)
     if not identity.may_control():
@@ -309,5 +233,5 @@ async def _controlling(context: "grpc.aio.ServicerContext[Any, Any]") -> Caller:
     return _caller(identity, context)
 
 
-def _caller(identity: Identity, context: "grpc.aio.ServicerContext[Any, Any]") -> Caller:
+def _caller(identity: Identity, context: Context) -> Caller:
     return Caller(identity.name, context.peer(), identity.may_administer())

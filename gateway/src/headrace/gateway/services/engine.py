@@ -4,9 +4,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
-import grpc
-import grpc.aio
-
 from headrace.contract import clock
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.contract.position import Position
@@ -46,6 +43,7 @@ from headrace.gateway.services.calls import end_call
 from headrace.gateway.services.delivery import ask_for_vote, deliver, report_commits
 from headrace.gateway.services.received import Delivered
 from headrace.gateway.services.reporting import hear, report_batches
+from headrace.gateway.statuses import Context
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1.engine_pb2_grpc import EngineServiceServicer
@@ -55,11 +53,6 @@ RESPONSE_BYTES = 256 * 1024
 BATCH_SHARE = 4
 """A batch without limits takes at most 1/BATCH_SHARE of the shared buffer, so that sources can fill the rest."""
 
-DeliverContext = grpc.aio.ServicerContext[pb.DeliverRequest, pb.DeliverResponse]
-DeliverAtOnceContext = grpc.aio.ServicerContext[pb.DeliverAtOnceRequest, pb.DeliverAtOnceResponse]
-FollowContext = grpc.aio.ServicerContext[pb.FollowRequest, bytes]
-FetchContext = grpc.aio.ServicerContext[pb.FetchRequest, bytes]
-
 
 class EngineService(EngineServiceServicer):
     """Serves the drivers and tasks of queries."""
@@ -67,9 +60,7 @@ class EngineService(EngineServiceServicer):
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    async def Attach(
-        self, request: pb.AttachRequest, context: grpc.aio.ServicerContext[pb.AttachRequest, pb.AttachResponse]
-    ) -> pb.AttachResponse:
+    async def Attach(self, request: pb.AttachRequest, context: Context) -> pb.AttachResponse:
         """Attaches a pipeline with all positions from its checkpoint."""
         part = f"pipeline {request.pipeline.name[:MAX_NAME_BYTES]}" if request.pipeline.name.isprintable() else ""
         try:
@@ -80,42 +71,31 @@ class EngineService(EngineServiceServicer):
             self._gateway.refusals.admit(part)
         except ProtocolError as error:
             self._gateway.refusals.note(Role.QUERY, part, context.peer(), error)
-            await end_call(context, error)
+            raise
         return pb.AttachResponse(gateway_version=VERSION, lease_ms=self._gateway.limits.query_lease_ms)
 
-    async def Renew(
-        self, request: pb.RenewRequest, context: grpc.aio.ServicerContext[pb.RenewRequest, pb.RenewResponse]
-    ) -> pb.RenewResponse:
+    async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.RenewResponse:
         """Renews a query's lease."""
-        try:
-            pipeline = self._attached(request.pipeline, identity_of(context))
-            pipeline.renewed(context.peer(), self._gateway.limits.query_lease_ms / 1000)
-        except ProtocolError as error:
-            await end_call(context, error)
+        pipeline = self._attached(request.pipeline, identity_of(context))
+        pipeline.renewed(context.peer(), self._gateway.limits.query_lease_ms / 1000)
         return pb.RenewResponse(lease_ms=self._gateway.limits.query_lease_ms)
 
-    async def Plan(
-        self, request: pb.PlanRequest, context: grpc.aio.ServicerContext[pb.PlanRequest, pb.PlanResponse]
-    ) -> pb.PlanResponse:
+    async def Plan(self, request: pb.PlanRequest, context: Context) -> pb.PlanResponse:
         """Commits the checkpoint's positions, then plans the next batch; waits up to `wait_ms` if there is nothing to plan."""
+        pipeline = self._planning(request.pipeline, identity_of(context), context.peer())
+        if pipeline.planner is not None:
+            pipeline.planner.heard(context.peer())
+        committed, forgotten = _positions(pipeline, request.committed), _positions(pipeline, request.forgotten)
+        commit(self._gateway, pipeline, committed, request.ended)
+        leave_out(self._gateway, pipeline, forgotten)
+        check_count("awaited", request.awaited, MAX_POSITIONS)
+        pipeline.ended_unread = {name: None for name in request.awaited if name in pipeline.ended_unread}
+        pipeline.calls += 1
         try:
-            pipeline = self._planning(request.pipeline, identity_of(context), context.peer())
-            if pipeline.planner is not None:
-                pipeline.planner.heard(context.peer())
-            committed, forgotten = _positions(pipeline, request.committed), _positions(pipeline, request.forgotten)
-            commit(self._gateway, pipeline, committed, request.ended)
-            leave_out(self._gateway, pipeline, forgotten)
-            check_count("awaited", request.awaited, MAX_POSITIONS)
-            pipeline.ended_unread = {name: None for name in request.awaited if name in pipeline.ended_unread}
-            pipeline.calls += 1
-            try:
-                return await self._plan(pipeline, request)
-            finally:
-                pipeline.calls -= 1
-                pipeline.called_at = clock.monotonic()
-        except ProtocolError as error:
-            await end_call(context, error)
-        return pb.PlanResponse()
+            return await self._plan(pipeline, request)
+        finally:
+            pipeline.calls -= 1
+            pipeline.called_at = clock.monotonic()
 
     async def _plan(self, pipeline: Pipeline, request: pb.PlanRequest) -> pb.PlanResponse:
         loop = asyncio.get_running_loop()
@@ -159,19 +139,13 @@ class EngineService(EngineServiceServicer):
                 return response
             _check_current(pipeline, request.pipeline)
 
-    async def AwaitSinks(
-        self, request: pb.AwaitSinksRequest, context: grpc.aio.ServicerContext[pb.AwaitSinksRequest, pb.AwaitSinksResponse]
-    ) -> pb.AwaitSinksResponse:
+    async def AwaitSinks(self, request: pb.AwaitSinksRequest, context: Context) -> pb.AwaitSinksResponse:
         """Waits until the sinks of a query are attached; returns the sinks that are still missing."""
-        try:
-            pipeline = self._pipeline(request.pipeline, identity_of(context))
-            return pb.AwaitSinksResponse(away=await await_sinks(self._gateway, pipeline.name, request.wait_ms / 1000))
-        except ProtocolError as error:
-            await end_call(context, error)
-        return pb.AwaitSinksResponse()
+        pipeline = self._pipeline(request.pipeline, identity_of(context))
+        return pb.AwaitSinksResponse(away=await await_sinks(self._gateway, pipeline.name, request.wait_ms / 1000))
 
     async def Fetch(  # type: ignore[override]
-        self, request: pb.FetchRequest, context: FetchContext
+        self, request: pb.FetchRequest, context: Context
     ) -> AsyncIterator[bytes]:
         """Streams the frames of planned ranges; each FetchResponse is built around their bytes."""
         reading = Counter[str]()
@@ -213,7 +187,7 @@ class EngineService(EngineServiceServicer):
                 pipeline.reading -= reading
 
     async def Follow(  # type: ignore[override]
-        self, request: pb.FollowRequest, context: FollowContext
+        self, request: pb.FollowRequest, context: Context
     ) -> AsyncIterator[bytes]:
         """Streams what arrives after positions; each FollowResponse is built around the frames' bytes."""
         try:
@@ -234,30 +208,21 @@ class EngineService(EngineServiceServicer):
         except ProtocolError as error:
             await end_call(context, error)
 
-    async def Detach(
-        self, request: pb.DetachRequest, context: grpc.aio.ServicerContext[pb.DetachRequest, pb.DetachResponse]
-    ) -> pb.DetachResponse:
+    async def Detach(self, request: pb.DetachRequest, context: Context) -> pb.DetachResponse:
         """Commits the checkpoint's positions, and detaches the pipeline."""
-        try:
-            pipeline = self._pipeline(request.pipeline, identity_of(context))
-            commit(self._gateway, pipeline, _positions(pipeline, request.committed))
-            detach(self._gateway, pipeline)
-        except ProtocolError as error:
-            await end_call(context, error)
+        pipeline = self._pipeline(request.pipeline, identity_of(context))
+        commit(self._gateway, pipeline, _positions(pipeline, request.committed))
+        detach(self._gateway, pipeline)
         return pb.DetachResponse()
 
     async def Deliver(  # type: ignore[override]
-        self, request_iterator: AsyncIterator[Delivered], context: DeliverContext
+        self, request_iterator: AsyncIterator[Delivered], context: Context
     ) -> pb.DeliverResponse:
         """Delivers the rows of one task to a sink."""
-        try:
-            return await deliver(self._gateway, identity_of(context), request_iterator)
-        except ProtocolError as error:
-            await end_call(context, error)
-        return pb.DeliverResponse()
+        return await deliver(self._gateway, identity_of(context), request_iterator)
 
     async def DeliverAtOnce(  # type: ignore[override]
-        self, request_iterator: AsyncIterator[Sequence[Delivered]], context: DeliverAtOnceContext
+        self, request_iterator: AsyncIterator[Sequence[Delivered]], context: Context
     ) -> AsyncIterator[pb.DeliverAtOnceResponse]:
         """Delivers parts of a run in real-time mode, one after the other."""
         requests = (message async for messages in request_iterator for message in messages)
@@ -267,48 +232,21 @@ class EngineService(EngineServiceServicer):
         except ProtocolError as error:
             await end_call(context, error)
 
-    async def Vote(
-        self, request: pb.VoteRequest, context: grpc.aio.ServicerContext[pb.VoteRequest, pb.VoteResponse]
-    ) -> pb.VoteResponse:
+    async def Vote(self, request: pb.VoteRequest, context: Context) -> pb.VoteResponse:
         """Asks a sink for its vote."""
-        try:
-            return await ask_for_vote(self._gateway, identity_of(context), request)
-        except ProtocolError as error:
-            await end_call(context, error)
-        return pb.VoteResponse()
+        return await ask_for_vote(self._gateway, identity_of(context), request)
 
-    async def ReportCommits(
-        self,
-        request: pb.ReportCommitsRequest,
-        context: grpc.aio.ServicerContext[pb.ReportCommitsRequest, pb.ReportCommitsResponse],
-    ) -> pb.ReportCommitsResponse:
+    async def ReportCommits(self, request: pb.ReportCommitsRequest, context: Context) -> pb.ReportCommitsResponse:
         """Applies a driver's report of its query's commit log."""
-        try:
-            return report_commits(self._gateway, identity_of(context), request, context.peer())
-        except ProtocolError as error:
-            await end_call(context, error)
-        return pb.ReportCommitsResponse()
+        return report_commits(self._gateway, identity_of(context), request, context.peer())
 
-    async def ReportBatches(
-        self,
-        request: pb.ReportBatchesRequest,
-        context: grpc.aio.ServicerContext[pb.ReportBatchesRequest, pb.ReportBatchesResponse],
-    ) -> pb.ReportBatchesResponse:
+    async def ReportBatches(self, request: pb.ReportBatchesRequest, context: Context) -> pb.ReportBatchesResponse:
         """Notes what a driver reads in its checkpoint, for the timeline."""
-        try:
-            return report_batches(self._gateway, identity_of(context), request)
-        except ProtocolError as error:
-            await end_call(context, error)
-        return pb.ReportBatchesResponse()
+        return report_batches(self._gateway, identity_of(context), request)
 
-    async def Heartbeat(
-        self, request: pb.HeartbeatRequest, context: grpc.aio.ServicerContext[pb.HeartbeatRequest, pb.HeartbeatResponse]
-    ) -> pb.HeartbeatResponse:
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
         """Notes that a driver runs."""
-        try:
-            hear(self._gateway, request.driver, context.peer())
-        except ProtocolError as error:
-            await end_call(context, error)
+        hear(self._gateway, request.driver, context.peer())
         return pb.HeartbeatResponse()
 
     def _pipeline(self, who: pb.Pipeline, identity: Identity) -> Pipeline:

@@ -17,11 +17,11 @@ from google.protobuf.message import DecodeError
 from headrace.gateway.core import ProtocolError
 from headrace.gateway.services.calls import end_call
 from headrace.gateway.services.entries import check_entries
-from headrace.gateway.statuses import abort
+from headrace.gateway.statuses import Context, abort
 from headrace.protocol.v1 import connector_pb2
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
 
 METHOD_KINDS = {
     (False, False): ("unary_unary", grpc.unary_unary_rpc_method_handler),

@@ -1,6 +1,6 @@
 """Adds the gateway's services to a server, with their parsers and serializers."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -9,17 +9,19 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
-from headrace.gateway.core import Gateway
+from headrace.gateway.core import Gateway, ProtocolError
 from headrace.gateway.core.connections import OpenCalls, Refusals
 from headrace.gateway.identity import AuthInterceptor, TokenRegistry
 from headrace.gateway.observer import Observer
 from headrace.gateway.services.admin import AdminService
+from headrace.gateway.services.calls import end_call
 from headrace.gateway.services.ending import EndRevoked
 from headrace.gateway.services.engine import EngineService
 from headrace.gateway.services.malformed import METHOD_KINDS, RejectMalformed
 from headrace.gateway.services.received import delivered, delivered_at_once, received
 from headrace.gateway.services.sink import SinkService
 from headrace.gateway.services.source import SourceService
+from headrace.gateway.statuses import Context
 from headrace.protocol.v1 import admin_pb2, engine_pb2, sink_pb2, source_pb2
 
 _READ: dict[str, Callable[[bytes], Any]] = {
@@ -64,7 +66,20 @@ def _handler(service: object, method: MethodDescriptor) -> "grpc.RpcMethodHandle
     _, make = METHOD_KINDS[method.client_streaming, method.server_streaming]
     parse = message_factory.GetMessageClass(method.input_type).FromString
     read = _READ.get(f"{method.containing_service.name}.{method.name}", parse)
-    return make(getattr(service, method.name), read, _written)
+    behaviour = getattr(service, method.name)
+    return make(behaviour if method.server_streaming else _ending(behaviour), read, _written)
+
+
+def _ending(behaviour: Callable[[Any, Context], Awaitable[Any]]) -> Callable[[Any, Context], Awaitable[Any]]:
+    """Returns what answers a call once: an error of the protocol ends the call with its status."""
+
+    async def answer(request: Any, context: Context) -> Any:
+        try:
+            return await behaviour(request, context)
+        except ProtocolError as error:
+            await end_call(context, error)
+
+    return answer
 
 
 def _written(response: Message | bytes) -> bytes:
