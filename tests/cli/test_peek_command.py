@@ -15,7 +15,7 @@ from tests.gateway.wire import frame, numbered, serve
 
 from headrace.gateway import Peek
 from headrace.gateway_cli.previews import preview_lines, value_lines
-from headrace.gateway_status.peek import MessagePreviewDocument, PreviewDocument
+from headrace.gateway_status.messages import MessagePreviewDocument, PreviewDocument
 
 
 @asynccontextmanager

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from headrace.gateway_status import document as documents
+from headrace.gateway_status import messages as messages_of
+from headrace.gateway_status import timeline
 from headrace.gateway_status.fields import UNKNOWN, Fields
 from headrace.gateway_status.last_errors import NONE
 from headrace.protocol.v1 import admin_pb2, connector_pb2, metrics_pb2
@@ -48,6 +50,22 @@ ROWS: dict[Any, tuple[Any, set[str], set[str]]] = {
     documents.ProcessDocument: (admin_pb2.ProcessState, set(), {"reads"}),
     documents.ErrorDocument: (connector_pb2.ConnectorError, set(), set()),
     documents.ProblemDocument: (admin_pb2.Problem, {"since"}, {"age_ms"}),
+    messages_of.HeaderDocument: (admin_pb2.HeaderPreview, {"value"}, set()),
+    messages_of.MessagePreviewDocument: (
+        admin_pb2.MessagePreview,
+        {"event_time", "key", "value", "headers"},
+        {"event_time_us"},
+    ),
+    messages_of.DeadLetterDocument: (
+        admin_pb2.DeadLetter,
+        {"committed_at", *messages_of.ContentDocument.__annotations__},
+        {"committed_ms", "message"},
+    ),
+    messages_of.SinkDeadLettersDocument: (admin_pb2.SinkDeadLetters, {"letters"}, set()),
+    timeline.EventDocument: (admin_pb2.Event, {"at"}, {"at_ms"}),
+    timeline.BatchDocument: (admin_pb2.BatchStatus, {"stages", "streams"}, set()),
+    timeline.BatchStreamDocument: (admin_pb2.BatchStreamStatus, {"epoch", "after", "end"}, set()),
+    timeline.MessageReaderDocument: (admin_pb2.MessageReader, {"since", "problem"}, {"age_ms"}),
 }
 """The message of each document, the fields that are worked out, and the fields of the message that only health reads."""
 SHORT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)

@@ -11,7 +11,7 @@ from headrace.gateway_cli.replay import replay
 from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramGroup, connection_options, json_option, print_line, print_result
 
 if TYPE_CHECKING:
-    from headrace.gateway_status.dead_letters import DeadLetterDocument, DeadLettersDocument
+    from headrace.gateway_status.messages import DeadLetterDocument, DeadLettersDocument
 
 
 @click.group("dead-letters", cls=ProgramGroup)

@@ -23,7 +23,7 @@ from headrace.terminal import (
 if TYPE_CHECKING:
     import grpc
 
-    from headrace.gateway_status.events import EventDocument, EventLogDocument
+    from headrace.gateway_status.timeline import EventDocument, EventLogDocument
 
 _KIND_WIDTH = len("fault-began")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.gateway_status.peek import ContentDocument, MessagePreviewDocument, PreviewDocument
+    from headrace.gateway_status.messages import ContentDocument, MessagePreviewDocument, PreviewDocument
 
 FORMS = ("auto", "text", "json", "hex")
 """How a value is shown; auto is JSON or text if it is one of them, and otherwise hex."""

@@ -1,7 +1,6 @@
 """The status of a gateway as plain data, for `headrace status --json` and the HTTP API. Its names and types are stable."""
 
 from headrace.gateway_status.convert import problem_documents, status_document
-from headrace.gateway_status.dead_letters import DeadLettersDocument, dead_letters_document
 from headrace.gateway_status.document import (
     GatewayDocument,
     PipelineDocument,
@@ -12,9 +11,16 @@ from headrace.gateway_status.document import (
     StatusDocument,
     StreamDocument,
 )
-from headrace.gateway_status.events import EventDocument, EventLogDocument, event_log_document
-from headrace.gateway_status.peek import PeekDocument, peek_document
-from headrace.gateway_status.timeline import MessageDocument, TimelineDocument, message_document, timeline_document
+from headrace.gateway_status.messages import DeadLettersDocument, PeekDocument, dead_letters_document, peek_document
+from headrace.gateway_status.timeline import (
+    EventDocument,
+    EventLogDocument,
+    MessageDocument,
+    TimelineDocument,
+    event_log_document,
+    message_document,
+    timeline_document,
+)
 
 __all__ = [
     "DeadLettersDocument",

@@ -16,7 +16,7 @@ from headrace.gateway_status.document import (
     StepDocument,
     StreamDocument,
 )
-from headrace.gateway_status.fields import Fields
+from headrace.gateway_status.fields import Fields, time_text
 from headrace.gateway_status.last_errors import NONE, LastErrors
 from headrace.protocol.v1.admin_pb2 import (
     DeploymentStatus,
@@ -77,8 +77,7 @@ def problem_documents(status: GetStatusResponse, at: datetime) -> list[ProblemDo
 
 def problem_document(problem: Problem, at: datetime) -> ProblemDocument:
     """Converts a problem as of a time."""
-    since = at - timedelta(milliseconds=problem.age_ms)
-    return _problem(problem, {"since": since.isoformat(timespec="seconds").replace("+00:00", "Z")})
+    return _problem(problem, {"since": time_text(at - timedelta(milliseconds=problem.age_ms), "seconds")})
 
 
 def _session_document(session: SessionStatus, errors: LastErrors) -> SessionDocument:

@@ -6,7 +6,8 @@ later release may send a value that this one does not know.
 """
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -18,21 +19,21 @@ UNKNOWN = "unknown"
 """The word for a value that this release does not know."""
 
 
-class Words:
-    """The words of one enum: its names without their prefix, in lower case."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-    def __init__(self, values: Iterable[tuple[str, int]], prefix: str, between: str = "-") -> None:
-        """Creates them.
 
-        Args:
-            values: The names and numbers of the enum.
-            prefix: What all names begin with.
-            between: What stands between the parts of a word.
-        """
-        self._words = {number: name.removeprefix(prefix).lower().replace("_", between) for name, number in values if number}
+def time_text(at: datetime, timespec: str = "milliseconds") -> str:
+    """Returns a time in UTC as documents contain it."""
+    return at.isoformat(timespec=timespec).replace("+00:00", "Z")
 
-    def __getitem__(self, number: int) -> str:
-        return self._words.get(number, UNKNOWN)
+
+def since_1970(**duration: int) -> str:
+    """Returns a time as documents contain it, from the `milliseconds` or `microseconds` since 1970.
+
+    Raises:
+        OverflowError: It is out of the range of the calendar.
+    """
+    return time_text(_EPOCH + timedelta(**duration))
 
 
 _Document = TypeVar("_Document")
@@ -47,13 +48,22 @@ class Fields(Generic[_Document]):
     value of an enum that only a later release has becomes `unknown`.
     """
 
-    def __init__(self, document: type[_Document], message: Descriptor, *extra: str) -> None:
+    def __init__(
+        self,
+        document: type[_Document],
+        message: Descriptor,
+        *extra: str,
+        made: Callable[[Any], Mapping[str, object]] | None = None,
+        inner: "Sequence[Fields[Any]]" = (),
+    ) -> None:
         """Finds the field of each name.
 
         Args:
             document: The type of the document, a TypedDict.
             message: The message.
-            extra: The fields that no field of the message is equal to: whoever converts gives them.
+            extra: The fields that no field of the message is equal to: whoever converts gives them, or `made` returns them.
+            made: Returns the values of extra fields, from the message.
+            inner: How documents become of the messages within, where these have extra fields.
 
         Raises:
             TypeError: The message does not have a field, or cannot be absent as its type says.
@@ -62,6 +72,8 @@ class Fields(Generic[_Document]):
         names = sorted(hints, key=_inherited(document).__contains__)
         self._empty: dict[str, object] = dict.fromkeys(names)
         self._given = extra
+        self._made = made
+        self.document = document
         self._plain: list[str] = []
         """The fields whose values stay what they are: read together, which takes half the time."""
         self._converted: list[tuple[str, _Getter]] = []
@@ -71,7 +83,7 @@ class Fields(Generic[_Document]):
                 continue
             if name not in message.fields_by_name:
                 raise TypeError(f"{where}: {message.name} has no such field, and nobody passes its value")
-            getter = _getter(hints[name], message.fields_by_name[name], where)
+            getter = _getter(hints[name], message.fields_by_name[name], where, {fields.document: fields for fields in inner})
             if getter is None:
                 self._plain.append(name)
             else:
@@ -89,8 +101,9 @@ class Fields(Generic[_Document]):
         document.update(zip(self._plain, self._read(message), strict=True))
         for name, get in self._converted:
             document[name] = get(message)
+        made = {**self._made(message), **values} if self._made is not None else values
         for name in self._given:
-            document[name] = values[name]
+            document[name] = made[name]
         return cast(_Document, document)
 
 
@@ -106,15 +119,15 @@ def _together(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda message: tuple(getattr(message, name) for name in names)
 
 
-def _getter(annotation: Any, field: FieldDescriptor, where: str) -> _Getter | None:
+def _getter(annotation: Any, field: FieldDescriptor, where: str, inner: Mapping[Any, Fields[Any]]) -> _Getter | None:
     """Returns what reads a field of a message; None if its value stays what it is."""
     get: _Getter = attrgetter(field.name)
     if field.is_repeated:
-        return _of_many(annotation, field, get)
+        return _of_many(annotation, field, get, inner)
     annotation, is_optional = _without_none(annotation)
     if not is_optional and field.enum_type is None and field.message_type is None and field.type != FieldDescriptor.TYPE_BYTES:
         return None
-    read = _of_one(annotation, field, get, is_optional=is_optional)
+    read = _of_one(annotation, field, get, inner, is_optional=is_optional)
     if not is_optional or (field.enum_type is not None and not field.has_presence):
         return read
     name = field.name
@@ -125,29 +138,32 @@ def _getter(annotation: Any, field: FieldDescriptor, where: str) -> _Getter | No
     raise TypeError(f"{where} may be None, but {field.full_name} is never absent: declare it optional")
 
 
-def _of_many(annotation: Any, field: FieldDescriptor, get: _Getter) -> _Getter:
+def _of_many(annotation: Any, field: FieldDescriptor, get: _Getter, inner: Mapping[Any, Fields[Any]]) -> _Getter:
     if field.message_type is None:
         return lambda message: list(get(message))
     if field.message_type.GetOptions().map_entry:
         return lambda message: dict(sorted(get(message).items()))
-    one = Fields[Any](get_args(annotation)[0], field.message_type)
+    (kind,) = get_args(annotation)
+    one = inner.get(kind) or Fields[Any](kind, field.message_type, inner=tuple(inner.values()))
     return lambda message: [one(each) for each in get(message)]
 
 
-def _of_one(annotation: Any, field: FieldDescriptor, get: _Getter, *, is_optional: bool) -> _Getter:
+def _of_one(
+    annotation: Any, field: FieldDescriptor, get: _Getter, inner: Mapping[Any, Fields[Any]], *, is_optional: bool
+) -> _Getter:
     if field.enum_type is not None:
-        words = _words(annotation, field.enum_type, is_optional=is_optional)
+        words = words_of(annotation, field.enum_type, is_optional=is_optional)
         return lambda message: words.get(get(message), UNKNOWN)
     if field.message_type is not None:
-        document = Fields[Any](annotation, field.message_type)
+        document = inner.get(annotation) or Fields[Any](annotation, field.message_type, inner=tuple(inner.values()))
         return lambda message: document(get(message))
     if field.type == FieldDescriptor.TYPE_BYTES:
         return lambda message: b64encode(get(message)).decode()
     return get
 
 
-def _words(annotation: Any, enum: EnumDescriptor, *, is_optional: bool) -> Mapping[int, str | None]:
-    """Returns the word of each value: the document's, which may separate its parts by a space or a dash."""
+def words_of(annotation: Any, enum: EnumDescriptor, *, is_optional: bool = False) -> Mapping[int, str | None]:
+    """Returns the word of each value of an enum: the document's, which may separate its parts by a space or a dash."""
     known = {_key(word): word for word in get_args(annotation)} if get_origin(annotation) is Literal else {}
     (prefix,) = {value.name.removesuffix("UNSPECIFIED") for value in enum.values if value.number == 0}
     names = {value.number: value.name.removeprefix(prefix) for value in enum.values}

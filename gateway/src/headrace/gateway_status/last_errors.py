@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing_extensions import TypedDict
 
 from headrace.gateway_status.document import LastErrorDocument
+from headrace.gateway_status.fields import time_text
 from headrace.gateway_status.words import NO_FAULTS
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse, PipelineStatus, ReportedStatus, SinkStatus, StreamStatus
 from headrace.protocol.v1.connector_pb2 import CONNECTOR_STATE_DEGRADED, CONNECTOR_STATE_WAITING
@@ -61,8 +62,10 @@ class LastErrors:
 
     def _fields(self, message: str, age_ms: int, at: datetime, *parts: str, lasts: bool = False) -> LastErrorFields:
         is_over = not lasts and self._is_whole and self._troubled.isdisjoint(parts)
-        text = at.isoformat(timespec="seconds").replace("+00:00", "Z")
-        return {"last_error": {"message": message, "at": text, "is_over": is_over}, "last_error_age_ms": age_ms}
+        return {
+            "last_error": {"message": message, "at": time_text(at, "seconds"), "is_over": is_over},
+            "last_error_age_ms": age_ms,
+        }
 
 
 _LATEST_MS = 253_402_300_799_000

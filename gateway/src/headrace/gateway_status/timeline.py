@@ -1,21 +1,38 @@
-"""The commit timeline of a pipeline, and where a message stands, as plain data. Its names and types are stable."""
+"""What happened, as plain data: events, the commit timeline of a pipeline, and where a message stands. The names are stable."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Literal, cast
+from typing import Literal
 
 # Pydantic, which makes the JSON schemas, needs this one before Python 3.12.
 from typing_extensions import TypedDict
 
 from headrace.gateway_status.convert import problem_document
 from headrace.gateway_status.document import ProblemDocument
-from headrace.gateway_status.fields import UNKNOWN, Words
+from headrace.gateway_status.fields import UNKNOWN, Fields, since_1970, time_text, words_of
 from headrace.protocol.v1 import admin_pb2 as pb
-from headrace.protocol.v1.frame_pb2 import Position
 
 Stage = Literal["planned", "read", "processed", "staged", "voted", "committed", "sink_committed", "acknowledged"]
 MessageState = Literal["not-received", "not-planned", "in-batch", "committed", "acknowledged", "redelivered"]
-_STAGES = Words(pb.BatchStage.items(), "BATCH_STAGE_", "_")
-_MESSAGE_STATES = Words(pb.MessageState.items(), "MESSAGE_STATE_")
+_STAGES = words_of(Stage, pb.BatchStage.DESCRIPTOR)
+_BEHIND = (pb.MESSAGE_STATE_NOT_RECEIVED, pb.MESSAGE_STATE_NOT_PLANNED, pb.MESSAGE_STATE_IN_BATCH)
+
+
+class EventDocument(TypedDict):
+    """Something that happened: its number since the gateway started, when in UTC, its kind, to what, and what."""
+
+    number: int
+    at: str
+    kind: str
+    part: str
+    text: str
+
+
+class EventLogDocument(TypedDict):
+    """The last events, oldest first, and since when the gateway counts them."""
+
+    started: str
+    events: list[EventDocument]
 
 
 class StagesDocument(TypedDict, total=False):
@@ -105,93 +122,74 @@ class MessageDocument(TypedDict):
     problem: ProblemDocument | None
 
 
+def event_log_document(answer: pb.ListEventsResponse) -> EventLogDocument:
+    """Converts events to plain data."""
+    return _event_log(answer, {"started": since_1970(milliseconds=answer.started_ms)})
+
+
 def timeline_document(answer: pb.ListBatchesResponse) -> TimelineDocument:
     """Converts the micro-batches of a pipeline to plain data."""
-    return {
-        "pipeline": answer.pipeline,
-        "batches": [_batch(batch) for batch in answer.batches],
-        "summary": _summary([{time.stage: time.at_ms for time in b.stages} for b in answer.batches if not b.rebuilt]),
-    }
+    return _timeline(answer)
 
 
 def message_document(answer: pb.LocateMessageResponse) -> MessageDocument:
     """Converts where a message stands to plain data."""
     now = datetime.now(UTC)
-    behind = (pb.MESSAGE_STATE_NOT_RECEIVED, pb.MESSAGE_STATE_NOT_PLANNED, pb.MESSAGE_STATE_IN_BATCH)
-    return {
-        "stream": answer.message.stream,
-        "epoch": answer.message.position.epoch,
-        "sequence": answer.message.position.sequence,
-        "state": _state(answer.state),
-        "reason": answer.reason,
-        "held_by": [reader.pipeline for reader in answer.readers if reader.state in behind],
-        "pipelines": [
-            {
-                "pipeline": reader.pipeline,
-                "state": _state(reader.state),
-                "batch": reader.batch if reader.HasField("batch") else None,
-                "stage": cast(Stage, _stage(reader.stage)) if reader.stage else None,
-                "since": _ago(now, reader.age_ms) if reader.HasField("age_ms") else None,
-                "reason": reader.reason,
-                "problem": problem_document(reader.problem, now) if reader.HasField("problem") else None,
-            }
-            for reader in answer.readers
-        ],
-        "problem": problem_document(answer.problem, now) if answer.HasField("problem") else None,
-    }
+
+    def problem_of(part: pb.LocateMessageResponse | pb.MessageReader) -> ProblemDocument | None:
+        return problem_document(part.problem, now) if part.HasField("problem") else None
+
+    def reader_document(reader: pb.MessageReader) -> MessageReaderDocument:
+        since = time_text(now - timedelta(milliseconds=reader.age_ms)) if reader.HasField("age_ms") else None
+        return _reader(reader, {"since": since, "problem": problem_of(reader)})
+
+    return _message(
+        answer,
+        {
+            "stream": answer.message.stream,
+            "epoch": answer.message.position.epoch,
+            "sequence": answer.message.position.sequence,
+            "held_by": [reader.pipeline for reader in answer.readers if reader.state in _BEHIND],
+            "pipelines": [reader_document(reader) for reader in answer.readers],
+            "problem": problem_of(answer),
+        },
+    )
 
 
-def _batch(batch: pb.BatchStatus) -> BatchDocument:
-    return {
-        "batch": batch.batch if batch.HasField("batch") else None,
-        "rebuilt": batch.rebuilt,
-        "redelivered": batch.redelivered,
-        "stages": cast(
-            StagesDocument, {_stage(time.stage): _time(time.at_ms) for time in batch.stages if _stage(time.stage) != UNKNOWN}
-        ),
-        "streams": [
-            {
-                "stream": read.stream,
-                "epoch": read.end.epoch,
-                "after": _after(read.after, read.end) if read.HasField("after") else None,
-                "end": read.end.sequence,
-                "messages": read.messages if read.HasField("messages") else None,
-            }
-            for read in batch.streams
-        ],
-        "streams_in_all": batch.streams_in_all,
-    }
+def _times(batch: pb.BatchStatus) -> Mapping[str, object]:
+    """Returns when a micro-batch reached each stage; a later release may know further stages."""
+    known = [(_STAGES.get(time.stage, UNKNOWN), time.at_ms) for time in batch.stages]
+    return {"stages": {word: since_1970(milliseconds=at_ms) for word, at_ms in known if word != UNKNOWN}}
 
 
-def _after(after: Position, end: Position) -> int | None:
-    """Returns a sequence of the epoch in which the micro-batch ends; None if it reads all of this epoch."""
-    return after.sequence if after.epoch == end.epoch else None
+def _ends(read: pb.BatchStreamStatus) -> Mapping[str, object]:
+    """Returns what is read, in the epoch in which the micro-batch ends; `after` is None if it reads all of this epoch."""
+    is_within = read.HasField("after") and read.after.epoch == read.end.epoch
+    return {"epoch": read.end.epoch, "after": read.after.sequence if is_within else None, "end": read.end.sequence}
 
 
-def _summary(batches: list[dict[pb.BatchStage.ValueType, int]]) -> SummaryDocument:
-    found: dict[str, DurationDocument] = {}
+def _summary(answer: pb.ListBatchesResponse) -> Mapping[str, object]:
+    batches = [{time.stage: time.at_ms for time in batch.stages} for batch in answer.batches if not batch.rebuilt]
+    found: dict[str | None, DurationDocument] = {}
     for stage in pb.BatchStage.values()[2:]:
         spans = [b[stage] - b[pb.BATCH_STAGE_PLANNED] for b in batches if stage in b and pb.BATCH_STAGE_PLANNED in b]
         if spans:
-            found[_stage(stage)] = {"min_ms": min(spans), "avg_ms": round(sum(spans) / len(spans)), "max_ms": max(spans)}
-    return cast(SummaryDocument, found)
+            found[_STAGES[stage]] = {"min_ms": min(spans), "avg_ms": round(sum(spans) / len(spans)), "max_ms": max(spans)}
+    return {"summary": found}
 
 
-def _stage(stage: pb.BatchStage.ValueType) -> str:
-    return _STAGES[stage]
+def _at(event: pb.Event) -> Mapping[str, object]:
+    return {"at": since_1970(milliseconds=event.at_ms)}
 
 
-def _state(state: pb.MessageState.ValueType) -> MessageState:
-    return cast(MessageState, _MESSAGE_STATES[state])
-
-
-def _time(at_ms: int) -> str:
-    return _iso(datetime.fromtimestamp(at_ms / 1000, UTC))
-
-
-def _ago(now: datetime, age_ms: int) -> str:
-    return _iso(now - timedelta(milliseconds=age_ms))
-
-
-def _iso(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+_event = Fields(EventDocument, pb.Event.DESCRIPTOR, "at", made=_at)
+_event_log = Fields(EventLogDocument, pb.ListEventsResponse.DESCRIPTOR, "started", inner=(_event,))
+_stream = Fields(BatchStreamDocument, pb.BatchStreamStatus.DESCRIPTOR, "epoch", "after", "end", made=_ends)
+_batch = Fields(BatchDocument, pb.BatchStatus.DESCRIPTOR, "stages", made=_times, inner=(_stream,))
+_timeline = Fields(TimelineDocument, pb.ListBatchesResponse.DESCRIPTOR, "summary", made=_summary, inner=(_batch,))
+_reader = Fields(MessageReaderDocument, pb.MessageReader.DESCRIPTOR, "since", "problem")
+_message = Fields(
+    MessageDocument,
+    pb.LocateMessageResponse.DESCRIPTOR,
+    *("stream", "epoch", "sequence", "held_by", "pipelines", "problem"),
+)
