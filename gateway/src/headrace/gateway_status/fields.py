@@ -53,7 +53,7 @@ class Fields(Generic[_Document]):
         document: type[_Document],
         message: Descriptor,
         *extra: str,
-        made: Callable[[Any], Mapping[str, object]] | None = None,
+        values_of: Callable[[Any], Mapping[str, object]] | None = None,
         inner: "Sequence[Fields[Any]]" = (),
     ) -> None:
         """Finds the field of each name.
@@ -61,8 +61,8 @@ class Fields(Generic[_Document]):
         Args:
             document: The type of the document, a TypedDict.
             message: The message.
-            extra: The fields that no field of the message is equal to: whoever converts gives them, or `made` returns them.
-            made: Returns the values of extra fields, from the message.
+            extra: The fields that no field of the message is equal to: whoever converts gives them, or `values_of` returns them.
+            values_of: Returns the values of extra fields, from the message.
             inner: How documents become of the messages within, where these have extra fields.
 
         Raises:
@@ -72,7 +72,7 @@ class Fields(Generic[_Document]):
         names = sorted(hints, key=_inherited(document).__contains__)
         self._empty: dict[str, object] = dict.fromkeys(names)
         self._given = extra
-        self._made = made
+        self._values_of = values_of
         self.document = document
         self._plain: list[str] = []
         """The fields whose values stay what they are: read together, which takes half the time."""
@@ -101,9 +101,9 @@ class Fields(Generic[_Document]):
         document.update(zip(self._plain, self._read(message), strict=True))
         for name, get in self._converted:
             document[name] = get(message)
-        made = {**self._made(message), **values} if self._made is not None else values
+        all_values = values if self._values_of is None else {**self._values_of(message), **values}
         for name in self._given:
-            document[name] = made[name]
+            document[name] = all_values[name]
         return cast(_Document, document)
 
 

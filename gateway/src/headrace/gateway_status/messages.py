@@ -117,9 +117,11 @@ def _content_of(letter: pb.DeadLetter) -> Mapping[str, object]:
     return {"committed_at": since_1970(milliseconds=letter.committed_ms), **_content(letter.message)}
 
 
-_preview = Fields(PreviewDocument, pb.BytesPreview.DESCRIPTOR, "text", "base64", made=_previewed)
-_content = Fields(ContentDocument, pb.MessagePreview.DESCRIPTOR, "event_time", made=_event_time, inner=(_preview,))
-_message = Fields(MessagePreviewDocument, pb.MessagePreview.DESCRIPTOR, "event_time", made=_event_time, inner=(_preview,))
+_preview = Fields(PreviewDocument, pb.BytesPreview.DESCRIPTOR, "text", "base64", values_of=_previewed)
+_content = Fields(ContentDocument, pb.MessagePreview.DESCRIPTOR, "event_time", values_of=_event_time, inner=(_preview,))
+_message = Fields(MessagePreviewDocument, pb.MessagePreview.DESCRIPTOR, "event_time", values_of=_event_time, inner=(_preview,))
 _peek = Fields(PeekDocument, pb.PeekResponse.DESCRIPTOR, inner=(_message,))
-_letter = Fields(DeadLetterDocument, pb.DeadLetter.DESCRIPTOR, "committed_at", *ContentDocument.__annotations__, made=_content_of)
+_letter = Fields(
+    DeadLetterDocument, pb.DeadLetter.DESCRIPTOR, "committed_at", *ContentDocument.__annotations__, values_of=_content_of
+)
 _dead_letters = Fields(DeadLettersDocument, pb.ListDeadLettersResponse.DESCRIPTOR, "replay", inner=(_letter,))

@@ -182,11 +182,11 @@ def _at(event: pb.Event) -> Mapping[str, object]:
     return {"at": since_1970(milliseconds=event.at_ms)}
 
 
-_event = Fields(EventDocument, pb.Event.DESCRIPTOR, "at", made=_at)
+_event = Fields(EventDocument, pb.Event.DESCRIPTOR, "at", values_of=_at)
 _event_log = Fields(EventLogDocument, pb.ListEventsResponse.DESCRIPTOR, "started", inner=(_event,))
-_stream = Fields(BatchStreamDocument, pb.BatchStreamStatus.DESCRIPTOR, "epoch", "after", "end", made=_ends)
-_batch = Fields(BatchDocument, pb.BatchStatus.DESCRIPTOR, "stages", made=_times, inner=(_stream,))
-_timeline = Fields(TimelineDocument, pb.ListBatchesResponse.DESCRIPTOR, "summary", made=_summary, inner=(_batch,))
+_stream = Fields(BatchStreamDocument, pb.BatchStreamStatus.DESCRIPTOR, "epoch", "after", "end", values_of=_ends)
+_batch = Fields(BatchDocument, pb.BatchStatus.DESCRIPTOR, "stages", values_of=_times, inner=(_stream,))
+_timeline = Fields(TimelineDocument, pb.ListBatchesResponse.DESCRIPTOR, "summary", values_of=_summary, inner=(_batch,))
 _reader = Fields(MessageReaderDocument, pb.MessageReader.DESCRIPTOR, "since", "problem")
 _message = Fields(
     MessageDocument,
