@@ -77,8 +77,8 @@ NEEDED = {
 
 def test_the_page_of_the_gateway_explains_each_right() -> None:
     page = (Path(__file__).parents[2] / "docs" / "run" / "gateway.md").read_text()
-    rows = page.split("### `[[tokens]]`\n")[1].split("\n#")[0]
-    assert {right for right in ALL_NAMES if f"\n| `{right}` |" not in rows} == set()
+    items = page.split("### `[[tokens]]`\n")[1].split("\n#")[0]
+    assert {right for right in ALL_NAMES if f"\n- `{right}`" not in items} == set()
     assert set().union(*NEEDED.values()) <= set(ALL_NAMES)
 
 
