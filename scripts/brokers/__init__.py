@@ -8,12 +8,13 @@ from scripts.brokers._nats import Nats
 from scripts.brokers._postgresql import PostgreSQL
 from scripts.brokers._rabbitmq import RabbitMQ
 from scripts.brokers._rabbitmq4 import RabbitMQ4
+from scripts.brokers._registry import Registry
 from scripts.brokers._s3 import S3
 
 BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (RabbitMQ, Nats, Kafka, PostgreSQL)}
 """The brokers that `make brokers` installs and starts by default."""
-MORE_BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (RabbitMQ4, Hdfs, S3)}
-"""Brokers, and stores for checkpoints, that it installs and starts only by name."""
+MORE_BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (RabbitMQ4, Hdfs, S3, Registry)}
+"""Brokers, stores for checkpoints, and a schema registry, that it installs and starts only by name."""
 
 __all__ = [
     "BROKERS",
@@ -31,4 +32,5 @@ __all__ = [
     "PostgreSQL",
     "RabbitMQ",
     "RabbitMQ4",
+    "Registry",
 ]

@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,8 +20,17 @@ def are_fetched(ivy_file: Path, jars: Path) -> bool:
     return stamp.exists() and stamp.read_text() == _wanted(ivy_file)
 
 
-def fetch(name: str, ivy_file: Path, jars: Path) -> None:
+def fetch(
+    name: str, ivy_file: Path, jars: Path, *, settings: Path | None = None, unpack: Callable[[], None] = lambda: None
+) -> None:
     """Downloads the jars that a file lists into a folder, unless they are there.
+
+    Args:
+        name: Whose jars they are.
+        ivy_file: The file.
+        jars: The folder.
+        settings: Ivy's settings; by default its own.
+        unpack: Unpacks them.
 
     Raises:
         BrokerFailed: PySpark is not installed, or the jars cannot be downloaded.
@@ -28,16 +38,18 @@ def fetch(name: str, ivy_file: Path, jars: Path) -> None:
     if are_fetched(ivy_file, jars):
         return
     ivy = next(spark_jars(name).glob("ivy-*.jar"))
-    print(f"brokers: fetches the jars of {name}, some 50 MB", flush=True)
+    print(f"brokers: fetches the jars of {name}, 50 to 100 MB", flush=True)
     shutil.rmtree(jars, ignore_errors=True)
     # Some poms give their jar the type "bundle".
-    what: list[str | Path] = ["-ivy", ivy_file, "-types", "jar", "bundle"]
+    what: list[str | Path] = ["-ivy", ivy_file, "-types", "jar", "bundle", "tar.gz"]
     # Concurrent runs of Ivy cannot share a cache.
     where: list[str | Path] = ["-cache", _CACHE / name, "-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
-    command: list[str | Path] = [java(), "-jar", ivy, *what, *where]
+    how: list[str | Path] = [] if settings is None else ["-settings", settings]
+    command: list[str | Path] = [java(), "-jar", ivy, *how, *what, *where]
     for _ in range(_ATTEMPTS):
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode == 0:
+            unpack()
             (jars / "stamp").write_text(_wanted(ivy_file))
             return
     end = "\n".join(done.stdout.splitlines()[-15:])

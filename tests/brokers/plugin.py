@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from scripts.brokers import S3, Broker, Cluster, Hdfs, Kafka, KafkaNode, Nats, NatsNode, PostgreSQL, RabbitMQ, RabbitMQ4
+from scripts.brokers import S3, Broker, Cluster, Hdfs, Kafka, KafkaNode, Nats, NatsNode, PostgreSQL, RabbitMQ, RabbitMQ4, Registry
 from tests.absent import absent
 from tests.brokers.network import FaultyNetwork
 
@@ -91,6 +91,12 @@ def hdfs(brokers_folder: Path, pytestconfig: pytest.Config) -> Hdfs:
 def s3(brokers_folder: Path, pytestconfig: pytest.Config) -> S3:
     """An S3 server with one bucket, `bucket`; `url` is its endpoint. What it holds is gone once it ends."""
     return start_for_tests(S3, brokers_folder, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def registry(brokers_folder: Path, pytestconfig: pytest.Config) -> Registry:
+    """A schema registry; `url` is the address of Confluent's API."""
+    return start_for_tests(Registry, brokers_folder, pytestconfig)
 
 
 @pytest.fixture(scope="module")

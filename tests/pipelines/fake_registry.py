@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
 _NO_SCHEMA = (404, {"error_code": 40403, "message": "Schema not found"})
 
@@ -24,21 +25,19 @@ class FakeRegistry:
     refuses: bool = False
     """Whether each new schema is incompatible."""
 
-    def add(self, subject: str, document: Any, references: list[dict[str, Any]] | None = None) -> int:
+    def add(self, subject: str, document: Any, references: list[dict[str, Any]] | None = None, type: str = "AVRO") -> int:
         """Adds a schema to a subject; returns its id."""
-        self.schemas.append({"schema": json.dumps(document), **({"references": references} if references else {})})
+        text = document if type == "PROTOBUF" else json.dumps(document)
+        self.schemas.append({"schema": text, "schemaType": type, **({"references": references} if references else {})})
         self.subjects.setdefault(subject, []).append(len(self.schemas))
         return len(self.schemas)
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         """Returns the status and the document of a request."""
-        parts = path.split("?")[0].strip("/").split("/")
+        parts = [unquote(part) for part in path.split("?")[0].strip("/").split("/")]
         match method, parts:
             case "GET", ["schemas", "ids", number]:
-                known = int(number) <= len(self.schemas)
-                return (
-                    (200, self.schemas[int(number) - 1]) if known else (404, {"error_code": 40403, "message": "Schema not found"})
-                )
+                return (200, self.schemas[int(number) - 1]) if int(number) <= len(self.schemas) else _NO_SCHEMA
             case "GET", ["schemas", "ids", number, "subjects"]:
                 return 200, [name for name, ids in self.subjects.items() if int(number) in ids]
             case "GET", ["subjects", name, "versions", version] if name in self.subjects:
@@ -46,18 +45,21 @@ class FakeRegistry:
                 place = len(ids) if version == "latest" else int(version)
                 return 200, {"subject": name, "version": place, "id": ids[place - 1], **self.schemas[ids[place - 1] - 1]}
             case "POST", ["subjects", name, *rest]:
-                return self._post(name, body["schema"], register=bool(rest))
+                return self._post(name, body, register=bool(rest))
         return 404, {"error_code": 40401, "message": "Subject not found"}
 
-    def _post(self, name: str, schema: str, *, register: bool) -> tuple[int, Any]:
-        there = [one for one in self.subjects.get(name, []) if json.loads(self.schemas[one - 1]["schema"]) == json.loads(schema)]
-        if there:
-            return 200, {"subject": name, "version": 1, "id": there[0], "schema": schema}
+    def _post(self, name: str, body: dict[str, Any], *, register: bool) -> tuple[int, Any]:
+        type = body.get("schemaType", "AVRO")
+        document = body["schema"] if type == "PROTOBUF" else json.loads(body["schema"])
+        for version, one in enumerate(self.subjects.get(name, []), 1):
+            known = self.schemas[one - 1]["schema"]
+            if (known if type == "PROTOBUF" else json.loads(known)) == document:
+                return 200, {"subject": name, "version": version, "id": one, "schema": body["schema"]}
         if not register:
             return _NO_SCHEMA
         if self.refuses:
             return 409, {"error_code": 409, "message": "Schema being registered is incompatible with an earlier schema"}
-        return 200, {"id": self.add(name, json.loads(schema))}
+        return 200, {"id": self.add(name, document, body.get("references"), type)}
 
 
 @contextlib.contextmanager

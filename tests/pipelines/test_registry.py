@@ -1,6 +1,8 @@
-"""Avro with a schema registry: what is framed can be read, and an outage of the registry loses nothing."""
+"""Values with a schema registry: what is framed can be read, and an outage of the registry loses nothing."""
 
+import base64
 import copy
+import json
 import pickle
 import socket
 from collections.abc import Callable, Iterator
@@ -8,12 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.pipelines.fake_registry import FakeRegistry, fake_registry
 
 from headrace.pipelines import FormatError, GraphError, Message, OnError, Pipeline, StepError, Trial
-from headrace.pipelines.formats import Registry, avro
+from headrace.pipelines.formats import Registry, avro, protobuf
+from headrace.pipelines.formats import json as json_format
+from headrace.protocol.v1.engine_pb2 import DeliveryStart
 
 LINE = {"type": "record", "name": "Line", "fields": [{"name": "article", "type": "string"}, {"name": "count", "type": "long"}]}
 NEWER = {**LINE, "fields": [*LINE["fields"], {"name": "note", "type": "string", "default": "none"}]}  # type: ignore[misc]
@@ -145,7 +150,7 @@ def test_a_registry_crosses_processes(server: FakeRegistry) -> None:
     server.add("lines-value", LINE)
     registry = Registry(server.url)
     for other in (pickle.loads(pickle.dumps(registry)), copy.deepcopy(registry)):
-        assert other.schema(1).document == LINE
+        assert json.loads(other.schema(1).text) == LINE
 
 
 def test_what_cannot_work_is_refused_when_it_is_made() -> None:
@@ -163,3 +168,114 @@ def test_what_cannot_work_is_refused_when_it_is_made() -> None:
     sink = avro(registry=registry)
     with pytest.raises(FormatError, match="a sink needs the subject of its schema"):
         sink.encoder()("tea")
+
+
+def test_json_is_framed_and_its_class_is_its_schema(server: FakeRegistry) -> None:
+    registry = Registry(server.url)
+    form = json_format(Line, registry=registry, subject="lines-value", register=True)
+    payload = form.encoder()(Line("tea", 3))
+    assert payload == b'\0\0\0\0\1{"article":"tea","count":3}'
+    assert form.decoder()(payload) == Line("tea", 3)
+    assert json_format(registry=registry).decoder()(payload) == {"article": "tea", "count": 3}
+    registered = json.loads(server.schemas[0]["schema"])
+    assert registered["title"] == "Line"
+    assert registered["$defs"]["Line"]["required"] == ["article", "count"]
+    latest = json_format(Line, registry=registry, subject="lines-value")
+    assert latest.encoder()(Line("tea", 3)) == payload
+    other = json_format(schema={"title": "Else"}, registry=registry, subject="of-{record}")
+    with pytest.raises(FormatError, match="subject of-Else: 404 Schema not found"):
+        other.encoder()({})
+    with pytest.raises(
+        FormatError, match=r"^json\(Line\): schema 1 of subject lines-value: Expected `int`, got `str` - at `\$.count`"
+    ):
+        form.decoder()(b'\0\0\0\0\1{"article": "tea", "count": "3"}')
+
+
+def test_the_class_of_a_message_is_found_in_its_file(server: FakeRegistry) -> None:
+    registry = Registry(server.url)
+    for kind, value, place in (
+        (descriptor_pb2.FileDescriptorSet, descriptor_pb2.FileDescriptorSet(file=[{"name": "a"}]), b"\0"),
+        (descriptor_pb2.DescriptorProto, descriptor_pb2.DescriptorProto(name="a"), b"\2\4"),
+        (
+            descriptor_pb2.DescriptorProto.ExtensionRange,
+            descriptor_pb2.DescriptorProto.ExtensionRange(start=1, end=200),
+            b"\4\4\0",
+        ),
+    ):
+        form = protobuf(kind, registry=registry, subject="files-{record}", register=True)
+        payload = form.encoder()(value)
+        assert payload[5:] == place + value.SerializeToString()
+        assert form.decoder()(payload) == value
+    decode = protobuf(descriptor_pb2.FileDescriptorSet, registry=registry).decoder()
+    for wrong, reason in (
+        (b"\2\4\2\1a", r"the message is a google\.protobuf\.DescriptorProto"),
+        (b"\4\4\x80\x08a", r"its file has no message \(2, 512\)"),
+        (b"\2", "the payload ends before its message"),
+        (b"\xff\xff\xff\xff\xff\xff", "does not name the message"),
+        (b"\1", "does not name the message in its file: -1 numbers"),
+        (b"\0\x0a\x7f", "Error parsing message"),
+    ):
+        with pytest.raises(FormatError, match=rf"^protobuf\(google\.protobuf\.\w+\): schema 1 of subject .*{reason}"):
+            decode(b"\0\0\0\0\1" + wrong)
+
+
+def test_a_sink_writes_messages_as_the_latest_schema_numbers_them(server: FakeRegistry) -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="other.proto", package="google.protobuf")
+    file.message_type.add(name="Before")
+    file.message_type.add(name="FileDescriptorSet")
+    server.add("sets-value", base64.b64encode(file.SerializeToString()).decode(), type="PROTOBUF")
+    registry, value = Registry(server.url), descriptor_pb2.FileDescriptorSet(file=[{"name": "a"}])
+    form = protobuf(descriptor_pb2.FileDescriptorSet, registry=registry, subject="sets-value")
+    assert form.encoder()(value) == b"\0\0\0\0\1\2\2" + value.SerializeToString()
+    assert form.decoder()(form.encoder()(value)) == value
+    absent = protobuf(descriptor_pb2.DescriptorProto, registry=registry, subject="sets-value")
+    with pytest.raises(FormatError, match=r"no such message; it has google\.protobuf\.Before, google\.protobuf\.File"):
+        absent.encoder()(descriptor_pb2.DescriptorProto())
+    # A registry that does not serialize its schemas.
+    server.add("source-value", 'syntax = "proto3"; message FileDescriptorSet {}', type="PROTOBUF")
+    unknown = protobuf(descriptor_pb2.FileDescriptorSet, registry=registry, subject="source-value")
+    assert unknown.encoder()(value) == b"\0\0\0\0\2\0" + value.SerializeToString()
+    assert unknown.decoder()(unknown.encoder()(value)) == value
+
+
+def test_a_class_is_registered_with_the_files_that_it_imports(server: FakeRegistry) -> None:
+    form = protobuf(DeliveryStart, registry=Registry(server.url), subject="starts", register=True)
+    form.encoder()(DeliveryStart())
+    imports = {file.name for file in DeliveryStart.DESCRIPTOR.file.dependencies}
+    assert imports < set(server.subjects)
+    last = server.schemas[server.subjects["starts"][0] - 1]
+    assert last["references"] == [{"name": name, "subject": name, "version": 1} for name in sorted(imports)]
+    assert form.decoder()(form.encoder()(DeliveryStart(sink="out"))) == DeliveryStart(sink="out")
+
+
+def test_a_schema_of_another_type_is_refused(server: FakeRegistry) -> None:
+    registry = Registry(server.url)
+    server.add("a", LINE)
+    server.add("b", {"title": "Line"}, type="JSON")
+    for form, payload, reason in (
+        (json_format(Line, registry=registry, subject="a"), b"\0\0\0\0\1{}", "of type AVRO"),
+        (avro(kind=Line, registry=registry, subject="b"), b"\0\0\0\0\2\0", "of type JSON"),
+        (protobuf(descriptor_pb2.DescriptorProto, registry=registry, subject="b"), b"\0\0\0\0\2\0", "of type JSON"),
+    ):
+        with pytest.raises(FormatError, match=rf"schema \d of subject [ab]: the schema is {reason}"):
+            form.decoder()(payload)
+        with pytest.raises(FormatError, match=rf"subject [ab]: the schema is {reason}"):
+            form.encoder()(Line("tea", 3))
+
+
+def test_other_formats_refuse_arguments_that_need_others() -> None:
+    registry: Any = Registry("http://127.0.0.1:1")
+    for made, reason in (
+        (lambda: json_format(Line, subject="a"), "subject and register need a registry"),
+        (lambda: json_format(Line, schema={}), "schema needs a registry"),
+        (lambda: json_format(Line, registry=registry, register=True), "register needs the schema and its subject"),
+        (
+            lambda: json_format(registry=registry, subject="a", register=True),
+            "None has no JSON schema: TypeError: register",
+        ),
+        (lambda: json_format(registry=registry, schema="{"), "the schema '{' is invalid"),
+        (lambda: json_format(registry=registry, schema="[]"), r"the schema '\[\]' is invalid: TypeError: a schema is an object"),
+        (lambda: protobuf(DeliveryStart, register=True), "subject and register need a registry"),
+    ):
+        with pytest.raises(GraphError, match=reason):
+            made()

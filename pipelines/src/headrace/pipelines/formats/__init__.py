@@ -17,6 +17,8 @@ from headrace.pipelines.formats._json import Json, json
 from headrace.pipelines.formats._protobuf import Protobuf, protobuf
 from headrace.pipelines.formats._registry import Registry
 from headrace.pipelines.formats._registry_avro import RegistryAvro
+from headrace.pipelines.formats._registry_json import RegistryJson
+from headrace.pipelines.formats._registry_protobuf import RegistryProtobuf
 from headrace.pipelines.formats._text import Text, text
 
 __all__ = [
@@ -27,6 +29,8 @@ __all__ = [
     "Protobuf",
     "Registry",
     "RegistryAvro",
+    "RegistryJson",
+    "RegistryProtobuf",
     "Text",
     "avro",
     "columns_of",

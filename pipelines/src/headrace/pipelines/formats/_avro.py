@@ -14,6 +14,7 @@ from headrace.pipelines.formats._registry import Registry
 from headrace.pipelines.formats._registry_avro import RegistryAvro
 from headrace.pipelines.formats.avro_schemas import name_in, parsed, record_reader, record_writer
 from headrace.pipelines.formats.records import is_protobuf
+from headrace.pipelines.formats.registry_format import check_registry
 
 U = TypeVar("U")
 Schema = str | Mapping[str, Any]
@@ -101,14 +102,13 @@ def avro(
     if is_protobuf(kind):
         raise GraphError(f"avro(): values cannot be of the protobuf class {called(kind)}; take a dataclass, or no class")
     text = None if schema is None else _valid(schema)
+    check_registry("avro", registry, subject, register=register)
+    if register and text is None:
+        raise GraphError("avro(): register needs the schema and its subject")
     if registry is not None:
-        if register and (text is None or subject is None):
-            raise GraphError("avro(): register needs the schema and its subject")
         return RegistryAvro(drop_null, registry, subject, text, kind, register)
     if text is None:
         raise GraphError("avro() needs a schema, or a registry")
-    if subject is not None or register:
-        raise GraphError("avro(): subject and register need a registry")
     return Avro(drop_null, text, kind)
 
 

@@ -1,7 +1,7 @@
 """JSON as payload."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
@@ -10,9 +10,14 @@ from google.protobuf import json_format
 
 from headrace.pipelines._errors import FormatError, GraphError
 from headrace.pipelines.formats._format import Format, T, called, check_is
+from headrace.pipelines.formats._registry import Registry
+from headrace.pipelines.formats._registry_json import RegistryJson, schema_text
 from headrace.pipelines.formats.records import is_protobuf, is_pydantic, taker, validating
+from headrace.pipelines.formats.registry_format import check_registry
 
 U = TypeVar("U")
+Schema = str | Mapping[str, Any]
+"""A JSON schema: a document, or its JSON text."""
 
 
 @dataclass(frozen=True)
@@ -22,29 +27,68 @@ class Json(Format[T]):
     kind: Any = None
 
     @overload
-    def __call__(self, kind: type[U], *, drop_null: bool = False) -> "Json[U]": ...
+    def __call__(
+        self,
+        kind: type[U],
+        *,
+        registry: Registry | None = None,
+        subject: str | None = None,
+        schema: Schema | None = None,
+        register: bool = False,
+        drop_null: bool = False,
+    ) -> Format[U]: ...
 
     @overload
-    def __call__(self, kind: None = None, *, drop_null: bool = False) -> "Json[Any]": ...
+    def __call__(
+        self,
+        kind: None = None,
+        *,
+        registry: Registry | None = None,
+        subject: str | None = None,
+        schema: Schema | None = None,
+        register: bool = False,
+        drop_null: bool = False,
+    ) -> Format[Any]: ...
 
-    def __call__(self, kind: Any = None, *, drop_null: bool = False) -> "Json[Any]":
+    def __call__(
+        self,
+        kind: Any = None,
+        *,
+        registry: Registry | None = None,
+        subject: str | None = None,
+        schema: Schema | None = None,
+        register: bool = False,
+        drop_null: bool = False,
+    ) -> Format[Any]:
         """Returns the format of a type.
 
         Args:
             kind: A dataclass, `NamedTuple`, `TypedDict`, msgspec `Struct`, pydantic model or generated protobuf class, or a type
                 made of them, such as `list[Order]` or `dict[str, Order]`. Fields that the class does not have are ignored unless
                 the class forbids them.
+            registry: The registry, if payloads begin with the id of their schema, as Confluent's do.
+            subject: The subject in the registry whose schema a sink writes with: `orders-value` for a topic; `{record}` in it is
+                the title of the schema, or the name of the class.
+            schema: The JSON schema that a sink writes with, as a document or its JSON text. By default the subject's latest, or
+                the class's own if it shall be registered.
+            register: Whether a sink registers the schema in the subject. By default, the subject must contain it already.
             drop_null: Whether a source drops messages with null, or without a payload.
 
         Raises:
-            GraphError: A type is not one that JSON can be read into.
+            GraphError: A type is not one that JSON can be read into, or an argument is missing.
         """
         made: Json[Any] = Json(drop_null, kind)
         try:
             made.reader()
         except Exception as error:
             raise GraphError(f"{made.name}: {error}") from error
-        return made
+        check_registry("json", registry, subject, register=register)
+        if registry is None:
+            if schema is not None:
+                raise GraphError("json(): schema needs a registry")
+            return made
+        text = schema_text(schema, kind, register=register)
+        return RegistryJson(drop_null, registry, subject, text, kind, register, made)
 
     @property
     def name(self) -> str:

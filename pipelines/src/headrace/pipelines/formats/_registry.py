@@ -1,6 +1,5 @@
 """A schema registry with Confluent's API."""
 
-import json
 import os
 import threading
 import time
@@ -28,13 +27,15 @@ class WriterSchema:
 
     Attributes:
         id: Its id.
-        document: The schema.
-        references: The schemas that it refers to, in an order in which each follows its own references.
+        type: `AVRO`, `JSON` or `PROTOBUF`.
+        text: The schema.
+        references: The texts of the schemas that it refers to, in an order in which each follows its own references.
     """
 
     id: int
-    document: Any
-    references: tuple[Any, ...] = ()
+    type: str
+    text: str
+    references: tuple[str, ...] = ()
 
 
 class Registry:
@@ -77,41 +78,52 @@ class Registry:
         """Crosses processes by its settings."""
         return _again, (self.url, self._options, self._timeout_s)
 
-    def schema(self, schema_id: int) -> WriterSchema:
+    def schema(self, schema_id: int, form: str | None = None) -> WriterSchema:
         """Returns the schema of an id, with the schemas that it refers to.
+
+        Args:
+            schema_id: The id.
+            form: How the registry shall write it; None for its usual form.
 
         Raises:
             FormatError: The registry does not know the id.
             Unavailable: The registry did not answer in time.
         """
         if schema_id not in self._schemas:
-            found = self._ask(f"schema {schema_id}", lambda client: client.get_schema(schema_id))
+            found = self._ask(f"schema {schema_id}", lambda client: client.get_schema(schema_id, fmt=form))
             self._schemas[schema_id] = self._with_references(schema_id, found)
         return self._schemas[schema_id]
 
-    def latest(self, subject: str) -> WriterSchema:
+    def latest(self, subject: str, form: str | None = None) -> WriterSchema:
         """Returns the latest schema of a subject.
 
         Raises:
             FormatError: The registry does not know the subject.
             Unavailable: The registry did not answer in time.
         """
-        found = self._ask(f"subject {subject}", lambda client: client.get_latest_version(subject))
+        found = self._ask(f"subject {subject}", lambda client: client.get_latest_version(subject, form))
         return self._with_references(int(found.schema_id or 0), found.schema)
 
-    def id_of(self, subject: str, document: str, *, register: bool) -> int:
+    def id_of(self, subject: str, schema: "Schema", *, register: bool) -> int:
         """Returns the id of a schema in a subject; with `register`, registers it there if it is new.
 
         Raises:
             FormatError: The subject does not have the schema, or refuses it as incompatible.
             Unavailable: The registry did not answer in time.
         """
-        from confluent_kafka.schema_registry import Schema
-
-        schema, what = Schema(document, "AVRO"), f"subject {subject}"
+        what = f"subject {subject}"
         if register:
             return int(self._ask(what, lambda client: client.register_schema(subject, schema)))
         return int(self._ask(what, lambda client: client.lookup_schema(subject, schema)).schema_id)  # type: ignore[arg-type]
+
+    def version_of(self, subject: str, schema: "Schema") -> int:
+        """Returns the version of a schema in a subject.
+
+        Raises:
+            FormatError: The subject does not have the schema.
+            Unavailable: The registry did not answer in time.
+        """
+        return int(self._ask(f"subject {subject}", lambda client: client.lookup_schema(subject, schema)).version)  # type: ignore[arg-type]
 
     def subjects(self, schema_id: int) -> str:
         """Returns the subjects of a schema, for an error; empty if the registry does not tell."""
@@ -121,16 +133,16 @@ class Registry:
             return ""
 
     def _with_references(self, schema_id: int, schema: "Schema") -> WriterSchema:
-        references = list[Any]()
+        references = list[str]()
         for reference in schema.references or ():
             subject, version = str(reference.subject), int(reference.version or 0)
             references += self._referenced(subject, version)
-        return WriterSchema(schema_id, json.loads(schema.schema_str or "null"), tuple(references))
+        return WriterSchema(schema_id, schema.schema_type or "AVRO", schema.schema_str or "", tuple(references))
 
-    def _referenced(self, subject: str, version: int) -> list[Any]:
+    def _referenced(self, subject: str, version: int) -> list[str]:
         found = self._ask(f"subject {subject}, version {version}", lambda client: client.get_version(subject, version))
         whole = self._with_references(int(found.schema_id or 0), found.schema)
-        return [*whole.references, whole.document]
+        return [*whole.references, whole.text]
 
     def _ask(self, what: str, call: "Callable[[SchemaRegistryClient], R]") -> R:
         from confluent_kafka.schema_registry.error import SchemaRegistryError

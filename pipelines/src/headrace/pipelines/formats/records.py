@@ -4,11 +4,12 @@ import datetime
 import decimal
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from google.protobuf.message import Message
 
+M = TypeVar("M", bound=Message)
 _PLAIN = (bytes, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, uuid.UUID)
 
 
