@@ -80,6 +80,29 @@ async def test_a_stream_that_is_gone_is_forgotten_once_all_have_committed_it(
     assert await names(first) == ["orders/2", "orders/3"]
 
 
+async def test_a_query_that_has_dropped_an_ended_stream_neither_holds_it_nor_waits_for_the_others(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    source, first, second = connector(), engine("first"), engine("second")
+    await first.attach()
+    await second.attach()
+    await source.hello()
+    await send_all(source, "orders/1", 1, 2)
+    for one in (first, second):
+        await one.plan_until("orders/1", 2, tell_ends=True)
+        await one.plan({"orders/1": 2}, ended=["orders/1"], tell_ends=True, wait_ms=0)
+    await send_all(source, "orders/2", 2, 0)
+    dropped = await first.plan_until("orders/2", 0, tell_ends=True)
+    assert dropped.messages == 1
+    over = await first.plan({"orders/2": 0}, ended=["orders/2"], forgotten=[at("orders/1", 2)], tell_ends=True, wait_ms=0)
+    assert over.all_ended
+    status = await first.status()
+    held = {stream.stream: [holder.pipeline for holder in stream.holders] for stream in status.streams}
+    assert held == {"orders/1": [], "orders/2": ["second"]}
+    await first.detach()
+    assert {stream.stream: stream.detail for stream in (await second.status()).streams}["orders/1"] == ""
+
+
 async def test_a_new_stream_begins_with_its_first_message_once_the_one_before_is_forgotten(
     connector: MakeConnector, engine: MakeEngine
 ) -> None:

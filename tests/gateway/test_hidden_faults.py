@@ -306,7 +306,7 @@ async def test_a_query_without_any_source_is_named_everywhere_until_a_stream_ope
         }
         assert (await get(http, "/readyz"))[0] == 503
         assert 'headrace_degraded_seconds{part="pipeline p"}' in (await get(http, "/metrics"))[1]
-        with pytest.raises(grpc.aio.AioRpcError, match="A query waits for it: no connector has opened 'orders/") as unknown:
+        with pytest.raises(grpc.aio.AioRpcError, match="A query waits for it: no connector sends 'orders/") as unknown:
             await query.admin.LocateMessage(pb.LocateMessageRequest(stream="orders/0"), timeout=DEADLINE_S)
         assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
         source = Connector(address)
@@ -361,5 +361,12 @@ def test_each_pattern_without_a_stream_is_listed_and_no_other(patterns: list[str
         gateway.stream(name)
     listed = [one.pattern for one in asyncio.run(snapshot(gateway)).pipelines[0].unmatched]
     assert listed == [one for one in patterns if not any(fnmatchcase(name, one) for name in streams)]
-    pipeline.left_out = dict.fromkeys(("a/1", "b/1", "ab/2"))
+    for leave in (pipeline.leave_out, pipeline.note_ended_unread):
+        leave("c/3")
+        assert [one.pattern for one in asyncio.run(snapshot(gateway)).pipelines[0].unmatched] == [
+            one for one in listed if not fnmatchcase("c/3", one)
+        ]
+    for ended in ("a/1", "b/1", "ab/2"):
+        pipeline.leave_out(ended)
+    pipeline.take_checkpoint({}, {})
     assert not asyncio.run(snapshot(gateway)).pipelines[0].unmatched, "what has ended and was forgotten did match"

@@ -86,8 +86,7 @@ def _is_true(problem: Problem, logs: Mapping[str, Log], record: Record) -> bool:
     A report that was under way for longer than a reconnect takes makes an error look younger than its session: the connector must
     have met this error, or another one has the stream. A partition that ends while its gateway restarts and its connector is
     paused is offered no more, and the gateway has not learned of its end: it must have ended. Nor does a gateway learn of
-    ends that a source sends just before it exits, if it takes longer to read them than the source waits. A source all of whose
-    partitions have ended without a message leaves no stream behind.
+    ends that a source sends just before it exits, if it takes longer to read them than the source waits.
     """
     if problem.kind == Kind.CONNECTOR_REPORTS:
         return any(said in problem.cause for said in (*record.said, "is owned by instance", "was closed by instance"))
@@ -95,8 +94,6 @@ def _is_true(problem: Problem, logs: Mapping[str, Log], record: Record) -> bool:
     if problem.kind in (Kind.NOT_SENT, Kind.CONNECTOR_AWAY) and kind == "stream":
         source, _, partition = name.partition("/")
         return source in logs and partition in logs[source].ended
-    if problem.kind == Kind.CONNECTOR_AWAY and kind in ("source", "pipeline"):
-        return any(f"'{source}/*'" in problem.cause and log.ended >= log.messages.keys() for source, log in logs.items())
     if problem.kind == Kind.CONNECTOR_AWAY and kind == "connector":
         log = logs.get(name.rpartition("-")[0])
         return log is not None and log.ended >= log.messages.keys()

@@ -9,6 +9,7 @@ import grpc
 
 from headrace.contract.errors import HeadraceError
 from headrace.gateway.core import Gateway, run_housekeeping
+from headrace.gateway.core.pipelines.drivers import RIVAL_S
 from headrace.gateway.core.status import snapshot
 from headrace.gateway.identity import AuthInterceptor, TokenRegistry
 from headrace.gateway.observer import Observer
@@ -256,6 +257,10 @@ class World:
             self.record.violation("unstable", "; ".join(missing)[:1500])
         if await self._restless():
             await asyncio.sleep(REST_S - self._conditions.look_s + SECOND_LOOK_S)
+            if any(gateway.drivers.rival(name) is not None for gateway in self.gateways.values() for name in gateway.pipelines):
+                # The last call of a run that was killed may have come after its successor had attached. Nothing tells it from
+                # the only one that a second driver makes.
+                await asyncio.sleep(RIVAL_S)
         for each in await self._restless():
             self.record.violation(each.kind, each.text)
 

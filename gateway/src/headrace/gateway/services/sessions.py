@@ -1,6 +1,6 @@
 """The life of a connector's session, from Hello to its end: the same for sources and for sinks."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from structlog.contextvars import bound_contextvars
 
 from headrace.gateway.core import Gateway, ProtocolError
-from headrace.gateway.core.base.errors import MalformedMessage
+from headrace.gateway.core.base.errors import MalformedMessage, NoMessage
 from headrace.gateway.core.connections import Role
 from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.services.calls import begin_call, end_call, first_to_end
@@ -37,7 +37,20 @@ class AnySession(Protocol):
 
 
 H = TypeVar("H")
+R = TypeVar("R")
 S = TypeVar("S", bound=AnySession)
+
+
+async def first_message(requests: AsyncIterator[R]) -> R:
+    """Returns the first message of a session.
+
+    Raises:
+        NoMessage: it ends without one.
+    """
+    first = await anext(requests, None)
+    if first is None:
+        raise NoMessage("the first message of a session must be Hello; it has ended without a message")
+    return first
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from headrace.gateway.core.connections import Role, connector_part
 from headrace.gateway.core.sinks import Response, Sink, SinkSession, check_sink
 from headrace.gateway.identity import Identity
 from headrace.gateway.services.calls import UNKNOWN_MESSAGE, check_of_session, first_of
-from headrace.gateway.services.sessions import SessionKind, serve_session
+from headrace.gateway.services.sessions import SessionKind, first_message, serve_session
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer
@@ -46,7 +46,7 @@ class SinkService(SinkServiceServicer):
 
         async def hello() -> pb.SinkHello:
             timeout_ms = self._gateway.limits.hello_timeout_ms
-            first: pb.SinkHello = await first_of(anext(request_iterator, None), timeout_ms, "session", "Hello")
+            first: pb.SinkHello = await first_of(first_message(request_iterator), timeout_ms, "session", "Hello")
             return first
 
         await serve_session(self._gateway, context, self._sessions, hello, tasks)

@@ -27,7 +27,7 @@ from headrace.gateway.core.streams import OVERHEAD_BYTES, Session
 from headrace.gateway.identity import Identity
 from headrace.gateway.services.calls import UNKNOWN_MESSAGE, check_of_session, first_of, write_in_time
 from headrace.gateway.services.received import FrameOfSeveral, Received
-from headrace.gateway.services.sessions import SessionKind, serve_session
+from headrace.gateway.services.sessions import SessionKind, first_message, serve_session
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer
 
@@ -160,6 +160,5 @@ def _check(hello: pb.Hello, _: Identity) -> None:
     check_hello(hello)
 
 
-async def _first(requests: AsyncIterator[Received]) -> pb.IngestRequest | None:
-    received = await anext(requests, None)
-    return received and received.request
+async def _first(requests: AsyncIterator[Received]) -> pb.IngestRequest:
+    return (await first_message(requests)).request

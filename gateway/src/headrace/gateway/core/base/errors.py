@@ -12,6 +12,7 @@ ProtocolError
 │   ├── TooManyNames                           more streams, sinks or pipelines than the gateway keeps
 │   └── ListTooLong                            a list in a message
 ├── OutOfTurn             FAILED_PRECONDITION  a message that the session's state does not allow
+│   ├── NoMessage                              a call that has ended before its first message
 │   ├── VersionUnsupported                     a protocol version that the gateway does not speak
 │   ├── UnknownMessage                         a message of a kind that the gateway does not know
 │   ├── ModeMismatch                           a sink whose other instances have another mode
@@ -154,6 +155,12 @@ class OutOfTurn(ProtocolError):
 
     status = grpc.StatusCode.FAILED_PRECONDITION
     reason = pb.ERROR_REASON_MESSAGE_OUT_OF_ORDER
+
+
+class NoMessage(OutOfTurn):
+    """The call has ended before its first message: the client is gone."""
+
+    counts_as_refusal = False
 
 
 class VersionUnsupported(OutOfTurn):

@@ -117,7 +117,7 @@ def attach(
             stream.ended_by_loss.pop(pipeline, None)
             if pipeline.position(stream.name) < stream.horizon and not pipeline.skip_lost:
                 stream.horizon = BEGINNING
-            if not stream.has_nothing_after(pipeline.position(stream.name)):
+            if not stream.is_committed_by(pipeline):
                 pipeline.behind_since.setdefault(stream.name, pipeline.attached_at)
             reconcile(stream)
             grant_where_awaited(stream)

@@ -89,8 +89,8 @@ def newly_opened(
 def _is_over(pipeline: Pipeline, stream: Stream) -> bool:
     if stream.attachment is None and stream.name in pipeline.ended:
         return True
-    reached = pipeline.planned.get(stream.name, pipeline.position(stream.name))
-    return stream.ended and stream.has_nothing_after(reached)
+    planned = pipeline.planned.get(stream.name)
+    return stream.ended and (stream.is_committed_by(pipeline) if planned is None else stream.has_nothing_after(planned))
 
 
 def _has_news_of_its_end(pipeline: Pipeline, stream: Stream) -> bool:

@@ -136,6 +136,8 @@ class Pipeline:
     """The streams that have most recently ended without a message: its query may wait for them."""
     left_out: dict[str, None] = field(default_factory=dict)
     """The streams most recently dropped from its checkpoint: late reports of their old positions are ignored."""
+    over: set[str] = field(default_factory=set)
+    """Those of its patterns for which a stream has ended that is forgotten, or that had no message."""
     follower: Follower | None = None
     """The call that follows its streams, in real-time mode."""
     news: Signal = field(default_factory=Signal)
@@ -254,6 +256,7 @@ class Pipeline:
 
     def note_ended_unread(self, stream: str) -> None:
         """Records that a stream without messages has ended."""
+        self._note_over(stream)
         self.ended_unread[stream] = None
         if len(self.ended_unread) > MAX_LEFT_OUT:
             del self.ended_unread[next(iter(self.ended_unread))]
@@ -264,11 +267,15 @@ class Pipeline:
             self.left_out[stream] = None
             if len(self.left_out) > MAX_LEFT_OUT:
                 del self.left_out[next(iter(self.left_out))]
+        self._note_over(stream)
         self.timeline.forget(stream)
         for known in (self.planned, self.begins, self.behind_since, self.targets, self.fresh):
             known.pop(stream, None)
         for names in (self.ended, self.undecided, self.fetched):
             names.discard(stream)
+
+    def _note_over(self, stream: str) -> None:
+        self.over = {pattern for pattern in self.patterns if pattern in self.over or covers(pattern, stream)}
 
     def in_flight(self, stream: str) -> bool:
         """Returns whether its running batch has messages of the stream that were not yet served."""

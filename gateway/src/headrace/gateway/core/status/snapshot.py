@@ -253,14 +253,14 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: _Lag, by_source: Mappin
 
 
 def _unmatched(pipeline: Pipeline, by_source: Mapping[str, list[str]]) -> list[pb.UnmatchedPattern]:
-    """Returns the patterns of an attached pipeline for which it has had no stream. What ended and was forgotten did match."""
+    """Returns the patterns of an attached pipeline for which it has no stream, and none has ended."""
     if not pipeline.attached:
         return []
     found = []
-    for pattern in pipeline.patterns:
+    for pattern in (each for each in pipeline.patterns if each not in pipeline.over):
         source = source_of(pattern)
         streams = chain.from_iterable(by_source.values()) if "*" in source else by_source.get(source, ())
-        if not any(covers(pattern, name) for name in chain(streams, pipeline.left_out, pipeline.ended_unread)):
+        if not any(covers(pattern, name) for name in streams):
             found.append(pb.UnmatchedPattern(pattern=pattern, age_ms=ms_since(pipeline.attached_at)))
     return found
 

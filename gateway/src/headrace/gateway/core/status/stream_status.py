@@ -102,7 +102,7 @@ def _state_since(stream: Stream) -> float:
 
 def _absent_holders(stream: Stream) -> str:
     """Describes which unattached pipelines hold acknowledgements."""
-    gone = [p for p in stream.readers if not p.attached and not stream.has_nothing_after(p.position(stream.name))]
+    gone = [p for p in stream.readers if not p.attached and not stream.is_committed_by(p)]
     away = [p.name for p in gone if p.away_since is not None]
     left = [p.name for p in gone if p.away_since is None]
     told = [f"held for pipeline {', '.join(left)}, which is not attached"] if left else []
@@ -113,15 +113,14 @@ def _absent_holders(stream: Stream) -> str:
 def _holders(stream: Stream, missing: list[Pipeline], now: float) -> list[pb.AcknowledgementHolder]:
     """Returns the readers that hold back acknowledgements: readers furthest behind, and readers with unknown positions."""
     name = stream.name
-    known = [p.position(name) for p in stream.readers if p not in missing]
-    last = min(known, default=BEGINNING)
-    behind = bool(known) and not stream.has_nothing_after(last)
-    if not (missing or behind) or stream.received == BEGINNING:
+    if stream.received == BEGINNING:
         return []
+    behind = [p for p in stream.readers if p not in missing and not stream.is_committed_by(p)]
+    last = min((p.position(name) for p in behind), default=BEGINNING)
     found = []
     for pipeline in stream.readers:
         knows = pipeline not in missing
-        if not knows or (behind and pipeline.position(name) == last):
+        if not knows or (pipeline in behind and pipeline.position(name) == last):
             since = pipeline.behind_since.get(name, pipeline.called_at)
             holder = pb.AcknowledgementHolder(
                 pipeline=pipeline.name, state=pipeline_state(pipeline), held_ms=int((now - since) * 1000)

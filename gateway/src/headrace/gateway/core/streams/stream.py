@@ -258,6 +258,11 @@ class Stream:
         is_empty = self.received.epoch > 0 and self.received.sequence == 0
         return is_empty or position >= self.received
 
+    def is_committed_by(self, pipeline: Pipeline) -> bool:
+        """Returns whether a pipeline has committed all that has come; it may have dropped the ended stream since."""
+        is_dropped = self.forgetting and self.name not in pipeline.committed
+        return is_dropped or self.has_nothing_after(pipeline.position(self.name))
+
     @property
     def unacknowledged_messages(self) -> int:
         """How many messages have been received that not every reader has committed; frames count as a whole."""

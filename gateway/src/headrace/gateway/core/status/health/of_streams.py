@@ -45,7 +45,7 @@ def of_unmatched(site: Site, part: str, unmatched: pb.UnmatchedPattern) -> Itera
         remedy = "compare its option stream with the names of the streams, which headrace status lists; or open the stream"
         yield Problem(part, Kind.NOT_SENT, cause, unmatched.age_ms, remedy)
         return
-    connector, cause = f"source {source}", f"no connector has opened {unmatched.pattern!r} since the gateway started"
+    connector, cause = f"source {source}", f"no connector sends {unmatched.pattern!r}"
     remedy = "start the connector; if it runs, its log says why it has no session, or compare the query's option stream"
     yield from _away(site, part, Problem(connector, Kind.CONNECTOR_AWAY, cause, unmatched.age_ms, remedy))
 
