@@ -9,7 +9,6 @@ import grpc
 
 from headrace.contract.errors import HeadraceError
 from headrace.gateway.core import Gateway, run_housekeeping
-from headrace.gateway.core.pipelines.drivers import RIVAL_S
 from headrace.gateway.core.status import snapshot
 from headrace.gateway.identity import AuthInterceptor, TokenRegistry
 from headrace.gateway.observer import Observer
@@ -41,6 +40,8 @@ REST_S = 16.0
 SECOND_LOOK_S = 15.0
 """After how many more seconds what was not at rest is looked at again: a message may have been under way, or an ended source
 have started again too lately for its session to stand."""
+LATE_CALL_S = 60.0
+"""For how many seconds a gateway takes the call of a replaced run for that of a second driver."""
 PRODUCTIONS = 10
 
 SINKS = {TWO_PHASE: TwoPhase, IDEMPOTENT: Idempotent, AT_LEAST_ONCE: AtLeastOnce}
@@ -260,7 +261,7 @@ class World:
             if any(gateway.drivers.rival(name) is not None for gateway in self.gateways.values() for name in gateway.pipelines):
                 # The last call of a run that was killed may have come after its successor had attached. Nothing tells it from
                 # the only one that a second driver makes.
-                await asyncio.sleep(RIVAL_S)
+                await asyncio.sleep(LATE_CALL_S)
         for each in await self._restless():
             self.record.violation(each.kind, each.text)
 
