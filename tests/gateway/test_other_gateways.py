@@ -11,11 +11,11 @@ from headrace.protocol.v1 import source_pb2
 
 
 @asynccontextmanager
-async def attached(address: str, committed: int) -> AsyncIterator[Engine]:
-    """A run that has attached once, with this position."""
+async def attached(address: str, committed: int | None) -> AsyncIterator[Engine]:
+    """A run that has attached once, with this position or none."""
     engine = Engine(address)
     engine.who.attachment = 1
-    await engine.attach({"orders/0": committed})
+    await engine.attach({} if committed is None else {"orders/0": committed})
     yield engine
     await engine.close()
 
@@ -69,6 +69,34 @@ async def test_an_attach_that_was_under_way_for_long_does_not_take_a_run_back() 
         assert refused.value.code() is grpc.StatusCode.NOT_FOUND
         committed = (await engine.status()).pipelines[0].committed
         assert [at.position.sequence for at in committed] == [20]
+
+
+@pytest.mark.parametrize("run", [1, 2])
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_what_a_checkpoint_has_dropped_elsewhere_is_not_read_again(run: int, *, is_gone: bool) -> None:
+    """The source sends again what the checkpoint lacks, and nothing of a stream that has ended."""
+    async with serve() as (_, address), attached(address, None) as engine:
+        other = Engine(address, "other")
+        await other.attach()
+        source = await opened(address, source_pb2.SOURCE_KIND_REPLAYABLE)
+        assert not (await source.expect("stream_opened")).HasField("resume")
+        await source.send(frame=numbered(1, 0, 3))
+        await engine.plan_until("orders/0", 2)
+        await engine.plan({"orders/0": 2}, wait_ms=0)
+        engine.who.run, engine.who.attachment = run, 3 if run == 1 else 1
+        await engine.attach()
+        assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
+        await source.open(stream_id=2)
+        assert not (await source.expect("stream_opened")).HasField("resume")
+        if is_gone:
+            await source.send(close_stream=source_pb2.CloseStream(stream_id=2, end_of_stream=True, gone=True))
+        else:
+            await source.send(frame=numbered(2, 0, 1))
+            assert (await engine.plan_until("orders/0", 0)).messages == 1
+        planned = await engine.plan(wait_ms=0)
+        assert [r.messages for r in planned.ranges] == ([] if is_gone else [1])
+        await other.close()
+        await source.close()
 
 
 async def test_a_run_that_does_not_count_its_attaches_is_believed() -> None:

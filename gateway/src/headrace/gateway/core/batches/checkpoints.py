@@ -1,6 +1,6 @@
 """Applies the positions that pipelines report from their checkpoints."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import structlog
 
@@ -104,6 +104,7 @@ def attach(
     pipeline.attached, pipeline.complete, pipeline.available_now = True, True, available_now
     pipeline.attached_at, pipeline.away_since = clock.monotonic(), None
     pipeline.timeline.attach(committed, planned)
+    _let_go_of_dropped(gateway, pipeline, committed.keys() | planned.keys())
     pipeline.take_checkpoint(committed, planned)
     pipeline.ended, pipeline.exhausted_at = set(ended) & committed.keys(), None
     for name in committed:
@@ -152,6 +153,17 @@ def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Pos
     grant_where_awaited(stream)
     gateway.credit.rebalance()
     return stream
+
+
+def _let_go_of_dropped(gateway: Gateway, pipeline: Pipeline, named: Set[str]) -> None:
+    """Drops what is held of streams that a checkpoint may have dropped, since they have ended and all of it was committed.
+
+    This gateway has not seen that if it was at another one. If the query does need it, the source sends it again.
+    """
+    for name, stream in gateway.streams.items():
+        may_be_dropped = name not in named and (pipeline.was_elsewhere or name in pipeline.committed)
+        if may_be_dropped and stream.replayable and pipeline in stream.readers:
+            stream.let_go()
 
 
 def commit(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position], ended: Iterable[str] = ()) -> None:

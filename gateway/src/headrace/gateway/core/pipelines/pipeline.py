@@ -74,6 +74,8 @@ class Pipeline:
     """The current run."""
     attachment: int = 0
     """How many times the current run has attached, to any gateway, as far as its calls have told."""
+    was_elsewhere: bool = False
+    """Whether the current run has been at another gateway since it told its positions here, and has not attached again."""
     replaced: deque[Run] = field(default_factory=lambda: deque(maxlen=MAX_REPLACED))
     """Earlier runs, ending with the latest."""
     attached: bool = False
@@ -174,7 +176,7 @@ class Pipeline:
 
     def forget_positions(self) -> None:
         """Forgets the positions of the run, which has been at another gateway since it told them here."""
-        self.attached, self.complete, self.away_since = False, False, None
+        self.attached, self.complete, self.away_since, self.was_elsewhere = False, False, None, True
         self.committed.clear()
         self.plan({})
 
@@ -213,7 +215,7 @@ class Pipeline:
 
         A stream whose position in the checkpoint is the beginning begins with its first message.
         """
-        self.committed, self.targets, self.met = dict(committed), {}, set()
+        self.committed, self.targets, self.met, self.was_elsewhere = dict(committed), {}, set(), False
         self.plan(dict(planned))
         self.sources = {source_of(stream) for stream, position in committed.items() if position > BEGINNING}
         self.begins = {stream: start for stream, start in self.begins.items() if self.position(stream) == BEGINNING}

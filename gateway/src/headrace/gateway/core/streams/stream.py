@@ -198,6 +198,12 @@ class Stream:
         self.tally.restart(at)
         self.news.notify()
 
+    def let_go(self) -> None:
+        """Drops all frames of a replayable stream, so that its source is asked again for what a reader needs of them."""
+        self.tally.release(self.frames, self.start, self._places_of_readers())
+        self.drop_frames(len(self.frames))
+        self.start = self.received
+
     def go_on_after(self, committed: Position) -> None:
         """Begins after the committed position of a checkpoint. Its epoch, if any, is over: this gateway did not assign it."""
         self.restart(committed)
