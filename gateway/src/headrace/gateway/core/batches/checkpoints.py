@@ -155,13 +155,13 @@ def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Pos
     return stream
 
 
-def _let_go_of_dropped(gateway: Gateway, pipeline: Pipeline, named: Set[str]) -> None:
+def _let_go_of_dropped(gateway: Gateway, pipeline: Pipeline, streams: Set[str]) -> None:
     """Drops what is held of streams that a checkpoint may have dropped, since they have ended and all of it was committed.
 
     This gateway has not seen that if it was at another one. If the query does need it, the source sends it again.
     """
     for name, stream in gateway.streams.items():
-        may_be_dropped = name not in named and (pipeline.was_elsewhere or name in pipeline.committed)
+        may_be_dropped = name not in streams and (pipeline.was_elsewhere or name in pipeline.committed)
         if may_be_dropped and stream.replayable and pipeline in stream.readers:
             stream.let_go()
 
