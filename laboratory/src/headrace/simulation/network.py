@@ -118,8 +118,9 @@ class Network:
 class ServerContext:
     """What a handler knows of its call: the part of `grpc.aio.ServicerContext` that the gateway needs."""
 
-    def __init__(self, call: "Call") -> None:
+    def __init__(self, call: "Call", serialize: Callable[[Any], bytes]) -> None:
         self._call = call
+        self._serialize = serialize
         self.status: Status | None = None
 
     def peer(self) -> str:
@@ -129,12 +130,13 @@ class ServerContext:
     async def send_initial_metadata(self, metadata: object) -> None:
         """Does nothing: a call has no other messages than its own."""
 
-    async def write(self, message: bytes) -> None:
-        """Sends a response, as bytes."""
+    async def write(self, message: Any) -> None:
+        """Sends a response."""
         if self.status is None:  # gRPC discards what a handler returns after it has aborted its call.
+            data = self._serialize(message)
             self._call.note_response()
             await self._call.responses.room()
-            self._call.responses.send(message)
+            self._call.responses.send(data)
 
     async def abort(self, code: grpc.StatusCode, details: str = "", trailing: Any = ()) -> None:
         """Ends the call with a status.
@@ -144,18 +146,6 @@ class ServerContext:
         """
         self.status = Status(code, details, tuple(trailing))
         raise grpc.aio.AbortError("Locally aborted.")
-
-
-class SerializingContext(ServerContext):
-    """The context for a handler that writes messages, and not bytes."""
-
-    def __init__(self, call: "Call", serialize: Callable[[Any], bytes]) -> None:
-        super().__init__(call)
-        self._serialize = serialize
-
-    async def write(self, message: Any) -> None:
-        """Sends a response."""
-        await super().write(self._serialize(message))
 
 
 class Call:
@@ -202,7 +192,7 @@ class Call:
         if self._role and found.is_served:
             server.counts[f"begun {self._role}"] += 1
         assert found.handler is not None, f"{self.method} is unknown"
-        context = SerializingContext(self, found.handler.response_serializer)
+        context = ServerContext(self, found.handler.response_serializer)
         status = OK
         try:
             await self._handle(found.handler, context)
@@ -219,7 +209,7 @@ class Call:
         if not self.responses.is_cut:
             self.responses.send(context.status or status)
 
-    async def _handle(self, handler: Any, context: SerializingContext) -> None:
+    async def _handle(self, handler: Any, context: ServerContext) -> None:
         if handler.request_streaming:
             requests = self._parsed(handler.request_deserializer)
             if handler.response_streaming:
