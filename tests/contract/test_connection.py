@@ -5,7 +5,8 @@ import pytest
 
 from headrace.connectors.configuration import GatewayTable
 from headrace.connectors.manifests import OF_THE_GATEWAY
-from headrace.contract.connection import GATEWAY, SETTINGS, TLS, Setting
+from headrace.contract.connection import GATEWAY, SETTINGS, TLS
+from headrace.contract.settings import Setting
 from headrace.terminal.connection import own_connection_options
 
 each = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)

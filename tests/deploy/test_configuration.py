@@ -113,9 +113,9 @@ def test_the_command_lines_of_a_deployment(tmp_path: Path) -> None:
     assert words(role(planned, "far"), "a:1") == [*connector, f"{file}:far", "--verbose"]
     assert words(role(planned, "pipeline"), "a:1") == [
         *("run", "app.py:app", "--gateway", "a:1", "--checkpoint", "checkpoints/one", "--master", "local[2]"),
-        *("--parallelism", "2", "--worker-memory", "2gb", "--option", "maxMessagesPerTrigger=1000"),
-        *("--conf", "spark.ui.enabled=false", "--conf", "spark.app.name=x y", "--drop-states", "old"),
-        *("--migrate-states", "sums", "--no-finish", "--available-now", "--verbose"),
+        *("--parallelism", "2", "--available-now", "--worker-memory", "2gb", "--no-finish", "--drop-states", "old"),
+        *("--migrate-states", "sums", "--verbose", "--option", "maxMessagesPerTrigger=1000"),
+        *("--conf", "spark.ui.enabled=false", "--conf", "spark.app.name=x y"),
         *("--tls-ca", str(tmp_path / "ca.pem")),
     ]
     assert role(planned, "pipeline").environ["HEADRACE_TOKEN"] == "secret"
@@ -134,11 +134,9 @@ def options_of(*path: str) -> set[str]:
 
 def test_the_tables_have_all_options_of_the_commands() -> None:
     assert set(GatewayOptions.model_fields) == options_of("gateway") - {"env_file", "ready_file", "check", "print_config"}
-    renamed = {"given": "options", "settings": "conf"}
-    options = {renamed.get(option, option) for option in options_of("run")}
     connection = {"gateway", "token", "token_file", "tls", "tls_ca", "tls_cert", "tls_key"}
-    own = {"app", "gateway", "variables"}
-    assert set(PipelineOptions.model_fields) - own == options - connection - {"dry_run", "as_json", "log_format", "figures"}
+    own, of_the_command = {"app", "gateway", "variables"}, {"dry_run", "as_json", "log_format", "figures"}
+    assert set(PipelineOptions.model_fields) - own == options_of("run") - connection - of_the_command
 
 
 def test_what_the_gateway_knows_of_each(tmp_path: Path) -> None:
@@ -204,7 +202,7 @@ LINES = '[connectors.lines]\nconnector = "file"\npath = "x"\nsource = "lines"\n'
         ),
         (
             LINES + '[pipeline]\napp = "app.py"\nreal_time_workers = 2',
-            "deploy.toml:5: pipeline: real_time_workers is for real-time mode: add real_time = true",
+            "deploy.toml:5: pipeline: real_time_workers is for real-time mode: add real_time",
         ),
         (LINES + '[pipeline]\napp = "app.py"\nconf = 3', "deploy.toml:7: pipeline.conf: must be a table"),
     ],

@@ -159,7 +159,7 @@ def test_a_redelivering_source_is_refused(spark: SparkSession, tmp_path: Path) -
 
 
 def test_a_bounded_run_is_refused_before_anything_is_written(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="available_now and real_time exclude each other"):
+    with pytest.raises(OptionError, match="available_now and real_time cannot be combined"):
         start(two_levels(), spark, tmp_path / "checkpoint", available_now=True, real_time=True)
     assert not (tmp_path / "checkpoint").exists()
 

@@ -16,6 +16,7 @@ from headrace.cli.prepare import Archives
 from headrace.cli.run_output import Figures, Output, Progress
 from headrace.cli.spark_options import SparkOptions, pairs, require_java, spark_options
 from headrace.contract.errors import HeadraceError
+from headrace.contract.settings import OF_RUN, clash
 from headrace.contract.units import UnitError, parse_duration, parse_size
 from headrace.logs.output import FORMAT_VARIABLE, FORMATS, configure_logging, is_verbose
 from headrace.terminal import (
@@ -28,6 +29,7 @@ from headrace.terminal import (
     own_connection_options,
     print_line,
     print_result,
+    setting_option,
 )
 
 if TYPE_CHECKING:
@@ -53,50 +55,19 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
 
 @click.command(cls=ProgramCommand)
 @click.argument("app", metavar="APP.PY[:NAME]|DEPLOY.TOML")
-@click.option("--checkpoint", metavar="DIR", help="Where positions and states are kept.  [default: checkpoints/<name>]")
-@click.option("--shared-checkpoint", is_flag=True, help="The checkpoint is on a file system that all cluster nodes mount.")
+@setting_option(OF_RUN["checkpoint"], metavar="DIR")
+@setting_option(OF_RUN["shared_checkpoint"])
 @click.option("--dry-run", is_flag=True, help="Check and print the application without running it.")
-@click.option("--parallelism", type=click.IntRange(1), metavar="N", help="Number of buckets of keys of a new checkpoint.")
-@click.option("--available-now", is_flag=True, help="Process what exists now, then exit.")
-@click.option(
-    "--trigger-interval",
-    metavar="DURATION",
-    callback=_checked_by(parse_duration),
-    help="Interval between micro-batches: 500ms, 5s, 1m. It delays acknowledgements.  [default: none]",
-)
-@click.option(
-    "--option",
-    "given",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="An option of the source or sink, such as maxMessagesPerTrigger=100000. Repeatable.",
-)
-@click.option(
-    "--worker-memory",
-    metavar="SIZE",
-    default="1gb",
-    show_default=True,
-    callback=_checked_by(parse_size),
-    help="Memory for states in each Python worker.",
-)
-@click.option(
-    "--finish/--no-finish", default=None, help="Close all windows once all streams end.  [default: only with --available-now]"
-)
-@click.option(
-    "--real-time",
-    is_flag=True,
-    help="Process messages as they arrive, in the driver: at-least-once sinks show results within milliseconds.",
-)
-@click.option(
-    "--real-time-workers",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Processes that run the steps behind key_by in real-time mode, with the driver.",
-)
-@click.option("--drop-states", metavar="STEP", multiple=True, help="Drop the states of a removed step. Repeatable.")
-@click.option("--migrate-states", metavar="STEP", multiple=True, help="Keep the states of a changed step. Repeatable.")
+@setting_option(OF_RUN["parallelism"], type=click.IntRange(1), metavar="N")
+@setting_option(OF_RUN["available_now"])
+@setting_option(OF_RUN["trigger_interval"], metavar="DURATION", callback=_checked_by(parse_duration))
+@setting_option(OF_RUN["options"])
+@setting_option(OF_RUN["worker_memory"], metavar="SIZE", default="1gb", callback=_checked_by(parse_size))
+@setting_option(OF_RUN["finish"])
+@setting_option(OF_RUN["real_time"])
+@setting_option(OF_RUN["real_time_workers"], type=click.IntRange(1), default=1, metavar="N")
+@setting_option(OF_RUN["drop_states"], metavar="STEP")
+@setting_option(OF_RUN["migrate_states"], metavar="STEP")
 @click.option("--figures/--no-figures", default=True, hidden=True, help="Ask the gateway for the figures that progress shows.")
 @json_option("progress before it, one object per line")
 @click.option(
@@ -116,7 +87,7 @@ def run(
     parallelism: int | None,
     available_now: bool,
     trigger_interval: str | None,
-    given: tuple[str, ...],
+    options: tuple[str, ...],
     worker_memory: str,
     finish: bool | None,
     real_time: bool,
@@ -147,16 +118,15 @@ def run(
       headrace run app.py --real-time --real-time-workers 4
       headrace run deploy.toml
     """
-    if available_now and trigger_interval is not None:
-        raise click.UsageError(
-            "--available-now and --trigger-interval cannot be combined: a bounded run starts each micro-batch immediately"
-        )
-    if available_now and real_time:
-        raise click.UsageError(
-            "--available-now and --real-time cannot be combined: a bounded run ends when it has read everything"
-        )
-    if real_time_workers > 1 and not real_time:
-        raise click.UsageError("--real-time-workers is for real-time mode: add --real-time")
+    clashes = clash(
+        available_now=available_now,
+        trigger_interval=trigger_interval,
+        real_time=real_time,
+        real_time_workers=real_time_workers,
+        written=lambda setting: setting.option,
+    )
+    if clashes is not None:
+        raise click.UsageError(clashes)
     if app.endswith(".toml"):
         from headrace.cli.deploy import run_deployment
 
@@ -183,9 +153,9 @@ def run(
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())
     conf = {f"spark.executorEnv.{FORMAT_VARIABLE}": log_format, **on.conf}
-    options = {**_connection_options(connection), **pairs("--option", given)}
+    given = {**_connection_options(connection), **pairs("--option", options)}
     if shared_checkpoint:
-        options["sharedCheckpoint"] = "true"
+        given["sharedCheckpoint"] = "true"
     require_java()
     from headrace.engine import CheckpointError, OptionError, build_session, discard_output, start
     from headrace.pipelines import StateError
@@ -204,7 +174,7 @@ def run(
             application.pipeline,
             spark,
             folder,
-            options=options,
+            options=given,
             available_now=available_now,
             trigger_interval=trigger_interval,
             worker_memory=worker_memory,

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.contract.settings import OF_RUN
 from headrace.logs.output import VERBOSE_VARIABLE
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, setting_option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -30,18 +31,12 @@ class SparkOptions:
 def spark_options(command: _Command) -> _Command:
     """Adds --master, --conf and --verbose. The command receives the first two as one argument, `on`."""
 
-    @click.option("--master", metavar="URL", help="Spark master URL.  [default: spark-submit's, else local[*]]")
+    @setting_option(OF_RUN["master"], metavar="URL")
     @verbose_option
-    @click.option(
-        "--conf",
-        "settings",
-        metavar="NAME=VALUE",
-        multiple=True,
-        help="A Spark setting, such as spark.executor.memory=4g. Repeatable.",
-    )
+    @setting_option(OF_RUN["conf"])
     @functools.wraps(command)
-    def with_spark(*arguments: Any, master: str | None, settings: tuple[str, ...], **options: Any) -> Any:
-        return command(*arguments, on=SparkOptions(master, pairs("--conf", settings)), **options)
+    def with_spark(*arguments: Any, master: str | None, conf: tuple[str, ...], **options: Any) -> Any:
+        return command(*arguments, on=SparkOptions(master, pairs("--conf", conf)), **options)
 
     return with_spark  # type: ignore[return-value]
 
@@ -53,8 +48,7 @@ def verbose_option(command: _Command) -> _Command:
         if value:
             os.environ[VERBOSE_VARIABLE] = "1"
 
-    text = "Also show Spark's log."
-    return click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=show_all, help=text)(command)
+    return setting_option(OF_RUN["verbose"], "-v", expose_value=False, callback=show_all)(command)
 
 
 def pairs(option: str, arguments: tuple[str, ...]) -> dict[str, str]:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.connectors.configuration import GatewayTable
-from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions, QueryOptions
+from headrace.contract.connection import TLS, TLS_CA, TLS_CERT, TLS_KEY
+from headrace.contract.settings import OF_GATEWAY, OF_RUN
+from headrace.deploy.configuration import Deployment, PipelineOptions, QueryOptions
 from headrace.processes import supervised
 
 
@@ -19,12 +21,8 @@ def gateway_command(deployment: Deployment, listen: str | None) -> list[str]:
     """
     options = deployment.gateway
     words = supervised("gateway")
-    for name in GatewayOptions.model_fields:
-        value = listen if name == "listen" and listen is not None else getattr(options, name)
-        if value is True:
-            words.append(_option(name))
-        elif value is not None and value is not False:
-            words += [_option(name), str(value)]
+    for name, setting in OF_GATEWAY.items():
+        words += setting.words(listen if name == "listen" and listen is not None else getattr(options, name))
     return words if deployment.env_file is None else [*words, "--env-file", str(deployment.env_file)]
 
 
@@ -45,20 +43,7 @@ def replay_command(options: GatewayTable, folder: Path, address: str, source: st
 def pipeline_command(options: PipelineOptions, address: str, *, figures: bool) -> list[str]:
     """Returns the command that runs the application; with `figures`, it may ask the gateway for the figures of its streams."""
     words = supervised("run", options.app, "--gateway", options.gateway.address or address)
-    for name in ("checkpoint", "master", "parallelism", "trigger_interval", "worker_memory", "real_time_workers"):
-        value = getattr(options, name)
-        words += [_option(name), str(value)] if value is not None else []
-    for option, pairs in (("--option", options.options), ("--conf", options.conf)):
-        for name, value in pairs.items():
-            words += [option, f"{name}={value}"]
-    for step in options.drop_states:
-        words += ["--drop-states", step]
-    for step in options.migrate_states:
-        words += ["--migrate-states", step]
-    if options.finish is not None:
-        words += ["--finish" if options.finish else "--no-finish"]
-    for name in ("available_now", "real_time", "shared_checkpoint", "verbose"):
-        words += [_option(name)] if getattr(options, name) else []
+    words += [word for name, setting in OF_RUN.items() for word in setting.words(getattr(options, name))]
     return [*words, *([] if figures else ["--no-figures"]), *_tls(options.gateway)]
 
 
@@ -88,12 +73,8 @@ def reachable(address: str) -> str:
 
 
 def _tls(options: GatewayTable) -> list[str]:
-    words = ["--tls"] if options.tls else []
-    for name in ("tls_ca", "tls_cert", "tls_key"):
-        value = getattr(options, name)
-        words += [_option(name), str(value)] if value is not None else []
+    words = [TLS.option] if options.tls else []
+    for setting in (TLS_CA, TLS_CERT, TLS_KEY):
+        value = getattr(options, setting.name)
+        words += [setting.option, str(value)] if value is not None else []
     return words
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

@@ -12,6 +12,7 @@ from headrace.configuration import ConfigurationError, ConfigurationFile, Flag
 from headrace.connectors import Parameters
 from headrace.connectors.configuration import ENV_FILE, Configured, GatewayTable, check_token_file, take_connector
 from headrace.contract.names import SUPERVISOR, is_name, is_stream_pattern
+from headrace.contract.settings import OF_GATEWAY, OF_RUN, clash
 from headrace.logs.output import FORMAT_VARIABLE
 
 if TYPE_CHECKING:
@@ -26,55 +27,53 @@ APPLICATION, QUERY = "application", "query"
 class GatewayOptions(Parameters):
     """The table `[gateway]`: the options of `headrace gateway`."""
 
-    config: Path | None = Field(default=None, description="The gateway's configuration file; the options below override it.")
-    listen: str | None = Field(default=None, description="Where to listen; port 0 picks a free one.")
-    insecure: bool = Field(default=False, description="Allow listening without TLS where others can reach it.")
-    tls_cert: Path | None = Field(default=None, description="PEM: the gateway's certificate.")
-    tls_key: Path | None = Field(default=None, description="PEM: its key.")
-    tls_client_ca: Path | None = Field(default=None, description="PEM: require client certificates signed by this authority.")
-    buffer_bytes: int | str | None = Field(default=None, description="Buffer for frames of all sessions.")
-    max_frame_bytes: int | str | None = Field(default=None, description="The largest frame accepted.")
-    max_sessions: int | None = Field(default=None, description="Maximum number of concurrent sessions.")
-    drain_timeout_ms: int | None = Field(default=None, description="Time to drain messages in flight when stopping.")
-    http_listen: str | None = Field(default=None, description="Where to serve HTTP; off for nowhere.")
-    log_format: str | None = Field(default=None, description="auto, json or console.")
-    log_level: str | None = Field(default=None, description="debug, info, warning or error.")
+    config: Path | None = Field(default=None, description=OF_GATEWAY["config"].description)
+    listen: str | None = Field(default=None, description=OF_GATEWAY["listen"].description)
+    insecure: bool = Field(default=False, description=OF_GATEWAY["insecure"].description)
+    tls_cert: Path | None = Field(default=None, description=OF_GATEWAY["tls_cert"].description)
+    tls_key: Path | None = Field(default=None, description=OF_GATEWAY["tls_key"].description)
+    tls_client_ca: Path | None = Field(default=None, description=OF_GATEWAY["tls_client_ca"].description)
+    buffer_bytes: int | str | None = Field(default=None, description=OF_GATEWAY["buffer_bytes"].description)
+    max_frame_bytes: int | str | None = Field(default=None, description=OF_GATEWAY["max_frame_bytes"].description)
+    max_sessions: int | None = Field(default=None, description=OF_GATEWAY["max_sessions"].description)
+    drain_timeout_ms: int | None = Field(default=None, description=OF_GATEWAY["drain_timeout_ms"].description)
+    http_listen: str | None = Field(default=None, description=OF_GATEWAY["http_listen"].description)
+    log_format: str | None = Field(default=None, description=OF_GATEWAY["log_format"].description)
+    log_level: str | None = Field(default=None, description=OF_GATEWAY["log_level"].description)
 
 
 class PipelineOptions(Parameters):
     """The table `[pipeline]`, or `[application.NAME]`: the options of `headrace run`."""
 
     app: str = Field(description="The application: app.py, or app.py:name.")
-    checkpoint: str | None = Field(default=None, description="Where positions and states are kept; checkpoints/NAME if unset.")
-    shared_checkpoint: bool = Field(default=False, description="The checkpoint is on a file system that all cluster nodes mount.")
-    master: str | None = Field(default=None, description="Spark master URL; spark-submit's, else local[*], if unset.")
-    parallelism: int | None = Field(default=None, ge=1, description="Number of buckets of keys of a new checkpoint.")
-    available_now: bool = Field(default=False, description="Process what exists now, then exit.")
-    real_time: bool = Field(default=False, description="Process messages as they arrive, in the driver.")
-    real_time_workers: int | None = Field(
-        default=None, ge=1, description="Processes of keyed steps in real-time mode; 1 if unset."
-    )
-    trigger_interval: str | None = Field(default=None, description="Interval between micro-batches: 500ms, 5s, 1m.")
-    worker_memory: str | None = Field(default=None, description="Memory for states in each Python worker; 1gb if unset.")
-    finish: bool | None = Field(default=None, description="Close all windows once all streams end; unset: with available_now.")
-    drop_states: list[str] = Field(default=[], description="Removed steps whose states are dropped.")
-    migrate_states: list[str] = Field(default=[], description="Changed steps that keep their states.")
-    verbose: bool = Field(default=False, description="Include Spark's log.")
-    options: dict[str, str] = Field(default={}, description="Options of the source and the sink.")
-    conf: dict[str, str] = Field(default={}, description="Spark settings.")
+    checkpoint: str | None = Field(default=None, description=OF_RUN["checkpoint"].description)
+    shared_checkpoint: bool = Field(default=False, description=OF_RUN["shared_checkpoint"].description)
+    master: str | None = Field(default=None, description=OF_RUN["master"].description)
+    parallelism: int | None = Field(default=None, ge=1, description=OF_RUN["parallelism"].description)
+    available_now: bool = Field(default=False, description=OF_RUN["available_now"].description)
+    real_time: bool = Field(default=False, description=OF_RUN["real_time"].description)
+    real_time_workers: int | None = Field(default=None, ge=1, description=OF_RUN["real_time_workers"].description)
+    trigger_interval: str | None = Field(default=None, description=OF_RUN["trigger_interval"].description)
+    worker_memory: str | None = Field(default=None, description=OF_RUN["worker_memory"].description)
+    finish: bool | None = Field(default=None, description=OF_RUN["finish"].description)
+    drop_states: list[str] = Field(default=[], description=OF_RUN["drop_states"].description)
+    migrate_states: list[str] = Field(default=[], description=OF_RUN["migrate_states"].description)
+    verbose: bool = Field(default=False, description=OF_RUN["verbose"].description)
+    options: dict[str, str] = Field(default={}, description=OF_RUN["options"].description)
+    conf: dict[str, str] = Field(default={}, description=OF_RUN["conf"].description)
     variables: list[str] = Field(default=[], description="Variables that the application itself reads from its environment.")
     gateway: GatewayTable = Field(default_factory=GatewayTable, description="How it reaches the gateway.")
 
     @model_validator(mode="after")
     def _bounded_or_not(self) -> Self:
-        if self.available_now and self.trigger_interval is not None:
-            raise ValueError(
-                "available_now and trigger_interval cannot be combined: a bounded run starts each micro-batch immediately"
-            )
-        if self.available_now and self.real_time:
-            raise ValueError("available_now and real_time cannot be combined: a bounded run only reads what exists")
-        if (self.real_time_workers or 1) > 1 and not self.real_time:
-            raise ValueError("real_time_workers is for real-time mode: add real_time = true")
+        clashes = clash(
+            available_now=self.available_now,
+            trigger_interval=self.trigger_interval,
+            real_time=self.real_time,
+            real_time_workers=self.real_time_workers,
+        )
+        if clashes is not None:
+            raise ValueError(clashes)
         return self
 
     @field_validator("options", "conf", mode="before")

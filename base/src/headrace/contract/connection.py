@@ -1,36 +1,9 @@
-"""How to reach a gateway: the settings that options, keys of configuration files, variables and Spark's options are made of."""
+"""How to reach a gateway: the settings that options, keys of configuration files, variables and Spark's options are made of.
 
-from dataclasses import dataclass
+The key of the gateway itself is `address`, in a table `gateway`.
+"""
 
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting.
-
-    Attributes:
-        name: Its name, such as `token_file`: the key of a configuration file, except that `gateway` is a table's `address`.
-        description: Its meaning, as the help of commands and the schema of configuration files show it.
-    """
-
-    name: str
-    description: str
-
-    @property
-    def variable(self) -> str:
-        """The environment variable of its default."""
-        return f"HEADRACE_{self.name.upper()}"
-
-    @property
-    def option(self) -> str:
-        """The option of commands."""
-        return f"--{self.name.replace('_', '-')}"
-
-    @property
-    def spark_option(self) -> str:
-        """The option of Spark's source and sink."""
-        first, *others = self.name.split("_")
-        return first + "".join(word.capitalize() for word in others)
-
+from headrace.contract.settings import Setting
 
 GATEWAY = Setting("gateway", "The gateway to call, HOST:PORT.")
 TOKEN = Setting("token", "Token to authenticate with.")

@@ -20,7 +20,7 @@ from headrace.terminal.output import (
     print_json,
     print_line,
 )
-from headrace.terminal.program import ProgramCommand, ProgramGroup, as_typed, run_program
+from headrace.terminal.program import ProgramCommand, ProgramGroup, as_typed, run_program, setting_option
 from headrace.terminal.results import JsonOption, command_name, failures_as_json, json_option, note_words, print_result
 
 __all__ = [
@@ -50,4 +50,5 @@ __all__ = [
     "print_line",
     "print_result",
     "run_program",
+    "setting_option",
 ]

@@ -2,14 +2,16 @@
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
 
 import click
 
+from headrace.contract.settings import Form, Setting
 from headrace.terminal.examples import ExamplesFormatter
 from headrace.terminal.results import failures_as_json, note_words
 
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _UNCUT = 1_000
 """Longer than every first sentence of a help, in characters."""
 
@@ -113,3 +115,18 @@ def run_program(command: click.Command, name: str) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def setting_option(setting: Setting, *short: str, **attributes: Any) -> Callable[[_Decorated], _Decorated]:
+    """Returns what adds a setting to a command as an option: by its form, and with further attributes of click's option."""
+    match setting.form:
+        case Form.FLAG:
+            attributes = {"is_flag": True, **attributes}
+        case Form.SWITCH:
+            attributes = {"default": None, **attributes}
+        case Form.SEVERAL | Form.PAIRS:
+            attributes = {"multiple": True, "metavar": "NAME=VALUE" if setting.form is Form.PAIRS else None, **attributes}
+        case Form.VALUE:
+            pass
+    switch = f"{setting.option}/--no-{setting.option[2:]}" if setting.form is Form.SWITCH else setting.option
+    return click.option(*short, switch, setting.name, help=setting.help, **attributes)

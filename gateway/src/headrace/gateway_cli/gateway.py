@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from headrace.contract.names import is_name
+from headrace.contract.settings import OF_GATEWAY
 from headrace.contract.token_files import descriptor_of
 from headrace.terminal import (
     CALL_TIMEOUT_S,
@@ -21,26 +22,27 @@ from headrace.terminal import (
     json_option,
     print_line,
     print_result,
+    setting_option,
 )
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.group(cls=ProgramGroup, invoke_without_command=True)
-@click.option("--config", type=_FILE, help="A TOML file; the options below override it.")
+@setting_option(OF_GATEWAY["config"], type=_FILE)
 @click.option("--env-file", type=_FILE, help="Variables, NAME=value line by line, which precede the environment.")
-@click.option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 picks a free one.  [default: 127.0.0.1:7433]")
-@click.option("--insecure", is_flag=True, default=None, help="Allow listening without TLS where others can reach it.")
-@click.option("--tls-cert", type=_FILE, help="PEM: the gateway's certificate.")
-@click.option("--tls-key", type=_FILE, help="PEM: its key.")
-@click.option("--tls-client-ca", type=_FILE, help="PEM: require client certificates signed by this authority.")
-@click.option("--buffer-bytes", metavar="SIZE", help="Buffer for frames of all sessions.  [default: 128MiB]")
-@click.option("--max-frame-bytes", metavar="SIZE", help="The largest frame accepted.  [default: 4032KiB]")
-@click.option("--max-sessions", metavar="N", help="Maximum number of concurrent sessions.  [default: 2000]")
-@click.option("--drain-timeout-ms", metavar="MS", help="Time to drain messages in flight when stopping.  [default: 10000]")
-@click.option("--http-listen", metavar="HOST:PORT", help="Where to serve HTTP; off for nowhere.  [default: auto]")
-@click.option("--log-format", metavar="FORMAT", help="auto, json or console.  [default: auto]")
-@click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.  [default: info]")
+@setting_option(OF_GATEWAY["listen"], metavar="HOST:PORT")
+@setting_option(OF_GATEWAY["insecure"], default=None)
+@setting_option(OF_GATEWAY["tls_cert"], type=_FILE)
+@setting_option(OF_GATEWAY["tls_key"], type=_FILE)
+@setting_option(OF_GATEWAY["tls_client_ca"], type=_FILE)
+@setting_option(OF_GATEWAY["buffer_bytes"], metavar="SIZE")
+@setting_option(OF_GATEWAY["max_frame_bytes"], metavar="SIZE")
+@setting_option(OF_GATEWAY["max_sessions"], metavar="N")
+@setting_option(OF_GATEWAY["drain_timeout_ms"], metavar="MS")
+@setting_option(OF_GATEWAY["http_listen"], metavar="HOST:PORT")
+@setting_option(OF_GATEWAY["log_format"], metavar="FORMAT")
+@setting_option(OF_GATEWAY["log_level"], metavar="LEVEL")
 @click.option("--ready-file", type=_FILE, help="Write the actual address to this file once it listens.")
 @click.option("--check", is_flag=True, help="Check the configuration, then exit.")
 @click.option("--print-config", is_flag=True, help="Print the complete configuration without secrets, then exit.")
@@ -123,7 +125,7 @@ def gateway(
     from headrace.configuration import ConfigurationError, Flag, read_env_file
     from headrace.gateway import OPTION_KEYS, ConfigSource, load_config, redacted_toml
 
-    given = {OPTION_KEYS[name]: Flag(_option(name), value) for name, value in flags.items() if value is not None}
+    given = {OPTION_KEYS[name]: Flag(OF_GATEWAY[name].option, value) for name, value in flags.items() if value is not None}
     overrides = {key: _absolute(flag) for key, flag in given.items()}
 
     def load() -> Any:
@@ -163,10 +165,6 @@ def _run(config: Any, ready_file: Path | None, source: Any) -> None:
         uvloop.run(serve(config, ready=announce, source=source))
     except GatewayError as error:
         raise Failure(str(error), error.exit_code) from None
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def _absolute(flag: Any) -> Any:

@@ -9,17 +9,16 @@ from headrace.engine.wire.gateway_options import NAMES as GATEWAY_NAMES
 from headrace.engine.wire.gateway_options import (
     Defaults,
     GatewayOptions,
+    Option,
     boolean,
     canonical,
     fail_or,
     parse_gateway,
     parsed,
+    parsed_options,
     seconds,
 )
 
-NAMES = ("sink", *GATEWAY_NAMES, "sinkTimeout", "onOlderCheckpoint", "onSinkLoss", "onRefused", "deadLetters", "syncToDisk")
-OWN_NAMES = ("application", "failed", "run")
-"""Internal options, which Headrace sets when it starts an application."""
 DEFAULT_SINK_TIMEOUT_S = 60.0
 RUN_NUMBER = "spark.sql.headrace.run"
 """The setting that passes the number of the run to a query's tasks."""
@@ -74,13 +73,26 @@ class SinkOptions(GatewayOptions):
         return None if dead is None else replace(self, sink=dead, failed=dead, dead_letters=None)
 
 
+_OWN: Mapping[str, Option] = {
+    "sinkTimeout": Option("sink_timeout_s", seconds),
+    "onOlderCheckpoint": Option("accept_older", fail_or("accept")),
+    "onSinkLoss": Option("accept_lost", fail_or("accept")),
+    "onRefused": Option("skip_refused", fail_or("skip")),
+    "syncToDisk": Option("sync_to_disk", boolean),
+}
+_INTERNAL: Mapping[str, Option] = {name: Option(name) for name in ("application", "failed", "run")}
+"""Options that Headrace sets when it starts an application."""
+NAMES = ("sink", *GATEWAY_NAMES, "deadLetters", *_OWN)
+
+
 def parse_sink(options: Mapping[str, str], defaults: Defaults) -> SinkOptions:
     """Parses and validates the options of a sink.
 
     Raises:
         OptionError: An option is unknown, missing or invalid; the error names the option, the value and the remedy.
     """
-    values = canonical({name: value for name, value in options.items() if name.lower() not in _SPARKS_OWN}, NAMES, OWN_NAMES)
+    given = {name: value for name, value in options.items() if name.lower() not in _SPARKS_OWN}
+    values = canonical(given, NAMES, tuple(_INTERNAL))
     application = values.get("application")
     sinks = parsed(values, "sink", _sink if application is None else _sinks, None)
     if sinks is None:
@@ -93,20 +105,9 @@ def parse_sink(options: Mapping[str, str], defaults: Defaults) -> SinkOptions:
         raise OptionError("options onRefused and deadLetters exclude each other: remove one of them")
     if "syncToDisk" in values and application is None:
         raise OptionError("option syncToDisk: only the states of an application can be synced; remove the option")
-    return SinkOptions(
-        **vars(parse_gateway(values, defaults)),
-        sink=sink,
-        sink_timeout_s=parsed(values, "sinkTimeout", seconds, DEFAULT_SINK_TIMEOUT_S),
-        accept_older=parsed(values, "onOlderCheckpoint", fail_or("accept"), False),
-        accept_lost=parsed(values, "onSinkLoss", fail_or("accept"), False),
-        skip_refused=parsed(values, "onRefused", fail_or("skip"), False),
-        dead_letters=dead_letters,
-        sync_to_disk=parsed(values, "syncToDisk", boolean, False),
-        application=application,
-        failed=values.get("failed"),
-        run=values.get("run"),
-        further=tuple(further),
-    )
+    gateway = vars(parse_gateway(values, defaults))
+    own = parsed_options(values, {**_OWN, **_INTERNAL})
+    return SinkOptions(**gateway, sink=sink, further=tuple(further), dead_letters=dead_letters, **own)
 
 
 def _sink(text: str) -> tuple[str, ...]:

@@ -10,31 +10,17 @@ from headrace.engine.wire.gateway_options import NAMES as GATEWAY_NAMES
 from headrace.engine.wire.gateway_options import (
     Defaults,
     GatewayOptions,
+    Option,
     boolean,
     canonical,
     fail_or,
     parse_gateway,
-    parsed,
+    parsed_options,
     seconds,
 )
 
 DEFAULT_INLINE_BYTES = 256 * 2**10
 DEFAULT_STREAM_TIMEOUT_S = 60.0
-
-NAMES = (
-    "stream",
-    *GATEWAY_NAMES,
-    "pipeline",
-    "maxMessagesPerTrigger",
-    "maxBytesPerTrigger",
-    "failOnDataLoss",
-    "streamTimeout",
-    "onStreamAway",
-    "readTasks",
-    "inlineBytes",
-)
-OWN_NAMES = ("application", "asksForPresent", "finish", "interval", "realTime", "resumeAt")
-"""Internal options, which Headrace sets when it starts an application."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,37 +52,9 @@ class Options(GatewayOptions):
     """The offset, as JSON, at which a rescaled checkpoint starts. The run that creates the checkpoint reads nothing."""
 
 
-def parse(options: Mapping[str, str], defaults: Defaults) -> Options:
-    """Parses and validates the options of a source.
-
-    Raises:
-        OptionError: An option is unknown, missing or invalid; the error names the option, the value and the remedy.
-    """
-    values = canonical(options, NAMES, OWN_NAMES)
-    return Options(
-        **vars(parse_gateway(values, defaults)),
-        streams=_streams(values),
-        pipeline=parsed(values, "pipeline", _pipeline, None),
-        max_messages=parsed(values, "maxMessagesPerTrigger", _at_least_one(_whole), None),
-        max_bytes=parsed(values, "maxBytesPerTrigger", _at_least_one(parse_size), None),
-        fail_on_data_loss=parsed(values, "failOnDataLoss", boolean, True),
-        stream_timeout_s=parsed(values, "streamTimeout", seconds, DEFAULT_STREAM_TIMEOUT_S),
-        accept_away=parsed(values, "onStreamAway", fail_or("accept"), False),
-        read_tasks=parsed(values, "readTasks", _at_least_one(_whole), defaults.read_tasks),
-        inline_bytes=parsed(values, "inlineBytes", parse_size, DEFAULT_INLINE_BYTES),
-        application=values.get("application"),
-        asks_for_present=parsed(values, "asksForPresent", boolean, False),
-        finish=parsed(values, "finish", boolean, None),
-        interval_s=parsed(values, "interval", float, 0.0),
-        real_time=values.get("realTime"),
-        driver=defaults.driver,
-        resume_at=values.get("resumeAt"),
-    )
-
-
-def _streams(values: Mapping[str, str]) -> tuple[str, ...]:
+def _streams(text: str) -> tuple[str, ...]:
     example = 'for example .option("stream", "orders/*")'
-    patterns = tuple(p.strip() for p in values.get("stream", "").split(",") if p.strip())
+    patterns = tuple(p.strip() for p in text.split(",") if p.strip())
     if not patterns:
         raise OptionError(f"option stream is missing: set the streams to read, {example}")
     for pattern in patterns:
@@ -127,3 +85,38 @@ def _pipeline(text: str) -> str:
     if not is_name(text):
         raise ValueError("want 1 to 255 letters, digits and ._-")
     return text
+
+
+_OWN: Mapping[str, Option] = {
+    "stream": Option("streams", _streams),
+    "pipeline": Option("pipeline", _pipeline),
+    "maxMessagesPerTrigger": Option("max_messages", _at_least_one(_whole)),
+    "maxBytesPerTrigger": Option("max_bytes", _at_least_one(parse_size)),
+    "failOnDataLoss": Option("fail_on_data_loss", boolean),
+    "streamTimeout": Option("stream_timeout_s", seconds),
+    "onStreamAway": Option("accept_away", fail_or("accept")),
+    "readTasks": Option("read_tasks", _at_least_one(_whole)),
+    "inlineBytes": Option("inline_bytes", parse_size),
+}
+_INTERNAL: Mapping[str, Option] = {
+    "application": Option("application"),
+    "asksForPresent": Option("asks_for_present", boolean),
+    "finish": Option("finish", boolean),
+    "interval": Option("interval_s", float),
+    "realTime": Option("real_time"),
+    "resumeAt": Option("resume_at"),
+}
+"""Options that Headrace sets when it starts an application."""
+NAMES = ("stream", *GATEWAY_NAMES, *(name for name in _OWN if name != "stream"))
+
+
+def parse(options: Mapping[str, str], defaults: Defaults) -> Options:
+    """Parses and validates the options of a source.
+
+    Raises:
+        OptionError: An option is unknown, missing or invalid; the error names the option, the value and the remedy.
+    """
+    values = canonical(options, NAMES, tuple(_INTERNAL))
+    of_defaults = {"read_tasks": defaults.read_tasks, "driver": defaults.driver}
+    gateway = vars(parse_gateway(values, defaults))
+    return Options(**gateway, **{**of_defaults, **parsed_options({"stream": "", **values}, {**_OWN, **_INTERNAL})})

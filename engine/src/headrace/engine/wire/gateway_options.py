@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headrace.contract.addresses import leads_here
 from headrace.contract.connection import GATEWAY, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, TOKEN_FILE
@@ -142,6 +142,28 @@ def parsed(values: Mapping[str, str], name: str, parse_value: Callable[[str], _T
     except (ValueError, OSError) as error:
         shown = "(not shown)" if name in _SECRET else repr(text)
         raise OptionError(f"option {name}: {shown} is not valid: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a source or a sink.
+
+    Attributes:
+        field: The field of the validated options that it sets; without it, the field keeps its default.
+        parse: Parses its value.
+    """
+
+    field: str
+    parse: Callable[[str], object] = str
+
+
+def parsed_options(values: Mapping[str, str], options: Mapping[str, Option]) -> dict[str, Any]:
+    """The parsed values of the options that are set, by their fields.
+
+    Raises:
+        OptionError: A value is invalid, as in `parsed`.
+    """
+    return {option.field: parsed(values, name, option.parse, None) for name, option in options.items() if name in values}
 
 
 def fail_or(other: str) -> Callable[[str], bool]:

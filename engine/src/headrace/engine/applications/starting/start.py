@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.contract.settings import clash
 from headrace.contract.units import UnitError, parse_duration, parse_size
 from headrace.engine._errors import CheckpointError, OptionError
 from headrace.engine.applications.batches.commits import commits
@@ -110,14 +111,18 @@ def start(
     """
     _check_arguments(pipeline, checkpoint, options, trigger_interval, worker_memory, folder)
     check_flags(available_now=available_now, real_time=real_time, **({} if finish is None else {"finish": finish}))
-    check_workers(real_time_workers, real_time=real_time)
+    check_workers(real_time_workers)
     check_step_names(drop_states=drop_states, migrate_states=migrate_states)
     graph = pipeline.graph
-    interval_s = _interval_s(available_now, trigger_interval)
-    if real_time:
-        if available_now:
-            raise OptionError("available_now and real_time exclude each other: a bounded run reads what exists as fast as it can")
-        interval_s = interval_s or REAL_TIME_INTERVAL_S
+    clashes = clash(
+        available_now=available_now,
+        trigger_interval=trigger_interval,
+        real_time=real_time,
+        real_time_workers=real_time_workers,
+    )
+    if clashes is not None:
+        raise OptionError(clashes)
+    interval_s = _interval_s(trigger_interval) or (REAL_TIME_INTERVAL_S if real_time else 0.0)
     worker_bytes = _worker_bytes(worker_memory)
     log, url = CheckpointLog(spark, str(checkpoint)), qualified(spark, str(checkpoint))
     for_source, for_sink = _divided(options or {})
@@ -222,16 +227,14 @@ def _check_arguments(
         check_path("folder", folder)
 
 
-def _interval_s(available_now: bool, interval: str | None) -> float:
+def _interval_s(interval: str | None) -> float:
     """The time between the starts of two micro-batches, in seconds; 0 to start one as soon as the one before is committed.
 
     Raises:
-        OptionError: The interval is invalid, or the run is bounded.
+        OptionError: The interval is invalid.
     """
     if interval is None:
         return 0.0
-    if available_now:
-        raise OptionError("available_now and trigger_interval exclude each other: a bounded run starts each micro-batch at once")
     try:
         return parse_duration(interval) / timedelta(seconds=1)
     except UnitError as error:

@@ -53,16 +53,14 @@ def check_flags(**flags: object) -> None:
             raise OptionError(f"{name} must be True or False, not {shown(flag)}")
 
 
-def check_workers(workers: object, *, real_time: bool) -> None:
+def check_workers(workers: object) -> None:
     """Checks the number of processes in real-time mode.
 
     Raises:
-        OptionError: It is not a positive number, or the mode is another one.
+        OptionError: It is not a positive number.
     """
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise OptionError(f"real_time_workers must be a positive number of processes, not {shown(workers)}")
-    if workers > 1 and not real_time:
-        raise OptionError("real_time_workers is for real-time mode: add real_time=True, or leave it out")
 
 
 def check_text(name: str, text: object, example: str) -> None:

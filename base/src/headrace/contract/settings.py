@@ -1,0 +1,147 @@
+"""Settings: each is an option of commands and a key of configuration files. Those of `headrace gateway` and `headrace run`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+class Form(Enum):
+    """How a setting is written as an option."""
+
+    VALUE = auto()
+    """With its value."""
+    FLAG = auto()
+    """Alone, if it is on."""
+    SWITCH = auto()
+    """As `--name` or `--no-name`; not at all if it is unset."""
+    SEVERAL = auto()
+    """Once for each of its values."""
+    PAIRS = auto()
+    """Once for each of its values, as NAME=VALUE."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting.
+
+    Attributes:
+        name: Its name, such as `token_file`: the key of a table, and the name of the option unless `flag` is another one.
+        meaning: Its meaning.
+        default: What holds if it is unset, for people; empty if that is plain.
+        form: How it is written as an option.
+        flag: The option if it does not have the name; empty otherwise.
+    """
+
+    name: str
+    meaning: str
+    default: str = ""
+    form: Form = Form.VALUE
+    flag: str = ""
+
+    @property
+    def option(self) -> str:
+        """The option."""
+        return self.flag or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def help(self) -> str:
+        """What the help of a command shows."""
+        repeats = " Repeatable." if self.form in (Form.SEVERAL, Form.PAIRS) else ""
+        return self.meaning + repeats + (f"  [default: {self.default}]" if self.default else "")
+
+    @property
+    def description(self) -> str:
+        """What the schema of a configuration file shows."""
+        return self.meaning + (f" Default: {self.default}." if self.default else "")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable of its default, if it has one."""
+        return f"HEADRACE_{self.name.upper()}"
+
+    @property
+    def spark_option(self) -> str:
+        """The option of Spark's source and sink, if there is one."""
+        first, *others = self.name.split("_")
+        return first + "".join(word.capitalize() for word in others)
+
+    def words(self, value: object) -> list[str]:
+        """Returns the option with a value, in words of a command line; none if the setting is unset."""
+        if value is None or value is False:
+            return [f"--no-{self.option[2:]}"] if value is False and self.form is Form.SWITCH else []
+        if value is True:
+            return [self.option]
+        if isinstance(value, Mapping):
+            return [word for name, one in value.items() for word in (self.option, f"{name}={one}")]
+        return [word for one in (value if isinstance(value, list) else [value]) for word in (self.option, str(one))]
+
+
+def _by_name(*settings: Setting) -> Mapping[str, Setting]:
+    return {setting.name: setting for setting in settings}
+
+
+OF_GATEWAY = _by_name(
+    Setting("config", "A TOML file; the options override it."),
+    Setting("listen", "Where to listen, HOST:PORT; port 0 picks a free one.", "127.0.0.1:7433"),
+    Setting("insecure", "Allow listening without TLS where others can reach it.", form=Form.FLAG),
+    Setting("tls_cert", "PEM: the gateway's certificate."),
+    Setting("tls_key", "PEM: its key."),
+    Setting("tls_client_ca", "PEM: require client certificates signed by this authority."),
+    Setting("buffer_bytes", "Buffer for frames of all sessions.", "128MiB"),
+    Setting("max_frame_bytes", "The largest frame accepted.", "4032KiB"),
+    Setting("max_sessions", "Maximum number of concurrent sessions.", "2000"),
+    Setting("drain_timeout_ms", "Time to drain messages in flight when stopping.", "10000"),
+    Setting("http_listen", "Where to serve HTTP; off for nowhere.", "auto"),
+    Setting("log_format", "auto, json or console.", "auto"),
+    Setting("log_level", "debug, info, warning or error.", "info"),
+)
+"""The settings of `headrace gateway`, and the keys of the table `[gateway]`."""
+
+OF_RUN = _by_name(
+    Setting("checkpoint", "Where positions and states are kept.", "checkpoints/NAME"),
+    Setting("shared_checkpoint", "The checkpoint is on a file system that all cluster nodes mount.", form=Form.FLAG),
+    Setting("master", "Spark master URL.", "spark-submit's, else local[*]"),
+    Setting("parallelism", "Number of buckets of keys of a new checkpoint."),
+    Setting("available_now", "Process what exists now, then exit.", form=Form.FLAG),
+    Setting(
+        "real_time",
+        "Process messages as they arrive, in the driver: at-least-once sinks show results within milliseconds.",
+        form=Form.FLAG,
+    ),
+    Setting("real_time_workers", "Processes that run the steps behind key_by in real-time mode, with the driver.", "1"),
+    Setting("trigger_interval", "Interval between micro-batches: 500ms, 5s, 1m. It delays acknowledgements.", "none"),
+    Setting("worker_memory", "Memory for states in each Python worker.", "1gb"),
+    Setting("finish", "Close all windows once all streams end.", "only in a bounded run", Form.SWITCH),
+    Setting("drop_states", "Drop the states of a removed step.", form=Form.SEVERAL),
+    Setting("migrate_states", "Keep the states of a changed step.", form=Form.SEVERAL),
+    Setting("verbose", "Also show Spark's log.", form=Form.FLAG),
+    Setting(
+        "options",
+        "An option of the source or sink, such as maxMessagesPerTrigger=100000.",
+        form=Form.PAIRS,
+        flag="--option",
+    ),
+    Setting("conf", "A Spark setting, such as spark.executor.memory=4g.", form=Form.PAIRS),
+)
+"""The settings of `headrace run`, and the keys of the tables `[pipeline]` and `[application.NAME]`."""
+
+
+def clash(
+    *,
+    available_now: bool,
+    trigger_interval: object,
+    real_time: bool,
+    real_time_workers: int | None,
+    written: Callable[[Setting], str] = lambda setting: setting.name,
+) -> str | None:
+    """Returns why settings of a run cannot be combined, with each as it is written; None if they can."""
+    now, interval, mode, workers = (
+        written(OF_RUN[name]) for name in ("available_now", "trigger_interval", "real_time", "real_time_workers")
+    )
+    if available_now and trigger_interval is not None:
+        return f"{now} and {interval} cannot be combined: a bounded run starts each micro-batch immediately"
+    if available_now and real_time:
+        return f"{now} and {mode} cannot be combined: a bounded run ends when it has read everything"
+    if (real_time_workers or 1) > 1 and not real_time:
+        return f"{workers} is for real-time mode: add {mode}"
+    return None
