@@ -45,13 +45,13 @@ class Setting:
 
     @property
     def help(self) -> str:
-        """What the help of a command shows."""
+        """Its text in the help of a command."""
         repeats = " Repeatable." if self.form in (Form.SEVERAL, Form.PAIRS) else ""
         return self.meaning + repeats + (f"  [default: {self.default}]" if self.default else "")
 
     @property
     def description(self) -> str:
-        """What the schema of a configuration file shows."""
+        """Its text in the schema of a configuration file."""
         return self.meaning + (f" Default: {self.default}." if self.default else "")
 
     @property
