@@ -1,6 +1,7 @@
-"""Finds constructions that stop a reader, in the pages, docstrings and texts of the product: part of `make lint`.
+"""Finds constructions that stop a reader, in the pages, docstrings, texts and comments of the product: part of `make lint`.
 
-Texts are help, errors, log lines, and the docstrings of attributes.
+Texts are help, errors, log lines, and the docstrings of attributes. Comments are read in `proto/` and in languages other than
+Python, and all that `headrace new` writes.
 
 Name the thing instead of a pronoun ("those of", "those that"), and write who does what, in the order in which it happens.
 """
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+_ROOTS = ("engine/java", "examples", "gateway/console", "sdk")
 PAGES = (
     "*.md",
     "docs/**/*.md",
@@ -21,6 +23,10 @@ PAGES = (
     "sdk/examples/*/README.md",
     "conformance/*/README.md",
 )
+COMMENTED = ("proto/**/*.proto", *(f"{root}/**/*{end}" for root in _ROOTS for end in (".go", ".java", ".rs", ".ts", ".tsx")))
+TEMPLATES = "src/headrace/scaffold/templates/**/*.template"
+GENERATED = {"gen", "node_modules", "protocol", "target", "dist"}
+"""Folders of stubs, and of what builds leave."""
 DATED = "docs/internals/decisions/2"
 """Decisions are dated, and stay as they were written."""
 
@@ -36,6 +42,7 @@ CONSTRUCTIONS = {
     "contain, get, keep or own": r"\b(?:has|have|had) it\b(?! [a-z]+ed\b)",
 }
 EXCEPTIONS = frozenset[str]()
+_COMMENT = re.compile(r"/\*.*?\*/|(?<![:\"'])//[^\n]*(?:\n[ \t]*//[^\n]*)*", re.DOTALL)
 _SKIPPED = re.compile(r"^```.*?^```$|<!--.*?-->|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
 
@@ -63,6 +70,25 @@ def sources() -> list[Path]:
     return sorted(path for path in found if not path.name.endswith(("_pb2.py", "_pb2_grpc.py")))
 
 
+def commented() -> list[Path]:
+    """The files whose comments are checked: the protocol's source, and everything in languages other than Python."""
+    found = {path for pattern in COMMENTED for path in ROOT.glob(pattern)}
+    return sorted(path for path in found if path.suffix == ".proto" or not GENERATED.intersection(path.relative_to(ROOT).parts))
+
+
+def templates() -> list[Path]:
+    """The files of new projects, which are checked whole."""
+    return sorted(ROOT.glob(TEMPLATES))
+
+
+def comment_findings(source: str) -> Iterator[tuple[int, str, str]]:
+    """The line of each construction in the comments of a file, its words, and what to do instead."""
+    for match in _COMMENT.finditer(source):
+        text = re.sub(r"^[ \t]*(?://[/!]?|/\*\*?|\*/?)", "", match[0], flags=re.MULTILINE)
+        for line, words, advice in findings(text):
+            yield source.count("\n", 0, match.start()) + line, words, advice
+
+
 def docstring_findings(source: str) -> Iterator[tuple[int, str, str]]:
     """The line of each construction in the docstrings of a module, its words, and what to do instead."""
     for node in ast.walk(ast.parse(source)):
@@ -88,6 +114,7 @@ def main() -> int:
     """Prints each construction with its place, and returns how the process ends."""
     searches = [(page, findings) for page in pages()] + [(source, docstring_findings) for source in sources()]
     searches += [(source, text_findings) for source in sources()]
+    searches += [(source, comment_findings) for source in commented()] + [(template, findings) for template in templates()]
     lines = [
         f"{path.relative_to(ROOT)}:{line}: {words!r}: {advice}"
         for path, search in searches

@@ -6,7 +6,7 @@ export default defineConfig({
   build: {
     outDir: process.env["CONSOLE_OUT"] ?? "../src/headrace/gateway/http/console",
     emptyOutDir: true,
-    // An inline file would be a data: address; the content security policy only allows those for images.
+    // An inline file would be a data: address; the content security policy allows such addresses for images only.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     sourcemap: false,

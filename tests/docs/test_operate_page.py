@@ -22,7 +22,7 @@ PAGE, EVIDENCE = "docs/run/operate.md", "docs/internals/evidence.md"
 
 def test_every_path_is_on_the_page_with_the_rights_that_it_needs() -> None:
     documented = {
-        path.replace("{name}", "{name:path}"): set(codes(row[2]))
+        path.replace("{name}", "{name:path}"): set(codes(row[1]))
         for row in table(PAGE, "Operating a gateway")
         for path in codes(row[0])
     }

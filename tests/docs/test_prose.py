@@ -57,6 +57,34 @@ def test_a_construction_in_a_text_is_found_with_its_line_and_a_text_may_be_no_se
     assert [(line, words) for line, words, _ in prose.text_findings(source)] == [(3, "goes on")]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "package p;\n\n// Ends.\n// It goes on.\nmessage Goes {}\n",
+        "/**\n * Ends.\n *\n * It goes on. */\nconst text = 'goes on';\n",
+        "//! Ends.\n\nfn on() {\n    /// It goes on.\n}\n",
+    ],
+)
+def test_a_construction_in_a_comment_is_found_with_its_line(source: str) -> None:
+    assert [(line, words) for line, words, _ in prose.comment_findings(source)] == [(4, "goes on")]
+
+
+def test_a_sentence_over_two_lines_of_a_comment_is_one() -> None:
+    assert [words for _, words, _ in prose.comment_findings("x := 1\n\t// Here the sink is\n\t// told more.\n")] == ["is told"]
+
+
+def test_a_text_in_code_is_no_comment() -> None:
+    assert list(prose.comment_findings('url = "https://host/goes on";\n')) == []
+
+
+def test_the_comments_and_the_new_projects_contain_none() -> None:
+    commented = prose.commented()
+    assert {path.suffix for path in commented} == {".proto", ".go", ".java", ".rs", ".ts", ".tsx"}
+    found = {path.relative_to(ROOT).as_posix(): list(prose.comment_findings(path.read_text())) for path in commented}
+    found |= {path.relative_to(ROOT).as_posix(): list(prose.findings(path.read_text())) for path in prose.templates()}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
 def test_the_texts_contain_none() -> None:
     found = {path.relative_to(ROOT).as_posix(): list(prose.text_findings(path.read_text())) for path in prose.sources()}
     assert {path: lines for path, lines in found.items() if lines} == {}

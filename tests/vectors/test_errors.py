@@ -8,7 +8,7 @@ from typing import Any
 import grpc.aio
 import pytest
 from google.rpc import error_details_pb2, status_pb2
-from tests.docs.pages import codes, table
+from tests.docs.pages import section
 from tests.fake_gateway.server import DEADLINE, FakeServer
 from tests.vectors.files import ROOT, named, read
 
@@ -40,8 +40,11 @@ def test_every_reason_is_in_the_table_with_its_status_and_what_to_do() -> None:
 
 
 def test_the_page_says_the_same_of_every_reason() -> None:
+    _, final, transient = re.split(r"econnect after:", section("docs/reference/protocol.md", "Reasons"))
     rows = {
-        codes(row[0])[0]: (codes(row[1])[0], row[3].startswith("yes")) for row in table("docs/reference/protocol.md", "Reasons")
+        reason: (status, reconnect)
+        for part, reconnect in ((final, False), (transient, True))
+        for reason, status in re.findall(r"^- `(\w+)` \(`(\w+)`\): ", part, re.MULTILINE)
     }
     assert rows == {case["reason"]: (case["status"], case["reconnect"]) for case in PLAIN.values()}
 

@@ -32,7 +32,7 @@ func unchanged(a, b member) bool {
 	return same(a, b) && a.info.Size() == b.info.Size() && a.info.ModTime().Equal(b.info.ModTime())
 }
 
-// open opens the file, unless its path is that of another one by now.
+// open opens the file, unless its path leads to another one by now.
 func (m member) open() (*os.File, error) {
 	// Something else may be there by now, such as a pipe, which would not be opened before somebody writes to it.
 	file, err := os.OpenFile(m.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)

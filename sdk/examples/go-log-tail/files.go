@@ -15,7 +15,7 @@ const maxOpen = 32
 type files struct {
 	mu    sync.Mutex
 	freed *sync.Cond
-	count int       // open files, also those that are being read
+	count int       // open files, also while they are read
 	idle  list.List // open files that nobody is reading; the one that was read last is first
 }
 
@@ -26,7 +26,7 @@ type file struct {
 	owner *tail // whose file it is; nil for one that is only looked into
 
 	opened *os.File      // nil while it is closed
-	place  *list.Element // among those that are idle; nil while it is read, or closed
+	place  *list.Element // among the idle ones; nil while it is read, or closed
 }
 
 // open returns a file, which is opened at once.

@@ -11,7 +11,7 @@ import (
 // chunkBytes is how much is read at once.
 const chunkBytes = 64 << 10
 
-// chunks are those that nobody reads into: thousands of logs that do not grow need none.
+// chunks are free for the next reader: thousands of logs that do not grow need none.
 var chunks = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
 
 // errTooLong is why a line is left out.

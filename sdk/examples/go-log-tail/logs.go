@@ -51,7 +51,7 @@ func (l *logs) list(context.Context) ([]string, error) {
 	}
 	matching := map[string]bool{}
 	for _, entry := range entries {
-		// A link may be one to a file, or to nothing. What it leads to is found out when it is read.
+		// A link may be one to a file, or to nothing. Reading it shows which.
 		regular := entry.Type().IsRegular() || entry.Type()&fs.ModeSymlink != 0
 		if matched, err := filepath.Match(l.pattern, entry.Name()); err == nil && matched && regular {
 			matching[entry.Name()] = true

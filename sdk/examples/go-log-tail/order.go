@@ -86,8 +86,8 @@ func twoDigits(text string) string {
 	return strings.Repeat("0", max(0, 2-len(text))) + text
 }
 
-// sortByName sorts the files of a log, the oldest first: by the dates and numbers in their names. Plain numbers count down, as those of
-// logrotate do, unless countsUp is set. Files whose names tell nothing, or in different ways, are sorted by their times.
+// sortByName sorts the files of a log, the oldest first: by the dates and numbers in their names. Plain numbers count down, as
+// with logrotate, unless countsUp is set. Files whose names tell nothing, or in different ways, are sorted by their times.
 func sortByName(members []member, log string, countsUp bool) {
 	newest := map[int]int64{}
 	for _, m := range members {

@@ -17,7 +17,7 @@ import (
 const (
 	// markBytes is how much is read between two cursors: after a restart, at most so much is read again.
 	markBytes = 64 << 10
-	// tries is how often the file of a position is looked for, since a rotation may be going on.
+	// tries is how often the file of a position is looked for, since a rotation may be in progress.
 	tries = 3
 )
 
@@ -63,7 +63,7 @@ func (t *tail) resume(ctx context.Context, position *headrace.Position) error {
 		return nil
 	}
 	if position.Cursor == nil {
-		// The lines that would have had it were too large for the gateway, or the checkpoint is from before this program.
+		// The lines with a cursor were too large for the gateway, or the checkpoint is from before this program.
 		t.number = 0
 		return nil
 	}
@@ -88,7 +88,7 @@ func (t *tail) resume(ctx context.Context, position *headrace.Position) error {
 		t.log, c.Line, c.Inode)}
 }
 
-// find goes on at a cursor: in its file, or else in a copy. It returns false if there is neither.
+// find continues at a cursor: in its file, or else in a copy. It returns false if there is neither.
 func (t *tail) find(members []member, c cursor) (bool, error) {
 	for _, own := range []bool{true, false} {
 		for _, m := range members {
@@ -103,7 +103,7 @@ func (t *tail) find(members []member, c cursor) (bool, error) {
 	return false, nil
 }
 
-// goTo goes on at a cursor in a file, if that has what is before it.
+// goTo continues at a cursor in a file, if that has what is before it.
 func (t *tail) goTo(m member, c cursor) (bool, error) {
 	opened, err := t.logs.files.open(m)
 	if errors.Is(err, os.ErrNotExist) {
@@ -121,7 +121,7 @@ func (t *tail) goTo(m member, c cursor) (bool, error) {
 	return true, nil
 }
 
-// step passes on what is there, and goes on to the next file if the writer did. It returns whether there may be more at once.
+// step passes on what is there, and continues with the next file if the writer did. It returns whether there may be more at once.
 func (t *tail) step(to emit) (moved bool, err error) {
 	members, err := t.logs.family(t.log, time.Now().Add(-t.logs.interval))
 	if err != nil {
@@ -225,7 +225,7 @@ func (t *tail) unread(members []member) []member {
 	return slices.DeleteFunc(members, func(m member) bool { return !m.isLive(t.log) && t.what(m) != isNew })
 }
 
-// next returns the file to which the writer went on; nil if there is none with lines.
+// next returns the file to which the writer moved; nil if there is none with lines.
 func (t *tail) next(members []member) (*member, error) {
 	own, err := t.opened.Stat()
 	if err != nil {
@@ -267,7 +267,7 @@ func (t *tail) setMark() error {
 	return err
 }
 
-// truncated goes on with a copy that was made before, or else at the beginning of the file.
+// truncated continues with a copy that was made before, or else at the beginning of the file.
 func (t *tail) truncated() error {
 	if t.mark.Offset > 0 {
 		members, err := t.logs.family(t.log, time.Now())
@@ -284,7 +284,7 @@ func (t *tail) truncated() error {
 	return nil
 }
 
-// open goes on with the beginning of a file. If it was renamed meanwhile, the next step finds it.
+// open continues with the beginning of a file. If it was renamed meanwhile, the next step finds it.
 func (t *tail) open(m member) error {
 	opened, err := t.logs.files.open(m)
 	if errors.Is(err, os.ErrNotExist) {

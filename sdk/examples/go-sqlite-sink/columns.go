@@ -8,7 +8,7 @@ import (
 	"github.com/headrace/headrace/sdk/go/headrace"
 )
 
-// header is a header as the column has it: a value that is not text is in base64.
+// header is a header in the column: a value that is not text is in base64.
 type header struct {
 	Name   string  `json:"name"`
 	Value  *string `json:"value"`

@@ -22,7 +22,7 @@ const (
 // Main serves the steps of an application to the worker that started the program, and exits: with code 0 when the worker has
 // closed standard input, otherwise with code 1 and the error on standard error.
 //
-// Standard output belongs to the protocol. What the program prints to os.Stdout goes to standard error, and so to the log of
+// Standard output belongs to the protocol. Output of the program to os.Stdout goes to standard error, and so to the log of
 // the worker.
 func Main(steps ...Step) {
 	out := os.Stdout

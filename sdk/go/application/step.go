@@ -40,7 +40,7 @@ type State struct {
 	changed bool
 }
 
-// Get returns a field, or nil if the state does not have it. It must not be modified, and is valid until Process returns.
+// Get returns a field, or nil if the state lacks it. It must not be modified, and is valid until Process returns.
 func (s *State) Get(field string) []byte {
 	return s.fields[s.index(field)]
 }

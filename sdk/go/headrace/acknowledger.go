@@ -50,7 +50,7 @@ func (a *acknowledger) tell(position Position, tokens []any) {
 	a.rouse()
 }
 
-// close ends the goroutine, once the source was told everything.
+// close ends the goroutine, once the source has every acknowledgement.
 func (a *acknowledger) close() {
 	if a == nil {
 		return

@@ -90,7 +90,7 @@ func (g *gather) add(ctx context.Context, m *Message, row *frame.Row) bool {
 	g.count++
 	g.yielded++
 	g.caughtUp = false
-	// A frame has one cursor, that of its end. The first one ends a frame at once, so that each later position has a cursor.
+	// A frame has one cursor, at its end. The first one ends a frame at once, so that each later position has a cursor.
 	if p.Rows() >= g.frameMessages || p.Size() >= g.frameBytes || m.Cursor != nil && g.first {
 		g.first = g.first && m.Cursor == nil
 		g.seal()

@@ -82,7 +82,7 @@ func TestAConnectorSaysHowItIs(t *testing.T) {
 	health.Degraded(errors.New("one of two brokers"))
 	reported(s, degraded, "one of two brokers", "one of two brokers")
 	s.close(codes.Unavailable, "")
-	s, _ = g.connected() // A new session is told again, and of the lost one.
+	s, _ = g.connected() // A new session gets the report again, with the lost one.
 	reported(s, degraded, "one of two brokers", "gateway "+g.address+": as the test says (Unavailable)")
 	health.Running()
 	health.Survived("orders/0", errors.New("a line was left out"))

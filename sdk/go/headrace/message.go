@@ -43,7 +43,7 @@ type Message struct {
 type Position struct {
 	// Epoch is the generation of the stream's sequences; always 0 for a replayable source.
 	Epoch uint64
-	// Sequence is that of the last message at or before the position.
+	// Sequence is the sequence of the last message at or before the position.
 	Sequence uint64
 	// Cursor is the last cursor that the source gave at or before the position; nil if it gave none. It may be before
 	// Sequence: what the source then yields again is dropped.

@@ -21,7 +21,7 @@ type Options struct {
 	// again before each session, so that a token can be replaced. Excludes Token. Default: HEADRACE_TOKEN_FILE, which precedes
 	// HEADRACE_TOKEN.
 	TokenFile string
-	// TLS secures the connection; see [LoadTLS]. Default: that of the files that HEADRACE_TLS_CA, HEADRACE_TLS_CERT and
+	// TLS secures the connection; see [LoadTLS]. Default: the files that HEADRACE_TLS_CA, HEADRACE_TLS_CERT and
 	// HEADRACE_TLS_KEY name; without them, certificates of the system are trusted if HEADRACE_TLS is 1, else there is no
 	// encryption.
 	TLS *tls.Config
@@ -63,7 +63,7 @@ type Options struct {
 	// file. Default: 64 MiB.
 	HoldBytes int
 
-	// followsFiles is whether TLS is that of the files that the environment names.
+	// followsFiles is whether TLS comes from the files that the environment names.
 	followsFiles bool
 	// tokens is the file of Token, nil for none.
 	tokens *tokenFile

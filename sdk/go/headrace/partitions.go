@@ -199,7 +199,7 @@ func (k *starts) acknowledged(partition string, sequence uint64) {
 	}
 }
 
-// of returns where partitions begin, and asks the source for those that are not known.
+// of returns where partitions begin, and asks the source for unknown ones.
 func (k *starts) of(ctx context.Context, partitions []string) (map[string]*Position, error) {
 	k.asking.Lock()
 	defer k.asking.Unlock()

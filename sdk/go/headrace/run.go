@@ -67,7 +67,7 @@ func Run(ctx context.Context, c Connector, o *Options) error {
 	return keepConnected(ctx, s, c.connector(), options, log)
 }
 
-// keepConnected connects again and again, until a session ends for good.
+// keepConnected connects again and again, until a session ends permanently.
 func keepConnected(ctx context.Context, s session, name string, o *Options, log *slog.Logger) error {
 	retry := backoff.Backoff{First: o.FirstBackoff, Longest: o.MaxBackoff}
 	var logged string

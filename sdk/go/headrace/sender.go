@@ -21,7 +21,7 @@ type sender struct {
 	outstanding func() bool         // says whether anything that was sent is not acknowledged
 	expire      func(*stream)       // has a stream get its turn, from any goroutine
 	control     []*pb.IngestRequest // at most a few for each stream
-	turns       []*stream           // those that are due
+	turns       []*stream           // the due ones
 	quiet       bool                // no more frames
 	flushing    bool                // without waiting for more messages
 	frameSent   func(*stream)       // told after a frame, or the end of a stream
@@ -66,7 +66,7 @@ func (s *sender) look(st *stream, now time.Time) {
 	}
 }
 
-// makeDue gives a stream its turn, after those that are due already.
+// makeDue gives a stream its turn, after the streams that are due already.
 func (s *sender) makeDue(st *stream) {
 	if st.timer != nil {
 		st.timer.Stop()

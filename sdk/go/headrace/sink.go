@@ -14,7 +14,7 @@ type Sink struct {
 	// "._-".
 	Name string
 
-	// TwoPhase writes exactly once: it stages rows durably, and shows them when it is told to.
+	// TwoPhase writes exactly once: it stages rows durably, and shows them at a Commit.
 	TwoPhase TwoPhase
 	// Idempotent writes exactly once, if a batch that runs again has the same rows: it writes a batch together with its name.
 	Idempotent Idempotent
@@ -79,7 +79,7 @@ type Idempotent interface {
 // AtLeastOnce is a sink that writes rows as they arrive. Its methods are called one at a time. After an error, Spark delivers
 // the part again.
 type AtLeastOnce interface {
-	// Write writes rows; those of several parts may be interleaved. It returns the messages that it will never accept, in
+	// Write writes rows; rows of several parts may be interleaved. It returns the messages that it will never accept, in
 	// order.
 	Write(ctx context.Context, rows *Rows) ([]Refused, error)
 	// Flush makes what was written durable. Called at the end of each part.
@@ -108,7 +108,7 @@ type Part struct {
 
 // Recovered is what a two-phase sink has stored.
 type Recovered struct {
-	// Staged is every staged part, including those of prepared transactions.
+	// Staged is every staged part, including the parts of prepared transactions.
 	Staged []Part
 	// Prepared is every transaction that is prepared and neither committed nor aborted.
 	Prepared []Transaction

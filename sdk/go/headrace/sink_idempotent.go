@@ -10,7 +10,7 @@ import (
 	pb "github.com/headrace/headrace/sdk/go/internal/protocol/v1"
 )
 
-// idempotent holds parts until Spark has chosen those that count, and then writes them in one step.
+// idempotent holds parts until Spark has chosen the ones that count, and then writes them in one step.
 type idempotent struct {
 	s     *sinkSession
 	parts map[uint64]*held

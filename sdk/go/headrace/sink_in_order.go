@@ -92,7 +92,7 @@ func (h *atLeastOnce) start(id uint64, part Part) {
 	h.parts[id] = &written{part: part}
 }
 
-// rows writes rows; those of a part that has failed are ignored.
+// rows writes rows, and ignores rows of a part that has failed.
 func (h *atLeastOnce) rows(id uint64, f *pb.Frame) {
 	w := h.parts[id]
 	if w == nil {

@@ -12,7 +12,7 @@ import (
 	pb "github.com/headrace/headrace/sdk/go/internal/protocol/v1"
 )
 
-// busyShare is the part of the gateway's read timeout after which it is told that the sink is busy.
+// busyShare is the part of the gateway's read timeout after which it learns that the sink is busy.
 const busyShare = 0.25
 
 type attachCall = call[pb.SinkServiceAttachRequest, pb.SinkServiceAttachResponse]

@@ -128,7 +128,7 @@ func (h *twoPhase) of(t Transaction) []*staging {
 	return found
 }
 
-// enqueue queues a decision. Of the parts that it concerns, those that do not count are dropped.
+// enqueue queues a decision. Parts that it concerns and that do not count are dropped.
 func (h *twoPhase) enqueue(message *pb.SinkServiceAttachResponse, t Transaction, before []*staging, counting []Part) {
 	d := &decision{message: message, transaction: t, before: before, done: make(chan struct{})}
 	h.mu.Lock()

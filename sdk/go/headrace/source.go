@@ -28,7 +28,7 @@ type Source struct {
 	Read func(ctx context.Context, p *Partition) iter.Seq2[Message, error]
 
 	// Partitions lists the partitions that exist now. It is called at the start of a session, and every few seconds after
-	// that, so that partitions may appear. One that is no longer listed goes on until its Read ends. The connector ends once
+	// that, so that partitions may appear. One that is no longer listed continues until its Read ends. The connector ends once
 	// all have ended and are acknowledged. Optional: without it, there is one, named "0".
 	Partitions func(ctx context.Context) ([]string, error)
 
@@ -48,9 +48,8 @@ type Source struct {
 	Unsendable func(ctx context.Context, partition string, message Message, err *MessageError) error
 
 	// Starts says where partitions begin for a query that is new to the source, if not with their first message: each begins
-	// after its position, and those that are missing with their first message. Called once for all partitions; the answer is
-	// kept until a checkpoint has it. Partitions that appear later begin with their first message. Only for replayable
-	// sources. Optional.
+	// after its position, and missing ones with their first message. Called once for all partitions; the answer is kept until a
+	// checkpoint contains it. Partitions that appear later begin with their first message. Only for replayable sources. Optional.
 	Starts func(ctx context.Context, partitions []string) (map[string]Position, error)
 
 	// Close releases what the source holds, such as connections. [Run] calls it once at its end, also after an error, and after
@@ -88,9 +87,9 @@ var (
 // Partition is a partition that is being read. Its methods may be called from any goroutine. A test may create one to call
 // Read.
 type Partition struct {
-	// Name is one of those that Source.Partitions lists.
+	// Name is a name that Source.Partitions lists.
 	Name string
-	// Position is where to go on: after it. Nil is from the first message that exists. A redelivering source sends what is not
+	// Position is where to continue: after it. Nil is from the first message that exists. A redelivering source sends what is not
 	// acknowledged, whatever the position: it is the last one in a checkpoint, of an earlier epoch, and nil if no checkpoint
 	// has one. Its cursor can tell whether the system behind the source is still the same.
 	Position *Position

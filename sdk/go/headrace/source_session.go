@@ -33,7 +33,7 @@ type sourceSession struct {
 	streams map[uint32]*stream
 	current map[string]*stream // by partition
 	ended   map[string]bool    // partitions that have ended for ever
-	gone    map[string]bool    // those of them that may come back as new ones, once they are not listed
+	gone    map[string]bool    // ended ones that may come back as new ones, once they are not listed
 	paused  map[string]bool    // partitions that are closed for now
 	lost    map[string]int     // how often a partition's position was lost in a row
 	some    bool               // some partition has ended, other than by being gone

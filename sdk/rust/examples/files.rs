@@ -201,7 +201,7 @@ fn part_name(part: &Part) -> String {
 }
 
 /// Text as part of a file's name, which may have 255 bytes: letters, digits, `-` and `_` stay, other bytes become `%` and their
-/// code. What is then too long becomes `=` and a hash (FNV-1a).
+/// code. A text that is then too long becomes `=` and a hash (FNV-1a).
 fn escaped(text: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => char::from(byte).to_string(),

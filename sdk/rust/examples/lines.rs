@@ -1,4 +1,4 @@
-//! A source that sends the lines of a file, and those that are appended to it: `lines FILE`.
+//! A source that sends the lines of a file, also appended ones: `lines FILE`.
 //!
 //! The sequence of a line is where it ends in the file, so a position says where to seek.
 

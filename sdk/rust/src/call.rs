@@ -12,7 +12,7 @@ use crate::settings::Settings;
 
 pub(crate) const PROTOCOL_VERSION: u32 = 1;
 
-/// A connector's settings, and what it is told and tells.
+/// A connector's settings, and its messages to and from the SDK.
 #[derive(Clone)]
 pub(crate) struct Task {
     pub(crate) gateway: String,

@@ -48,7 +48,7 @@ impl<'a> Iterator for Headers<'a> {
     }
 }
 
-/// The entries of a column; those of an absent one are all null.
+/// The entries of a column, all null if it is absent.
 #[derive(Debug, Clone)]
 struct Entries<'a> {
     data: &'a [u8],

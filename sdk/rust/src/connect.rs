@@ -56,7 +56,7 @@ pub(crate) struct Target {
     pub(crate) token_file: Option<TokenFile>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
-    /// The files of `tls`, if it is that of the environment.
+    /// The files of `tls`, if it comes from the environment.
     #[cfg(feature = "tls")]
     pub(crate) files: Option<TlsFiles>,
 }

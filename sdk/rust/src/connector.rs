@@ -258,7 +258,7 @@ impl Connector {
         Ok((Some(file), Some(token)))
     }
 
-    /// Reconnects, with backoff, until a session ends for good.
+    /// Reconnects, with backoff, until a session ends permanently.
     async fn keep_connected(&mut self, task: &Task, target: &mut Target) -> Result<(), Error> {
         let mut backoff = Backoff::new(task.settings.first_backoff, task.settings.max_backoff);
         let mut logged_at: Option<Instant> = None;

@@ -17,7 +17,7 @@ pub(crate) struct Environment {
     pub(crate) tls: Option<TlsFiles>,
 }
 
-/// Files in PEM. Without an authority, those of the system are trusted.
+/// Files in PEM. Without an authority, the system's are trusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
     pub(crate) ca: Option<PathBuf>,

@@ -34,7 +34,7 @@ pub(crate) fn check_sink_name(name: &str) -> Result<(), Error> {
     Err(Error::Invalid(format!("sink name {name:?}: 1 to {MAX_NAME_BYTES} ASCII letters, digits and '._-' are allowed")))
 }
 
-/// Whether a name is that of a sink, or of a part of a stream's name.
+/// Whether it is a valid name of a sink, or part of a stream's name.
 fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(allowed)

@@ -87,7 +87,7 @@ impl<T> Packed<T> {
         most
     }
 
-    /// Returns the messages one by one, for those of a batch of which one cannot be sent.
+    /// Returns the messages one by one, for a batch of which one cannot be sent.
     pub(crate) fn into_messages(mut self) -> Result<Vec<Message<T>>, Error> {
         let mut messages = Vec::with_capacity(self.frame.count as usize);
         let rows = crate::columns::Columns::read(&self.frame)?;

@@ -13,7 +13,7 @@ use crate::error::Error;
 /// process itself.
 ///
 /// It reads the variables with which `headrace connector run` starts a program: `HEADRACE_GATEWAY`, `HEADRACE_TOKEN`,
-/// `HEADRACE_INSTANCE`, and those that begin with `HEADRACE_TLS`. What the [`Connector`] was told in code wins.
+/// `HEADRACE_INSTANCE`, and all that begin with `HEADRACE_TLS`. Settings of the [`Connector`] in code precede them.
 ///
 /// ```no_run
 /// # use futures_util::stream::{self, Stream};

@@ -18,8 +18,8 @@ export interface Logger {
 }
 
 /**
- * Writes a line of JSON to stderr for each entry, without those for debugging, and without those for information where
- * HEADRACE_VERBOSE is 0. The default of the SDK.
+ * Writes a line of JSON to stderr for each entry, without entries for debugging, and without information where HEADRACE_VERBOSE
+ * is 0. The default of the SDK.
  */
 export const jsonLogger: Logger = {
   debug: () => undefined,

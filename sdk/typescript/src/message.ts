@@ -7,8 +7,8 @@ export type Headers = readonly (readonly [name: string, value: Bytes | null])[];
 /**
  * A sequence in a stream: an integer from 0 to 2^63 - 1.
  *
- * What the SDK passes to you is always a `bigint`, because a sequence may exceed `Number.MAX_SAFE_INTEGER`. What you give
- * to the SDK may be a `number` as long as it is a safe integer, which is faster.
+ * The SDK always passes a `bigint`, because a sequence may exceed `Number.MAX_SAFE_INTEGER`. You may pass a
+ * `number` as long as it is a safe integer, which is faster.
  */
 export type Sequence = bigint | number;
 
@@ -38,7 +38,7 @@ export interface Message {
   /** Its headers. */
   readonly headers?: Headers | null | undefined;
   /**
-   * Its sequence in the source, greater than that of the message before. If it is absent, the SDK counts up from the
+   * Its sequence in the source, greater than the sequence of the message before. If it is absent, the SDK counts up from the
    * position that {@link SourceBase.read} received. Redelivering sources omit it.
    */
   readonly sequence?: Sequence | undefined;

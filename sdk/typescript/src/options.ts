@@ -7,7 +7,7 @@ import { TokenFile } from "./token_file.js";
 
 /** Transport security. Each text or buffer is the content of a PEM file. */
 export interface Tls {
-  /** The certificates to trust. Default: those that Node.js trusts. */
+  /** The certificates to trust. Default: the certificates that Node.js trusts. */
   readonly ca?: string | Buffer;
   /** This connector's own certificate chain, for mutual TLS; needs `key`. */
   readonly cert?: string | Buffer;
@@ -20,7 +20,7 @@ export interface Tls {
 /**
  * How a connector is run. Everything is optional. Times are in milliseconds, sizes in bytes.
  *
- * What is absent here and set in the environment, as `headrace connector run` does, is taken from there.
+ * Absent settings come from the environment, as `headrace connector run` sets it.
  */
 export interface Options {
   /** Address of the gateway, `host:port`. Default: the variable HEADRACE_GATEWAY, else `127.0.0.1:7433`. */

@@ -56,7 +56,7 @@ export class Rows implements Iterable<Row> {
   }
 
   /**
-   * The rows without those at some places in the part; undefined if none is left.
+   * The rows without the ones at some places in the part; undefined if none is left.
    *
    * @internal
    */

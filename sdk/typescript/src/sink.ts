@@ -41,7 +41,7 @@ export interface SinkBase {
   readonly version?: string;
   /**
    * Releases what the sink holds, such as connections. Called once, at the end of the connector, after every other method has
-   * returned: also after an error, and also if the gateway was never reached. What it throws is logged. If a method does not
+   * returned: also after an error, and also if the gateway was never reached. Its errors are logged. If a method does not
    * return within `closeMs`, `close` is not called; if `close` does not, the connector ends without it.
    */
   close?(): void | Promise<void>;
@@ -57,7 +57,7 @@ export interface AtLeastOnceSink extends SinkBase {
   /** What the sink promises. */
   readonly mode: "at-least-once";
   /**
-   * Writes rows. Rows of different parts may alternate; those of one part come in order.
+   * Writes rows. Rows of different parts may alternate; rows of one part come in order.
    *
    * @param rows - The rows; `rows.part` is their part.
    * @returns An outcome for each message, or undefined if all are written. Any other number of outcomes is an error, and
@@ -71,8 +71,8 @@ export interface AtLeastOnceSink extends SinkBase {
 /**
  * A sink that writes each transaction atomically together with its id, and the same transaction only once.
  *
- * The SDK keeps the parts of a transaction, in memory and in a temporary file, until Spark has named those that count.
- * Methods are called one after the other. What they throw is reported as a failure.
+ * The SDK keeps the parts of a transaction, in memory and in a temporary file, until Spark has named the ones that count.
+ * Methods are called one after the other. Their errors are reported as failures.
  */
 export interface IdempotentSink extends SinkBase {
   /** What the sink promises. */
@@ -87,7 +87,7 @@ export interface IdempotentSink extends SinkBase {
    */
   write(transaction: Transaction, rows: AsyncIterable<Rows>): void | Promise<void>;
   /**
-   * Checks rows as they arrive, and refuses those that must not be written. In `write`, it is too late for that.
+   * Checks rows as they arrive, and refuses rows that must not be written. In `write`, it is too late for that.
    *
    * @returns As {@link AtLeastOnceSink.write}.
    */
@@ -100,7 +100,7 @@ export interface IdempotentSink extends SinkBase {
 
 /** What a two-phase sink has stored. */
 export interface Recovered {
-  /** Every staged part, including those of prepared transactions. */
+  /** Every staged part, including the parts of prepared transactions. */
   readonly staged: readonly Part[];
   /** Every transaction that is prepared and neither committed nor aborted. */
   readonly prepared: readonly Transaction[];
@@ -109,11 +109,11 @@ export interface Recovered {
 }
 
 /**
- * A sink that writes exactly once: it stages parts durably, votes, and makes them visible when it is told to.
+ * A sink that writes exactly once: it stages parts durably, votes, and makes them visible at a Commit.
  *
- * `stage` may run for several parts at the same time; all other methods are called one after the other. What they throw is
- * reported as a failure; the call may then be repeated. A staged part is not visible, and survives a crash until it is
- * committed, dropped or aborted.
+ * `stage` may run for several parts at the same time; all other methods are called one after the other. Their errors are reported
+ * as failures; the call may then be repeated. A staged part is not visible, and survives a crash until it is committed, dropped
+ * or aborted.
  */
 export interface TwoPhaseSink extends SinkBase {
   /** What the sink promises. */

@@ -11,8 +11,7 @@ export interface ReadContext {
    */
   readonly position: Position | undefined;
   /**
-   * Is aborted when the SDK needs no more messages of this `read`. Pass it to whatever you wait for. What you throw after
-   * that is ignored.
+   * Is aborted when the SDK needs no more messages of this `read`. Pass it to whatever you wait for. Later errors are ignored.
    */
   readonly signal: AbortSignal;
 }
@@ -83,7 +82,7 @@ export interface SourceBase<Yielded> {
 
   /**
    * Releases what the source holds, such as connections. Called once, at the end of the connector, after every other method has
-   * returned: also after an error, and also if the gateway was never reached. What it throws is logged. If a method does not
+   * returned: also after an error, and also if the gateway was never reached. Its errors are logged. If a method does not
    * return within `closeMs`, `close` is not called; if `close` does not, the connector ends without it.
    */
   close?(): void | Promise<void>;

@@ -79,7 +79,7 @@ export function begin(connector: Source | Sink, options: Options, abandoned: () 
   return { done, stop, [Symbol.asyncDispose]: stop };
 }
 
-/** Connects again and again, until a session ends for good. */
+/** Connects again and again, until a session ends permanently. */
 async function keepConnected(
   attempt: (signal: AbortSignal) => Promise<Ending>,
   settings: Settings,

@@ -109,7 +109,7 @@ export class Session<Request extends DescMessage, Response extends DescMessage> 
     return this.received[this.#taken++];
   }
 
-  /** The next message of a kind; those of other kinds in between are skipped, unless they are forbidden. */
+  /** The next message of a kind; others in between are skipped, unless they are forbidden. */
   async next<C extends Case<MessageShape<Request>>>(
     kind: C,
     without: string[] = [],

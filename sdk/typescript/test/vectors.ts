@@ -49,7 +49,7 @@ export function columnsOf(frame: Frame): Required<FrameColumns> {
   };
 }
 
-/** The messages of columns; the cursor is that of the last one. */
+/** The messages of columns; the last one has the cursor. */
 export function messagesOf(columns: FrameColumns): Message[] {
   return columns.sequences.map((sequence, i) => {
     const time = columns.event_times?.[i] ?? null;

@@ -15,7 +15,8 @@ export interface Cause {
   affected: string[];
 }
 
-/** Returns one entry for each root, the oldest first, and at the end those with which nothing is wrong, with the other parts that it degrades. */
+/** Returns one entry for each root, the oldest first, with the other parts that it degrades; entries without a fault come last.
+ * */
 export function causes(problems: Problem[]): Cause[] {
   const groups = grouped(problems, (problem) => `${problem.root}\n${problem.kind}`);
   return [...groups.values()]

@@ -21,7 +21,7 @@ export interface Node {
   column: 0 | 1 | 2 | 3;
   name: string;
   condition: Condition;
-  /** Messages in a second; null for a connector, whose streams have it. */
+  /** Messages in a second; null for a connector, whose streams have rates. */
   rate: number | null;
   lag: number;
   /** What holds it back; empty if nothing does. */

@@ -1,4 +1,4 @@
-/** A shape and a tone for each condition: those that differ are told apart by their shapes alone, without colours, too. */
+/** A shape and a tone for each condition: different ones have different shapes, for readers who see no colours. */
 
 export type Shape =
   "disc" | "ring" | "triangle" | "down" | "diamond" | "square" | "frame" | "cross" | "bars" | "dash" | "half";

@@ -13,7 +13,7 @@ export interface Found {
 
 const COLLATOR = new Intl.Collator("en", { numeric: true });
 
-/** Returns the parts whose names contain each word; those that begin with the text come first. */
+/** Returns the parts whose names contain each word; names that begin with the text come first. */
 export function search(status: Status, text: string): Found[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return [];

@@ -41,7 +41,7 @@ export function replaying(deployments: Deployment[], sink: string): Replaying | 
 }
 
 /**
- * Returns the sources under whose names dead letters can be sent: those of which a pipeline reads all streams. First those
+ * Returns the sources under whose names dead letters can be sent: a pipeline reads all streams of each. First the sources
  * that dead letters come from.
  */
 export function sourcesToReplay(pipelines: Pipeline[], from: string[]): string[] {

@@ -4,7 +4,7 @@ import { duration } from "../model/format";
 import { PartLink } from "./link";
 
 const STEP = 20;
-/** A mark beside the word: what is over or begins is told apart without colours, too. */
+/** A mark beside the word: it distinguishes begin and end without colours, too. */
 const MARKS: Record<string, string> = {
   attached: "→",
   detached: "←",

@@ -12,7 +12,7 @@ interface Props {
   times: number[];
   lines: PlotLine[];
   format: (value: number) => string;
-  /** Moments to mark, in seconds since 1970: those at which a fault began. */
+  /** Moments to mark, in seconds since 1970: the beginnings of faults. */
   marks: number[];
   from: number;
   to: number;

@@ -23,7 +23,7 @@ const URGENT: Condition[] = ["trouble", "source stalled", "stalled", "no credit"
 export function Graph({ status, history }: { status: Status; history: History }) {
   const narrow = useNarrow();
   const { nodes, edges, causes } = graph(status, history, duration);
-  // Those that need attention come first, and stay among those that are drawn.
+  // Nodes that need attention come first, and so are drawn.
   const sorted = nodes.toSorted((a, b) => Number(URGENT.includes(b.condition)) - Number(URGENT.includes(a.condition)));
   const columns = COLUMNS.map((_, column) => sorted.filter((node) => node.column === column).slice(0, SHOWN));
   const shown = new Set(columns.flat().map((node) => node.id));
@@ -185,7 +185,7 @@ function Box({ node, isCause }: { node: Node; isCause: boolean }) {
   );
 }
 
-/** The name of a node; that of many parts leads to a filter that shows them. */
+/** The name of a node; for a node of many parts, a link to a filter that shows them. */
 function NodeLink({ node }: { node: Node }) {
   const [kind, name] = splitPart(node.id);
   return <PartLink part={name.endsWith("/*") ? `${kind} ${name.slice(0, -1)}` : node.id} label={node.name} />;

@@ -215,7 +215,7 @@ function Lanes({ batch, top, runningMs }: { batch: Batch; top: number; runningMs
   );
 }
 
-/** The list has no ranges, which would be most of it: those of the chosen micro-batch are requested. */
+/** The list has no ranges, which would be most of it: the page requests the ranges of the chosen micro-batch. */
 function Details({ pipeline, batch, index }: { pipeline: string; batch: Batch; index: number }) {
   const [found, setFound] = useState<Batch | null>(null);
   const [error, setError] = useState("");

@@ -1,4 +1,4 @@
-//! Which part a gzip file is: its header says so, in a field that other programs skip (RFC 1952, 2.3.1.1).
+//! Which part a gzip file is: its header names it, in a field that other programs skip (RFC 1952, 2.3.1.1).
 
 use headrace::{Part, Transaction};
 

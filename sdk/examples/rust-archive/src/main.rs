@@ -31,7 +31,7 @@ impl TwoPhaseSink for Archive {
     }
 
     async fn stage(&self, part: &Part, mut rows: PartRows<'_>) -> Result<Outcomes, BoxError> {
-        // Compressing and writing takes time, in which other parts go on.
+        // Compressing and writing takes time, in which other parts continue.
         let (mut file, path) = block_in_place(|| self.store.begin(part))?;
         let mut outcomes = Outcomes::all_written();
         while let Some(rows) = rows.next().await? {

@@ -6,7 +6,7 @@
 //! | `.staged/T/P.gz` | a staged part; `T` and `P` are hashes, and the file says itself which part it is |
 //! | `.prepared/T/P.gz` | a part of a prepared transaction |
 //! | `.committed/H` | the last committed batch of a pipeline: the number, and in the next line the pipeline |
-//! | `.commit` | the commit that is going on: the transaction, the file, and its size before and after |
+//! | `.commit` | the commit in progress: the transaction, the file, and its size before and after |
 //! | `.next` | the file as it will be after that commit |
 //!
 //! A commit writes `.commit`, copies the file to `.next`, appends the parts, and renames it to its place: that is the one step
@@ -81,7 +81,7 @@ impl Store {
         Ok(())
     }
 
-    /// Moves the staged parts of a transaction to those that are prepared, without others than those that count.
+    /// Moves the staged parts of a transaction that count to the prepared ones, and no others.
     pub fn prepare(&self, transaction: &Transaction, parts: &[Part]) -> Result<(), BoxError> {
         let (staged, prepared) = (self.staged(transaction), self.prepared(transaction));
         if staged.exists() && prepared.exists() {
@@ -167,7 +167,8 @@ impl Store {
         Ok(recovered)
     }
 
-    /// Ends the commit that has begun, if there is one: notes it as committed if the archive has it, and otherwise as not begun.
+    /// Ends the commit that has begun, if there is one: notes it as committed if the archive contains it, and otherwise as not
+    /// begun.
     fn complete_commit(&self) -> Result<(), BoxError> {
         let journal = self.folder.join(".commit");
         let text = match fs::read_to_string(&journal) {

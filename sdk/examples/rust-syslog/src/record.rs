@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Bytes that look like syslog more often than chance would have it.
+    /// Bytes that look like syslog more often than by chance.
     fn almost_syslog() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             Just(b"<13>".to_vec()),

@@ -14,7 +14,7 @@ export interface BrowserLimits {
  * A browser that is connected.
  *
  * It has no queue: it takes events from the ring as fast as its connection does. One that falls so far behind that the ring no
- * longer has its next event is told that it has lost some, and continues with the oldest one. One that reads nothing is
+ * longer has its next event learns that it has lost some, and continues with the oldest one. One that reads nothing is
  * disconnected.
  */
 export class Browser {

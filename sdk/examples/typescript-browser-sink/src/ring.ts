@@ -79,7 +79,7 @@ export class Ring {
     return number <= this.#removed;
   }
 
-  /** The number after the event with an id; undefined if the ring does not have it, or no longer. */
+  /** The number after the event with an id; undefined if the ring does not contain it, or no longer. */
   after(id: string): number | undefined {
     const number = Number(id.slice(id.lastIndexOf("-") + 1));
     return Number.isSafeInteger(number) && this.from(number)?.id === id ? number + 1 : undefined;

@@ -30,7 +30,7 @@ export class BrowserSink implements AtLeastOnceSink {
   }
 }
 
-/** A row as one line of JSON. What is absent or null is left out, except the value. */
+/** A row as one line of JSON. It omits absent and null fields, except the value. */
 export function dataOf(row: Row, part: Part | undefined): string {
   const { value, key, eventTime, messageId, headers, sequence } = row;
   const transaction = part?.transaction;

@@ -15,7 +15,7 @@ export async function until(what: string, condition: () => boolean): Promise<voi
 
 /** A browser's connection, whose reading a test controls. */
 export class Client {
-  /** The lines that have arrived, those of HTTP too; without the data of events. */
+  /** The lines that have arrived, also of HTTP; without the data of events. */
   text = "";
   /** The data of the events. */
   readonly data: string[] = [];

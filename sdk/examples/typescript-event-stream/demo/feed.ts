@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 
 // A server for trying the source: it serves the lines of a file as events, and follows the file. The id of an event is the
-// offset of the byte after its line, so that Last-Event-ID says where to go on.
+// offset of the byte after its line, so that Last-Event-ID says where to continue.
 //
 //   node dist/demo/feed.js FILE [PORT]
 

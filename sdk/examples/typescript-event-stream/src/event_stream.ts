@@ -48,7 +48,7 @@ export class EventStream implements ReplayableSource {
   readonly version = "0.1.0";
   readonly #keepOversized: KeepOversized;
   #isWarned = false;
-  /** Whether the next message ends its frame: a query that resumes after it gets the first cursor with which to go on. */
+  /** Whether the next message ends its frame: a query that resumes after it gets the first cursor at which to continue. */
   #endsFrame = false;
 
   constructor(private readonly options: EventStreamOptions) {
@@ -67,7 +67,7 @@ export class EventStream implements ReplayableSource {
         health?.running();
       });
       try {
-        // The server sends again what follows the id; without one, it goes on somewhere.
+        // The server sends again what follows the id; without one, it continues somewhere.
         let sequence = known.id === "" ? last : known.sequence;
         for (;;) {
           const { value: block, done } = await blocks.next();

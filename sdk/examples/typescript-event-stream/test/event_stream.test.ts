@@ -68,7 +68,7 @@ describe("a source of events", () => {
       values(messages),
       all.map(({ data }) => data),
     );
-    // The first event has no id, so there is nothing yet that the server could go on from.
+    // The first event has no id, so there is nothing yet that the server could continue from.
     for (let i = 1; i < messages.length; i++) {
       const rest = messages.slice(i + 1);
       assert.deepEqual(await read(source(server), positionOf(messages[i])), rest);

@@ -18,7 +18,7 @@ import (
 
 const (
 	messageBytes = 61
-	kept         = 8192 // times of so many messages
+	kept         = 8192 // the number of messages whose times are kept
 )
 
 // numbers sends the messages 1 to count.

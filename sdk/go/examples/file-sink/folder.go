@@ -15,9 +15,9 @@ import (
 	"github.com/headrace/headrace/sdk/go/headrace"
 )
 
-// folder is a two-phase sink. The rows of a transaction become visible by one rename: that of a folder with a file for each
-// part. Folders that are not visible yet are in .staged and .prepared. Keep the newest folder of each pipeline: it tells what
-// was committed last. An id that is too long for the name of a file is replaced by its hash, and is in .names.
+// folder is a two-phase sink. The rows of a transaction become visible by one rename, of a folder with a file for each part.
+// Folders that are not visible yet are in .staged and .prepared. Keep the newest folder of each pipeline: it tells what was
+// committed last. An id that is too long for the name of a file is replaced by its hash, and is in .names.
 type folder string
 
 const (
@@ -164,7 +164,7 @@ func (f folder) Recover(context.Context) (headrace.Recovered, error) {
 	return found, nil
 }
 
-// parts lists the parts of a transaction, and removes those that were not finished.
+// parts lists the parts of a transaction, and removes unfinished ones.
 func (f folder) parts(state string, t headrace.Transaction) ([]headrace.Part, error) {
 	var parts []headrace.Part
 	files, err := filesIn(f.of(state, t))

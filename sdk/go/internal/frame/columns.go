@@ -75,7 +75,7 @@ func New(stream uint32, capacity int) *Columns {
 	return c
 }
 
-// Add appends a message. Its sequence is larger than that of the one before, by at most MaxDelta.
+// Add appends a message. Its sequence is larger than the one before, by at most MaxDelta.
 func (c *Columns) Add(row *Row) {
 	if c.rows == 0 {
 		c.taken.sequence = row.Sequence

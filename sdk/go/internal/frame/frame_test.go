@@ -15,7 +15,7 @@ import (
 	"github.com/headrace/headrace/sdk/go/internal/vectors"
 )
 
-// frames are those of conformance/vectors/frames.json.
+// frames is the content of conformance/vectors/frames.json.
 type frames struct {
 	Valid []struct {
 		Name       string  `json:"name"`

@@ -1,4 +1,4 @@
-//! Batch-idempotent sinks: parts are held until Spark has chosen those that count, and then written in one step.
+//! Batch-idempotent sinks: parts are held until Spark has chosen the ones that count, and then written in one step.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -50,7 +50,7 @@ pub trait Sink: Send + Sync + 'static {
 
 /// A sink that writes each transaction only once, atomically with its id.
 ///
-/// The SDK holds the parts of a transaction in memory until Spark has chosen those that count. All methods are called one at a
+/// The SDK holds the parts of a transaction in memory until Spark has chosen the ones that count. All methods are called one at a
 /// time, in order. All instances of such a sink must share one storage.
 pub trait IdempotentSink: Send + Sync + 'static {
     /// The sink's name in Spark. ASCII letters, digits and `._-`.
@@ -65,7 +65,7 @@ pub trait IdempotentSink: Send + Sync + 'static {
     /// it must write nothing. Called again if it returned an error.
     fn write(&self, transaction: &Transaction, rows: &[Rows]) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// Checks rows when they arrive, and refuses those that must not be written. Default: accepts all.
+    /// Checks rows when they arrive, and refuses rows that must not be written. Default: accepts all.
     fn check(&self, rows: &Rows) -> impl Future<Output = Result<Outcomes, BoxError>> + Send {
         let _ = rows;
         ready(Ok(Outcomes::all_written()))

@@ -173,7 +173,7 @@ async fn session<M: Mode>(
     Ok(why)
 }
 
-/// Waits until a message is taken. Meanwhile nothing is read, so the gateway is told that the connector lives (SNK-35). Returns
+/// Waits until a message is taken. Meanwhile nothing is read, so the connector sends that it lives (SNK-35). Returns
 /// until when to finish if the connector was stopped and the message was not taken in time.
 async fn while_busy(
     taking: impl Future<Output = ()>,

@@ -1,4 +1,4 @@
-//! Frames of one part that wait in a temporary file, so that those of other parts need not wait for them.
+//! Frames of one part that wait in a temporary file, so that frames of other parts need not wait for them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -24,7 +24,7 @@ const DECISIONS: usize = 1000;
 
 pub(super) struct TwoPhase<S> {
     sink: S,
-    /// Held by every call but those of `stage`: they are made one at a time.
+    /// Held by every call but `stage`: one is made at a time.
     calls: Mutex<()>,
 }
 
@@ -216,7 +216,7 @@ impl<S: TwoPhaseSink> Handler<S> {
         }
     }
 
-    /// Queues a decision about all parts of a transaction; those that do not count are dropped.
+    /// Queues a decision about all parts of a transaction; parts that do not count are dropped.
     async fn decide_all(&mut self, transaction: Transaction, verdict: Verdict, counting: &HashSet<Part>) {
         let mut before = Vec::new();
         self.parts.retain(|_, staging| {

@@ -25,7 +25,7 @@ pub struct Part {
 /// What a two-phase sink has stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Every staged part, including those of prepared transactions.
+    /// Every staged part, including the parts of prepared transactions.
     pub staged: Vec<Part>,
     /// Every transaction that is prepared and neither committed nor aborted.
     pub prepared: Vec<Transaction>,
@@ -42,7 +42,7 @@ pub struct Refused {
     pub reason: String,
 }
 
-/// What became of messages: all are written, or staged, except those that are refused one by one.
+/// What became of messages: all are written, or staged, except single refused ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Outcomes {

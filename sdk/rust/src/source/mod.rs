@@ -138,7 +138,7 @@ pub trait Source: Send + Sync + 'static {
     /// Returns the messages after `position`, in order.
     ///
     /// Called when a query waits for the partition, and again after each reconnect; the previous stream is dropped first. The
-    /// stream may wait for its next item without limit. It ends when the partition has ended for good. Yield
+    /// stream may wait for its next item without limit. It ends when the partition has ended permanently. Yield
     /// [`Item::CaughtUp`] whenever there is nothing more at the moment.
     ///
     /// Sequences must increase strictly; gaps are allowed. A source may omit them: the SDK then counts from the position.

@@ -1,4 +1,5 @@
-//! Where partitions begin for new queries: requested once, and kept until a checkpoint has it (rules SRC-18 to SRC-21).
+//! Where partitions begin for new queries: requested once, and kept until a checkpoint contains the answer (rules SRC-18 to
+//! SRC-21).
 
 use std::collections::{HashMap, HashSet};
 
@@ -39,12 +40,12 @@ impl KnownStarts {
         }
     }
 
-    /// Returns those of the partitions whose start is not known.
+    /// Returns the partitions whose start is not known.
     pub(super) fn unknown(&self, partitions: &[String]) -> Vec<String> {
         partitions.iter().filter(|partition| !self.starts.contains_key(*partition)).cloned().collect()
     }
 
-    /// Notes the answer of the source for partitions; those that it omits begin with their first message.
+    /// Notes the answer of the source for partitions; omitted ones begin with their first message.
     pub(super) fn learn(&mut self, asked: &[String], mut answer: HashMap<String, Position>) {
         for partition in asked {
             self.starts.insert(partition.clone(), answer.remove(partition));

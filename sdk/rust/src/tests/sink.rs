@@ -46,7 +46,7 @@ impl Memory {
         self.script[list].as_array().is_some_and(|values| values.contains(&Value::from(value.clone())))
     }
 
-    /// Takes the values of rows, without those that it refuses.
+    /// Takes the values of rows, without refused ones.
     fn take(&self, rows: &Rows, values: &mut Values) -> Result<Outcomes, BoxError> {
         let mut outcomes = Outcomes::all_written();
         for row in rows.iter() {

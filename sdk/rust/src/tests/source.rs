@@ -261,7 +261,7 @@ pub(super) async fn open(call: &mut SourceCall, bytes: u64, messages: u64, max_f
     }
 }
 
-/// Waits for the next message that is none of those that may be sent at any time.
+/// Waits for the next message, without kinds that may be sent at any time.
 pub(super) async fn next(call: &mut SourceCall) -> Option<Request> {
     loop {
         match call.next().await?.message {

@@ -2,7 +2,7 @@ import type { Part as WirePart, Transaction as WireTransaction } from "../gen/he
 import { HeadraceError, InvalidMessageError, InvalidOutcomesError } from "../errors.js";
 import { WRITTEN, type Outcomes, type Part, type Transaction } from "../sink.js";
 
-/** A message that a sink refuses, as the protocol has it. */
+/** A message that a sink refuses, in the protocol's form. */
 export interface RefusedMessage {
   readonly sequence: bigint;
   readonly reason: string;

@@ -43,7 +43,7 @@ export abstract class InOrderHandler implements Handler {
   protected abstract start(id: bigint, part: Part): void;
   /** Handles rows of a part. */
   protected abstract rows(id: bigint, rows: Rows): Promise<void>;
-  /** Ends a part of so many messages. */
+  /** Ends a part with its number of messages. */
   protected abstract end(id: bigint, messages: bigint): Promise<void>;
   /** Drops a part. */
   protected abstract drop(id: bigint): void;

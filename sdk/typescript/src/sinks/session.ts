@@ -19,7 +19,7 @@ import { TwoPhaseHandler } from "./two_phase.js";
 
 /** The share of the gateway's deadline after which a session that drains ends. */
 const DRAIN_SHARE = 0.9;
-/** The share of the gateway's read timeout after which it is told that the sink is busy. */
+/** The share of the gateway's read timeout after which it learns that the sink is busy. */
 const BUSY_SHARE = 0.25;
 const GOODBYE_MS = 1000;
 

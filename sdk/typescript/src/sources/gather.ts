@@ -77,7 +77,7 @@ export class Gather {
     return this.#last;
   }
 
-  /** The columns from which the next frame is cut. What is added later does not change them. */
+  /** The columns from which the next frame is cut. Later messages do not change them. */
   front(): Columns | undefined {
     if (this.#sealed.length === 0) this.#seal();
     return this.#sealed[0];
@@ -158,7 +158,7 @@ export class Gather {
     return (this.#open ??= new Columns(this.#capacity));
   }
 
-  /** A large message has columns of its own, so that its size is exactly that of its frame. */
+  /** A large message has columns of its own, so that its size is exactly its frame's. */
   #addLarge(message: Message, sequence: Sequence): void {
     const columns = new Columns({ ...SMALL, rows: 1 });
     columns.add(message, sequence);

@@ -4,7 +4,7 @@ import { plus } from "./sequence.js";
 import { IS_BIG_ENDIAN } from "./words.js";
 
 /**
- * A run of rows at the front of columns, as a frame has it. Frames are written by hand: a protobuf library copies each
+ * A run of rows at the front of columns, for a frame. Frames are written by hand: a protobuf library copies each
  * column more often, and takes five times as long.
  */
 export interface Cut {

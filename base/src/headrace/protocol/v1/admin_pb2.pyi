@@ -130,7 +130,7 @@ class _PartKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PartKind.Val
     PART_KIND_STREAM: _PartKind.ValueType  # 1
     """A stream, such as orders/0."""
     PART_KIND_CONNECTOR: _PartKind.ValueType  # 2
-    """All streams of a source's instance, also those that it opens later."""
+    """All streams of a source's instance, also later ones."""
     PART_KIND_PIPELINE: _PartKind.ValueType  # 3
     """A pipeline."""
     PART_KIND_SINK: _PartKind.ValueType  # 4
@@ -144,7 +144,7 @@ PART_KIND_UNSPECIFIED: PartKind.ValueType  # 0
 PART_KIND_STREAM: PartKind.ValueType  # 1
 """A stream, such as orders/0."""
 PART_KIND_CONNECTOR: PartKind.ValueType  # 2
-"""All streams of a source's instance, also those that it opens later."""
+"""All streams of a source's instance, also later ones."""
 PART_KIND_PIPELINE: PartKind.ValueType  # 3
 """A pipeline."""
 PART_KIND_SINK: PartKind.ValueType  # 4
@@ -220,7 +220,7 @@ class _StreamStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StreamSta
     STREAM_STATE_LIVE: _StreamState.ValueType  # 2
     """A session sends it."""
     STREAM_STATE_DETACHED: _StreamState.ValueType  # 3
-    """No session has it at the moment."""
+    """No session serves it at the moment."""
     STREAM_STATE_ENDED: _StreamState.ValueType  # 4
     """Its source has ended."""
     STREAM_STATE_LOST: _StreamState.ValueType  # 5
@@ -236,7 +236,7 @@ STREAM_STATE_PARKED: StreamState.ValueType  # 1
 STREAM_STATE_LIVE: StreamState.ValueType  # 2
 """A session sends it."""
 STREAM_STATE_DETACHED: StreamState.ValueType  # 3
-"""No session has it at the moment."""
+"""No session serves it at the moment."""
 STREAM_STATE_ENDED: StreamState.ValueType  # 4
 """Its source has ended."""
 STREAM_STATE_LOST: StreamState.ValueType  # 5
@@ -342,7 +342,7 @@ class _MessageStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MessageS
     MESSAGE_STATE_ACKNOWLEDGED: _MessageState.ValueType  # 5
     """It is acknowledged."""
     MESSAGE_STATE_REDELIVERED: _MessageState.ValueType  # 6
-    """Its epoch is over. What was not acknowledged then was delivered again, under other sequences."""
+    """Its epoch is over. The source has delivered unacknowledged messages again, under other sequences."""
 
 class MessageState(_MessageState, metaclass=_MessageStateEnumTypeWrapper):
     """How far a message is on its way to its acknowledgement."""
@@ -360,7 +360,7 @@ MESSAGE_STATE_COMMITTED: MessageState.ValueType  # 4
 MESSAGE_STATE_ACKNOWLEDGED: MessageState.ValueType  # 5
 """It is acknowledged."""
 MESSAGE_STATE_REDELIVERED: MessageState.ValueType  # 6
-"""Its epoch is over. What was not acknowledged then was delivered again, under other sequences."""
+"""Its epoch is over. The source has delivered unacknowledged messages again, under other sequences."""
 Global___MessageState: _TypeAlias = MessageState  # noqa: Y015
 
 @_typing.final
@@ -2425,7 +2425,7 @@ class StreamStatus(_message.Message):
 
     @_builtins.property
     def holders(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgementHolder]:
-        """The pipelines that acknowledgements wait for, those that are furthest behind; none if everything received is
+        """The pipelines that acknowledgements wait for, as far as they are furthest behind; none if everything received is
         acknowledged.
         """
 
@@ -3049,7 +3049,7 @@ class SinkStatus(_message.Message):
     committed_transactions: _builtins.int
     """Transactions that its instances committed since the gateway started. Each instance that has parts of one counts."""
     aborted_transactions: _builtins.int
-    """Transactions that its instances were told to abort."""
+    """Transactions that the gateway had its instances abort."""
     failures: _builtins.int
     """Parts and transactions that its instances failed."""
     outstanding: _builtins.str
@@ -3318,14 +3318,14 @@ class BatchStatus(_message.Message):
     streams_in_all: _builtins.int
     """The number of all streams that it reads."""
     redelivered: _builtins.bool
-    """True if a source delivers some of its messages again, because its session ended before it was told of the commit."""
+    """True if a source delivers some of its messages again, because its session ended before it learned of the commit."""
     @_builtins.property
     def stages(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchStageTime]:
         """The stages that it has reached, in order."""
 
     @_builtins.property
     def streams(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchStreamStatus]:
-        """The streams that it reads, by name: at most 50, those with the most messages."""
+        """The streams that it reads, by name: at most 50, the ones with the most messages."""
 
     def __init__(
         self,
@@ -3458,7 +3458,7 @@ class Event(_message.Message):
     PART_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     number: _builtins.int
-    """Its number since the gateway started, from 1; larger than those of earlier events."""
+    """Its number since the gateway started, from 1; larger than the numbers of earlier events."""
     at_ms: _builtins.int
     """When, in milliseconds since 1970-01-01 UTC."""
     kind: _builtins.str
@@ -3537,7 +3537,7 @@ class LocateMessageResponse(_message.Message):
 
     @_builtins.property
     def readers(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageReader]:
-        """The pipelines that read the stream, those that hold its acknowledgement back first."""
+        """The pipelines that read the stream, first the ones that hold its acknowledgement back."""
 
     @_builtins.property
     def problem(self) -> Global___Problem:

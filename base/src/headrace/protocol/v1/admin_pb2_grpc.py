@@ -160,8 +160,9 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Pause(self, request, context):
-        """Pauses a stream, all streams of a connector, a pipeline or a sink, until Resume or the end of the gateway. What is in flight
-        still ends as usual. NOT_FOUND if the gateway does not know it. Has no effect on what is paused already.
+        """Pauses a stream, all streams of a connector, a pipeline or a sink, until Resume or the end of the gateway.
+        Micro-batches in flight end as usual. NOT_FOUND if the gateway does not know it. Has no effect on what is paused
+        already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -177,8 +178,8 @@ class AdminServiceServicer:
 
     def ForgetStream(self, request, context):
         """Treats a stream as if its source had ended it permanently: its pipelines read what the gateway has of it, and drop it from
-        their checkpoints. NOT_FOUND if there is none of that name, FAILED_PRECONDITION if a connector has it, or if a pipeline
-        needs messages that the gateway no longer has.
+        their checkpoints. NOT_FOUND if there is none of that name, FAILED_PRECONDITION if a connector serves it, or if a
+        pipeline needs messages that the gateway no longer has.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -201,10 +202,11 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Peek(self, request, context):
-        """Shows a sample of a stream's messages, those that the gateway holds and then those that arrive, until the limit of the
-        request is reached or the caller leaves. Acknowledgements and credit do not wait for it. Needs the right `peek` for the
-        stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no stream of that name,
-        RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not read what it is sent.
+        """Shows a sample of a stream's messages, first the messages that the gateway holds and then what arrives, until the
+        limit of the request is reached or the caller leaves. Acknowledgements and credit do not wait for it. Needs the
+        right `peek` for the stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no
+        stream of that name, RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not
+        read what it is sent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -212,9 +214,9 @@ class AdminServiceServicer:
 
     def ListDeadLetters(self, request, context):
         """The dead letters that queries have delivered to their sinks since the gateway started, in committed micro-batches: how many
-        there are, and the last ones, if the configuration enables peeks. Needs the right `peek` for the sink; without a sink in
-        the request, those of all sinks for which the caller has it. NOT_FOUND if there is no sink of that name, INVALID_ARGUMENT
-        if the limit is above 50.
+        there are, and the last ones, if the configuration enables peeks. Needs the right `peek` for the sink; without a
+        sink in the request, the answer covers all sinks for which the caller has this right. NOT_FOUND if there is no sink
+        of that name, INVALID_ARGUMENT if the limit is above 50.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -233,10 +235,10 @@ class AdminServiceServicer:
 
     def RestartConnector(self, request, context):
         """Restarts a connector of a registered deployment, and waits until it has a session again. A second call for the same
-        connector joins the restart in progress. NOT_FOUND if no registered deployment has it, FAILED_PRECONDITION if several have
-        it and the request names none, or if the deployment refuses, ABORTED if the connector was restarted and has failed,
-        UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the restart then
-        goes on. RESOURCE_EXHAUSTED if too many restarts are in progress.
+        connector joins the restart in progress. NOT_FOUND if no registered deployment contains it, FAILED_PRECONDITION if
+        several contain it and the request names none, or if the deployment refuses, ABORTED if the connector was restarted
+        and has failed, UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in
+        time; the restart then continues. RESOURCE_EXHAUSTED if too many restarts are in progress.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -248,7 +250,7 @@ class AdminServiceServicer:
         arguments joins the replay in progress. NOT_FOUND if no registered deployment can replay the dead letters of the sink,
         FAILED_PRECONDITION if several can and the request names none, if no pipeline reads streams of the source, if another
         replay of this sink is in progress, or if the deployment refuses, ABORTED if the replay has failed, UNAVAILABLE if the
-        deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then goes on.
+        deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then continues.
         RESOURCE_EXHAUSTED if too many replays are in progress.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -257,10 +259,10 @@ class AdminServiceServicer:
 
     def ReadLog(self, request, context):
         """The last lines of the log of a process of a registered deployment. Needs the right `control`, since a log may contain what
-        messages contain. NOT_FOUND if no registered deployment has the process, FAILED_PRECONDITION if several have it and the
-        request names none, ABORTED if the log cannot be read, UNAVAILABLE if the deployment leaves before it answers,
-        DEADLINE_EXCEEDED if there is no answer in time, INVALID_ARGUMENT if `lines` is above 1,000, RESOURCE_EXHAUSTED if too many
-        logs are being read.
+        messages contain. NOT_FOUND if no registered deployment has the process, FAILED_PRECONDITION if several contain it
+        and the request names none, ABORTED if the log cannot be read, UNAVAILABLE if the deployment leaves before it
+        answers, DEADLINE_EXCEEDED if there is no answer in time, INVALID_ARGUMENT if `lines` is above 1,000,
+        RESOURCE_EXHAUSTED if too many logs are being read.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -50,8 +50,9 @@ class AdminServiceStub:
     1,200.
     """
     Pause: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PauseRequest, _admin_pb2.PauseResponse]
-    """Pauses a stream, all streams of a connector, a pipeline or a sink, until Resume or the end of the gateway. What is in flight
-    still ends as usual. NOT_FOUND if the gateway does not know it. Has no effect on what is paused already.
+    """Pauses a stream, all streams of a connector, a pipeline or a sink, until Resume or the end of the gateway.
+    Micro-batches in flight end as usual. NOT_FOUND if the gateway does not know it. Has no effect on what is paused
+    already.
     """
     Resume: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ResumeRequest, _admin_pb2.ResumeResponse]
     """Ends a pause. NOT_FOUND if the gateway does not know the part, FAILED_PRECONDITION if the configuration pauses it. Has no
@@ -59,8 +60,8 @@ class AdminServiceStub:
     """
     ForgetStream: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ForgetStreamRequest, _admin_pb2.ForgetStreamResponse]
     """Treats a stream as if its source had ended it permanently: its pipelines read what the gateway has of it, and drop it from
-    their checkpoints. NOT_FOUND if there is none of that name, FAILED_PRECONDITION if a connector has it, or if a pipeline
-    needs messages that the gateway no longer has.
+    their checkpoints. NOT_FOUND if there is none of that name, FAILED_PRECONDITION if a connector serves it, or if a
+    pipeline needs messages that the gateway no longer has.
     """
     Drain: _grpc.UnaryStreamMultiCallable[_admin_pb2.DrainRequest, _admin_pb2.DrainResponse]
     """Lets sessions finish what they have sent, and accepts no new ones. Reports the progress until nothing is left or the time
@@ -71,16 +72,17 @@ class AdminServiceStub:
     invalid, or if a change needs a restart.
     """
     Peek: _grpc.UnaryStreamMultiCallable[_admin_pb2.PeekRequest, _admin_pb2.PeekResponse]
-    """Shows a sample of a stream's messages, those that the gateway holds and then those that arrive, until the limit of the
-    request is reached or the caller leaves. Acknowledgements and credit do not wait for it. Needs the right `peek` for the
-    stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no stream of that name,
-    RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not read what it is sent.
+    """Shows a sample of a stream's messages, first the messages that the gateway holds and then what arrives, until the
+    limit of the request is reached or the caller leaves. Acknowledgements and credit do not wait for it. Needs the
+    right `peek` for the stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no
+    stream of that name, RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not
+    read what it is sent.
     """
     ListDeadLetters: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListDeadLettersRequest, _admin_pb2.ListDeadLettersResponse]
     """The dead letters that queries have delivered to their sinks since the gateway started, in committed micro-batches: how many
-    there are, and the last ones, if the configuration enables peeks. Needs the right `peek` for the sink; without a sink in
-    the request, those of all sinks for which the caller has it. NOT_FOUND if there is no sink of that name, INVALID_ARGUMENT
-    if the limit is above 50.
+    there are, and the last ones, if the configuration enables peeks. Needs the right `peek` for the sink; without a
+    sink in the request, the answer covers all sinks for which the caller has this right. NOT_FOUND if there is no sink
+    of that name, INVALID_ARGUMENT if the limit is above 50.
     """
     Supervise: _grpc.StreamStreamMultiCallable[_admin_pb2.SuperviseRequest, _admin_pb2.SuperviseResponse]
     """Registers the supervisor of a deployment for as long as the call lasts, and sends it the restarts that are requested. Needs
@@ -91,10 +93,10 @@ class AdminServiceStub:
     """
     RestartConnector: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RestartConnectorRequest, _admin_pb2.RestartConnectorResponse]
     """Restarts a connector of a registered deployment, and waits until it has a session again. A second call for the same
-    connector joins the restart in progress. NOT_FOUND if no registered deployment has it, FAILED_PRECONDITION if several have
-    it and the request names none, or if the deployment refuses, ABORTED if the connector was restarted and has failed,
-    UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the restart then
-    goes on. RESOURCE_EXHAUSTED if too many restarts are in progress.
+    connector joins the restart in progress. NOT_FOUND if no registered deployment contains it, FAILED_PRECONDITION if
+    several contain it and the request names none, or if the deployment refuses, ABORTED if the connector was restarted
+    and has failed, UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in
+    time; the restart then continues. RESOURCE_EXHAUSTED if too many restarts are in progress.
     """
     ReplayDeadLetters: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReplayDeadLettersRequest, _admin_pb2.ReplayDeadLettersResponse]
     """Has a registered deployment send the messages of the dead letters of a sink again, and waits until all of them are
@@ -102,15 +104,15 @@ class AdminServiceStub:
     arguments joins the replay in progress. NOT_FOUND if no registered deployment can replay the dead letters of the sink,
     FAILED_PRECONDITION if several can and the request names none, if no pipeline reads streams of the source, if another
     replay of this sink is in progress, or if the deployment refuses, ABORTED if the replay has failed, UNAVAILABLE if the
-    deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then goes on.
+    deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then continues.
     RESOURCE_EXHAUSTED if too many replays are in progress.
     """
     ReadLog: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReadLogRequest, _admin_pb2.ReadLogResponse]
     """The last lines of the log of a process of a registered deployment. Needs the right `control`, since a log may contain what
-    messages contain. NOT_FOUND if no registered deployment has the process, FAILED_PRECONDITION if several have it and the
-    request names none, ABORTED if the log cannot be read, UNAVAILABLE if the deployment leaves before it answers,
-    DEADLINE_EXCEEDED if there is no answer in time, INVALID_ARGUMENT if `lines` is above 1,000, RESOURCE_EXHAUSTED if too many
-    logs are being read.
+    messages contain. NOT_FOUND if no registered deployment has the process, FAILED_PRECONDITION if several contain it
+    and the request names none, ABORTED if the log cannot be read, UNAVAILABLE if the deployment leaves before it
+    answers, DEADLINE_EXCEEDED if there is no answer in time, INVALID_ARGUMENT if `lines` is above 1,000,
+    RESOURCE_EXHAUSTED if too many logs are being read.
     """
 
 @_typing.type_check_only
@@ -135,8 +137,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     1,200.
     """
     Pause: _aio.UnaryUnaryMultiCallable[_admin_pb2.PauseRequest, _admin_pb2.PauseResponse]  # type: ignore[assignment]
-    """Pauses a stream, all streams of a connector, a pipeline or a sink, until Resume or the end of the gateway. What is in flight
-    still ends as usual. NOT_FOUND if the gateway does not know it. Has no effect on what is paused already.
+    """Pauses a stream, all streams of a connector, a pipeline or a sink, until Resume or the end of the gateway.
+    Micro-batches in flight end as usual. NOT_FOUND if the gateway does not know it. Has no effect on what is paused
+    already.
     """
     Resume: _aio.UnaryUnaryMultiCallable[_admin_pb2.ResumeRequest, _admin_pb2.ResumeResponse]  # type: ignore[assignment]
     """Ends a pause. NOT_FOUND if the gateway does not know the part, FAILED_PRECONDITION if the configuration pauses it. Has no
@@ -144,8 +147,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     ForgetStream: _aio.UnaryUnaryMultiCallable[_admin_pb2.ForgetStreamRequest, _admin_pb2.ForgetStreamResponse]  # type: ignore[assignment]
     """Treats a stream as if its source had ended it permanently: its pipelines read what the gateway has of it, and drop it from
-    their checkpoints. NOT_FOUND if there is none of that name, FAILED_PRECONDITION if a connector has it, or if a pipeline
-    needs messages that the gateway no longer has.
+    their checkpoints. NOT_FOUND if there is none of that name, FAILED_PRECONDITION if a connector serves it, or if a
+    pipeline needs messages that the gateway no longer has.
     """
     Drain: _aio.UnaryStreamMultiCallable[_admin_pb2.DrainRequest, _admin_pb2.DrainResponse]  # type: ignore[assignment]
     """Lets sessions finish what they have sent, and accepts no new ones. Reports the progress until nothing is left or the time
@@ -156,16 +159,17 @@ class AdminServiceAsyncStub(AdminServiceStub):
     invalid, or if a change needs a restart.
     """
     Peek: _aio.UnaryStreamMultiCallable[_admin_pb2.PeekRequest, _admin_pb2.PeekResponse]  # type: ignore[assignment]
-    """Shows a sample of a stream's messages, those that the gateway holds and then those that arrive, until the limit of the
-    request is reached or the caller leaves. Acknowledgements and credit do not wait for it. Needs the right `peek` for the
-    stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no stream of that name,
-    RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not read what it is sent.
+    """Shows a sample of a stream's messages, first the messages that the gateway holds and then what arrives, until the
+    limit of the request is reached or the caller leaves. Acknowledgements and credit do not wait for it. Needs the
+    right `peek` for the stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no
+    stream of that name, RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not
+    read what it is sent.
     """
     ListDeadLetters: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListDeadLettersRequest, _admin_pb2.ListDeadLettersResponse]  # type: ignore[assignment]
     """The dead letters that queries have delivered to their sinks since the gateway started, in committed micro-batches: how many
-    there are, and the last ones, if the configuration enables peeks. Needs the right `peek` for the sink; without a sink in
-    the request, those of all sinks for which the caller has it. NOT_FOUND if there is no sink of that name, INVALID_ARGUMENT
-    if the limit is above 50.
+    there are, and the last ones, if the configuration enables peeks. Needs the right `peek` for the sink; without a
+    sink in the request, the answer covers all sinks for which the caller has this right. NOT_FOUND if there is no sink
+    of that name, INVALID_ARGUMENT if the limit is above 50.
     """
     Supervise: _aio.StreamStreamMultiCallable[_admin_pb2.SuperviseRequest, _admin_pb2.SuperviseResponse]  # type: ignore[assignment]
     """Registers the supervisor of a deployment for as long as the call lasts, and sends it the restarts that are requested. Needs
@@ -176,10 +180,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     RestartConnector: _aio.UnaryUnaryMultiCallable[_admin_pb2.RestartConnectorRequest, _admin_pb2.RestartConnectorResponse]  # type: ignore[assignment]
     """Restarts a connector of a registered deployment, and waits until it has a session again. A second call for the same
-    connector joins the restart in progress. NOT_FOUND if no registered deployment has it, FAILED_PRECONDITION if several have
-    it and the request names none, or if the deployment refuses, ABORTED if the connector was restarted and has failed,
-    UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the restart then
-    goes on. RESOURCE_EXHAUSTED if too many restarts are in progress.
+    connector joins the restart in progress. NOT_FOUND if no registered deployment contains it, FAILED_PRECONDITION if
+    several contain it and the request names none, or if the deployment refuses, ABORTED if the connector was restarted
+    and has failed, UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in
+    time; the restart then continues. RESOURCE_EXHAUSTED if too many restarts are in progress.
     """
     ReplayDeadLetters: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReplayDeadLettersRequest, _admin_pb2.ReplayDeadLettersResponse]  # type: ignore[assignment]
     """Has a registered deployment send the messages of the dead letters of a sink again, and waits until all of them are
@@ -187,15 +191,15 @@ class AdminServiceAsyncStub(AdminServiceStub):
     arguments joins the replay in progress. NOT_FOUND if no registered deployment can replay the dead letters of the sink,
     FAILED_PRECONDITION if several can and the request names none, if no pipeline reads streams of the source, if another
     replay of this sink is in progress, or if the deployment refuses, ABORTED if the replay has failed, UNAVAILABLE if the
-    deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then goes on.
+    deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then continues.
     RESOURCE_EXHAUSTED if too many replays are in progress.
     """
     ReadLog: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReadLogRequest, _admin_pb2.ReadLogResponse]  # type: ignore[assignment]
     """The last lines of the log of a process of a registered deployment. Needs the right `control`, since a log may contain what
-    messages contain. NOT_FOUND if no registered deployment has the process, FAILED_PRECONDITION if several have it and the
-    request names none, ABORTED if the log cannot be read, UNAVAILABLE if the deployment leaves before it answers,
-    DEADLINE_EXCEEDED if there is no answer in time, INVALID_ARGUMENT if `lines` is above 1,000, RESOURCE_EXHAUSTED if too many
-    logs are being read.
+    messages contain. NOT_FOUND if no registered deployment has the process, FAILED_PRECONDITION if several contain it
+    and the request names none, ABORTED if the log cannot be read, UNAVAILABLE if the deployment leaves before it
+    answers, DEADLINE_EXCEEDED if there is no answer in time, INVALID_ARGUMENT if `lines` is above 1,000,
+    RESOURCE_EXHAUSTED if too many logs are being read.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -253,8 +257,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.PauseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.PauseResponse, _abc.Awaitable[_admin_pb2.PauseResponse]]:
-        """Pauses a stream, all streams of a connector, a pipeline or a sink, until Resume or the end of the gateway. What is in flight
-        still ends as usual. NOT_FOUND if the gateway does not know it. Has no effect on what is paused already.
+        """Pauses a stream, all streams of a connector, a pipeline or a sink, until Resume or the end of the gateway.
+        Micro-batches in flight end as usual. NOT_FOUND if the gateway does not know it. Has no effect on what is paused
+        already.
         """
 
     @_abc_1.abstractmethod
@@ -274,8 +279,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ForgetStreamResponse, _abc.Awaitable[_admin_pb2.ForgetStreamResponse]]:
         """Treats a stream as if its source had ended it permanently: its pipelines read what the gateway has of it, and drop it from
-        their checkpoints. NOT_FOUND if there is none of that name, FAILED_PRECONDITION if a connector has it, or if a pipeline
-        needs messages that the gateway no longer has.
+        their checkpoints. NOT_FOUND if there is none of that name, FAILED_PRECONDITION if a connector serves it, or if a
+        pipeline needs messages that the gateway no longer has.
         """
 
     @_abc_1.abstractmethod
@@ -304,10 +309,11 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.PeekRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_admin_pb2.PeekResponse], _abc.AsyncIterator[_admin_pb2.PeekResponse]]:
-        """Shows a sample of a stream's messages, those that the gateway holds and then those that arrive, until the limit of the
-        request is reached or the caller leaves. Acknowledgements and credit do not wait for it. Needs the right `peek` for the
-        stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no stream of that name,
-        RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not read what it is sent.
+        """Shows a sample of a stream's messages, first the messages that the gateway holds and then what arrives, until the
+        limit of the request is reached or the caller leaves. Acknowledgements and credit do not wait for it. Needs the
+        right `peek` for the stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no
+        stream of that name, RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not
+        read what it is sent.
         """
 
     @_abc_1.abstractmethod
@@ -317,9 +323,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListDeadLettersResponse, _abc.Awaitable[_admin_pb2.ListDeadLettersResponse]]:
         """The dead letters that queries have delivered to their sinks since the gateway started, in committed micro-batches: how many
-        there are, and the last ones, if the configuration enables peeks. Needs the right `peek` for the sink; without a sink in
-        the request, those of all sinks for which the caller has it. NOT_FOUND if there is no sink of that name, INVALID_ARGUMENT
-        if the limit is above 50.
+        there are, and the last ones, if the configuration enables peeks. Needs the right `peek` for the sink; without a
+        sink in the request, the answer covers all sinks for which the caller has this right. NOT_FOUND if there is no sink
+        of that name, INVALID_ARGUMENT if the limit is above 50.
         """
 
     @_abc_1.abstractmethod
@@ -342,10 +348,10 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.RestartConnectorResponse, _abc.Awaitable[_admin_pb2.RestartConnectorResponse]]:
         """Restarts a connector of a registered deployment, and waits until it has a session again. A second call for the same
-        connector joins the restart in progress. NOT_FOUND if no registered deployment has it, FAILED_PRECONDITION if several have
-        it and the request names none, or if the deployment refuses, ABORTED if the connector was restarted and has failed,
-        UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the restart then
-        goes on. RESOURCE_EXHAUSTED if too many restarts are in progress.
+        connector joins the restart in progress. NOT_FOUND if no registered deployment contains it, FAILED_PRECONDITION if
+        several contain it and the request names none, or if the deployment refuses, ABORTED if the connector was restarted
+        and has failed, UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in
+        time; the restart then continues. RESOURCE_EXHAUSTED if too many restarts are in progress.
         """
 
     @_abc_1.abstractmethod
@@ -359,7 +365,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         arguments joins the replay in progress. NOT_FOUND if no registered deployment can replay the dead letters of the sink,
         FAILED_PRECONDITION if several can and the request names none, if no pipeline reads streams of the source, if another
         replay of this sink is in progress, or if the deployment refuses, ABORTED if the replay has failed, UNAVAILABLE if the
-        deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then goes on.
+        deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then continues.
         RESOURCE_EXHAUSTED if too many replays are in progress.
         """
 
@@ -370,10 +376,10 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ReadLogResponse, _abc.Awaitable[_admin_pb2.ReadLogResponse]]:
         """The last lines of the log of a process of a registered deployment. Needs the right `control`, since a log may contain what
-        messages contain. NOT_FOUND if no registered deployment has the process, FAILED_PRECONDITION if several have it and the
-        request names none, ABORTED if the log cannot be read, UNAVAILABLE if the deployment leaves before it answers,
-        DEADLINE_EXCEEDED if there is no answer in time, INVALID_ARGUMENT if `lines` is above 1,000, RESOURCE_EXHAUSTED if too many
-        logs are being read.
+        messages contain. NOT_FOUND if no registered deployment has the process, FAILED_PRECONDITION if several contain it
+        and the request names none, ABORTED if the log cannot be read, UNAVAILABLE if the deployment leaves before it
+        answers, DEADLINE_EXCEEDED if there is no answer in time, INVALID_ARGUMENT if `lines` is above 1,000,
+        RESOURCE_EXHAUSTED if too many logs are being read.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

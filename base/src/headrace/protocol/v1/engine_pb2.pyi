@@ -40,8 +40,8 @@ class Pipeline(_message.Message):
     name: _builtins.str
     """The pipeline's name, the same for the lifetime of its checkpoint."""
     run: _builtins.int
-    """The run's number: one more than that of the run that planned the last batch in the checkpoint, starting at 1. Runs of
-    one checkpoint with a lower number than the current one are refused.
+    """The run's number: one more than the number of the run that planned the last batch in the checkpoint, starting at 1.
+    Runs of one checkpoint with a lower number than the current one are refused.
     """
     skip_lost: _builtins.bool
     """True if lost messages are skipped, logged and counted instead of failing the query."""
@@ -260,8 +260,8 @@ class PlanRequest(_message.Message):
     @_builtins.property
     def forgotten(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.StreamPosition]:
         """The positions that the checkpoint had at the last Plan or Attach and no longer has, because PlanResponse.forgotten named
-        their streams. What a stream of such a name has from now on is new to the pipeline. No effect for a position that
-        differs from the one that the gateway knows. At most as many as `committed` may have.
+        their streams. From now on, the messages of a stream of such a name are new to the pipeline. No effect for a
+        position that differs from the one that the gateway knows. At most as many as `committed` may have.
         """
 
     @_builtins.property
@@ -348,8 +348,8 @@ class PlanResponse(_message.Message):
     @_builtins.property
     def opened(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The streams that the pipeline reads, that have not ended, and of which neither `ranges` nor the checkpoint has anything,
-        except those of `PlanRequest.awaited`: event time waits for them from this batch on, before their first message. Only
-        with a batch, and if the request has `tell_ends`.
+        except the streams of `PlanRequest.awaited`: event time waits for them from this batch on, before their first
+        message. Only with a batch, and if the request has `tell_ends`.
         """
 
     @_builtins.property
@@ -1256,7 +1256,7 @@ class ReportCommitsRequest(_message.Message):
     committed itself, or the one after `committed`.
     """
     run_number: _builtins.int
-    """The run's number: one more than that of the last run in the checkpoint, starting at 1."""
+    """The run's number: one more than the number of the last run in the checkpoint, starting at 1."""
     closed: _builtins.bool
     """True if the log will not grow any more, because another query continues in its place: what is after `committed` is
     aborted.
@@ -1270,8 +1270,8 @@ class ReportCommitsRequest(_message.Message):
     then forgotten.
     """
     stopped: _builtins.bool
-    """True once the query was stopped, so that nobody waits for its deliveries and votes any more: they end with ABORTED. What
-    the sinks have prepared waits for the commit log as before.
+    """True once the query was stopped, so that nobody waits for its deliveries and votes any more: they end with ABORTED.
+    Prepared transactions wait for the commit log as before.
     """
     replaced: _builtins.bool
     """True if the run has found in its checkpoint that another one has replaced it, although it was running: two drivers use one
@@ -1301,8 +1301,8 @@ class ReportCommitsRequest(_message.Message):
 
     @_builtins.property
     def awaited(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Those of `sinks` without which no batch may be planned: all except those for dead letters, which may be unavailable
-        until there are any. Absent means none.
+        """The part of `sinks` without which no batch may be planned: all except the sinks for dead letters, which may be
+        unavailable until there are any. Absent means none.
         """
 
     @_builtins.property
@@ -1433,7 +1433,7 @@ class ReportCommitsResponse(_message.Message):
     VOTES_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
     pending: _builtins.int
-    """The number of transactions in the commit log that a sink has not yet made visible, including those that are undecided."""
+    """The number of transactions in the commit log that a sink has not yet made visible, including undecided ones."""
     @_builtins.property
     def undecided(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Batches in the commit log, at most 100, of which something is prepared and no segment says which run committed them:

@@ -211,7 +211,7 @@ class EngineServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Detach(self, request, context):
-        """The pipeline stops gracefully. What it committed is acknowledged, and its streams remain held for it.
+        """The pipeline stops gracefully. Its commits are acknowledged, and its streams remain held for it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -254,13 +254,13 @@ class EngineServiceServicer:
 
     def ReportCommits(self, request, context):
         """Reports which run is the current one, and what the pipeline's commit log contains. Of what sinks have prepared up to
-        there, the parts of the run that committed the batch are committed, and those of any other run are aborted. What another
-        run has staged after that and not prepared is aborted once the current run delivers the same batch or an earlier one.
-        What it has prepared is kept until the commit log has the batch, since the other run may have written the entry; a sink
-        without CAPABILITY_RUNS cannot keep it, and is told to abort it then.
+        there, the parts of the run that committed the batch are committed, and the parts of any other run are aborted.
+        What another run has staged after that and not prepared is aborted once the current run delivers the same batch or
+        an earlier one. Its prepared parts are kept until the commit log has the batch, since the other run may have
+        written the entry; a sink without CAPABILITY_RUNS cannot keep them, and gets an Abort then.
 
         Called at the start of a query, and answered before its first batch; after commits; and periodically, for a gateway that
-        has restarted. ABORTED if the run is not the current one: its number is lower than that of the current run or, if two
+        has restarted. ABORTED if the run is not the current one: its number is lower than the current run's or, if two
         runs took the same number at the same time, its id is the lower one in byte order.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

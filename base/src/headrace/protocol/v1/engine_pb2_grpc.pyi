@@ -95,7 +95,7 @@ class EngineServiceStub:
     the attached ones if it ends. Renews no lease, and nothing else depends on it.
     """
     Detach: _grpc.UnaryUnaryMultiCallable[_engine_pb2.DetachRequest, _engine_pb2.DetachResponse]
-    """The pipeline stops gracefully. What it committed is acknowledged, and its streams remain held for it."""
+    """The pipeline stops gracefully. Its commits are acknowledged, and its streams remain held for it."""
     Deliver: _grpc.StreamUnaryMultiCallable[_engine_pb2.DeliverRequest, _engine_pb2.DeliverResponse]
     """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged
     them, as its mode promises. Waits, up to the caller's deadline, for a sink that is unavailable or slow. A call that ends
@@ -121,13 +121,13 @@ class EngineServiceStub:
     """
     ReportCommits: _grpc.UnaryUnaryMultiCallable[_engine_pb2.ReportCommitsRequest, _engine_pb2.ReportCommitsResponse]
     """Reports which run is the current one, and what the pipeline's commit log contains. Of what sinks have prepared up to
-    there, the parts of the run that committed the batch are committed, and those of any other run are aborted. What another
-    run has staged after that and not prepared is aborted once the current run delivers the same batch or an earlier one.
-    What it has prepared is kept until the commit log has the batch, since the other run may have written the entry; a sink
-    without CAPABILITY_RUNS cannot keep it, and is told to abort it then.
+    there, the parts of the run that committed the batch are committed, and the parts of any other run are aborted.
+    What another run has staged after that and not prepared is aborted once the current run delivers the same batch or
+    an earlier one. Its prepared parts are kept until the commit log has the batch, since the other run may have
+    written the entry; a sink without CAPABILITY_RUNS cannot keep them, and gets an Abort then.
 
     Called at the start of a query, and answered before its first batch; after commits; and periodically, for a gateway that
-    has restarted. ABORTED if the run is not the current one: its number is lower than that of the current run or, if two
+    has restarted. ABORTED if the run is not the current one: its number is lower than the current run's or, if two
     runs took the same number at the same time, its id is the lower one in byte order.
     """
 
@@ -198,7 +198,7 @@ class EngineServiceAsyncStub(EngineServiceStub):
     the attached ones if it ends. Renews no lease, and nothing else depends on it.
     """
     Detach: _aio.UnaryUnaryMultiCallable[_engine_pb2.DetachRequest, _engine_pb2.DetachResponse]  # type: ignore[assignment]
-    """The pipeline stops gracefully. What it committed is acknowledged, and its streams remain held for it."""
+    """The pipeline stops gracefully. Its commits are acknowledged, and its streams remain held for it."""
     Deliver: _aio.StreamUnaryMultiCallable[_engine_pb2.DeliverRequest, _engine_pb2.DeliverResponse]  # type: ignore[assignment]
     """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged
     them, as its mode promises. Waits, up to the caller's deadline, for a sink that is unavailable or slow. A call that ends
@@ -224,13 +224,13 @@ class EngineServiceAsyncStub(EngineServiceStub):
     """
     ReportCommits: _aio.UnaryUnaryMultiCallable[_engine_pb2.ReportCommitsRequest, _engine_pb2.ReportCommitsResponse]  # type: ignore[assignment]
     """Reports which run is the current one, and what the pipeline's commit log contains. Of what sinks have prepared up to
-    there, the parts of the run that committed the batch are committed, and those of any other run are aborted. What another
-    run has staged after that and not prepared is aborted once the current run delivers the same batch or an earlier one.
-    What it has prepared is kept until the commit log has the batch, since the other run may have written the entry; a sink
-    without CAPABILITY_RUNS cannot keep it, and is told to abort it then.
+    there, the parts of the run that committed the batch are committed, and the parts of any other run are aborted.
+    What another run has staged after that and not prepared is aborted once the current run delivers the same batch or
+    an earlier one. Its prepared parts are kept until the commit log has the batch, since the other run may have
+    written the entry; a sink without CAPABILITY_RUNS cannot keep them, and gets an Abort then.
 
     Called at the start of a query, and answered before its first batch; after commits; and periodically, for a gateway that
-    has restarted. ABORTED if the run is not the current one: its number is lower than that of the current run or, if two
+    has restarted. ABORTED if the run is not the current one: its number is lower than the current run's or, if two
     runs took the same number at the same time, its id is the lower one in byte order.
     """
 
@@ -352,7 +352,7 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.DetachRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.DetachResponse, _abc.Awaitable[_engine_pb2.DetachResponse]]:
-        """The pipeline stops gracefully. What it committed is acknowledged, and its streams remain held for it."""
+        """The pipeline stops gracefully. Its commits are acknowledged, and its streams remain held for it."""
 
     @_abc_1.abstractmethod
     def Deliver(
@@ -402,13 +402,13 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.ReportCommitsResponse, _abc.Awaitable[_engine_pb2.ReportCommitsResponse]]:
         """Reports which run is the current one, and what the pipeline's commit log contains. Of what sinks have prepared up to
-        there, the parts of the run that committed the batch are committed, and those of any other run are aborted. What another
-        run has staged after that and not prepared is aborted once the current run delivers the same batch or an earlier one.
-        What it has prepared is kept until the commit log has the batch, since the other run may have written the entry; a sink
-        without CAPABILITY_RUNS cannot keep it, and is told to abort it then.
+        there, the parts of the run that committed the batch are committed, and the parts of any other run are aborted.
+        What another run has staged after that and not prepared is aborted once the current run delivers the same batch or
+        an earlier one. Its prepared parts are kept until the commit log has the batch, since the other run may have
+        written the entry; a sink without CAPABILITY_RUNS cannot keep them, and gets an Abort then.
 
         Called at the start of a query, and answered before its first batch; after commits; and periodically, for a gateway that
-        has restarted. ABORTED if the run is not the current one: its number is lower than that of the current run or, if two
+        has restarted. ABORTED if the run is not the current one: its number is lower than the current run's or, if two
         runs took the same number at the same time, its id is the lower one in byte order.
         """
 

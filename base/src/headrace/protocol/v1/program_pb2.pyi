@@ -26,8 +26,8 @@ class ProgramRequest(_message.Message):
     output. Each message is preceded by its length in bytes as a varint, as protobuf libraries write delimited messages. The
     worker sends one request at a time, and waits for its response. Rules: PRG-1 to PRG-14 in docs/reference/protocol.md.
 
-    The worker keeps the states, and sends those of the keys of a block with it. A program keeps nothing from one block to the
-    next: a block may be sent again, to another process, with the same states.
+    The worker keeps the states, and sends the states of a block's keys with it. A program keeps nothing from one block
+    to the next: a block may be sent again, to another process, with the same states.
 
     All integers in columns are fixed-width, little-endian and packed without padding, as in a Frame. A `lengths` column has an
     entry of 4 bytes (u32) for each value, whose sum is the length of the bytes column it belongs to. The entry 0xFFFFFFFF

@@ -291,8 +291,8 @@ class SinkHello(_message.Message):
     """What it promises; the same for every instance of a sink (SNK-2)."""
     @_builtins.property
     def staged(self) -> _containers.RepeatedCompositeFieldContainer[Global___Part]:
-        """Two-phase: every part that is staged, including those of prepared transactions. This list and the two that follow have
-        at most 20,000 entries each; a longer list ends the session with RESOURCE_EXHAUSTED (SNK-3).
+        """Two-phase: every part that is staged, including the parts of prepared transactions. This list and the two that
+        follow have at most 20,000 entries each; a longer list ends the session with RESOURCE_EXHAUSTED (SNK-3).
         """
 
     @_builtins.property
@@ -546,8 +546,8 @@ Global___Staged: _TypeAlias = Staged  # noqa: Y015
 
 @_typing.final
 class Prepare(_message.Message):
-    """Asks for the vote. Drop the parts of the transaction that are not named, including those of earlier sessions: they do not
-    count. A sink that does not have all the named parts answers with Failed (SNK-21).
+    """Asks for the vote. Drop the parts of the transaction that are not named, including parts of earlier sessions: they do
+    not count. A sink that does not have all the named parts answers with Failed (SNK-21).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -560,7 +560,7 @@ class Prepare(_message.Message):
 
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Part]:
-        """The parts that count, among those that this instance has staged; by ascending partition."""
+        """The parts that count, of all that this instance has staged; by ascending partition."""
 
     def __init__(
         self,
@@ -604,7 +604,7 @@ Global___Prepared: _TypeAlias = Prepared  # noqa: Y015
 class Commit(_message.Message):
     """The transaction is in Spark's commit log: make it visible. Repeated until Committed has arrived, also in later sessions
     (SNK-27). The commits of one pipeline arrive by ascending batch, except that one that failed comes again (SNK-28). A sink
-    that does not know the transaction answers with Committed only if it finds the transaction among those that are visible,
+    that does not know the transaction answers with Committed only if it finds the transaction among the visible ones,
     and otherwise with Failed: what it had staged is lost (SNK-29).
     """
 

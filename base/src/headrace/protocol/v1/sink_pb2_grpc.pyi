@@ -66,10 +66,10 @@ class SinkServiceStub:
     The gateway ends a session that breaks these rules with a status that names the rule, and with an ErrorReason for
     programs, by which a connector decides whether to reconnect. The statuses are INVALID_ARGUMENT (a malformed name or
     message, refused messages that the part does not have), RESOURCE_EXHAUSTED (a list that is too long, or more sinks than
-    the gateway can keep), FAILED_PRECONDITION (an unsupported protocol version, a mode that differs from that of the
-    sink's other instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED
-    (no Hello in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took
-    over), UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
+    the gateway can keep), FAILED_PRECONDITION (an unsupported protocol version, another mode than the sink's other
+    instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED (no Hello
+    in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took over),
+    UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
     """
 
 @_typing.type_check_only
@@ -110,10 +110,10 @@ class SinkServiceAsyncStub(SinkServiceStub):
     The gateway ends a session that breaks these rules with a status that names the rule, and with an ErrorReason for
     programs, by which a connector decides whether to reconnect. The statuses are INVALID_ARGUMENT (a malformed name or
     message, refused messages that the part does not have), RESOURCE_EXHAUSTED (a list that is too long, or more sinks than
-    the gateway can keep), FAILED_PRECONDITION (an unsupported protocol version, a mode that differs from that of the
-    sink's other instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED
-    (no Hello in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took
-    over), UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
+    the gateway can keep), FAILED_PRECONDITION (an unsupported protocol version, another mode than the sink's other
+    instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED (no Hello
+    in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took over),
+    UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
     """
 
 class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -157,10 +157,10 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
         The gateway ends a session that breaks these rules with a status that names the rule, and with an ErrorReason for
         programs, by which a connector decides whether to reconnect. The statuses are INVALID_ARGUMENT (a malformed name or
         message, refused messages that the part does not have), RESOURCE_EXHAUSTED (a list that is too long, or more sinks than
-        the gateway can keep), FAILED_PRECONDITION (an unsupported protocol version, a mode that differs from that of the
-        sink's other instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED
-        (no Hello in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took
-        over), UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
+        the gateway can keep), FAILED_PRECONDITION (an unsupported protocol version, another mode than the sink's other
+        instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED (no Hello
+        in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took over),
+        UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
         """
 
 def add_SinkServiceServicer_to_server(servicer: SinkServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -619,8 +619,8 @@ type SinkHello struct {
 	Instance string `protobuf:"bytes,5,opt,name=instance,proto3" json:"instance,omitempty"`
 	// What it promises; the same for every instance of a sink (SNK-2).
 	Mode SinkMode `protobuf:"varint,6,opt,name=mode,proto3,enum=headrace.protocol.v1.SinkMode" json:"mode,omitempty"`
-	// Two-phase: every part that is staged, including those of prepared transactions. This list and the two that follow have
-	// at most 20,000 entries each; a longer list ends the session with RESOURCE_EXHAUSTED (SNK-3).
+	// Two-phase: every part that is staged, including the parts of prepared transactions. This list and the two that
+	// follow have at most 20,000 entries each; a longer list ends the session with RESOURCE_EXHAUSTED (SNK-3).
 	Staged []*Part `protobuf:"bytes,7,rep,name=staged,proto3" json:"staged,omitempty"`
 	// Two-phase: every transaction that is prepared and neither committed nor aborted. A transaction whose parts are missing
 	// from `staged` is committed if its batch is in the commit log, regardless of which run of the pipeline prepared it.
@@ -1097,13 +1097,13 @@ func (x *Staged) GetRefused() []*Staged_Refused {
 	return nil
 }
 
-// Asks for the vote. Drop the parts of the transaction that are not named, including those of earlier sessions: they do not
-// count. A sink that does not have all the named parts answers with Failed (SNK-21).
+// Asks for the vote. Drop the parts of the transaction that are not named, including parts of earlier sessions: they do
+// not count. A sink that does not have all the named parts answers with Failed (SNK-21).
 type Prepare struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The transaction.
 	Transaction *Transaction `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
-	// The parts that count, among those that this instance has staged; by ascending partition.
+	// The parts that count, of all that this instance has staged; by ascending partition.
 	Parts         []*Part `protobuf:"bytes,2,rep,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1201,7 +1201,7 @@ func (x *Prepared) GetTransaction() *Transaction {
 
 // The transaction is in Spark's commit log: make it visible. Repeated until Committed has arrived, also in later sessions
 // (SNK-27). The commits of one pipeline arrive by ascending batch, except that one that failed comes again (SNK-28). A sink
-// that does not know the transaction answers with Committed only if it finds the transaction among those that are visible,
+// that does not know the transaction answers with Committed only if it finds the transaction among the visible ones,
 // and otherwise with Failed: what it had staged is lost (SNK-29).
 type Commit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

@@ -799,8 +799,8 @@ func (x *OpenStream) GetChoosesStart() bool {
 // later and begins with its first message.
 //
 // Keep the answer until it is acknowledged, and give the same answer to a gateway that asks again: it may have been
-// restarted before the checkpoint had it (SRC-20). A stream that appears after the gateway asked for others of its source
-// begins with its first message (SRC-21).
+// restarted before the checkpoint contained the answer (SRC-20). A stream that appears after the gateway asked for
+// others of its source begins with its first message (SRC-21).
 type Starts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Each stream once.

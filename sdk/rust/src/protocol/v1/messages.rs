@@ -96,9 +96,9 @@ impl ConnectorState {
 /// `ERROR_REASON_`, such as `CREDIT_OVERRUN`. The metadata has what is named with each value, as far as it is known. Numbers
 /// are decimal (SES-25).
 ///
-/// Reconnect, with backoff, after a reason that says so. After any other, the same input leads to the same end. A later
-/// version may add reasons. Decide by the status if you do not know the reason, or if there is none, which is so with a proxy,
-/// and whenever gRPC itself ends the call (SES-27 to SES-30).
+/// Reconnect, with backoff, after a reason with `reconnect` in its comment. After any other, the same input leads to the
+/// same end. A later version may add reasons. Decide by the status if you do not know the reason, or if there is none,
+/// which is so with a proxy, and whenever gRPC itself ends the call (SES-27 to SES-30).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum ErrorReason {
@@ -451,8 +451,8 @@ pub struct OpenStream {
 /// later and begins with its first message.
 ///
 /// Keep the answer until it is acknowledged, and give the same answer to a gateway that asks again: it may have been
-/// restarted before the checkpoint had it (SRC-20). A stream that appears after the gateway asked for others of its source
-/// begins with its first message (SRC-21).
+/// restarted before the checkpoint contained the answer (SRC-20). A stream that appears after the gateway asked for
+/// others of its source begins with its first message (SRC-21).
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Starts {
     /// Each stream once.
@@ -1118,8 +1118,8 @@ pub struct SinkHello {
     /// What it promises; the same for every instance of a sink (SNK-2).
     #[prost(enumeration = "SinkMode", tag = "6")]
     pub mode: i32,
-    /// Two-phase: every part that is staged, including those of prepared transactions. This list and the two that follow have
-    /// at most 20,000 entries each; a longer list ends the session with RESOURCE_EXHAUSTED (SNK-3).
+    /// Two-phase: every part that is staged, including the parts of prepared transactions. This list and the two that
+    /// follow have at most 20,000 entries each; a longer list ends the session with RESOURCE_EXHAUSTED (SNK-3).
     #[prost(message, repeated, tag = "7")]
     pub staged: ::prost::alloc::vec::Vec<Part>,
     /// Two-phase: every transaction that is prepared and neither committed nor aborted. A transaction whose parts are missing
@@ -1222,14 +1222,14 @@ pub mod staged {
         pub reason: ::prost::alloc::string::String,
     }
 }
-/// Asks for the vote. Drop the parts of the transaction that are not named, including those of earlier sessions: they do not
-/// count. A sink that does not have all the named parts answers with Failed (SNK-21).
+/// Asks for the vote. Drop the parts of the transaction that are not named, including parts of earlier sessions: they do
+/// not count. A sink that does not have all the named parts answers with Failed (SNK-21).
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Prepare {
     /// The transaction.
     #[prost(message, optional, tag = "1")]
     pub transaction: ::core::option::Option<Transaction>,
-    /// The parts that count, among those that this instance has staged; by ascending partition.
+    /// The parts that count, of all that this instance has staged; by ascending partition.
     #[prost(message, repeated, tag = "2")]
     pub parts: ::prost::alloc::vec::Vec<Part>,
 }
@@ -1242,7 +1242,7 @@ pub struct Prepared {
 }
 /// The transaction is in Spark's commit log: make it visible. Repeated until Committed has arrived, also in later sessions
 /// (SNK-27). The commits of one pipeline arrive by ascending batch, except that one that failed comes again (SNK-28). A sink
-/// that does not know the transaction answers with Committed only if it finds the transaction among those that are visible,
+/// that does not know the transaction answers with Committed only if it finds the transaction among the visible ones,
 /// and otherwise with Failed: what it had staged is lost (SNK-29).
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Commit {
@@ -1472,10 +1472,10 @@ pub mod sink_service_client {
         /// The gateway ends a session that breaks these rules with a status that names the rule, and with an ErrorReason for
         /// programs, by which a connector decides whether to reconnect. The statuses are INVALID_ARGUMENT (a malformed name or
         /// message, refused messages that the part does not have), RESOURCE_EXHAUSTED (a list that is too long, or more sinks than
-        /// the gateway can keep), FAILED_PRECONDITION (an unsupported protocol version, a mode that differs from that of the
-        /// sink's other instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED
-        /// (no Hello in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took
-        /// over), UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
+        /// the gateway can keep), FAILED_PRECONDITION (an unsupported protocol version, another mode than the sink's other
+        /// instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED (no Hello
+        /// in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took over),
+        /// UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
         pub async fn attach(
             &mut self,
             request: impl tonic::IntoStreamingRequest<

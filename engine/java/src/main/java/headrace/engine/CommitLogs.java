@@ -37,7 +37,7 @@ public final class CommitLogs {
   /** The runs of each checkpoint, by their ids. */
   private static final Map<Path, Map<String, Run>> RUNNING = new ConcurrentHashMap<>();
 
-  // The query's thread goes on with its next micro-batch meanwhile.
+  // Meanwhile, the query's thread continues with its next micro-batch.
   private static final ExecutorService CALLS =
       Executors.newSingleThreadExecutor(CommitLogs::daemon);
 
@@ -46,7 +46,7 @@ public final class CommitLogs {
     void committed(long batch);
   }
 
-  /** A run of a query: its number and id are those in its checkpoint's run log. */
+  /** A run of a query, with its number and id in its checkpoint's run log. */
   private record Run(long number, String id, Listener listener) {
     boolean isReplacedBy(long otherNumber, String otherId) {
       return otherNumber > number || (otherNumber == number && otherId.compareTo(id) > 0);
@@ -101,8 +101,8 @@ public final class CommitLogs {
         throw new IllegalStateException(
             String.format(
                 "another driver has started this query on the same checkpoint, as run %s (%s); run"
-                    + " %d (%s) ends and does not write %s. A checkpoint serves one query at a time:"
-                    + " stop one of the drivers",
+                    + " %d (%s) ends and does not write %s. A checkpoint serves one query at a"
+                    + " time: stop one of the drivers",
                 other.group(1), other.group(2), run.number(), run.id(), path));
       }
     }

@@ -25,7 +25,7 @@ import org.slf4j.LoggerFactory;
  * <p>A request is an operation (1 reads, 2 writes; one byte), the length of the URL (4 bytes), an
  * offset and a length (8 bytes each), the URL, and then what is to be written. An answer is any
  * number of chunks of what is read, each after its size (4 bytes), and then 0, or a negative number
- * for what failed with the length of a text (4 bytes) and the text. What is not a request ends the
+ * for what failed with the length of a text (4 bytes) and the text. Anything but a request ends the
  * connection.
  */
 final class FileConnection extends Thread {

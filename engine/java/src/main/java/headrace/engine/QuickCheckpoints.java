@@ -31,7 +31,8 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedChe
  * name, without a rename, which would be a copy. Where the store can do so, a file that must not be
  * there yet is put on that condition: of two drivers that write the same entry, one fails.
  *
- * <p>On a local disk, too, a file that must not be there yet gets its name only if nobody has it.
+ * <p>On a local disk, too, a file that must not be there yet gets its name only if no other file
+ * has this name.
  *
  * <p>Elsewhere, as on HDFS, by a rename that either takes the place of another file, at once, or
  * fails where there is one.

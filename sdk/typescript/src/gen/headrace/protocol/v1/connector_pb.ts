@@ -187,9 +187,9 @@ export const ConnectorStateSchema: GenEnum<ConnectorState> = /*@__PURE__*/
  * `ERROR_REASON_`, such as `CREDIT_OVERRUN`. The metadata has what is named with each value, as far as it is known. Numbers
  * are decimal (SES-25).
  *
- * Reconnect, with backoff, after a reason that says so. After any other, the same input leads to the same end. A later
- * version may add reasons. Decide by the status if you do not know the reason, or if there is none, which is so with a proxy,
- * and whenever gRPC itself ends the call (SES-27 to SES-30).
+ * Reconnect, with backoff, after a reason with `reconnect` in its comment. After any other, the same input leads to the
+ * same end. A later version may add reasons. Decide by the status if you do not know the reason, or if there is none,
+ * which is so with a proxy, and whenever gRPC itself ends the call (SES-27 to SES-30).
  *
  * @generated from enum headrace.protocol.v1.ErrorReason
  */

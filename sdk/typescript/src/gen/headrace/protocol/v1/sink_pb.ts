@@ -318,8 +318,8 @@ export type SinkHello = Message<"headrace.protocol.v1.SinkHello"> & {
   mode: SinkMode;
 
   /**
-   * Two-phase: every part that is staged, including those of prepared transactions. This list and the two that follow have
-   * at most 20,000 entries each; a longer list ends the session with RESOURCE_EXHAUSTED (SNK-3).
+   * Two-phase: every part that is staged, including the parts of prepared transactions. This list and the two that
+   * follow have at most 20,000 entries each; a longer list ends the session with RESOURCE_EXHAUSTED (SNK-3).
    *
    * @generated from field: repeated headrace.protocol.v1.Part staged = 7;
    */
@@ -580,8 +580,8 @@ export const Staged_RefusedSchema: GenMessage<Staged_Refused> = /*@__PURE__*/
   messageDesc(file_headrace_protocol_v1_sink, 10, 0);
 
 /**
- * Asks for the vote. Drop the parts of the transaction that are not named, including those of earlier sessions: they do not
- * count. A sink that does not have all the named parts answers with Failed (SNK-21).
+ * Asks for the vote. Drop the parts of the transaction that are not named, including parts of earlier sessions: they do
+ * not count. A sink that does not have all the named parts answers with Failed (SNK-21).
  *
  * @generated from message headrace.protocol.v1.Prepare
  */
@@ -594,7 +594,7 @@ export type Prepare = Message<"headrace.protocol.v1.Prepare"> & {
   transaction?: Transaction | undefined;
 
   /**
-   * The parts that count, among those that this instance has staged; by ascending partition.
+   * The parts that count, of all that this instance has staged; by ascending partition.
    *
    * @generated from field: repeated headrace.protocol.v1.Part parts = 2;
    */
@@ -632,7 +632,7 @@ export const PreparedSchema: GenMessage<Prepared> = /*@__PURE__*/
 /**
  * The transaction is in Spark's commit log: make it visible. Repeated until Committed has arrived, also in later sessions
  * (SNK-27). The commits of one pipeline arrive by ascending batch, except that one that failed comes again (SNK-28). A sink
- * that does not know the transaction answers with Committed only if it finds the transaction among those that are visible,
+ * that does not know the transaction answers with Committed only if it finds the transaction among the visible ones,
  * and otherwise with Failed: what it had staged is lost (SNK-29).
  *
  * @generated from message headrace.protocol.v1.Commit
@@ -887,10 +887,10 @@ export const SinkService: GenService<{
    * The gateway ends a session that breaks these rules with a status that names the rule, and with an ErrorReason for
    * programs, by which a connector decides whether to reconnect. The statuses are INVALID_ARGUMENT (a malformed name or
    * message, refused messages that the part does not have), RESOURCE_EXHAUSTED (a list that is too long, or more sinks than
-   * the gateway can keep), FAILED_PRECONDITION (an unsupported protocol version, a mode that differs from that of the
-   * sink's other instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED
-   * (no Hello in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took
-   * over), UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
+   * the gateway can keep), FAILED_PRECONDITION (an unsupported protocol version, another mode than the sink's other
+   * instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED (no Hello
+   * in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took over),
+   * UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
    *
    * @generated from rpc headrace.protocol.v1.SinkService.Attach
    */

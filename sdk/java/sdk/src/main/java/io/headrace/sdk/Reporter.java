@@ -9,9 +9,9 @@ package io.headrace.sdk;
  * transactions fail. Say more where your code knows better: that it waits for its system to come
  * back, or works only in part. Say {@link #running()} when that is over.
  *
- * <p>Methods may be called on any thread, at any time, as often as you like. They never wait. What
- * is said survives sessions; the last that is said is sent, at most once a second. Of a text, at
- * most 4,096 bytes are sent.
+ * <p>Methods may be called on any thread, at any time, as often as you like. They never wait. A
+ * report survives sessions; the last one is sent, at most once a second. Of a text, at most 4,096
+ * bytes are sent.
  */
 public interface Reporter {
   /** It starts: it connects to its system. */

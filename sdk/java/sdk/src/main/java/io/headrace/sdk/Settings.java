@@ -62,8 +62,8 @@ public record Settings(
   public static final String DEFAULT_GATEWAY = "127.0.0.1:7433";
 
   /**
-   * The settings of the environment, which are those that {@code headrace connector run} gives to a
-   * program. A variable that is empty counts as not set.
+   * The settings of the environment, as {@code headrace connector run} gives them to a program. A
+   * variable that is empty counts as not set.
    *
    * <ul>
    *   <li>{@code HEADRACE_GATEWAY}: the address of the gateway, by default {@value

@@ -6,7 +6,7 @@ import java.util.Optional;
 /**
  * Transport security. All files are in PEM.
  *
- * @param ca the certificates to trust; empty trusts those of the Java runtime
+ * @param ca the certificates to trust; empty trusts the Java runtime's
  * @param certificate this connector's own certificate chain, for mutual TLS
  * @param key the private key that belongs to it, in PKCS #8
  * @param serverName the name that the gateway's certificate must have, if it differs from the
@@ -21,7 +21,7 @@ public record Tls(
   /**
    * Checks that certificate and key come together.
    *
-   * @param ca the certificates to trust; empty trusts those of the Java runtime
+   * @param ca the certificates to trust; empty trusts the Java runtime's
    * @param certificate this connector's own certificate chain, for mutual TLS
    * @param key the private key that belongs to it, in PKCS #8
    * @param serverName the name that the gateway's certificate must have, if it differs from the

@@ -51,7 +51,7 @@ final class Database implements AutoCloseable {
     return connection();
   }
 
-  /** Asks the database something before anything else, so that mistakes are told at once. */
+  /** Asks the database something before anything else, so that mistakes show at once. */
   <T> T atFirst(Question<T> question) {
     try {
       return question.ask(connection());

@@ -20,7 +20,7 @@ import java.util.Optional;
  * the same time apart.
  */
 record Growth(Optional<Column> time, Column id) {
-  /** How many sequences a microsecond has, before those of the next one are used. */
+  /** How many sequences a microsecond has, before the sequences of the next one are used. */
   private static final long PER_MICROSECOND = 1024;
 
   /**
@@ -158,7 +158,7 @@ record Growth(Optional<Column> time, Column id) {
         column -> "%d %s %d".formatted(mark.sequence, mark.time, mark.id).getBytes(UTF_8));
   }
 
-  /** Where to go on: at the position, or before it; empty at the beginning. */
+  /** Where to continue: at the position, or before it; empty at the beginning. */
   Optional<Mark> at(Optional<Position> position) {
     if (time.isEmpty()) {
       return position.map(at -> new Mark(at.sequence(), null, at.sequence()));

@@ -38,7 +38,7 @@ public final class JdbcSink implements IdempotentSink {
   private Reporter reporter;
 
   /**
-   * A sink as a command line describes it. It connects once, so that mistakes are told at once.
+   * A sink as a command line describes it. It connects once, so that mistakes show at once.
    *
    * @throws io.headrace.sdk.InvalidConnectorException if an option is invalid, or the database
    *     cannot be reached

@@ -46,7 +46,7 @@ public final class JdbcSource implements ReplayableSource {
       String paging) {}
 
   /**
-   * A source as a command line describes it. It connects once, so that mistakes are told at once.
+   * A source as a command line describes it. It connects once, so that mistakes show at once.
    *
    * @throws io.headrace.sdk.InvalidConnectorException if an option is invalid, or the database
    *     cannot be reached

@@ -5,7 +5,7 @@ import java.sql.SQLException;
 import java.sql.Statement;
 import java.util.List;
 
-/** How a database is told that only the first rows are wanted, so that it need not sort all. */
+/** How a query asks a database for the first rows only, so that it need not sort all. */
 final class Paging {
   private static final List<String> WAYS =
       List.of("LIMIT %d", "FETCH FIRST %d ROWS ONLY", "OFFSET 0 ROWS FETCH NEXT %d ROWS ONLY");

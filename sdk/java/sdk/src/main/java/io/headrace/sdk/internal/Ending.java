@@ -15,7 +15,7 @@ public enum Ending {
     this.goodbye = goodbye;
   }
 
-  /** The reason that the gateway is told. */
+  /** The reason for the gateway. */
   public String goodbye() {
     return goodbye;
   }

@@ -12,8 +12,8 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * What operators are told of a connector. It outlives sessions, so that the errors of one that
- * broke are reported in the next.
+ * Reports of a connector for operators. They outlive sessions, so that the errors of one that broke
+ * are reported in the next.
  */
 public final class Reports implements Reporter {
   private static final int MOST_ERRORS = 100;

@@ -6,7 +6,7 @@ package io.headrace.sdk.sink;
  */
 public non-sealed interface AtLeastOnceSink extends Sink {
   /**
-   * Writes rows. Rows of different parts may alternate; those of one part come in order.
+   * Writes rows. Rows of different parts may alternate; rows of one part come in order.
    *
    * @param part the part; with the place of a row, it identifies the row
    * @param rows the rows

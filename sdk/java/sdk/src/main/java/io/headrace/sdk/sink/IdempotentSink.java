@@ -20,7 +20,7 @@ public non-sealed interface IdempotentSink extends Sink {
   void write(Transaction transaction, RowStream rows) throws Exception;
 
   /**
-   * Examines rows as they arrive, and refuses those that must not be written. In {@link #write}, it
+   * Examines rows as they arrive, and refuses rows that must not be written. In {@link #write}, it
    * is too late.
    *
    * @param rows the rows

@@ -6,7 +6,7 @@ import java.util.List;
 /**
  * What a two-phase sink has stored.
  *
- * @param staged every part that is staged, also those of prepared transactions
+ * @param staged every part that is staged, also the parts of prepared transactions
  * @param prepared every transaction that is prepared and neither committed nor aborted
  * @param committed the last committed transaction of each pipeline of which anything was committed
  */
@@ -15,7 +15,7 @@ public record Recovered(
   /**
    * Copies the collections.
    *
-   * @param staged every part that is staged, also those of prepared transactions
+   * @param staged every part that is staged, also the parts of prepared transactions
    * @param prepared every transaction that is prepared and neither committed nor aborted
    * @param committed the last committed transaction of each pipeline of which anything was
    *     committed

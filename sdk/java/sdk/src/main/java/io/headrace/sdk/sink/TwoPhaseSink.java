@@ -3,8 +3,8 @@ package io.headrace.sdk.sink;
 import java.util.List;
 
 /**
- * A sink that writes exactly once: it stages parts durably, votes, and makes them visible when it
- * is told to.
+ * A sink that writes exactly once: it stages parts durably, votes, and makes them visible at a
+ * Commit.
  *
  * <p>{@link #stage} is called on a thread for each part, and several may run at the same time. No
  * two of the other methods are called at the same time.

@@ -10,7 +10,7 @@ public interface Batch {
   /**
    * Adds a message without a key.
    *
-   * @param sequence larger than that of the message before; gaps are normal
+   * @param sequence larger than the sequence of the message before; gaps are normal
    * @param value the value, or null
    * @return sets what else the message has
    * @throws io.headrace.sdk.InvalidMessageException if the sequence does not increase
@@ -22,7 +22,7 @@ public interface Batch {
   /**
    * Adds a message.
    *
-   * @param sequence larger than that of the message before; gaps are normal
+   * @param sequence larger than the sequence of the message before; gaps are normal
    * @param key the key, or null
    * @param value the value, or null
    * @return sets what else the message has
@@ -36,7 +36,7 @@ public interface Batch {
   /**
    * Adds a message from parts of arrays.
    *
-   * @param sequence larger than that of the message before; gaps are normal
+   * @param sequence larger than the sequence of the message before; gaps are normal
    * @param key holds the key, or null
    * @param keyOffset where the key begins
    * @param keyLength the length of the key, in bytes
@@ -58,7 +58,7 @@ public interface Batch {
   /**
    * Adds a message.
    *
-   * @param message the message; its sequence must be larger than that of the message before
+   * @param message the message; its sequence must be larger than the sequence of the message before
    * @throws io.headrace.sdk.InvalidMessageException if the sequence does not increase
    */
   default void add(Message message) {

@@ -34,7 +34,7 @@ public non-sealed interface RedeliveringSource<T> extends Source {
    *     this source gave before it ({@link Deliveries#cursor}); empty if no checkpoint has one
    * @return a reader, which the SDK closes
    * @throws Exception if the partition cannot be opened, or the messages of another system would be
-   *     taken for those of this one; this ends the connector
+   *     taken for messages of this one; this ends the connector
    */
   default QueueReader<T> open(String partition, Optional<Position> earlier) throws Exception {
     return open(partition);

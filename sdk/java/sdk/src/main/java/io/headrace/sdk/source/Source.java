@@ -12,7 +12,7 @@ import java.util.List;
  * <p>A partition is one stream, named {@code name/partition}. Everything that concerns a partition
  * is called on one thread and never at the same time, so a client library that is not thread-safe
  * needs no lock. Different partitions have different threads. The methods of the source itself are
- * called on a thread of their own, {@code open} on that of its partition.
+ * called on a thread of their own, {@code open} on its partition's thread.
  */
 public sealed interface Source permits ReplayableSource, RedeliveringSource {
   /**

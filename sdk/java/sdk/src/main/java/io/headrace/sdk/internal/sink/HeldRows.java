@@ -5,7 +5,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** The rows of a part: the first ones in memory, those that do not fit in a temporary file. */
+/** The rows of a part: the first ones in memory, the others in a temporary file. */
 final class HeldRows {
   private final AtomicLong memory;
   private final long limit;

@@ -61,7 +61,7 @@ final class SinkDriver {
     return name;
   }
 
-  /** Calls a method of the sink, after those that were called before have returned. */
+  /** Calls a method of the sink, after all earlier calls have returned. */
   <T> T call(Method<T> method) throws Exception {
     turn.lock();
     try {
