@@ -10,8 +10,8 @@ PAGE = "docs/internals/simulation.md"
 
 def test_the_page_has_all_options_and_no_others() -> None:
     options = {option for action in parser()._actions for option in action.option_strings if option.startswith("--")}
-    rows = {line.split("`")[1] for line in text(PAGE).splitlines() if line.startswith("| `--")}
-    assert rows == options - {"--help"}
+    items = {line.split("`")[1] for line in text(PAGE).splitlines() if line.startswith("- `--")}
+    assert items == options - {"--help"}
 
 
 def test_the_page_has_all_profiles() -> None:
