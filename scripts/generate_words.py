@@ -10,7 +10,7 @@ from scripts.generated_page import ROOT, generate
 
 from headrace.gateway.core import Kind, Problem
 from headrace.gateway_status.document import Condition, ProcessStateKind
-from headrace.gateway_status.words import MESSAGE_STATES
+from headrace.gateway_status.timeline import MESSAGE_STATES
 
 FILE = ROOT / "gateway" / "console" / "src" / "model" / "words.ts"
 

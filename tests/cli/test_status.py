@@ -10,7 +10,7 @@ from tests.cli.json_shape import result_of
 from tests.cli.statuses import BUSY, gateway_that_says
 
 from headrace.cli import cli
-from headrace.gateway_status.words import NO_FAULTS
+from headrace.gateway_status.document import NO_FAULTS
 from headrace.protocol.v1.admin_pb2 import GatewayStatus, GetStatusResponse
 
 

@@ -7,7 +7,7 @@ from tests.cli.test_timeline_command import call
 from tests.console.conftest import DEADLINE_MS, Troubled
 from tests.gateway.http_server import get
 
-from headrace.gateway_status.words import MESSAGE_STATES
+from headrace.gateway_status.timeline import MESSAGE_STATES
 
 expect.set_options(timeout=DEADLINE_MS)
 

@@ -18,7 +18,7 @@ from headrace.conformance.core import certificates
 from headrace.doctor import Finding, Level
 from headrace.doctor.gateway import MAX_COUNT
 from headrace.gateway.core import Kind, Problem
-from headrace.gateway_status.words import NO_FAULTS
+from headrace.gateway_status.document import NO_FAULTS
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.terminal import EXIT_FAILED, Connection
 

@@ -22,8 +22,7 @@ from headrace.gateway_cli.live.rows import Shown
 from headrace.gateway_cli.status_tables import status_tables
 from headrace.gateway_status import status_document
 from headrace.gateway_status.document import Condition
-from headrace.gateway_status.timeline import MessageState
-from headrace.gateway_status.words import MESSAGE_STATES
+from headrace.gateway_status.timeline import MESSAGE_STATES, MessageState
 from headrace.protocol.v1 import admin_pb2 as pb
 
 WORDS = {number: name.removeprefix("CONDITION_").lower().replace("_", " ") for name, number in pb.Condition.items() if number}

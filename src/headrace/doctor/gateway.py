@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.doctor.finding import Finding, Site, failed, ok, skipped
-from headrace.gateway_status.words import NO_FAULTS
+from headrace.gateway_status.document import NO_FAULTS
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 from headrace.terminal import EXIT_FAILED, Connection, duration_text
 

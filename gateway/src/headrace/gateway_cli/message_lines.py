@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from headrace.gateway_cli.problems import one_line
-from headrace.gateway_status.words import MESSAGE_STATES
+from headrace.gateway_status.timeline import MESSAGE_STATES
 from headrace.terminal import duration_text
 
 _MAX_PIPELINES = 20

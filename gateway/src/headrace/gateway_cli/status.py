@@ -109,7 +109,7 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
 
         console().print(status_tables(document))
     if check:
-        from headrace.gateway_status.words import NO_FAULTS
+        from headrace.gateway_status.document import NO_FAULTS
 
         ctx.exit(EXIT_FAILED if any(problem["kind"] not in NO_FAULTS for problem in document["problems"]) else 0)
 

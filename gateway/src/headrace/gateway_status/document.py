@@ -11,6 +11,8 @@ ConnectorState = Literal["connecting", "running", "degraded", "waiting"]
 Condition = Literal["flows", "idle", "waits", "no credit", "stalled", "source stalled", "trouble", "paused", "detached", "ended"]
 """What a part does, as the gateway decides it."""
 SinkMode = Literal["two-phase", "batch-idempotent", "at-least-once"]
+NO_FAULTS = frozenset({"paused", "process-starts"})
+"""The kinds of problems that tell what somebody does: nothing is wrong with such a part, and the gateway is ready."""
 
 
 class PositionDocument(TypedDict):

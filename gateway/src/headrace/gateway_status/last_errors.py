@@ -4,9 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from typing_extensions import TypedDict
 
-from headrace.gateway_status.document import LastErrorDocument
+from headrace.gateway_status.document import NO_FAULTS, LastErrorDocument
 from headrace.gateway_status.fields import time_text
-from headrace.gateway_status.words import NO_FAULTS
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse, PipelineStatus, ReportedStatus, SinkStatus, StreamStatus
 from headrace.protocol.v1.connector_pb2 import CONNECTOR_STATE_DEGRADED, CONNECTOR_STATE_WAITING
 

@@ -14,6 +14,15 @@ from headrace.protocol.v1 import admin_pb2 as pb
 
 Stage = Literal["planned", "read", "processed", "staged", "voted", "committed", "sink_committed", "acknowledged"]
 MessageState = Literal["not-received", "not-planned", "in-batch", "committed", "acknowledged", "redelivered"]
+MESSAGE_STATES: Mapping[str, str] = {
+    "not-received": "has not arrived at the gateway",
+    "not-planned": "waits for a micro-batch",
+    "in-batch": "is in a micro-batch that is not committed",
+    "committed": "is committed, and its source is not told yet",
+    "acknowledged": "is acknowledged",
+    "redelivered": "was delivered again under another sequence",
+}
+"""What a message does, by its state."""
 _STAGES = words_of(Stage, pb.BatchStage.DESCRIPTOR)
 _BEHIND = (pb.MESSAGE_STATE_NOT_RECEIVED, pb.MESSAGE_STATE_NOT_PLANNED, pb.MESSAGE_STATE_IN_BATCH)
 

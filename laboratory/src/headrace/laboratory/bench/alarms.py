@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from headrace.gateway_status.words import NO_FAULTS
+from headrace.gateway_status.document import NO_FAULTS
 from headrace.laboratory.bench.faults.fault import problems
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Say
