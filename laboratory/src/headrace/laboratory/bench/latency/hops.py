@@ -93,9 +93,9 @@ HOPS = (
 TEXTS = {
     "read": "the source yields it (due until then)",
     "gathered": "the SDK cuts its frame (linger)",
-    "at_gateway": "the gateway has it",
+    "at_gateway": "it arrives at the gateway",
     "followed": "the gateway hands it on",
-    "at_driver": "the driver has it",
+    "at_driver": "it arrives at the driver",
     "begun": "the worker begins its slice",
     "processed": "all steps have run",
     "sent": "the sink's thread takes its result",
