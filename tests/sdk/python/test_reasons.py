@@ -1,9 +1,11 @@
 """Whether a connector reconnects: by the reason that the gateway gives, by the status if it gives none."""
 
+import re
+
 import grpc
 import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
-from tests.docs.pages import codes, table
+from tests.docs.pages import section
 from tests.sdk.python.sinks import Plain
 from tests.sdk.python.test_session import VALUES, Log
 
@@ -12,6 +14,7 @@ from headrace.sdk import GatewayRefused, GatewayUnavailable, SessionTakenOver, S
 from headrace.sdk.wire import BY_REASON, session_ended
 
 S = grpc.StatusCode
+PAGE = "docs/reference/protocol.md"
 
 
 def test_the_table_has_every_reason_of_the_protocol_and_no_other() -> None:
@@ -20,8 +23,9 @@ def test_the_table_has_every_reason_of_the_protocol_and_no_other() -> None:
 
 
 def test_the_table_is_that_of_the_page() -> None:
-    page = {codes(row[0])[0]: row[3].split(":")[0] for row in table("docs/reference/protocol.md", "Reasons")}
-    assert page == {reason: "yes" if kind is GatewayUnavailable else "no" for reason, kind in BY_REASON.items()}
+    _, refused, away = re.split("^Do not reconnect after:|^Reconnect after:", section(PAGE, "Reasons"), flags=re.MULTILINE)
+    by_page = {reason: again for again, items in enumerate((refused, away)) for reason in re.findall("(?m)^- `([A-Z_]+)`", items)}
+    assert by_page == {reason: kind is GatewayUnavailable for reason, kind in BY_REASON.items()}
 
 
 @pytest.mark.parametrize("reason", BY_REASON)
