@@ -1,6 +1,7 @@
 """Formats: what is written can be read again, and whatever else arrives is an error that names format and field."""
 
 import json as standard
+import pickle
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -16,9 +17,10 @@ import pytest
 from google.protobuf.struct_pb2 import Struct, Value
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.cloudpickle import dumps
 
 from headrace.pipelines import FormatError, GraphError, Message, OnError, Pipeline, StepError, Trial
-from headrace.pipelines.formats import Format, avro, columns_of, json, protobuf, text
+from headrace.pipelines.formats import Format, Registry, avro, columns_of, json, protobuf, text
 
 TIMES = st.integers(0, 7 * 10**15).map(lambda micros: datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros))
 TEXTS = st.text(st.characters(codec="utf-8"))
@@ -98,6 +100,7 @@ ORDER = {
         {"name": "labels", "type": {"type": "map", "values": "string"}},
     ],
 }
+REGISTRY = Registry("http://127.0.0.1:1", timeout_s=0)
 CLASSES = [Order, OrderStruct, OrderModel]
 FORMATS: list[Format[Any]] = [
     text,
@@ -158,6 +161,16 @@ def test_other_types_read_what_they_wrote(word: str, number: int, at: datetime) 
     assert again(protobuf(Struct), message) == message
     assert again(json(Struct), message) == message
     assert again(avro("string"), word) == word
+
+
+@pytest.mark.parametrize("form", [*FORMATS, avro(registry=REGISTRY), json(Line, drop_null=True)], ids=lambda form: form.name)
+def test_a_pipeline_with_formats_is_sent_to_the_workers(form: Format[Any]) -> None:
+    app = Pipeline("shop")
+    app.source("orders/*", decode=form).sink("copies", encode=form)
+    app.source("lines/*", decode=json(Line)).to_columns(Order).map(repr).sink("rows")
+    sent = pickle.loads(dumps(app.graph))
+    assert refusal(sent.steps[0].decode, b"\xff") == refusal(form.decoder(), b"\xff")
+    assert refusal(sent.steps[1].encode, object()) == refusal(form.encoder(), object())
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)

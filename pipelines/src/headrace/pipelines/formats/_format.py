@@ -40,38 +40,56 @@ class Format(ABC, Generic[T]):
 
         It returns None for a null if `drop_null` is true, and raises a `FormatError` for a payload that is not of this format.
         """
-        read, drops, name = self.reader(), self.drop_null, self.name
-
-        def decode(payload: bytes | None) -> T | None:
-            if payload is None:
-                if drops:
-                    return None
-                raise FormatError(f"{name}: the message has no payload; drop_null=True drops such messages")
-            try:
-                value = read(payload)
-            except (FormatError, Unavailable):
-                raise
-            except Exception as error:
-                raise FormatError(f"{name}: {text_of(error)}") from error
-            if value is None and not drops:
-                raise FormatError(f"{name}: the payload is null; drop_null=True drops such messages")
-            return value
-
-        return decode
+        return _Decode(self)
 
     def encoder(self) -> Callable[[T], bytes]:
         """Returns the function that a sink calls with each value; it raises a `FormatError` for a value not of this format."""
-        write, name = self.writer(), self.name
+        return _Encode(self)
 
-        def encode(value: T) -> bytes:
-            try:
-                return write(value)
-            except (FormatError, Unavailable):
-                raise
-            except Exception as error:
-                raise FormatError(f"{name}: {text_of(error)}") from error
 
-        return encode
+class _Decode(Generic[T]):
+    """The function that a source calls with each payload. Another process makes its own: a reader may not be sent there."""
+
+    def __init__(self, format: Format[T]) -> None:
+        self._format = format
+        self._read, self._drops, self._name = format.reader(), format.drop_null, format.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._format,)
+
+    def __call__(self, payload: bytes | None) -> T | None:
+        if payload is None:
+            if self._drops:
+                return None
+            raise FormatError(f"{self._name}: the message has no payload; drop_null=True drops such messages")
+        try:
+            value = self._read(payload)
+        except (FormatError, Unavailable):
+            raise
+        except Exception as error:
+            raise FormatError(f"{self._name}: {text_of(error)}") from error
+        if value is None and not self._drops:
+            raise FormatError(f"{self._name}: the payload is null; drop_null=True drops such messages")
+        return value
+
+
+class _Encode(Generic[T]):
+    """The function that a sink calls with each value. Another process makes its own."""
+
+    def __init__(self, format: Format[T]) -> None:
+        self._format = format
+        self._write, self._name = format.writer(), format.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._format,)
+
+    def __call__(self, value: T) -> bytes:
+        try:
+            return self._write(value)
+        except (FormatError, Unavailable):
+            raise
+        except Exception as error:
+            raise FormatError(f"{self._name}: {text_of(error)}") from error
 
 
 def called(kind: Any) -> str:
