@@ -65,21 +65,21 @@ class Check:
     run: Callable[[Site], Finding | Sequence[Finding]]
 
 
-def ok(found: str, fix: str = "") -> Finding:
+def ok(text: str, fix: str = "") -> Finding:
     """Returns a finding without a problem."""
-    return Finding(Level.OK, found, fix)
+    return Finding(Level.OK, text, fix)
 
 
-def skipped(found: str, fix: str = "") -> Finding:
+def skipped(text: str, fix: str = "") -> Finding:
     """Returns the finding of a check that did not apply."""
-    return Finding(Level.SKIPPED, found, fix)
+    return Finding(Level.SKIPPED, text, fix)
 
 
-def warning(found: str, fix: str) -> Finding:
+def warning(text: str, fix: str) -> Finding:
     """Returns a finding of something that may go wrong."""
-    return Finding(Level.WARNING, found, fix)
+    return Finding(Level.WARNING, text, fix)
 
 
-def failed(found: str, fix: str, exit_code: int = EXIT_ENVIRONMENT) -> Finding:
+def failed(text: str, fix: str, exit_code: int = EXIT_ENVIRONMENT) -> Finding:
     """Returns a finding of something that must be fixed."""
-    return Finding(Level.FAILED, found, fix, exit_code)
+    return Finding(Level.FAILED, text, fix, exit_code)

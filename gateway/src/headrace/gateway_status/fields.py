@@ -71,7 +71,7 @@ class Fields(Generic[_Document]):
         hints = get_type_hints(document)
         names = sorted(hints, key=_inherited(document).__contains__)
         self._empty: dict[str, object] = dict.fromkeys(names)
-        self._given = extra
+        self._extra = extra
         self._values_of = values_of
         self.document = document
         self._plain: list[str] = []
@@ -102,7 +102,7 @@ class Fields(Generic[_Document]):
         for name, get in self._converted:
             document[name] = get(message)
         all_values = values if self._values_of is None else {**self._values_of(message), **values}
-        for name in self._given:
+        for name in self._extra:
             document[name] = all_values[name]
         return cast(_Document, document)
 

@@ -43,7 +43,7 @@ class HeadraceSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         # Whether they are a reader's or a writer's options is known later.
-        self._given = dict(options)
+        self._settings = dict(options)
 
     @classmethod
     def name(cls) -> str:
@@ -52,11 +52,11 @@ class HeadraceSource(DataSource):
 
     @cached_property
     def _options(self) -> Options:
-        return parse(self._given, self.defaults)
+        return parse(self._settings, self.defaults)
 
     def schema(self) -> StructType:
         """The same columns for every stream. Spark calls this when a stream is loaded, so invalid options fail early."""
-        name = parse(self._given, self.defaults).application
+        name = parse(self._settings, self.defaults).application
         return SCHEMA if name is None else self._application(name).rows
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -70,7 +70,7 @@ class HeadraceSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of one batch, which appends, even in complete mode. Spark itself rejects update mode."""
-        options = parse_sink(self._given, self.defaults)
+        options = parse_sink(self._settings, self.defaults)
         if not self.registered:
             raise HeadraceError(
                 "this session was not registered by headrace.engine.register or build_session: commits would not be reported to "

@@ -155,16 +155,16 @@ def build_session(
     return spark
 
 
-def _start_jvm(given: Mapping[str, str], outside: Mapping[str, str], quick_start: bool, quiet: bool) -> None:
+def _start_jvm(program: Mapping[str, str], outside: Mapping[str, str], quick_start: bool, quiet: bool) -> None:
     """Starts the JVM of this process, with the settings that take effect only at its start.
 
     Args:
-        given: The settings of the program.
+        program: The settings of the program.
         outside: The settings from outside the program.
         quick_start: Whether the JVM uses only its fast compiler, if it is local.
         quiet: Whether the JVM logs only errors.
     """
-    expected = {**outside, **given}
+    expected = {**outside, **program}
     local = is_this_machine(expected.get(MASTER, _DEFAULT_MASTER))
     _choose_python(expected, local)
     at_start = dict(_AT_START)
@@ -174,7 +174,7 @@ def _start_jvm(given: Mapping[str, str], outside: Mapping[str, str], quick_start
         options += [*use(class_archive()), *([_QUICK_START] if quick_start else [])]
     if local or options:
         at_start[OPTIONS] = " ".join(options)
-    settings = {name: value for name, value in at_start.items() if name not in outside} | dict(given)
+    settings = {name: value for name, value in at_start.items() if name not in outside} | dict(program)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     last_lines.clear()
     try:

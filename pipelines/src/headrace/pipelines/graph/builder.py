@@ -46,19 +46,19 @@ class GraphBuilder:
         """How far the event times of a step's results may be behind their marks, in microseconds."""
         return self._lags[number]
 
-    def where(self, given: Any, made: str | None, method: str) -> str:
+    def where(self, explicit: Any, default: str | None, method: str) -> str:
         """The place of a step in errors, by its name.
 
         Args:
-            given: The name that the user gave, if any.
-            made: The name of the step's function; None if it has none.
+            explicit: The name that the user gave, if any.
+            default: The name of the step's function; None if it has none.
             method: The method that adds the step.
 
         Raises:
-            GraphError: The given name is invalid.
+            GraphError: The explicit name is invalid.
         """
-        name = check.step_name(f"pipeline {self.name}, {method}(...)", given)
-        return f"pipeline {self.name}, step {name or made}" if name or made else f"pipeline {self.name}, {method}(...)"
+        name = check.step_name(f"pipeline {self.name}, {method}(...)", explicit)
+        return f"pipeline {self.name}, step {name or default}" if name or default else f"pipeline {self.name}, {method}(...)"
 
     def policy(self, where: str, on_error: Any) -> OnError:
         """The policy of a step, by default the pipeline's.
@@ -68,36 +68,36 @@ class GraphBuilder:
         """
         return self.on_error if on_error is None else check.member(where, "on_error", on_error, OnError)
 
-    def name_for_states(self, given: str | None, made: str | None, method: str) -> str:
+    def name_for_states(self, explicit: str | None, default: str | None, method: str) -> str:
         """The name of a step with states, which are stored under it: it must not depend on other steps.
 
         Args:
-            given: The name that the user gave, if any.
-            made: The name of the step's function; None if it has none.
+            explicit: The name that the user gave, if any.
+            default: The name of the step's function; None if it has none.
             method: The method that adds the step.
 
         Raises:
-            GraphError: Another step has the given name; or there is none, and the function has no unique name.
+            GraphError: Another step has the explicit name; or there is none, and the function has no unique name.
         """
-        if given is None and (made is None or made in self._names):
-            why = "is made of a lambda" if made is None else f"would be the second one named {made}"
+        if explicit is None and (default is None or default in self._names):
+            why = "is made of a lambda" if default is None else f"would be the second one named {default}"
             raise GraphError(
                 f"pipeline {self.name}: {method}(...) has states, which are stored under its name, and it {why}: "
                 "give it a stable name, name='...'"
             )
-        return self.name_for(given, made or "")
+        return self.name_for(explicit, default or "")
 
-    def name_for(self, given: str | None, made: str) -> str:
+    def name_for(self, explicit: str | None, default: str) -> str:
         """A unique name for a step.
 
         Raises:
-            GraphError: Another step has the given name.
+            GraphError: Another step has the explicit name.
         """
-        if given is not None and given in self._names:
-            raise GraphError(f"pipeline {self.name} has two steps named {given}")
-        name, number = given or made, 2
+        if explicit is not None and explicit in self._names:
+            raise GraphError(f"pipeline {self.name} has two steps named {explicit}")
+        name, number = explicit or default, 2
         while name in self._names:
-            name, number = f"{made}-{number}", number + 1
+            name, number = f"{default}-{number}", number + 1
         self._names.add(name)
         return name
 
