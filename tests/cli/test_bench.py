@@ -65,7 +65,7 @@ def test_a_quick_run_compares_the_latency_of_an_application_with_spark_alone(tmp
     assert ">stateful<" in plot.read_text()
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(3)
 def test_a_quick_run_in_real_time_has_the_time_of_each_hop_and_of_a_burst() -> None:
     command = [*BENCH, "latency", "--only", "real-time", "--only", "real-time-rates", "--only", "real-time-workers"]
     done = subprocess.run([*command, "--quick", "--json"], capture_output=True, text=True, timeout=360, check=False)
@@ -123,7 +123,7 @@ def test_a_quick_run_reads_the_metrics_of_a_gateway_and_names_a_fault() -> None:
     assert 900 < figures["series_100_streams"]["value"] < 1_100
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(3)
 def test_what_a_gateway_needs_for_sessions_streams_and_bytes_is_measured_if_it_is_named() -> None:
     command = [*BENCH, "operate", "--only", "capacity", "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=540, check=False)
@@ -249,7 +249,7 @@ def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures
     assert document["conditions"]["quick"] is True
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(3)
 def test_connectors_bring_all_messages_of_real_brokers_or_there_are_no_figures(
     rabbitmq: RabbitMQ, nats: Nats, kafka: Kafka
 ) -> None:

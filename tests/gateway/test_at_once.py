@@ -29,20 +29,32 @@ class Delivering:
         self._call = writer.stub.DeliverAtOnce()
         keep_status(self._call)
 
-    async def send(self, batch: int, attempt: str, values: Sequence[bytes], messages: int | None = None) -> None:
-        """Sends a part of one frame."""
-        await self.write(start=self._writer.start(batch, attempt=attempt))
-        await self.write(frame=frame(0, 0, values))
-        await self.write(end=pb.DeliveryEnd(messages=len(values) if messages is None else messages))
+    async def send(
+        self, batch: int, attempt: str, values: Sequence[bytes], messages: int | None = None, only: int | None = None
+    ) -> None:
+        """Sends a part of one frame, or only its first messages.
+
+        Nothing may follow what ends the call: gRPC gives a call that ends during a write a status of its own.
+        """
+        steps: list[dict[str, Any]] = [
+            {"start": self._writer.start(batch, attempt=attempt)},
+            {"frame": frame(0, 0, values)},
+            {"end": pb.DeliveryEnd(messages=len(values) if messages is None else messages)},
+        ]
+        for step in steps[:only]:
+            await self.write(**step)
 
     async def send_whole(self, batch: int, attempt: str, values: Sequence[bytes]) -> None:
         """Sends a part of one frame in one message."""
         start = self._writer.start(batch, attempt=attempt)
         await self.write(part=pb.DeliveryPart(start=start, frame=frame(0, 0, values)))
 
-    async def send_by(self, entry: str, batch: int, attempt: str, values: Sequence[bytes]) -> None:
-        """Sends a part of one frame, as several messages or in one."""
-        await (self.send_whole if entry == "whole" else self.send)(batch, attempt, values)
+    async def send_by(self, entry: str, batch: int, attempt: str, values: Sequence[bytes], only: int | None = None) -> None:
+        """Sends a part of one frame, as several messages, or the first ones of them, or in one."""
+        if entry == "whole":
+            await self.send_whole(batch, attempt, values)
+        else:
+            await self.send(batch, attempt, values, only=only)
 
     async def write(self, **message: Any) -> None:
         """Sends a message, unless the gateway has ended the call, which `ended` tells."""
@@ -155,14 +167,14 @@ async def test_parts_of_a_run_that_was_replaced_or_of_a_committed_batch_are_refu
         await sink.hello(mode=AT_LEAST_ONCE)
         await first.report_commits(3)
         committed = Delivering(first)
-        await committed.send_by(entry, 3, "a", [b"late"])
+        await committed.send_by(entry, 3, "a", [b"late"], only=1)
         assert (await committed.ended())[0] is grpc.StatusCode.ABORTED
         older = Delivering(first)
         await older.send_by(entry, 4, "a", [b"a"])
         assert (await sink.take_part())[1] == [b"a"], "the sink was sent nothing of batch 3"
         await older.answer()
         await second.report_commits(3)
-        await older.send_by(entry, 4, "b", [b"b"])
+        await older.send_by(entry, 4, "b", [b"b"], only=1)
         assert await older.ended() == (grpc.StatusCode.ABORTED, "superseded")
         newer = Delivering(second)
         await newer.send_by(entry, 4, "c", [b"c"])
@@ -244,7 +256,7 @@ async def test_a_part_that_is_sent_again_before_its_answer_is_written_twice_on_o
 async def test_a_frame_that_is_too_large_ends_its_call_and_no_other(entry: str) -> None:
     async with world(max_frame_bytes=1024) as (_, sink, writer):
         delivering, other = Delivering(writer), Delivering(writer)
-        await delivering.send_by(entry, 0, "a", [b"v" * 2000])
+        await delivering.send_by(entry, 0, "a", [b"v" * 2000], only=2)
         assert (await delivering.ended())[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
         await sink.expect("start_part")
         await sink.expect("drop_part")
