@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +82,20 @@ def test_several_processes_see_the_same_as_one() -> None:
         return output.rpartition("): ")[2]
 
     assert totals("1") == totals("2")
+
+
+def test_a_run_that_was_stopped_continues(tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "headrace.simulation", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    file = tmp_path / "progress.json"
+    whole = run("--seeds", "4")
+    run("--seeds", "2", "--progress", str(file))
+    continued = run("--seeds", "4", "--progress", str(file), "--jobs", "0")
+    assert continued.stdout.rpartition("): ")[2] == whole.stdout.rpartition("): ")[2]
+    other = run("--seeds", "4", "--first", "2", "--progress", str(file))
+    assert (other.returncode, "name another file" in other.stderr) == (2, True)
 
 
 def test_a_schedule_is_the_same_after_it_was_stored() -> None:

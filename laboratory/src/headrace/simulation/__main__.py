@@ -9,7 +9,6 @@ import os
 import sys
 import time
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,7 +47,10 @@ def parser() -> argparse.ArgumentParser:
         help="how large their worlds are (default: the seed decides, three of four are small)",
     )
     found.add_argument("--seconds", type=float, metavar="S", help="begin no schedule after so many seconds")
-    found.add_argument("--jobs", type=int, default=1, metavar="N", help="how many processes run schedules (default: 1)")
+    found.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="how many processes run schedules (default: 1; 0: one on each core)"
+    )
+    found.add_argument("--progress", type=Path, metavar="FILE", help="keep what ran in a file, and continue after it")
     found.add_argument("--trace", action="store_true", help="print what happens")
     found.add_argument("--as-drawn", action="store_true", help="do not make the schedules that fail smaller")
     found.add_argument("--json", action="store_true", help="print the schedules that fail as JSON")
@@ -59,6 +61,7 @@ def main() -> int:
     """Runs the schedules that the arguments name; returns 1 if one of them fails, and 0 otherwise."""
     from headrace.simulation.drawing import PROFILES, draw
     from headrace.simulation.minimising import minimised
+    from headrace.simulation.progress import Progress
     from headrace.simulation.scale import SCALES, scale_of
     from headrace.simulation.schedule import Schedule
     from headrace.simulation.simulating import Result, simulate
@@ -77,7 +80,7 @@ def main() -> int:
         elif options.seed is not None:
             yield drawn(options.seed)
         else:
-            for number in range(options.first, options.first + options.seeds):
+            for number in range(options.first + progress.counts["schedules"], options.first + options.seeds):
                 yield drawn(str(number))
 
     def show(result: Result) -> None:
@@ -95,33 +98,37 @@ def main() -> int:
             print(result.schedule.to_json())
         sys.stdout.flush()
 
-    began, counts, failed, virtual_s, cpu_s = time.monotonic(), Counter[str](), 0, 0.0, 0.0
+    which = {name: getattr(options, name) for name in ("first", "profile", "scale")}
+    try:
+        progress = Progress(which, options.progress)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    began, before, jobs = time.monotonic(), progress.counts["schedules"], options.jobs or os.cpu_count() or 1
     judge = functools.partial(simulate, traced=options.trace)
     with contextlib.ExitStack() as stack:
-        if options.jobs > 1:
+        if jobs > 1:
             # Each schedule sees only itself, so which process runs it makes no difference.
-            results: Iterator[Result] = iter(stack.enter_context(multiprocessing.Pool(options.jobs)).imap(judge, schedules()))
+            results: Iterator[Result] = iter(stack.enter_context(multiprocessing.Pool(jobs)).imap(judge, schedules()))
         else:
             results = map(judge, schedules())
         for result in results:
-            counts.update(result.counts)
-            counts.update(schedules=1, callbacks=result.callbacks)
-            virtual_s, cpu_s = virtual_s + result.virtual_s, cpu_s + result.cpu_s
+            progress.add(result)
             if options.trace:
                 print("\n".join(result.lines))
-            if result.violations:
-                failed += 1
             if result.violations or options.seed is not None:
                 show(result)
             if options.seconds is not None and time.monotonic() - began > options.seconds:
                 break
-    seconds = time.monotonic() - began
-    rate = f"{counts['schedules'] / seconds:.1f} a second, {counts['schedules'] / cpu_s:.1f} a processor second"
+    progress.save()
+    counts, seconds = progress.counts, progress.seconds
+    lately = (counts["schedules"] - before) / (time.monotonic() - began)
+    rate = f"{lately:.1f} a second, {counts['schedules'] / (seconds['processor'] or 1):.1f} a processor second"
     print(
-        f"{counts['schedules']} schedules ({rate}): {virtual_s:.0f} virtual seconds, {counts['callbacks']} callbacks, "
-        f"{counts['faults']} faults, {counts['commits']} commits, {counts['rows']} rows; {failed} failed"
+        f"{counts['schedules']} schedules ({rate}): {seconds['virtual']:.0f} virtual seconds, {counts['callbacks']} callbacks, "
+        f"{counts['faults']} faults, {counts['commits']} commits, {counts['rows']} rows; {len(progress.failed)} failed"
     )
-    return 1 if failed else 0
+    return 1 if progress.failed else 0
 
 
 def describe(schedule: "Schedule") -> Iterator[str]:

@@ -165,6 +165,7 @@ class Call:
         self._serving: asyncio.Task[Any] | None = None
         self._is_breaking = False
         self._is_answered = False
+        self._has_read = False
         self.server = network.reached(client)
         self.responses = Pipe(self._loop, client, network.delay, network.window)
         reader = client if self.server is None else self.server.process
@@ -276,6 +277,7 @@ class Call:
         if self.status is None or self.responses.items:
             item = await self.responses.get()
             if isinstance(item, bytes):
+                self._has_read = True
                 return item
             if isinstance(item, Status):
                 self._finish(item)
@@ -286,6 +288,8 @@ class Call:
     def cancel(self) -> None:
         """Ends the call, if it has not ended."""
         if self.status is None:
+            if self._role and not self._has_read:
+                self._network.said.add("has not answered within")
             self._finish(CANCELLED)
             self.responses.cut()
             if self.server is not None:

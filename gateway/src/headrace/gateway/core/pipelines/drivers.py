@@ -49,7 +49,9 @@ class Driver:
     def silent_ms(self) -> int | None:
         """For how long it has been silent, in milliseconds; None if it is not."""
         most_s = SILENT_AFTER_S if self._silent_after_s is None else self._silent_after_s
-        return int((clock.monotonic() - self._heard_at) * 1000) if self._rounds_s >= most_s else None
+        silent_s = clock.monotonic() - self._heard_at
+        # The round in which it was heard counts as a whole.
+        return int(silent_s * 1000) if min(silent_s, self._rounds_s) >= most_s else None
 
 
 @dataclass(frozen=True, slots=True)
