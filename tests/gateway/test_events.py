@@ -329,3 +329,10 @@ async def test_a_page_of_this_server_signs_in_with_post_only() -> None:
     async with serve_http(Gateway(Limits()), [token("seer", admin=True)]) as http:
         assert (await get(http, "/api/v1/sign-in"))[0] == 405
         assert (await post(http, EVENTS, {}, "seer"))[0] == 405
+
+
+@given(st.floats(0, 1e4))
+def test_listeners_take_a_small_share_of_a_gateway_and_see_what_is_new_in_two_seconds(took_s: float) -> None:
+    period = events.period_s(took_s)
+    assert events.PERIOD_S <= period <= events.MAX_PERIOD_S
+    assert period in (events.PERIOD_S, events.MAX_PERIOD_S) or took_s / period <= 0.031

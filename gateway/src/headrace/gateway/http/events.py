@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from headrace.contract import clock
 from headrace.gateway.http.callers import Callers
 from headrace.gateway.http.delta import delta
 from headrace.gateway.http.guard import problem
@@ -27,6 +28,10 @@ MAX_LISTENERS = 64
 """How many clients listen at most."""
 PERIOD_S = 0.5
 """How often it is checked whether there is a new observation, which is taken at most once a second."""
+MAX_PERIOD_S = 2.0
+"""The same for a gateway whose status takes long to make."""
+_SHARE = 0.03
+"""How much of the time may go into making the status for listeners, until that would take longer than `MAX_PERIOD_S`."""
 KEEPALIVE_S = 10.0
 """After how many seconds without an event a comment is sent, so that a client knows that it is connected."""
 READ_TIMEOUT_S = 30.0
@@ -80,9 +85,12 @@ class Events:
         return False
 
     async def _publish(self) -> None:
+        took_s = 0.0
         while True:
-            await asyncio.sleep(PERIOD_S)
+            await asyncio.sleep(period_s(took_s))
+            began = clock.monotonic()
             await self._observe()
+            took_s = clock.monotonic() - began
 
     async def _observe(self) -> None:
         """Makes an event of what has changed since the last observation, if there is a new one."""
@@ -92,7 +100,10 @@ class Events:
         before, number = self._status, self._version + 1
 
         def make(status: StatusDocument) -> tuple[dict[str, Any], bytes]:
-            health, at_ms = health_document(observed, with_problems=True), int(observed.taken_at.timestamp() * 1000)
+            # Of a large site, the problems are converted already.
+            listed = {"problems": status["problems"], "problems_in_all": status["problems_in_all"]}
+            health = {**health_document(observed, with_problems=False), **listed}
+            at_ms = int(observed.taken_at.timestamp() * 1000)
             after = {**status, "health": health, "at_ms": at_ms}
             return after, _changes_text(number, before, after) if before else event("status", number, after)
 
@@ -126,6 +137,15 @@ class Events:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+def period_s(took_s: float) -> float:
+    """Returns after how many seconds the status is made again for listeners.
+
+    Args:
+        took_s: How many seconds that took the last time.
+    """
+    return min(MAX_PERIOD_S, max(PERIOD_S, took_s / _SHARE))
 
 
 def _changes_text(number: int, before: Mapping[str, Any], after: Mapping[str, Any]) -> bytes:
