@@ -42,7 +42,7 @@ def test_each_interval_has_one_micro_batch_at_most(spark: SparkSession, tmp_path
         ({"trigger_interval": "soon"}, "trigger_interval: 'soon' is not a duration; write for instance 30s"),
         ({"trigger_interval": "5 cows"}, "trigger_interval: '5 cows' is not a duration; write for instance 30s"),
         ({"worker_memory": "much"}, "worker_memory: 'much' is not a size; write for instance 64mb"),
-        ({"trigger_interval": "5s", "available_now": True}, "available_now and trigger_interval exclude each other"),
+        ({"trigger_interval": "5s", "available_now": True}, "available_now and trigger_interval cannot be combined"),
     ],
 )
 def test_an_invalid_duration_or_size_is_refused_before_anything_is_written(
