@@ -71,15 +71,6 @@ GATEWAY = (
         "queue",
     ),
     _fault(
-        "forgets what it has released when a stream restarts",
-        f"{CORE}.streams.tally:Tally.restart",
-        "if at.epoch != self.up_to.epoch:",
-        "if True:",
-        "gateways",
-        60,
-        scale=LARGE,
-    ),
-    _fault(
         "tells a source to resume one message too late",
         f"{CORE}.streams.reconciling:_open",
         "to_proto(stream.received)",

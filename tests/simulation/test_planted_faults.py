@@ -13,6 +13,7 @@ def test_a_planted_fault_is_found(fault: Fault) -> None:
     with planted(*fault.changes):
         found = next((seed for seed in range(1, fault.within + 1) if _finds(fault, seed)), None)
     assert found is not None, f"no schedule of {fault.within} found it"
+    assert not _finds(fault, found), "the schedule fails without the fault, too"
     print(f"{fault.name}: found by seed {found} --profile {fault.profile} --scale {fault.scale.name}")
 
 
