@@ -18,7 +18,6 @@ from headrace.gateway.identity import EVERYTHING, TokenRegistry
 from headrace.gateway.services.at_once import MAX_OPEN, deliver_at_once
 from headrace.gateway.services.received import Delivered
 from headrace.protocol.v1 import engine_pb2 as pb
-from headrace.sdk.wire import keep_status
 
 
 class Delivering:
@@ -27,7 +26,6 @@ class Delivering:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._call = writer.stub.DeliverAtOnce()
-        keep_status(self._call)
 
     async def send(
         self, batch: int, attempt: str, values: Sequence[bytes], messages: int | None = None, only: int | None = None

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import grpc.aio
+import pytest
 from tests.fake_gateway.server import DEADLINE, FakeServer
 
 from headrace.protocol.v1 import source_pb2 as pb
@@ -13,6 +14,11 @@ from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer, SourceSe
 from headrace.sdk.wire import keep_status
 
 CALLS = 40
+
+
+@pytest.fixture
+def calls_keep_their_status() -> None:
+    """Here, calls are grpcio's own."""
 
 
 class Refusing(FakeServer, SourceServiceServicer):
