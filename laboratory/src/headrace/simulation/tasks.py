@@ -211,7 +211,7 @@ class Tasks:
                 response = await self._call_deliver(start, rows)
                 return Delivered(attempt, response.instance)
             except CallFailed as error:
-                check_sink(self._engine, error)
+                check_sink(self._engine, error, is_over=batch in self._engine.checkpoint.commits)
                 await retry.wait(error)
 
     async def _call_deliver(self, start: pb.DeliveryStart, rows: Sequence[bytes]) -> pb.DeliverResponse:
@@ -231,15 +231,21 @@ class Tasks:
             raise CallFailed(Status(grpc.StatusCode.UNAVAILABLE, "a delivery made no progress")) from None
 
 
-def check_sink(engine: Engine, error: CallFailed) -> None:
+def check_sink(engine: Engine, error: CallFailed, *, is_over: bool = False) -> None:
     """Judges a failed call that concerns a sink.
+
+    Args:
+        engine: Whose call it is.
+        error: How it failed.
+        is_over: Whether its batch is committed: such an attempt, which was given up, may meet another gateway, which knows of
+            later commits from the sink and not yet from the run.
 
     Raises:
         QueryFailed: It is not worth another attempt.
     """
     if error.code is grpc.StatusCode.DATA_LOSS:
         engine.oracle.sink_lost(str(error))
-    if error.code is grpc.StatusCode.FAILED_PRECONDITION and "ended without DeliveryEnd" not in str(error):
+    if not is_over and error.code is grpc.StatusCode.FAILED_PRECONDITION and "ended without DeliveryEnd" not in str(error):
         engine.record.violation("older-checkpoint", str(error))
     if error.code is grpc.StatusCode.DEADLINE_EXCEEDED or not error.is_away:
         raise QueryFailed(f"sink: {error}")

@@ -21,7 +21,7 @@ from headrace.gateway.core.sinks import CommitLog, DeadLetters, QueryOwners, Sin
 from headrace.gateway.core.state.deployments import Deployments
 from headrace.gateway.core.state.event_log import EventKind, EventLog
 from headrace.gateway.core.state.tracing import Tracing
-from headrace.gateway.core.streams import CreditPool, Pauses, Session, Stream, Totals
+from headrace.gateway.core.streams import OVERHEAD_BYTES, CreditPool, Pauses, Session, Stream, Totals
 from headrace.gateway.identity import Identity, TokenRegistry
 from headrace.gateway.own_faults import OwnFaults
 from headrace.protocol.v1 import sink_pb2, source_pb2
@@ -68,7 +68,9 @@ class Gateway:
         """Notified when an instance of a sink has attached, or a pipeline has reported its commit log."""
         self.votes = Votes()
         """The transactions that sink instances must have when they reconnect."""
-        self.credit = CreditPool(limits.buffer_bytes, limits.session_messages, limits.max_sessions)
+        self.credit = CreditPool(
+            limits.buffer_bytes, limits.session_messages, limits.max_sessions, limits.max_frame_bytes + OVERHEAD_BYTES
+        )
         self.rejected_sessions: dict[str, int] = {}
         self.event_log = EventLog()
         self.frames_received = 0

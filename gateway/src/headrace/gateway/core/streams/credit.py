@@ -89,12 +89,15 @@ class CreditPool:
 
     A quarter of the budget is reserved so that every session always has a small window. The rest is divided equally among the
     open sessions, at most half of the free part at a time. Granted credit cannot be revoked, so the share of a new session grows
-    as the frames of others are released.
+    as the frames of others are released. Others may be idle, and release nothing: so a frame that waits for credit may exceed the
+    budget, by the largest frame at most.
     """
 
     budget_bytes: int
     window_messages: int
     max_sessions: int
+    frame_bytes: int
+    """The size of the largest frame, in bytes."""
     accounts: dict[CreditAccount, None] = field(default_factory=dict)
     unbalanced: dict[CreditAccount, None] = field(default_factory=dict)
     used_bytes: int = 0
@@ -159,10 +162,10 @@ class CreditPool:
         unbalanced, self.unbalanced = self.unbalanced, {}
         for account in unbalanced:
             self._top_up(account)
-        for account in list(self._waiting) if self._waiting and self._free() else ():
-            if not self._free():
-                break
+        for account in list(self._waiting) if self._waiting and self._lendable() else ():
             self._top_up(account)
+            if account in self._waiting and not self._free():
+                break
         window = self._window()
         while self._short and self._free() // 2 * 4 >= window:
             self._top_up(next(iter(self._short)))
@@ -189,12 +192,19 @@ class CreditPool:
     def _free(self) -> int:
         return max(0, self.shared_bytes - self.used_bytes)
 
+    def _lendable(self) -> int:
+        """Returns how much of a waiting frame may be granted, in bytes. Part of a frame would help nobody."""
+        in_windows = self.smallest_window * len(self.accounts)
+        return max(0, self.shared_bytes + in_windows + self.frame_bytes - self.used_bytes)
+
     def _due(self, account: CreditAccount) -> tuple[int, int]:
         """Returns how many bytes and messages may be granted to the account now."""
         has = account.bytes_left + account.bytes_held
         room = max(self._window(), account.bytes_requested) - has
         free = self._free() if account.bytes_requested else self._free() // 2
         size = max(min(room, free), self.smallest_window - has, 0)
+        if size < (lacking := account.bytes_requested - has) <= self._lendable():
+            size = lacking
         return size, max(0, self.window_messages - account.messages_left - account.messages_held)
 
     def _note_short(self, account: CreditAccount) -> None:
