@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from scripts.brokers._broker import BrokerFailed
+from scripts.brokers._ivy import SMALL_JVM
 from scripts.brokers._kafka import CLUSTER_ID, Kafka, java_command
 from scripts.brokers._nats import Nats
 from scripts.brokers._processes import Command
 
 NODES = 3
-_SMALL_JVM = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 _KAFKA = """\
 process.roles=broker,controller
 node.id={number}
@@ -76,13 +76,13 @@ class KafkaNode(Kafka):
         own = {"number": self.number, "voters": voters, "host": self.host, "folder": self.folder}
         settings.write_text(_KAFKA.format(**own, **self.ports))
         if not (self.folder / "data" / "meta.properties").exists():
-            command = [*java_command("kafka.tools.StorageTool", *_SMALL_JVM), "format", "--cluster-id", CLUSTER_ID]
+            command = [*java_command("kafka.tools.StorageTool", *SMALL_JVM), "format", "--cluster-id", CLUSTER_ID]
             done = subprocess.run([*command, "--config", str(settings)], capture_output=True, text=True, check=False)
             if done.returncode:
                 raise BrokerFailed(f"kafka: {self.folder}/data cannot be made:\n{done.stdout}{done.stderr}")
 
     def _commands(self) -> Sequence[Command]:
-        jvm = [*_SMALL_JVM, f"-Djava.io.tmpdir={self.folder}"]
+        jvm = [*SMALL_JVM, f"-Djava.io.tmpdir={self.folder}"]
         return [Command([*java_command("kafka.Kafka", *jvm), str(self.folder / "server.properties")])]
 
 

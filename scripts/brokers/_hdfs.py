@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.brokers._broker import Broker
-from scripts.brokers._ivy import are_fetched, fetch, java, spark_jars
+from scripts.brokers._ivy import SMALL_JVM, are_fetched, fetch, java, spark_jars
 from scripts.brokers._processes import Command
 
 _JARS = Path(__file__).parents[2] / ".build" / "brokers" / "hdfs-jars"
 _IVY_FILE = Path(__file__).with_name("hdfs.ivy.xml")
-_SMALL_JVM = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 _STATE = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
 _ANSWER_S = 2.0
 
@@ -46,7 +45,7 @@ class Hdfs(Broker):
         settings = [word for name, value in values.items() for word in ("-D", f"{name}={value}")]
         classes = f"{_JARS}/*:{spark_jars(self.name)}/*"
         main = "org.apache.hadoop.test.MiniDFSClusterManager"
-        jvm = [*_SMALL_JVM, f"-Djava.io.tmpdir={self._data}"]
+        jvm = [*SMALL_JVM, f"-Djava.io.tmpdir={self._data}"]
         return [Command([java(), *jvm, "-cp", classes, main, *new, *where, "-datanodes", "1", *settings])]
 
     def _answers(self) -> bool:

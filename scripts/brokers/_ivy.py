@@ -12,6 +12,8 @@ from scripts.brokers._broker import BrokerFailed
 
 _CACHE = Path(__file__).parents[2] / ".build" / "brokers" / "ivy"
 _ATTEMPTS = 3
+SMALL_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Options of Java for a server of tests."""
 
 
 def are_fetched(ivy_file: Path, jars: Path) -> bool:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.brokers._broker import Broker
-from scripts.brokers._ivy import are_fetched, fetch, java
+from scripts.brokers._ivy import SMALL_JVM, are_fetched, fetch, java
 from scripts.brokers._processes import Command
 
 _JARS = Path(__file__).parents[2] / ".build" / "brokers" / "registry-jars"
 _IVY_FILE = Path(__file__).with_name("registry.ivy.xml")
 _SETTINGS = Path(__file__).with_name("registry.ivysettings.xml")
-_SMALL_JVM = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 _API = "/apis/ccompat/v7"
 _ANSWER_S = 2.0
 
@@ -42,7 +41,7 @@ class Registry(Broker):
 
     def _commands(self) -> Sequence[Command]:
         where = [f"-Dquarkus.http.host={self.host}", f"-Dquarkus.http.port={self.port}", f"-Djava.io.tmpdir={self.folder}"]
-        return [Command([java(), *_SMALL_JVM, *where, "-jar", next(_JARS.glob("*-runner.jar"))])]
+        return [Command([java(), *SMALL_JVM, *where, "-jar", next(_JARS.glob("*-runner.jar"))])]
 
     def _answers(self) -> bool:
         try:

@@ -20,7 +20,7 @@ DEADLINE_S = 150.0
 
 
 class Calls:
-    """Calls to a sink that answers only when a test has it answer, or says that it writes nothing before its vote."""
+    """Calls to a sink that answers when its test tells it to, or refuses to write before its vote."""
 
     def __init__(self) -> None:
         self.answered: Callable[[Refused], None] = lambda refused: None

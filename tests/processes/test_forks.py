@@ -26,7 +26,7 @@ ENTRIES = (
     "headrace.protocol.v1.source_pb2_grpc",
     "headrace.sdk",
 )
-"""Modules that programs import first, ours and those of users."""
+"""Modules that our programs, or those of users, import first."""
 LOOKS = """
 import importlib, os, sys
 from importlib.abc import MetaPathFinder

@@ -151,7 +151,7 @@ def each_value(cases: Sequence[Mapping[str, Hashable]], seed: str) -> list[int]:
 
 
 def turn_of(seed: str) -> int:
-    """Returns whose turn it is in a run of all tests: that of the tests with the mark `in_turn` and this number, from 1."""
+    """Returns the number, from 1, of the tests with the mark `in_turn` that a run of all tests runs."""
     return 1 + int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big") % TURNS
 
 

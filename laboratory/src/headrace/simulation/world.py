@@ -41,7 +41,7 @@ SECOND_LOOK_S = 15.0
 """After how many more seconds what was not at rest is looked at again: a message may have been under way, or an ended source
 have started again too lately for its session to stand."""
 LATE_CALL_S = 60.0
-"""For how many seconds a gateway takes the call of a replaced run for that of a second driver."""
+"""How long a gateway names a second driver after a call of a replaced run, in seconds."""
 PRODUCTIONS = 10
 
 SINKS = {TWO_PHASE: TwoPhase, IDEMPOTENT: Idempotent, AT_LEAST_ONCE: AtLeastOnce}
