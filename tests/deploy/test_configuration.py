@@ -1,5 +1,6 @@
 """Deployment files: what they say, what is said of them where they are wrong, and which command lines come of them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -8,6 +9,8 @@ from click.testing import CliRunner
 
 from headrace.cli import cli
 from headrace.configuration import ConfigurationError
+from headrace.connectors import Parameters
+from headrace.contract.settings import OF_GATEWAY, OF_QUERY, OF_RUN, VARIABLES, Setting
 from headrace.deploy import (
     ApplicationGraph,
     Deployment,
@@ -17,6 +20,7 @@ from headrace.deploy import (
     Known,
     PipelineOptions,
     Plan,
+    QueryOptions,
     Role,
     load_deployment,
     missing,
@@ -262,3 +266,18 @@ def test_the_format_of_logs_reaches_every_process(tmp_path: Path) -> None:
     assert planned.gateway.settings == before.gateway.settings
     with pytest.raises(ConfigurationError, match="log_format: must be 'console' or 'json'"):
         load(tmp_path, 'log_format = "xml"\n' + WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("table", "settings"),
+    [
+        (GatewayOptions, OF_GATEWAY),
+        (PipelineOptions, {**OF_RUN, VARIABLES.name: VARIABLES}),
+        (QueryOptions, OF_QUERY),
+    ],
+)
+def test_every_key_of_a_table_is_a_declared_setting_with_its_text(
+    table: type[Parameters], settings: Mapping[str, Setting]
+) -> None:
+    texts = {name: field.description for name, field in table.model_fields.items() if name not in ("app", "gateway")}
+    assert texts == {name: setting.description for name, setting in settings.items()}

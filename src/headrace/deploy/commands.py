@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headrace.connectors.configuration import GatewayTable
 from headrace.contract.connection import TLS, TLS_CA, TLS_CERT, TLS_KEY
-from headrace.contract.settings import OF_GATEWAY, OF_RUN
+from headrace.contract.settings import OF_GATEWAY, OF_QUERY, OF_RUN
 from headrace.deploy.configuration import Deployment, PipelineOptions, QueryOptions
 from headrace.processes import supervised
 
@@ -55,9 +55,7 @@ def query_command(options: QueryOptions, address: str) -> list[str]:
 
 def spark_settings(options: QueryOptions) -> Mapping[str, str]:
     """Returns the variable by which PySpark starts the JVM of a program with its settings."""
-    words = ["--master", options.master] if options.master is not None else []
-    for name, value in options.conf.items():
-        words += ["--conf", f"{name}={value}"]
+    words = [word for name in ("master", "conf") for word in OF_QUERY[name].words(getattr(options, name))]
     return {"PYSPARK_SUBMIT_ARGS": shlex.join([*words, "pyspark-shell"])}
 
 

@@ -4,15 +4,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from headrace.configuration import ConfigurationError, ConfigurationFile, Flag
 from headrace.connectors import Parameters
 from headrace.connectors.configuration import ENV_FILE, Configured, GatewayTable, check_token_file, take_connector
 from headrace.contract.names import SUPERVISOR, is_name, is_stream_pattern
-from headrace.contract.settings import OF_GATEWAY, OF_RUN, clash
+from headrace.contract.settings import OF_GATEWAY, OF_QUERY, OF_RUN, VARIABLES, clash
 from headrace.logs.output import FORMAT_VARIABLE
 
 if TYPE_CHECKING:
@@ -22,6 +22,20 @@ GATEWAY, PIPELINE = "gateway", "pipeline"
 """The names of these two processes, reserved: no other one may use them."""
 APPLICATION, QUERY = "application", "query"
 """The tables of further applications, and of Spark programs."""
+
+
+def _text(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _texts(value: Any) -> Any:
+    return {name: _text(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+_Texts = Annotated[dict[str, str], BeforeValidator(_texts)]
+"""Spark settings are strings; TOML numbers and booleans are accepted too."""
 
 
 class GatewayOptions(Parameters):
@@ -59,9 +73,9 @@ class PipelineOptions(Parameters):
     drop_states: list[str] = Field(default=[], description=OF_RUN["drop_states"].description)
     migrate_states: list[str] = Field(default=[], description=OF_RUN["migrate_states"].description)
     verbose: bool = Field(default=False, description=OF_RUN["verbose"].description)
-    options: dict[str, str] = Field(default={}, description=OF_RUN["options"].description)
-    conf: dict[str, str] = Field(default={}, description=OF_RUN["conf"].description)
-    variables: list[str] = Field(default=[], description="Variables that the application itself reads from its environment.")
+    options: _Texts = Field(default={}, description=OF_RUN["options"].description)
+    conf: _Texts = Field(default={}, description=OF_RUN["conf"].description)
+    variables: list[str] = Field(default=[], description=VARIABLES.description)
     gateway: GatewayTable = Field(default_factory=GatewayTable, description="How it reaches the gateway.")
 
     @model_validator(mode="after")
@@ -76,31 +90,19 @@ class PipelineOptions(Parameters):
             raise ValueError(clashes)
         return self
 
-    @field_validator("options", "conf", mode="before")
-    @classmethod
-    def _as_text(cls, value: Any) -> Any:
-        """Spark settings are strings; this also accepts TOML numbers and booleans."""
-        return {name: _text(one) for name, one in value.items()} if isinstance(value, dict) else value
-
 
 class QueryOptions(Parameters):
     """The table `[query.NAME]`: a Spark program of the user, such as a script with `format("headrace")`."""
 
-    program: str = Field(description="The program, a Python file.")
-    args: list[str] = Field(default=[], description="Its arguments.")
-    pipelines: list[str] = Field(default=[], description="The pipelines that it runs, as its option `pipeline` names them.")
-    reads: list[str] = Field(default=[], description="The patterns of the streams that it reads, for health while it starts.")
-    master: str | None = Field(default=None, description="Spark master URL; local[*] if unset.")
-    available_now: bool = Field(default=False, description="It processes what exists now, then exits.")
-    conf: dict[str, str] = Field(default={}, description="Spark settings.")
-    variables: list[str] = Field(default=[], description="Variables that the program itself reads from its environment.")
+    program: str = Field(description=OF_QUERY["program"].description)
+    args: list[str] = Field(default=[], description=OF_QUERY["args"].description)
+    pipelines: list[str] = Field(default=[], description=OF_QUERY["pipelines"].description)
+    reads: list[str] = Field(default=[], description=OF_QUERY["reads"].description)
+    master: str | None = Field(default=None, description=OF_QUERY["master"].description)
+    available_now: bool = Field(default=False, description=OF_QUERY["available_now"].description)
+    conf: _Texts = Field(default={}, description=OF_QUERY["conf"].description)
+    variables: list[str] = Field(default=[], description=OF_QUERY["variables"].description)
     gateway: GatewayTable = Field(default_factory=GatewayTable, description="The token in its environment, or another gateway.")
-
-    @field_validator("conf", mode="before")
-    @classmethod
-    def _as_text(cls, value: Any) -> Any:
-        """Spark settings are strings; this also accepts TOML numbers and booleans."""
-        return {name: _text(one) for name, one in value.items()} if isinstance(value, dict) else value
 
     @field_validator("pipelines")
     @classmethod
@@ -310,9 +312,3 @@ def gateway_config(options: GatewayOptions, environ: Mapping[str, str] = os.envi
         for name, value in given.items()
     }
     return load_config(options.config, flags, environ)
-
-
-def _text(value: object) -> object:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value

@@ -1,4 +1,4 @@
-"""Settings: each is an option of commands and a key of configuration files. Those of `headrace gateway` and `headrace run`."""
+"""Settings: options of commands, and keys of configuration files. Those of the gateway, of applications and of Spark programs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -97,12 +97,18 @@ OF_GATEWAY = _by_name(
 )
 """The settings of `headrace gateway`, and the keys of the table `[gateway]`."""
 
+_MASTER = Setting("master", "Spark master URL.", "spark-submit's, else local[*]")
+_AVAILABLE_NOW = Setting("available_now", "Process what exists now, then exit.", form=Form.FLAG)
+_CONF = Setting("conf", "A Spark setting, such as spark.executor.memory=4g.", form=Form.PAIRS)
+VARIABLES = Setting("variables", "Variables that the program itself reads from its environment.", form=Form.SEVERAL)
+"""A key of the tables of applications and of Spark programs, which is no option of a command."""
+
 OF_RUN = _by_name(
     Setting("checkpoint", "Where positions and states are kept.", "checkpoints/NAME"),
     Setting("shared_checkpoint", "The checkpoint is on a file system that all cluster nodes mount.", form=Form.FLAG),
-    Setting("master", "Spark master URL.", "spark-submit's, else local[*]"),
+    _MASTER,
     Setting("parallelism", "Number of buckets of keys of a new checkpoint."),
-    Setting("available_now", "Process what exists now, then exit.", form=Form.FLAG),
+    _AVAILABLE_NOW,
     Setting(
         "real_time",
         "Process messages as they arrive, in the driver: at-least-once sinks show results within milliseconds.",
@@ -121,9 +127,21 @@ OF_RUN = _by_name(
         form=Form.PAIRS,
         flag="--option",
     ),
-    Setting("conf", "A Spark setting, such as spark.executor.memory=4g.", form=Form.PAIRS),
+    _CONF,
 )
 """The settings of `headrace run`, and the keys of the tables `[pipeline]` and `[application.NAME]`."""
+
+OF_QUERY = _by_name(
+    Setting("program", "The program, a Python file."),
+    Setting("args", "Its arguments.", form=Form.SEVERAL),
+    Setting("pipelines", "The pipelines that it runs, as its option `pipeline` names them.", form=Form.SEVERAL),
+    Setting("reads", "The patterns of the streams that it reads, for health while it starts.", form=Form.SEVERAL),
+    _MASTER,
+    _AVAILABLE_NOW,
+    _CONF,
+    VARIABLES,
+)
+"""The keys of the table `[query.NAME]`, a Spark program of the user."""
 
 
 def clash(
