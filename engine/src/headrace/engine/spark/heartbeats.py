@@ -1,4 +1,4 @@
-"""Tells gateways that the driver runs: planners are processes of their own, and renew leases while it is frozen."""
+"""Tells gateways that the driver runs. Planners cannot: they are other processes, which renew leases while it is frozen."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from headrace.protocol.v1 import engine_pb2 as pb
 
 CALL_TIMEOUT_S = 2.0
 SHORTEST_INTERVAL_S = 0.5
-"""The reports of each query of a session make it send; one for all of them is enough."""
+"""Each query of a session calls `send`; one heartbeat serves them all."""
 
 log = logging.getLogger("headrace.engine")
 
@@ -28,18 +28,18 @@ def driver_id() -> str:
 
 @cache
 def _id_of(pid: int) -> str:
-    # A process that was forked from a driver is another one.
+    # A process that was forked from a driver is another driver.
     del pid
     return uuid.uuid4().hex
 
 
 class Heartbeats:
-    """The heartbeats for the queries of a session. No call waits for a gateway."""
+    """Sends the heartbeats for all queries of a session. No call waits for a gateway."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._gateways: dict[str, tuple[Connection, ...]] = {}
-        """The gateways of the sources of each run."""
+        """The gateways of each run's sources."""
         self._calls: dict[Connection, grpc.Future[pb.HeartbeatResponse]] = {}
         """The last call to each gateway."""
         self._sent_at = 0.0
@@ -55,14 +55,14 @@ class Heartbeats:
             self._gateways[run] = gateways
 
     def remove(self, run: str) -> None:
-        """Sends none for a run that has ended."""
+        """Sends no more heartbeats for a run that has ended."""
         with self._lock:
             self._gateways.pop(run, None)
             left = {connection for gateways in self._gateways.values() for connection in gateways}
             self._calls = {connection: call for connection, call in self._calls.items() if connection in left}
 
     def send(self) -> None:
-        """Sends one to each gateway that has answered the one before, or not in time."""
+        """Sends a heartbeat to each gateway whose last call is over, answered or not."""
         with self._lock:
             if time.monotonic() - self._sent_at < SHORTEST_INTERVAL_S:
                 return

@@ -1,4 +1,4 @@
-"""Whether a connector that promises heartbeats has become silent: its network was cut, its process hangs, or its host is gone."""
+"""Decides whether a connector that promises heartbeats is silent: its network is cut, its process hangs, or its host is gone."""
 
 from collections.abc import Iterable
 
@@ -6,13 +6,13 @@ from headrace.contract import clock
 from headrace.protocol.v1.source_pb2 import CAPABILITY_HEARTBEAT
 
 SILENT_AFTER_S = 6.0
-"""After how many seconds without a message a connector is silent. It sends one every 2 s, so that two have been missed."""
+"""A connector is silent after this time without a message. It sends a heartbeat every 2 s, so two are missing by then."""
 
 
 class Heartbeat:
-    """The reports of the connector of one session.
+    """Judges the connector of one session.
 
-    The gateway's own rounds decide whether it is silent, not a clock: a gateway that was held up itself blames no connector.
+    The time counts only while the gateway makes its rounds: a gateway that was held up itself blames no connector.
     """
 
     def __init__(self, capabilities: Iterable[int]) -> None:
@@ -24,7 +24,7 @@ class Heartbeat:
         self._promised = CAPABILITY_HEARTBEAT in capabilities
         self._heard_at = clock.monotonic()
         self._rounds_s = 0.0
-        """How many seconds of the gateway's rounds have passed since."""
+        """Seconds of the gateway's rounds since then."""
 
     def heard(self) -> None:
         """Notes that the connector has sent a message, of whatever kind."""
@@ -32,12 +32,12 @@ class Heartbeat:
         self._rounds_s = 0.0
 
     def pass_round(self, seconds: float) -> None:
-        """Notes that a round of this many seconds has passed, in which the gateway was able to receive."""
+        """Adds a round of the gateway that took `seconds`, in which it was able to receive."""
         self._rounds_s += seconds
 
     @property
     def silent_ms(self) -> int | None:
-        """For how long the connector has been silent, in milliseconds; None if it is not, or promises no heartbeats."""
+        """Milliseconds since the last message, if the connector is silent; None if it is not, or promises no heartbeats."""
         if not self._promised or self._rounds_s < SILENT_AFTER_S:
             return None
         return int((clock.monotonic() - self._heard_at) * 1000)
