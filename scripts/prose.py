@@ -39,6 +39,7 @@ CONSTRUCTIONS = {
     "who tells whom?": r"\b(?:is|are|was|were) told(?! to stop)\b",
     "start with the subject": r"\bAs for\b|\bof so many\b",
     "permanently, or forever": r"\bfor good\b",
+    "no longer": r"\b(?:not|never|nothing|nobody|no|none)\b[^.;:]*\bany more\b",
     "contain, get, keep or own": r"\b(?:has|have|had) it\b(?! [a-z]+ed\b)",
 }
 EXCEPTIONS = frozenset[str]()

@@ -51,7 +51,7 @@ func (l *lines) read(to emit) error {
 	}
 }
 
-// rest passes on a last line without a newline, of a file that does not grow any more.
+// rest passes on a last line without a newline, of a file that no longer grows.
 func (l *lines) rest(to emit) error {
 	if l.size == 0 {
 		return nil

@@ -50,7 +50,7 @@ type Sink struct {
 // error is reported to the gateway: the batch runs again, or a commit is repeated.
 type TwoPhase interface {
 	// Stage stores a part durably, invisibly. It ranges over rows to the end; an error that they yield means that the part is
-	// not needed any more, and is to be returned. It returns the messages that it will never accept, which become dead
+	// no longer needed, and is to be returned. It returns the messages that it will never accept, which become dead
 	// letters, in order. If it returns an error, Drop is called.
 	Stage(ctx context.Context, part Part, rows iter.Seq2[*Rows, error]) ([]Refused, error)
 	// Drop deletes what is stored of a part; nothing if there is nothing.
@@ -125,8 +125,8 @@ type Refused struct {
 	Reason string
 }
 
-// ErrDropped is what the rows of a part yield if it is not needed any more: its task has failed, or the session was lost.
-var ErrDropped = errors.New("headrace: the part is not needed any more")
+// ErrDropped is what the rows of a part yield if it is no longer needed: its task has failed, or the session was lost.
+var ErrDropped = errors.New("headrace: the part is no longer needed")
 
 // String names the pipeline and the batch.
 func (t Transaction) String() string {

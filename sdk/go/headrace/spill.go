@@ -66,7 +66,7 @@ func (s *spill) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file != nil {
-		_ = s.file.Close() // Its content is not needed any more.
+		_ = s.file.Close() // Its content is no longer needed.
 		_ = os.Remove(s.file.Name())
 		s.file = nil
 	}

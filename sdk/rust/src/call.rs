@@ -53,7 +53,7 @@ pub(crate) fn sdk() -> pb::Sdk {
 /// Waits until the connector is to stop.
 pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_err() {
-        // Nobody can ask for it any more.
+        // Nobody can ask for it now.
         std::future::pending().await
     }
 }

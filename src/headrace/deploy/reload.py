@@ -31,7 +31,7 @@ class Reload:
         self._stopped.set()
 
     def look(self) -> Future[Plan] | None:
-        """Begins what is requested, once nothing is being read any more.
+        """Begins what is requested, once no read is in progress.
 
         Returns:
             A reading that has ended, with its plan or why there is none, once; None until then, and if a later one is requested.

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 PATIENCE_S = 1.0
-"""How long one action may take before nobody waits for it any more."""
+"""How long one action may take before callers stop waiting for it."""
 THREAD = "log disk"
 """The name of the threads."""
 HANGS_AFTER_S = 5.0

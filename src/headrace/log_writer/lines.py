@@ -55,7 +55,7 @@ class Lines:
                     # Another process has set that on the same output.
                     _wait_until_writable(self._descriptor)
         except OSError as error:
-            # Nobody reads it any more, or its disk is full: the lines are in the file.
+            # Nobody reads it, or its disk is full: the lines are in the file.
             self.fault = f"cannot write to standard error: {error.strerror or error}"
             return
         self.fault = None

@@ -718,7 +718,7 @@ export interface components {
         };
         /**
          * ResumedDocument
-         * @description Whether there was a pause. There is none any more.
+         * @description Whether there was a pause. Now there is none.
          */
         ResumedDocument: {
             /** Changed */

@@ -85,7 +85,7 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
       condition is a word for what a part does, as `headrace top --help`
       explains.
       last_error is null or {message, at (UTC), is_over: nothing is wrong with
-      the part any more}.
+      the part now}.
       What a connector has reported: sdk {name, version, language} or null,
       state (connecting, running, degraded, waiting) or null, errors [message,
       age_ms, stream], oldest first.

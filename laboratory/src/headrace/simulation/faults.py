@@ -214,7 +214,7 @@ class Faults:
         self._later(fault.for_s, self._end_sharing)
 
     def _end_sharing(self) -> None:
-        """Ends the connections to gateways that do not have the address any more."""
+        """Ends the connections to gateways that no longer have the address."""
         network = self._network
         network.is_shared = False
         if self._record.heals:

@@ -53,7 +53,7 @@ class Process:
         self.loop.call_soon(function, *args, context=self.context.copy())
 
     def end(self) -> None:
-        """Ends it: nothing of it runs any more."""
+        """Ends it: nothing of it runs afterwards."""
         if self.alive:
             self.alive = False
             self.queue.clear()

@@ -51,7 +51,7 @@ class Pipe:
         self.items = deque[Item]()
         self.last_arrival = 0.0
         self.is_cut = False
-        """Whether nothing arrives any more."""
+        """Whether nothing more arrives."""
         self.has_ended = False
         """Whether nothing follows what has arrived."""
         self._under_way = 0
@@ -65,7 +65,7 @@ class Pipe:
         self._loop.call_at(self.last_arrival, self._arrive, item, context=self._reader.context)
 
     async def room(self) -> None:
-        """Waits until a message can be sent; returns at once when nobody reads any more."""
+        """Waits until a message can be sent; returns at once when nobody reads."""
         while self._under_way + len(self.items) >= self.window and not self.is_cut and not self.has_ended:
             waiting = self._loop.create_future()
             self._writers.append(waiting)

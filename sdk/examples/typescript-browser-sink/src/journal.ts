@@ -19,7 +19,7 @@ interface Segment {
 const NAME = /^(\d{16})-[0-9a-f]+\.jsonl$/;
 
 /**
- * Files of events, each with lines of JSON. The oldest file is removed once none of its events is needed any more.
+ * Files of events, each with lines of JSON. The oldest file is removed once none of its events is needed.
  *
  * A file is written by one start of the program only, so that a line that a crash has cut off is always the last one.
  */

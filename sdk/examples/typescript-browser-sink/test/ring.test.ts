@@ -49,7 +49,7 @@ describe("a ring of events", () => {
     await ring.close();
   });
 
-  it("tells its listeners, until they do not listen any more", async () => {
+  it("tells its listeners, until they no longer listen", async () => {
     await using folder = await temporaryFolder();
     const ring = await Ring.open(folder.path, LIMITS);
     let changes = 0;

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 
 use crate::protocol as pb;
 
-/// A temporary file, which has no name any more: it disappears with the process at the latest.
+/// A temporary file, which no longer has a name: it disappears with the process at the latest.
 #[derive(Debug, Default)]
 pub(super) struct Spill {
     file: Option<Arc<File>>,

@@ -257,7 +257,7 @@ struct Stage<S> {
 impl<S: TwoPhaseSink> Stage<S> {
     async fn run(mut self) {
         if let Some(before) = &mut self.before {
-            // If nobody carries the decision out any more, the session is over, and the part dropped.
+            // If nobody carries the decision out, the session is over, and the part dropped.
             let _ = before.wait_for(|done| *done).await.is_ok();
         }
         if *self.dropped.borrow() {

@@ -216,7 +216,7 @@ export class Stream {
     this.cancelTimer();
   }
 
-  /** Sends no more, and expects nothing any more. */
+  /** Sends no more, and expects nothing. */
   retire(): void {
     this.mute();
     this.#lastSent = undefined;

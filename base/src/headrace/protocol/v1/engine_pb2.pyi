@@ -354,7 +354,7 @@ class PlanResponse(_message.Message):
 
     @_builtins.property
     def ended_unread(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The streams among `PlanRequest.awaited` that have ended without a message: nothing waits for them any more. Only with a
+        """The streams among `PlanRequest.awaited` that have ended without a message: nothing waits for them. Only with a
         batch.
         """
 
@@ -1258,7 +1258,7 @@ class ReportCommitsRequest(_message.Message):
     run_number: _builtins.int
     """The run's number: one more than the number of the last run in the checkpoint, starting at 1."""
     closed: _builtins.bool
-    """True if the log will not grow any more, because another query continues in its place: what is after `committed` is
+    """True if the log no longer grows, because another query continues in its place: what is after `committed` is
     aborted.
     """
     accept_older: _builtins.bool
@@ -1270,7 +1270,7 @@ class ReportCommitsRequest(_message.Message):
     then forgotten.
     """
     stopped: _builtins.bool
-    """True once the query was stopped, so that nobody waits for its deliveries and votes any more: they end with ABORTED.
+    """True once the query was stopped, so that nobody waits for its deliveries and votes: they end with ABORTED.
     Prepared transactions wait for the commit log as before.
     """
     replaced: _builtins.bool

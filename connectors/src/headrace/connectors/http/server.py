@@ -50,7 +50,7 @@ class Server:
         app = web.Application()
         app.add_routes([web.post(path, self._post) for path in parameters.paths])
         app.add_routes([web.get(parameters.health_path, self._health)])
-        # The handler of a client that disconnects is cancelled, because nothing waits for its messages any more.
+        # The handler of a client that disconnects is cancelled, because nothing waits for its messages.
         self._runner = web.AppRunner(
             app,
             access_log=None,

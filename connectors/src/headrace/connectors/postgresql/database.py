@@ -214,7 +214,7 @@ class Database:
         return self.invalid(f"{self.where}: {in_a_line(error)}")
 
     def works(self) -> None:
-        """Reports that nothing waits for the server any more: it answers, or nobody asks."""
+        """Reports that nothing waits for the server: it answers, or nobody asks."""
         if self.connector is not None:
             goes_on(self.connector, self.where)
 

@@ -1,4 +1,4 @@
-"""Determines which rows of a growing table are final, so that no row can appear before them any more. Pure functions."""
+"""Determines which rows of a growing table are final, so that no row can still appear before them. Pure functions."""
 
 from bisect import bisect_right
 from collections.abc import Sequence, Set

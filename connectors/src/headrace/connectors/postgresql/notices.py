@@ -38,7 +38,7 @@ class Notices:
             task.cancel()
             await asyncio.wait({task})
             if not task.cancelled():
-                task.exception()  # a failure has been told by `wait`, or concerns nobody any more
+                task.exception()  # a failure has been told by `wait`, or concerns nobody
 
     async def wait(self, since: float, seconds: float) -> float:
         """Waits for a notification after a moment, for a limited time; returns the time since which to check again.

@@ -63,7 +63,7 @@ class Sketch:
             table = cells[place] >> 16
             entry, places = _entry(table)
             if cells[place] != entry or place not in places:
-                continue  # There are several, or none any more.
+                continue  # There are several, or none is left.
             if table in differing or len(differing) == len(cells):
                 return None
             differing.add(table)

@@ -196,7 +196,7 @@ class Link:
 
 
 def _set(answer: "asyncio.Future[T]", result: T) -> None:
-    """Sets a result, unless nothing waits for it any more."""
+    """Sets a result, unless nothing waits for it."""
     if not answer.done():
         answer.set_result(result)
 

@@ -135,7 +135,7 @@ def restore_checkpoint(backup: str, into: str, spark: SparkSession | None = None
     if described.located and target.url != described.checkpoint:
         raise CheckpointError(
             f"the query uses operators of Spark that have stored their location: restore it to {described.checkpoint}, once "
-            "nothing is there any more"
+            "nothing is left"
         )
     _begin(target)
     for name, digest in described.files.items():

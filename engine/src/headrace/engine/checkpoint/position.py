@@ -117,7 +117,7 @@ def moved(positions: Mapping[str, Position], earlier: Mapping[str, Position]) ->
 
 
 def left_out(positions: Mapping[str, Position], earlier: Mapping[str, Position]) -> dict[str, Position]:
-    """The known positions of streams that are not in `positions` any more, since they were forgotten."""
+    """The known positions of streams that `positions` lacks, since they were forgotten."""
     return {name: position for name, position in earlier.items() if name not in positions}
 
 

@@ -263,10 +263,10 @@ def vote(
         transaction: The transaction of the batch.
         parts: The parts of the transaction, each with the instance that has staged it.
         run_number: The number of the run that asks.
-        is_over: Whether nobody waits for the vote any more; asked while it waits.
+        is_over: Whether nobody waits for the vote; asked while it waits.
 
     Raises:
-        VoteGivenUp: Nobody waits for the vote any more.
+        VoteGivenUp: Nobody waits for the vote.
         HeadraceError: The sink votes against it, has lost a part, or did not answer until the timeout.
     """
     retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S, fields=_fields(options, transaction))
@@ -304,7 +304,7 @@ def _answered(call: "grpc.Future[pb.VoteResponse]", is_over: Callable[[], bool])
 
     Raises:
         grpc.RpcError: The call has failed.
-        VoteGivenUp: Nobody waits for the answer any more.
+        VoteGivenUp: Nobody waits for the answer.
     """
     while True:
         try:

@@ -96,7 +96,7 @@ def _about(line: str, origin: "pb.RunFaultOrigin.ValueType") -> str:
 
 
 def with_place(cause: Cause, places: Iterable[str]) -> Cause:
-    """Adds to an error of a storage, which names no file, which of the folders is full; all of them if none is any more.
+    """Adds to an error of a storage, which names no file, which of the folders is full; all of them if none is full now.
 
     Args:
         cause: The cause.

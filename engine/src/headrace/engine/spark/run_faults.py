@@ -43,7 +43,7 @@ def failed(batch: int, error: str, checkpoint: str, local_folders: Iterable[str]
 
 
 def local_folders(spark: SparkSession) -> list[str]:
-    """Returns the folders of a session's temporary files; none if the JVM does not tell any more."""
+    """Returns the folders of a session's temporary files; none if the JVM no longer answers."""
     try:
         configured = str(spark.sparkContext.getConf().get("spark.local.dir", "") or os.environ.get("SPARK_LOCAL_DIRS", ""))
     except Exception:

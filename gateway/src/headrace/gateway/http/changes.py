@@ -155,7 +155,7 @@ class PausedDocument(TypedDict):
 
 
 class ResumedDocument(TypedDict):
-    """Whether there was a pause. There is none any more."""
+    """Whether there was a pause. Now there is none."""
 
     changed: bool
 

@@ -222,7 +222,7 @@ def _signing() -> dict[str, Any]:
         "413": _error("The body is too large."),
         "415": _error("The body is not declared as JSON."),
     }
-    sign_out = {"204": {"description": "Signed out: the cookie is not valid any more."}, **refused}
+    sign_out = {"204": {"description": "Signed out: the cookie is no longer valid."}, **refused}
     me = {"200": _response("The answer.", {"$ref": "#/components/schemas/MeDocument"})}
     return {
         SIGN_IN: {"post": {**_open("sign_in", "Signs in.", sign_in), "requestBody": body}},

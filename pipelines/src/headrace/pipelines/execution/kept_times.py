@@ -15,7 +15,7 @@ _TIMES = (_MAXIMA, _HEARD, _ENDED)
 _REACHED = "reached"
 _BEGUN = "begun"
 _BEHIND = "behind"
-"""The names of the watermarks, the sources that await no streams any more, and the steps with states after each `key_by`."""
+"""The names of the watermarks, the sources that no longer await streams, and the steps with states after each `key_by`."""
 
 
 def kept_times(
@@ -60,7 +60,7 @@ class TakenOver:
 
     Attributes:
         marks: The marks of the streams that reach each `key_by`, and of streams that have ended.
-        begun: The sources that await no streams any more.
+        begun: The sources that no longer await streams.
     """
 
     def __init__(self, graph: Graph, times: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ def _sharing(graph: Graph, times: Mapping[str, Any]) -> dict[int, list[str]]:
     taken = {key_by for some in sharing.values() for key_by in some}
     for number, names in sharing.items():
         if not names:
-            # None of the steps with states after it is there any more.
+            # The steps with states after it are all gone.
             names += {graph.steps[number].name} & (known.keys() - taken)
     return sharing
 

@@ -8,7 +8,7 @@ log = logging.getLogger("headrace.sdk")
 
 
 class Closing(Protocol):
-    """A connector that no session uses any more."""
+    """A connector that no session uses."""
 
     @property
     def closes(self) -> bool:

@@ -122,7 +122,7 @@ class Commits:
         log.info("batch %d of an application was not written; its sinks discard their parts", batch, extra=fields)
 
     def close(self) -> None:
-        """Ends after the query: waits until files that are not needed any more are deleted."""
+        """Ends after the query: waits until files that are no longer needed are deleted."""
         if self._service is not None:
             self._service.stop()
         if self._calls is not None:

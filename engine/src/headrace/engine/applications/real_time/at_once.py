@@ -260,7 +260,7 @@ class AtOnce:
         sink = self._options.sink
         with self._changed:
             if self._has_answered:
-                raise SinkFailed(f"sink {sink} is not at-least-once any more; start the application again")
+                raise SinkFailed(f"sink {sink} is no longer at-least-once; start the application again")
             text = "sink %s is not at-least-once: its results are visible once their micro-batch is committed"
             log.info(text, sink, extra=self._fields)
             self._is_at_once = False

@@ -51,7 +51,7 @@ class Messages:
 
     @classmethod
     def of_origin(cls, origin: Origin, *, payloads: bool, headers: bool) -> "Messages":
-        """The messages that elements come from; without payloads and headers if no step needs them any more."""
+        """The messages that elements come from; without payloads and headers if no step needs them."""
         count = len(origin)
         keys = Packed.nulls(count) if origin.keys is None else Packed.of_values(origin.keys)
         values = Packed.of_values(origin.raw) if payloads and origin.raw is not None else Packed.nulls(count)

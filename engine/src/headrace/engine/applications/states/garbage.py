@@ -38,7 +38,7 @@ class Garbage:
         self._news: list[tuple[int, frozenset[str]]] = []
 
     def sweep(self, last: Manifest, batch: int) -> None:
-        """Deletes what earlier runs have left behind that no manifest names, and manifests that cannot be restored any more.
+        """Deletes what earlier runs have left behind that no manifest names, and manifests that cannot be restored.
 
         Args:
             last: The states that the run continues from.
@@ -47,7 +47,7 @@ class Garbage:
         self._running = self._thread.submit(self._guarded, lambda: self._sweep(last, batch))
 
     def collect(self, replaced: frozenset[str], batch: int) -> None:
-        """Deletes what cannot be restored any more once `batch` is committed: now, or with the next one if it is busy.
+        """Deletes what cannot be restored once `batch` is committed: now, or with the next one if it is busy.
 
         Args:
             replaced: The files that the manifest of the micro-batch before names, and the manifest of `batch` does not.

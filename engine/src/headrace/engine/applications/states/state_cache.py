@@ -108,7 +108,7 @@ class StateCache:
         """Caches a bucket for the next micro-batch, and evicts others above the limit."""
         self._buckets[name] = bucket
         self._buckets.move_to_end(name)
-        # The states of other runs of the same query are not needed any more.
+        # The states of other runs of the same query are no longer needed.
         for other in [other for other in self._buckets if other[0] == name[0] and other[1] != name[1]]:
             del self._buckets[other]
         self._read = {other for other in self._read if other[0] != name[0] or other[1] == name[1]}

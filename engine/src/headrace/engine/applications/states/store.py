@@ -12,9 +12,9 @@ MERGED = 8
 TIER_BYTES = 16 * 2**10
 """The size of a piece of the first tier, in bytes."""
 FINAL_BYTES = 2**20
-"""The smallest size from which on a piece is not merged any more, in bytes."""
+"""The smallest size from which on a piece is no longer merged, in bytes."""
 FINAL_SHARE = 64
-"""The share of the snapshot from which on a piece is not merged any more, if that is larger."""
+"""The share of the snapshot from which on a piece is no longer merged, if that is larger."""
 
 
 class Readable(Protocol):

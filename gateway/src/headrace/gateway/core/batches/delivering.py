@@ -172,7 +172,7 @@ def _await_proof(gateway: Gateway, transaction: Transaction, run_id: str) -> Non
 async def _shares(
     gateway: Gateway, sink: Sink, transaction: Transaction, parts: Mapping[Part, str], run_number: int
 ) -> dict[SinkSession, list[Part]]:
-    """Returns the parts that each instance has staged. Sinks that write immediately need not hold them any more.
+    """Returns the parts that each instance has staged. Sinks that write immediately need no longer hold them.
 
     Raises:
         SinkFailed: a part is permanently lost, or an instance has failed the transaction.

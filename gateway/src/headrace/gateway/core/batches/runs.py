@@ -90,7 +90,7 @@ def over(commit_log: CommitLog, part: Part) -> ProtocolError | None:
 
 
 def _stopped(current: CommitLog) -> RunStopped:
-    return RunStopped(f"run {current.run_number} of query {current.pipeline} was stopped: nobody waits for this call any more")
+    return RunStopped(f"run {current.run_number} of query {current.pipeline} was stopped: nobody waits for this call")
 
 
 def _superseded(current: CommitLog, run_id: str, run_number: int) -> Superseded:

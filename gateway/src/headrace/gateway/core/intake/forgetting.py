@@ -57,7 +57,7 @@ def leave_out(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Positio
 
 
 def forget_gone(gateway: Gateway) -> None:
-    """Forgets the streams that have ended permanently and that no checkpoint contains any more."""
+    """Forgets the streams that have ended permanently and that no checkpoint contains."""
     for name in list(gateway.gone):
         stream = gateway.streams[name]
         if stream.gone or stream.forgetting:

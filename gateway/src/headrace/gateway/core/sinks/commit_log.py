@@ -78,8 +78,8 @@ class CommitLog:
     closed: bool = False
     """Whether the commit log is final."""
     begun: int | None = None
-    """The first batch for which the current run has delivered parts. For it and later batches, no part of another run can be
-    prepared any more."""
+    """The first batch for which the current run has delivered parts. Nothing prepares a part of
+    another run for it and later batches."""
     replaced: tuple[str, ...] = ()
     """The ids of earlier runs that this gateway has seen, ending with the latest."""
     awaited: tuple[str, ...] = ()

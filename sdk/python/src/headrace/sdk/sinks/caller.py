@@ -20,7 +20,7 @@ class Caller(Protocol):
         """Calls a method concurrently with others. Cancelling the wait does not interrupt it."""
 
     async def idle(self) -> None:
-        """Returns once no method runs. Nobody may wait for the result of one any more: what can be cancelled is cancelled."""
+        """Returns once no method runs. Perhaps nobody waits for its result: what can be cancelled is cancelled."""
 
     def close(self) -> None:
         """Closes the caller, without waiting for running methods."""

@@ -12,7 +12,7 @@ FIELDS = 4
 class Messages:
     """Consecutive messages, as a list of fields: for each message its value, key and sequence, and the message or None.
 
-    The message itself is there only if it has further attributes. Otherwise nothing refers to it any more: many objects that
+    The message itself is there only if it has further attributes. Otherwise nothing refers to it: many objects that
     live on cost the garbage collector more time than everything else that happens to a message.
     """
 

@@ -122,7 +122,7 @@ final class Handoff {
     }
   }
 
-  /** Whether the reader is closed: nothing of the source is called any more. */
+  /** Whether the reader is closed: nothing of the source is called afterwards. */
   boolean isClosed() {
     try (var ignored = lock.hold()) {
       return closed;
@@ -176,7 +176,7 @@ final class Handoff {
     reading = Thread.currentThread();
   }
 
-  /** Notes that it does not; nothing is interrupted any more. */
+  /** Notes that it does not; nothing is interrupted afterwards. */
   void endRead() {
     reading = null;
     if (attention) {

@@ -87,7 +87,7 @@ final class Stream {
     return reading;
   }
 
-  /** Whether nothing is sent any more. */
+  /** Whether nothing more is sent. */
   boolean isMuted() {
     return muted;
   }
