@@ -1,5 +1,6 @@
 """Installs Debian packages without starting their services, since the scripts run the brokers themselves."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -12,6 +13,8 @@ from scripts.brokers._broker import BrokerFailed
 
 # Debian's scripts call this program, if it exists, to ask whether a service may start; exit code 101 forbids it.
 _POLICY = Path("/usr/sbin/policy-rc.d")
+# An upgrade in the background, or somebody at another terminal, may use the packages: apt-get waits for them.
+_PATIENT = ("-o", "DPkg::Lock::Timeout=600")
 _one_at_a_time = Lock()
 _FORBID = "#!/bin/sh\nexit 101\n"
 
@@ -24,12 +27,25 @@ def install_package(package: str) -> None:
     """
     if shutil.which("apt-get") is None:
         raise BrokerFailed(f"this machine has no apt-get; install {package} with its own package manager, or use compose.yaml")
-    with _one_at_a_time, _no_services():
+    install = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *_PATIENT, "install", "-y", "-qq", "--no-install-recommends")
+    with _one_at_a_time, _alone_here(), _no_services():
         print(f"brokers: installs the Debian package {package}", flush=True)
-        _as_root("apt-get", "update", "-qq")
-        _as_root("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq", "--no-install-recommends", package)
+        _as_root("apt-get", *_PATIENT, "update", "-qq")
+        _as_root(*install, package)
     if Path("/run/systemd/system").exists():
         print(f"brokers: {package} has a service of its own, which starts with the machine; systemctl disable keeps it from that")
+
+
+@contextmanager
+def _alone_here() -> Iterator[None]:
+    """Waits until no other process installs packages this way: `apt-get update` never waits for another one."""
+    # A folder of the system, which every user can open; a file would belong to one of them.
+    descriptor = os.open(_POLICY.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
