@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.contract.errors import HeadraceError
 from headrace.engine._errors import (
     CheckpointError,
+    DecodeError,
     FrameError,
     GatewayAway,
     GatewayError,
@@ -74,6 +75,7 @@ __all__ = [
     "By",
     "Change",
     "CheckpointError",
+    "DecodeError",
     "Direction",
     "FrameError",
     "GatewayAway",

@@ -3,6 +3,7 @@
 HeadraceError
 ├── OptionError        an option of the source or the sink is invalid
 ├── SchemaError        the rows to write do not have a sink's schema
+├── DecodeError        a message's value cannot be decoded
 ├── CheckpointError    the checkpoint does not match the query, or is invalid
 │   ├── OlderCheckpoint    a sink has committed a batch that is not in the checkpoint
 │   ├── Replaced           another run of the query has started on the checkpoint
@@ -34,6 +35,10 @@ class OptionError(HeadraceError, ValueError):
 
 class SchemaError(HeadraceError, ValueError):
     """The rows to write have a column that sinks do not accept, or no column `value`."""
+
+
+class DecodeError(HeadraceError, ValueError):
+    """A message's value is not of the format and schema that the options `decode` and `schema` name."""
 
 
 class CheckpointError(HeadraceError):

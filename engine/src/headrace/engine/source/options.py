@@ -36,6 +36,12 @@ class Options(GatewayOptions):
     accept_away: bool = False
     read_tasks: int = 1
     inline_bytes: int = DEFAULT_INLINE_BYTES
+    decode: str | None = None
+    """The format of the values, `json` or `avro`; None if they are bytes."""
+    schema: str | None = None
+    """Their schema: for JSON as DDL or the JSON of a Spark schema, for Avro an Avro schema."""
+    keep_errors: bool = False
+    """Whether a value that cannot be decoded is null, beside its error, rather than the end of the query."""
     application: str | None = None
     """The application whose first steps run in the reading tasks; an internal option."""
     finish: bool | None = None
@@ -87,6 +93,12 @@ def _pipeline(text: str) -> str:
     return text
 
 
+def _format(text: str) -> str:
+    if text.lower() not in ("json", "avro"):
+        raise ValueError("want json or avro")
+    return text.lower()
+
+
 _OWN: Mapping[str, Option] = {
     "stream": Option("streams", _streams),
     "pipeline": Option("pipeline", _pipeline),
@@ -97,6 +109,9 @@ _OWN: Mapping[str, Option] = {
     "onStreamAway": Option("accept_away", fail_or("accept")),
     "readTasks": Option("read_tasks", _at_least_one(_whole)),
     "inlineBytes": Option("inline_bytes", parse_size),
+    "decode": Option("decode", _format),
+    "schema": Option("schema"),
+    "onError": Option("keep_errors", fail_or("null")),
 }
 _INTERNAL: Mapping[str, Option] = {
     "application": Option("application"),
@@ -119,4 +134,16 @@ def parse(options: Mapping[str, str], defaults: Defaults) -> Options:
     values = canonical(options, NAMES, tuple(_INTERNAL))
     of_defaults = {"read_tasks": defaults.read_tasks, "driver": defaults.driver}
     gateway = vars(parse_gateway(values, defaults))
-    return Options(**gateway, **{**of_defaults, **parsed_options({"stream": "", **values}, {**_OWN, **_INTERNAL})})
+    parsed = Options(**gateway, **{**of_defaults, **parsed_options({"stream": "", **values}, {**_OWN, **_INTERNAL})})
+    _check_decode(parsed)
+    return parsed
+
+
+def _check_decode(options: Options) -> None:
+    if options.decode is None:
+        for name, is_set in (("schema", options.schema is not None), ("onError", options.keep_errors)):
+            if is_set:
+                raise OptionError(f"option {name} has no effect without the option decode: set decode to json or avro")
+    elif options.schema is None:
+        example = '"id BIGINT, name STRING"' if options.decode == "json" else "an Avro schema"
+        raise OptionError(f"option schema is missing: decode {options.decode} needs it, for example {example}")

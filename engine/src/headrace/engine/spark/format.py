@@ -54,10 +54,16 @@ class HeadraceSource(DataSource):
     def _options(self) -> Options:
         return parse(self._settings, self.defaults)
 
-    def schema(self) -> StructType:
+    def schema(self) -> StructType | str:
         """The same columns for every stream. Spark calls this when a stream is loaded, so invalid options fail early."""
-        name = parse(self._settings, self.defaults).application
-        return SCHEMA if name is None else self._application(name).rows
+        options = parse(self._settings, self.defaults)
+        if options.application is not None:
+            return self._application(options.application).rows
+        if options.decode is not None:
+            from headrace.engine.source.decoding import typed_schema
+
+            return typed_schema(options)
+        return SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of one run."""
@@ -66,6 +72,10 @@ class HeadraceSource(DataSource):
             return self._application(options.application).reader(options)
         from headrace.engine.source.reader import Reader
 
+        if options.decode is not None:
+            from headrace.engine.source.decoding import TypedRows
+
+            return Reader(options, TypedRows(options, schema))
         return Reader(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

@@ -11,9 +11,12 @@ A class is a dataclass, a `NamedTuple`, a `TypedDict`, a msgspec `Struct`, a pyd
 """
 
 from headrace.pipelines.formats._avro import Avro, avro
+from headrace.pipelines.formats._avro_columns import avro_columns
+from headrace.pipelines.formats._column_reader import Block, ColumnReader
 from headrace.pipelines.formats._columns import Columns, columns_of
 from headrace.pipelines.formats._format import Format
 from headrace.pipelines.formats._json import Json, json
+from headrace.pipelines.formats._json_columns import json_columns
 from headrace.pipelines.formats._protobuf import Protobuf, protobuf
 from headrace.pipelines.formats._registry import Registry
 from headrace.pipelines.formats._registry_avro import RegistryAvro
@@ -23,6 +26,8 @@ from headrace.pipelines.formats._text import Text, text
 
 __all__ = [
     "Avro",
+    "Block",
+    "ColumnReader",
     "Columns",
     "Format",
     "Json",
@@ -33,8 +38,10 @@ __all__ = [
     "RegistryProtobuf",
     "Text",
     "avro",
+    "avro_columns",
     "columns_of",
     "json",
+    "json_columns",
     "protobuf",
     "text",
 ]

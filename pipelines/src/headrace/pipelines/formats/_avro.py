@@ -9,11 +9,11 @@ from typing import Any, TypeVar, overload
 
 from headrace.pipelines._errors import GraphError, text_of
 from headrace.pipelines.arguments import excerpt
-from headrace.pipelines.formats._format import Format, T, called
+from headrace.pipelines.formats._format import Format, T
 from headrace.pipelines.formats._registry import Registry
 from headrace.pipelines.formats._registry_avro import RegistryAvro
 from headrace.pipelines.formats.avro_schemas import name_in, parsed, record_reader, record_writer
-from headrace.pipelines.formats.records import is_protobuf
+from headrace.pipelines.formats.records import called, is_protobuf
 from headrace.pipelines.formats.registry_format import check_registry
 
 U = TypeVar("U")

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
-from msgspec import inspect
+from msgspec import Struct, inspect
+from msgspec.structs import astuple
 
 from headrace.pipelines._errors import GraphError
-from headrace.pipelines.formats._format import called
-from headrace.pipelines.formats.records import is_protobuf, is_pydantic, taker
+from headrace.pipelines.formats.records import called, is_protobuf, is_pydantic, taker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,15 +22,20 @@ class Columns:
     Attributes:
         schema: The columns, in the order of the fields.
         getters: Returns the value of each column from an object.
+        struct: The class, if it is a msgspec `Struct` whose instances give all values at once.
     """
 
     schema: "pa.Schema"
     getters: Sequence[Callable[[Any], Any]]
+    struct: type[Struct] | None = None
 
     def batch(self, objects: Sequence[Any]) -> "pa.RecordBatch":
         """Returns a row for each object."""
         import pyarrow as pa
 
+        if self.struct is not None and set(map(type, objects)) == {self.struct}:
+            rows = pa.array(list(map(astuple, objects)), pa.struct(list(self.schema)))
+            return pa.RecordBatch.from_arrays(rows.flatten(), schema=self.schema)
         arrays = [pa.array(list(map(get, objects)), field.type) for get, field in zip(self.getters, self.schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -46,11 +51,14 @@ def columns_of(kind: Any) -> Columns:
     get = itemgetter if _is_dict(kind) else attrgetter
     fields: list[pa.Field[Any]] = []
     getters: list[Callable[[Any], Any]] = []
+    is_flat = True
     for name, attribute, type_ in _fields(kind):
         arrow, is_nullable, is_nested = _arrow(type_, f"{called(kind)}.{name}")
         fields.append(pa.field(name, arrow, is_nullable))
         getters.append(_plain_of(get(attribute)) if is_nested else get(attribute))
-    return Columns(pa.schema(fields), getters)
+        is_flat = is_flat and not is_nested
+    at_once = fields and is_flat and isinstance(kind, type) and issubclass(kind, Struct)
+    return Columns(pa.schema(fields), getters, kind if at_once else None)
 
 
 def _plain_of(get: Callable[[Any], Any]) -> Callable[[Any], Any]:

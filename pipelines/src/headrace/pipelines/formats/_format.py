@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from headrace.pipelines._errors import FormatError, Unavailable, text_of
-from headrace.pipelines.arguments import excerpt
+from headrace.pipelines._errors import FormatError, GraphError, Unavailable, text_of
+from headrace.pipelines.formats._column_reader import ColumnReader, ObjectReader
+from headrace.pipelines.formats._columns import columns_of
 
 T = TypeVar("T")
 
@@ -41,6 +42,18 @@ class Format(ABC, Generic[T]):
         It returns None for a null if `drop_null` is true, and raises a `FormatError` for a payload that is not of this format.
         """
         return _Decode(self)
+
+    def columns(self) -> ColumnReader:
+        """Returns what reads many payloads at once, into a column for each field.
+
+        Raises:
+            GraphError: The format's values have no fields, or a field has a type without an Arrow column.
+        """
+        kind = getattr(self, "kind", None)
+        if kind is None:
+            raise GraphError(f"{self.name} has no columns: it needs a class with fields")
+        columns = columns_of(kind)
+        return ObjectReader(self.name, columns.schema, self.reader(), columns.batch)
 
     def encoder(self) -> Callable[[T], bytes]:
         """Returns the function that a sink calls with each value; it raises a `FormatError` for a value not of this format."""
@@ -90,11 +103,6 @@ class _Encode(Generic[T]):
             raise
         except Exception as error:
             raise FormatError(f"{self._name}: {text_of(error)}") from error
-
-
-def called(kind: Any) -> str:
-    """Returns the name of a type, as its author writes it: `Order`, `list[Order]`."""
-    return kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else excerpt(kind)
 
 
 def check_is(value: object, kind: Any, name: str) -> None:

@@ -9,10 +9,10 @@ import msgspec
 from google.protobuf import json_format
 
 from headrace.pipelines._errors import FormatError, GraphError
-from headrace.pipelines.formats._format import Format, T, called, check_is
+from headrace.pipelines.formats._format import Format, T, check_is
 from headrace.pipelines.formats._registry import Registry
 from headrace.pipelines.formats._registry_json import RegistryJson, schema_text
-from headrace.pipelines.formats.records import is_protobuf, is_pydantic, taker, validating
+from headrace.pipelines.formats.records import called, is_protobuf, is_pydantic, taker, validating
 from headrace.pipelines.formats.registry_format import check_registry
 
 U = TypeVar("U")

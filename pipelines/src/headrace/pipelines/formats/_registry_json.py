@@ -9,9 +9,9 @@ import msgspec
 
 from headrace.pipelines._errors import FormatError, GraphError, text_of
 from headrace.pipelines.arguments import excerpt
-from headrace.pipelines.formats._format import Format, T, called
+from headrace.pipelines.formats._format import Format, T
 from headrace.pipelines.formats._registry import WriterSchema
-from headrace.pipelines.formats.records import is_protobuf, is_pydantic
+from headrace.pipelines.formats.records import called, is_protobuf, is_pydantic
 from headrace.pipelines.formats.registry_format import PREFIX_BYTES, RegistryFormat
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"

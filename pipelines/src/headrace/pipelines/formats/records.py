@@ -9,8 +9,15 @@ from typing import Any, TypeVar
 import msgspec
 from google.protobuf.message import Message
 
+from headrace.pipelines.arguments import excerpt
+
 M = TypeVar("M", bound=Message)
 _PLAIN = (bytes, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, uuid.UUID)
+
+
+def called(kind: Any) -> str:
+    """Returns the name of a type, as its author writes it: `Order`, `list[Order]`."""
+    return kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else excerpt(kind)
 
 
 def is_protobuf(kind: Any) -> bool:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.pipelines._errors import FormatError, GraphError
-from headrace.pipelines.formats._format import Format, T, called
+from headrace.pipelines.formats._format import Format, T
 from headrace.pipelines.formats._registry import Registry, WriterSchema
+from headrace.pipelines.formats.records import called
 
 PREFIX_BYTES = 5
 """A zero byte and the id, in four bytes from the highest."""

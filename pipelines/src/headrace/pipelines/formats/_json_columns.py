@@ -1,0 +1,87 @@
+"""JSON into columns that an Arrow schema describes, by a class that is made of the schema."""
+
+import datetime
+import decimal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from headrace.pipelines._errors import GraphError
+from headrace.pipelines.formats._column_reader import ColumnReader, ObjectReader
+from headrace.pipelines.formats.records import taker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def json_columns(schema: "pa.Schema") -> ColumnReader:
+    """Returns what reads JSON objects into the columns of a schema.
+
+    A field that is missing or null is null, or an error if its column may not be null. Further fields are ignored; of a field
+    that is there twice, the last one counts. Bytes are text in base64, times are text of RFC 3339.
+
+    Raises:
+        GraphError: A column has a type that JSON cannot be read into.
+    """
+    import pyarrow as pa
+
+    kind, whole = _struct("Row", schema), pa.struct(list(schema))
+    take: Callable[[Any], Any] = msgspec.structs.astuple
+    if any(pa.types.is_nested(field.type) for field in schema):
+        plain = taker(Any)
+        take = lambda row: tuple(map(plain, msgspec.structs.astuple(row)))  # noqa: E731
+
+    def batch_of(rows: Sequence[Any]) -> "pa.RecordBatch":
+        return pa.RecordBatch.from_arrays(pa.array(list(map(take, rows)), whole).flatten(), schema=schema)
+
+    return ObjectReader("json", schema, msgspec.json.Decoder(kind | None).decode, batch_of)
+
+
+def _struct(name: str, fields: "Sequence[pa.Field[Any]] | pa.Schema") -> type[msgspec.Struct]:
+    """Returns a class with a field for each field of a schema, under other names: a column may have any name."""
+    names = {f"f{number}": field.name for number, field in enumerate(fields)}
+    if len(set(names.values())) < len(names):
+        raise GraphError(f"two columns have the same name: {', '.join(names.values())}")
+    if not names:
+        raise GraphError("the schema has no columns")
+    made: list[Any] = []
+    for own, field in zip(names, fields, strict=True):
+        kind = _type(field.type, field.name)
+        made.append((own, kind | None, None) if field.nullable else (own, kind))
+    return msgspec.defstruct(name, made, rename=names, kw_only=True, gc=False)
+
+
+def _type(type_: "pa.DataType", where: str) -> Any:
+    """Returns the type of the JSON of an Arrow type."""
+    import pyarrow as pa
+
+    of = pa.types
+    if of.is_signed_integer(type_):
+        end = 2 ** (type_.bit_width - 1)
+        return Annotated[int, Meta(ge=-end, le=end - 1)]
+    if of.is_struct(type_):
+        return _struct("Struct", [type_.field(index) for index in range(type_.num_fields)])
+    if of.is_list(type_):
+        item = _type(type_.value_type, f"{where}[...]")
+        return list[item | None if type_.value_field.nullable else item]  # type: ignore[misc]
+    if of.is_map(type_) and of.is_string(type_.key_type):
+        item = _type(type_.item_type, f"{where}[...]")
+        return dict[str, item | None if type_.item_field.nullable else item]  # type: ignore[misc]
+    if of.is_timestamp(type_):
+        return Annotated[datetime.datetime, Meta(tz=type_.tz is not None)]
+    for holds, kind in _PLAIN:
+        if getattr(of, holds)(type_):
+            return kind
+    raise GraphError(f"column {where}: JSON cannot be read as {type_}")
+
+
+_PLAIN: Sequence[tuple[str, Any]] = (
+    ("is_boolean", bool),
+    ("is_floating", float),
+    ("is_string", str),
+    ("is_binary", bytes),
+    ("is_decimal", decimal.Decimal),
+    ("is_date", datetime.date),
+)
