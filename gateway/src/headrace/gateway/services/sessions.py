@@ -1,6 +1,6 @@
 """The life of a connector's session, from Hello to its end: the same for sources and for sinks."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -11,9 +11,10 @@ from structlog.contextvars import bound_contextvars
 
 from headrace.gateway.core import Gateway, ProtocolError
 from headrace.gateway.core.base.errors import MalformedMessage, NoMessage
-from headrace.gateway.core.connections import Role
+from headrace.gateway.core.connections import ConnectorCounts, Reported, Role
 from headrace.gateway.identity import Identity, identity_of
-from headrace.gateway.services.calls import begin_call, end_call, first_to_end
+from headrace.gateway.services.calls import begin_call, end_call, first_of, first_to_end
+from headrace.protocol.v1 import connector_pb2, sink_pb2, source_pb2
 
 log = structlog.get_logger("headrace.gateway")
 
@@ -23,6 +24,8 @@ class AnySession(Protocol):
 
     peer: str
     """The address from which the connector calls."""
+    reported: Reported
+    counts: ConnectorCounts
 
     @property
     def part(self) -> str:
@@ -36,31 +39,20 @@ class AnySession(Protocol):
         """Ends the session with an error."""
 
 
-H = TypeVar("H")
+H = TypeVar("H", source_pb2.Hello, sink_pb2.SinkHello)
 R = TypeVar("R")
 S = TypeVar("S", bound=AnySession)
 
 
-async def first_message(requests: AsyncIterator[R]) -> R:
-    """Returns the first message of a session.
-
-    Raises:
-        NoMessage: it ends without one.
-    """
-    first = await anext(requests, None)
-    if first is None:
-        raise NoMessage("the first message of a session must be Hello; it has ended without a message")
-    return first
-
-
 @dataclass(frozen=True, slots=True)
-class SessionKind(Generic[H, S]):
+class SessionKind(Generic[R, H, S]):
     """How sessions of sources, or of sinks, begin and end.
 
     Attributes:
         name: What log lines call such a session.
         role: The role of its connector.
         message: The message that the connector sends, for the error about bytes that are something else.
+        request: Returns the message of the protocol in what was received.
         part: Returns the connector that a Hello names, as health names it; empty if its names are no names.
         check: Raises the error of a Hello that is not valid, or that the caller's identity does not permit.
         open: Opens a session for a Hello, the caller's address and its identity.
@@ -70,6 +62,7 @@ class SessionKind(Generic[H, S]):
     name: str
     role: Role
     message: str
+    request: Callable[[R], Any]
     part: Callable[[H], str]
     check: Callable[[H, Identity], None]
     open: Callable[[H, str, Identity], S]
@@ -79,8 +72,8 @@ class SessionKind(Generic[H, S]):
 async def serve_session(
     gateway: Gateway,
     context: "grpc.aio.ServicerContext[Any, Any]",
-    kind: SessionKind[H, S],
-    hello: Callable[[], Awaitable[H]],
+    kind: SessionKind[R, H, S],
+    requests: AsyncIterator[R],
     tasks: Callable[[H, S], tuple[Coroutine[Any, Any, None], ...]],
 ) -> None:
     """Serves one session; an error of the connector ends the call with its status.
@@ -89,19 +82,21 @@ async def serve_session(
         gateway: The gateway.
         context: The call.
         kind: How the session begins and ends.
-        hello: Reads the first message of the caller.
+        requests: The messages of the connector.
         tasks: Returns what serves the open session, until the first of them ends.
     """
     identity = identity_of(context)
     session: S | None = None
     part, was_admitted = "", False
     try:
-        first = await hello()
+        first: H = await first_of(_first(kind, requests), gateway.limits.hello_timeout_ms, "session", "Hello")
         part = kind.part(first)
         kind.check(first, identity)
         await begin_call(context)
         session = kind.open(first, context.peer(), identity)
         with bound_contextvars(**session.for_logs), gateway.open_calls.woken(identity, session.end):
+            event = f"{kind.name} opened"
+            log.info(event, connector=first.connector, peer=session.peer)
             serving = tasks(first, session)
             was_admitted = True
             gateway.refusals.admit(part)
@@ -119,7 +114,30 @@ async def serve_session(
         _close(kind, session)
 
 
-def _close(kind: SessionKind[H, S], session: S | None) -> None:
+def take_report(session: AnySession, report: connector_pb2.Report) -> None:
+    """Takes what a connector reports about itself."""
+    session.reported.take(report)
+    session.counts.errors += len(report.errors)
+
+
+def take_leave(session: AnySession, goodbye: source_pb2.Goodbye | sink_pb2.SinkGoodbye) -> None:
+    """Takes the last message of a session."""
+    session.reported.last_words = goodbye.reason[:500]
+
+
+async def _first(kind: SessionKind[R, H, S], requests: AsyncIterator[R]) -> Any:
+    """Returns the first message of a session.
+
+    Raises:
+        NoMessage: it ends without one.
+    """
+    first = await anext(requests, None)
+    if first is None:
+        raise NoMessage("the first message of a session must be Hello; it has ended without a message")
+    return kind.request(first)
+
+
+def _close(kind: SessionKind[R, H, S], session: S | None) -> None:
     """Closes a session without waiting for its client to read the status, which may take arbitrarily long."""
     if session is not None:
         kind.close(session)

@@ -14,8 +14,8 @@ from headrace.gateway.core.batches import attach_sink, note_visible
 from headrace.gateway.core.connections import Role, connector_part
 from headrace.gateway.core.sinks import Response, Sink, SinkSession, check_sink
 from headrace.gateway.identity import Identity
-from headrace.gateway.services.calls import UNKNOWN_MESSAGE, check_of_session, first_of
-from headrace.gateway.services.sessions import SessionKind, first_message, serve_session
+from headrace.gateway.services.calls import UNKNOWN_MESSAGE, check_of_session
+from headrace.gateway.services.sessions import SessionKind, serve_session, take_leave, take_report
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer
@@ -32,24 +32,25 @@ class SinkService(SinkServiceServicer):
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._sessions = SessionKind(
-            "sink session", Role.SINK, "a sink's message", _part, _check, gateway.open_sink_session, gateway.close_sink_session
+            "sink session",
+            Role.SINK,
+            "a sink's message",
+            lambda request: request,
+            _part,
+            _check,
+            gateway.open_sink_session,
+            gateway.close_sink_session,
         )
 
     async def Attach(self, request_iterator: Requests, context: Context) -> None:  # type: ignore[override]
         """Serves one session, from Hello to its end."""
 
         def tasks(_: pb.SinkHello, session: SinkSession) -> tuple[Coroutine[Any, Any, None], ...]:
-            log.info("sink session opened", peer=session.peer)
             session.send(pb.SinkServiceAttachResponse(welcome=self._welcome(session)))
             sink = attach_sink(self._gateway, session)
             return self._read(sink, session, request_iterator), self._write(session, context)
 
-        async def hello() -> pb.SinkHello:
-            timeout_ms = self._gateway.limits.hello_timeout_ms
-            first: pb.SinkHello = await first_of(first_message(request_iterator), timeout_ms, "session", "Hello")
-            return first
-
-        await serve_session(self._gateway, context, self._sessions, hello, tasks)
+        await serve_session(self._gateway, context, self._sessions, request_iterator, tasks)
 
     def _welcome(self, session: SinkSession) -> pb.SinkWelcome:
         return pb.SinkWelcome(
@@ -87,11 +88,10 @@ class SinkService(SinkServiceServicer):
                 case "busy":
                     pass  # `note_activity` already has its effect.
                 case "report":
-                    session.reported.take(request.report)
+                    take_report(session, request.report)
                     sink.note_errors(request.report)
-                    session.counts.errors += len(request.report.errors)
                 case "goodbye":
-                    session.reported.last_words = request.goodbye.reason[:500]
+                    take_leave(session, request.goodbye)
                     return
                 case "hello":
                     raise OutOfTurn("a second SinkHello: a session has one", sink=sink.name)

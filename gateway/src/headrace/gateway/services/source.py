@@ -1,6 +1,7 @@
 """SourceService: one task of a session reads the connector's messages, another writes to it."""
 
 from collections.abc import AsyncIterator, Coroutine, Sequence
+from operator import attrgetter
 from typing import Any
 
 import grpc.aio
@@ -25,9 +26,9 @@ from headrace.gateway.core.intake import (
 )
 from headrace.gateway.core.streams import OVERHEAD_BYTES, Session
 from headrace.gateway.identity import Identity
-from headrace.gateway.services.calls import UNKNOWN_MESSAGE, check_of_session, first_of, write_in_time
+from headrace.gateway.services.calls import UNKNOWN_MESSAGE, check_of_session, write_in_time
 from headrace.gateway.services.received import FrameOfSeveral, Received
-from headrace.gateway.services.sessions import SessionKind, first_message, serve_session
+from headrace.gateway.services.sessions import SessionKind, serve_session, take_leave, take_report
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer
 
@@ -42,23 +43,24 @@ class SourceService(SourceServiceServicer):
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._sessions = SessionKind(
-            "session", Role.SOURCE, "an IngestRequest", _part, _check, gateway.open_session, gateway.close_session
+            "session",
+            Role.SOURCE,
+            "an IngestRequest",
+            attrgetter("request"),
+            _part,
+            _check,
+            gateway.open_session,
+            gateway.close_session,
         )
 
     async def Ingest(self, request_iterator: AsyncIterator[Received], context: Context) -> None:  # type: ignore[override]
         """Serves one session, from Hello to its end."""
 
-        async def hello() -> pb.Hello:
-            timeout_ms = self._gateway.limits.hello_timeout_ms
-            first: pb.Hello = await first_of(_first(request_iterator), timeout_ms, "session", "Hello")
-            return first
-
-        def tasks(first: pb.Hello, session: Session) -> tuple[Coroutine[Any, Any, None], ...]:
-            log.info("session opened", connector=first.connector, peer=session.peer)
+        def tasks(_: pb.Hello, session: Session) -> tuple[Coroutine[Any, Any, None], ...]:
             session.send(self._welcome(session))
             return self._read(session, request_iterator), self._write(session, context)
 
-        await serve_session(self._gateway, context, self._sessions, hello, tasks)
+        await serve_session(self._gateway, context, self._sessions, request_iterator, tasks)
 
     def _welcome(self, session: Session) -> pb.IngestResponse:
         limits, account = self._gateway.limits, session.account
@@ -102,11 +104,10 @@ class SourceService(SourceServiceServicer):
                 case "starts":
                     take_starts(gateway, session, request.starts)
                 case "report":
-                    session.reported.take(request.report)
+                    take_report(session, request.report)
                     session.note_errors(request.report)
-                    session.counts.errors += len(request.report.errors)
                 case "goodbye":
-                    session.reported.last_words = request.goodbye.reason[:500]
+                    take_leave(session, request.goodbye)
                     return
                 case "hello":
                     raise OutOfTurn("a second Hello: send it only once in each session")
@@ -158,7 +159,3 @@ def _part(hello: pb.Hello) -> str:
 def _check(hello: pb.Hello, _: Identity) -> None:
     check_of_session(hello)
     check_hello(hello)
-
-
-async def _first(requests: AsyncIterator[Received]) -> pb.IngestRequest:
-    return (await first_message(requests)).request
