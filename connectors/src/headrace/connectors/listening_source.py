@@ -1,27 +1,75 @@
 """A source that listens: clients send to it, and it keeps what it has received until that is in the checkpoint."""
 
 import asyncio
+import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Generic, TypeVar
 
+from headrace.connectors.acceptor import Acceptor, Peer
 from headrace.connectors.bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.inbox import Inbox
+from headrace.connectors.listening import Listening
 from headrace.connectors.version import VERSION
+from headrace.contract.addresses import joined_address
 from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, SourceKind
 
+log = logging.getLogger(__name__)
 
-class ListeningServer(Protocol):
+_P = TypeVar("_P", bound=Peer)
+
+
+class ListeningServer(ABC, Generic[_P]):
     """What receives messages for a source, and fills its inboxes."""
 
-    @property
-    def port(self) -> int | None:
+    def __init__(self, listening: Listening, most: int, limit: str) -> None:
+        """Creates a server that does not listen yet.
+
+        Args:
+            listening: Where it listens.
+            most: How many connections there may be.
+            limit: The parameter that sets this number.
+        """
+        self.port: int | None = None
         """The port that it listens on; None before it listens."""
+        self._listening = listening
+        self._limit_of_peers = most, limit
+        self._acceptor: Acceptor | None = None
 
     async def start(self) -> None:
-        """Begins to listen."""
+        """Listens; called once.
+
+        Raises:
+            InvalidSource: The address cannot be used.
+        """
+        acceptor = Acceptor(self.peer, *self._limit_of_peers, self._listening.tls())
+        listeners = self._listening.open()
+        self.port = listeners[0].getsockname()[1]
+        await self.begin()
+        acceptor.start(listeners)
+        self._acceptor = acceptor
+        for listener in listeners:
+            log.info("listening on %s", self.described(joined_address(*listener.getsockname()[:2])))
 
     async def close(self) -> None:
         """Stops listening, if it listens, and disconnects all clients."""
+        if self._acceptor is not None:
+            await self.end()
+            await self._acceptor.close()
+
+    @abstractmethod
+    def peer(self) -> _P:
+        """Returns the peer of a new connection."""
+
+    def described(self, address: str) -> str:
+        """Returns how people find an address at which it listens."""
+        return address
+
+    async def begin(self) -> None:
+        """Prepares for the first connection."""
+
+    async def end(self) -> None:
+        """Ends what connections wait for."""
 
 
 class ListeningSource(PolicySource):
@@ -34,7 +82,9 @@ class ListeningSource(PolicySource):
     kind = SourceKind.REDELIVERING
     idle_seconds = 0.001
 
-    def __init__(self, name: str, policy: BadRecordPolicy, server: ListeningServer, inboxes: Mapping[str, Inbox[Any]]) -> None:
+    def __init__(
+        self, name: str, policy: BadRecordPolicy, server: ListeningServer[Any], inboxes: Mapping[str, Inbox[Any]]
+    ) -> None:
         """Creates a source that does not listen yet.
 
         Args:

@@ -11,12 +11,11 @@ import aiohttp
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from headrace.connectors.acceptor import Acceptor
 from headrace.connectors.http._parameters import PATH, HttpParameters
 from headrace.connectors.http.arrivals import Arrival, Arrivals
 from headrace.connectors.http.connection import HttpConnection
 from headrace.connectors.inbox import Inbox, Room, Ticket
-from headrace.contract.addresses import joined_address
+from headrace.connectors.listening_source import ListeningServer
 from headrace.sdk import Batch, Headers, InvalidMessage, Message
 
 log = logging.getLogger(__name__)
@@ -27,7 +26,7 @@ _STOPPING_S = 1.0
 _LINGERING_S = 1.0
 
 
-class Server:
+class Server(ListeningServer[HttpConnection]):
     """Receives requests until it is closed, and then aborts waiting requests."""
 
     def __init__(self, parameters: HttpParameters, inboxes: Mapping[str, Inbox[Received]], room: Room) -> None:
@@ -38,15 +37,13 @@ class Server:
             inboxes: The inbox of each partition.
             room: The limit of what may wait in all of them.
         """
-        self.port: int | None = None
-        """The port that it listens on."""
+        super().__init__(parameters, parameters.max_connections, "max_connections")
         self._parameters = parameters
         self._inboxes = inboxes
         self._room = room
         self._token = parameters.token.get_secret_value().encode() if parameters.token else None
         self._limit = parameters.max_body_bytes
         self._arrivals = Arrivals(room)
-        self._acceptor: Acceptor | None = None
         app = web.Application()
         app.add_routes([web.post(path, self._post) for path in parameters.paths])
         app.add_routes([web.get(parameters.health_path, self._health)])
@@ -60,31 +57,21 @@ class Server:
             lingering_time=_LINGERING_S,
         )
 
-    async def start(self) -> None:
-        """Listens; called once.
+    def described(self, address: str) -> str:
+        """Returns how people find an address at which it listens."""
+        scheme = "http" if self._parameters.tls_certificate is None else "https"
+        return f"{scheme}://{address}, paths {', '.join(self._parameters.paths)}"
 
-        Raises:
-            InvalidSource: The address cannot be used.
-        """
-        told = self._parameters
-        acceptor = Acceptor(self._connection, told.max_connections, "max_connections", told.tls())
-        listeners = told.open()
-        self.port = listeners[0].getsockname()[1]
+    async def begin(self) -> None:
+        """Prepares for the first request."""
         await self._runner.setup()
-        acceptor.start(listeners)
-        self._acceptor = acceptor
-        scheme = "http" if told.tls_certificate is None else "https"
-        for listener in listeners:
-            place = joined_address(*listener.getsockname()[:2])
-            log.info("listening on %s://%s, paths %s", scheme, place, ", ".join(told.paths))
 
-    async def close(self) -> None:
-        """Stops listening, if it listens, and aborts waiting requests."""
-        if self._acceptor is not None:
-            await self._runner.cleanup()
-            await self._acceptor.close()
+    async def end(self) -> None:
+        """Aborts waiting requests."""
+        await self._runner.cleanup()
 
-    def _connection(self) -> HttpConnection:
+    def peer(self) -> HttpConnection:
+        """Returns a new connection."""
         make = self._runner.server
         assert make is not None
         return HttpConnection(make(), self._parameters.head_seconds, self._parameters.idle_seconds)

@@ -1,58 +1,33 @@
 """The `tcp` source: receives length-prefixed messages from clients, without answering them."""
 
-import logging
 import sys
 
-from headrace.connectors.acceptor import Acceptor
 from headrace.connectors.bad_records import BadRecordPolicy
 from headrace.connectors.inbox import Inbox, Room
-from headrace.connectors.listening_source import ListeningSource
+from headrace.connectors.listening_source import ListeningServer, ListeningSource
 from headrace.connectors.tcp._parameters import TcpParameters
 from headrace.connectors.tcp.client import Client
-from headrace.contract.addresses import joined_address
 from headrace.sdk import Batch
 
-log = logging.getLogger(__name__)
 
-
-class Server:
+class Server(ListeningServer[Client]):
     """Accepts clients until it is closed. Stops reading from them when too much waits, until half of it is gone."""
 
     def __init__(self, parameters: TcpParameters) -> None:
         """Creates a server that does not listen yet."""
-        self.port: int | None = None
-        """The port that it listens on."""
+        super().__init__(parameters, parameters.max_clients, "max_clients")
         self._parameters = parameters
         self._room = Room(sys.maxsize, parameters.buffer_bytes, self._room_made)
         self.inbox: Inbox[Batch] = Inbox(self._room)
         """The received messages."""
-        self._acceptor: Acceptor | None = None
         self._clients: set[Client] = set()
         self._paused = False
         self._held: dict[Client, int] = {}
         self._held_bytes = 0
         self._most_held_bytes = max(parameters.buffer_bytes, 2 * parameters.max_message_bytes)
 
-    async def start(self) -> None:
-        """Listens; called once.
-
-        Raises:
-            InvalidSource: The address cannot be used.
-        """
-        acceptor = Acceptor(self._client, self._parameters.max_clients, "max_clients", self._parameters.tls())
-        listeners = self._parameters.open()
-        self.port = listeners[0].getsockname()[1]
-        acceptor.start(listeners)
-        self._acceptor = acceptor
-        for listener in listeners:
-            log.info("listening on %s", joined_address(*listener.getsockname()[:2]))
-
-    async def close(self) -> None:
-        """Stops listening, if it listens, and disconnects all clients."""
-        if self._acceptor is not None:
-            await self._acceptor.close()
-
-    def _client(self) -> Client:
+    def peer(self) -> Client:
+        """Returns a new client."""
         return Client(self.inbox, self._parameters, self._changed)
 
     def _changed(self, client: Client) -> None:
