@@ -5,25 +5,12 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from headrace.connectors.postgresql.batches import make_table
+from headrace.connectors.postgresql.batches import SinkTable
 from headrace.connectors.postgresql.chunk import Chunk
 from headrace.connectors.postgresql.database import Session
-from headrace.connectors.postgresql.names import name, value
+from headrace.connectors.postgresql.names import value
 from headrace.sdk import Part, Transaction
 
-_NAME = "headrace_staged"
-# Chunk 0 marks a part as complete. Arrays are stored uncompressed: compressing them costs more than it saves.
-_MAKE = """
-    CREATE TABLE {0} (
-        id bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
-        sink text, owner text, pipeline text, batch bigint, partition bigint, attempt text, chunk int,
-        first bigint NOT NULL, keys bytea[], "values" bytea[], event_times bigint[], message_ids bytea[], headers bytea[],
-        refused int[] NOT NULL DEFAULT '{{}}', reasons text[] NOT NULL DEFAULT '{{}}',
-        PRIMARY KEY (sink, owner, pipeline, batch, partition, attempt, chunk)
-    );
-    ALTER TABLE {0} ALTER keys SET STORAGE EXTERNAL, ALTER "values" SET STORAGE EXTERNAL, ALTER event_times SET STORAGE EXTERNAL,
-        ALTER message_ids SET STORAGE EXTERNAL, ALTER headers SET STORAGE EXTERNAL
-"""
 _ROW = "sink, owner, pipeline, batch, partition, attempt, chunk, first, refused, reasons"
 _PUT = (
     "INSERT INTO {} (" + _ROW + ', keys, "values", event_times, message_ids, headers) '
@@ -51,27 +38,22 @@ class StagedChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
-    """The staged parts of one sink.
+class Staged(SinkTable):
+    """The staged parts of one sink."""
 
-    Attributes:
-        schema: The schema of the table.
-        sink: The sink.
-        owner: The owner name of the instance.
+    called = "headrace_staged"
+    # Chunk 0 marks a part as complete. Arrays are stored uncompressed: compressing them costs more than it saves.
+    statement = """
+        CREATE TABLE {0} (
+            id bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+            sink text, owner text, pipeline text, batch bigint, partition bigint, attempt text, chunk int,
+            first bigint NOT NULL, keys bytea[], "values" bytea[], event_times bigint[], message_ids bytea[], headers bytea[],
+            refused int[] NOT NULL DEFAULT '{{}}', reasons text[] NOT NULL DEFAULT '{{}}',
+            PRIMARY KEY (sink, owner, pipeline, batch, partition, attempt, chunk)
+        );
+        ALTER TABLE {0} ALTER keys SET STORAGE EXTERNAL, ALTER "values" SET STORAGE EXTERNAL,
+            ALTER event_times SET STORAGE EXTERNAL, ALTER message_ids SET STORAGE EXTERNAL, ALTER headers SET STORAGE EXTERNAL
     """
-
-    schema: str
-    sink: str
-    owner: str
-
-    async def make(self, session: Session) -> None:
-        """Creates the table if it does not exist."""
-        await make_table(session, self.table, _MAKE)
-
-    @property
-    def table(self) -> sql.Identifier:
-        """The table."""
-        return name(self.schema, _NAME)
 
     def relation(self, chunk: StagedChunk) -> sql.Composed:
         """Returns a chunk as the relation of a statement."""
