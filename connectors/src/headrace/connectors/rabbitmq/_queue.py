@@ -1,24 +1,22 @@
 """The `rabbitmq` source: classic and quorum queues, acknowledged in bulk once their messages are in the checkpoint."""
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from headrace.connectors.bad_records import BadRecordPolicy, BadRecords, PolicySource
+from headrace.connectors.bad_records import BadRecords
 from headrace.connectors.delivery_limit import is_near
 from headrace.connectors.rabbitmq._errors import Denied, QueueMissing, Unavailable
 from headrace.connectors.rabbitmq._parameters import RabbitMQParameters
-from headrace.connectors.rabbitmq.columns import Columns
 from headrace.connectors.rabbitmq.consumer import Consumer, is_stream
 from headrace.connectors.rabbitmq.deliveries import Arrived
 from headrace.connectors.rabbitmq.fields import OFFSET
 from headrace.connectors.rabbitmq.lifetime import Lifetime, lifetime_of
 from headrace.connectors.rabbitmq.link import Link
+from headrace.connectors.rabbitmq.queues import QueuesSource
 from headrace.connectors.retry import Retry
-from headrace.connectors.version import VERSION
 from headrace.connectors.waiting import fine, warns
-from headrace.contract.names import to_name
-from headrace.sdk import Backlog, Batch, InvalidMessage, InvalidSource, Message, Position, SourceKind
+from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, SourceKind
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +28,11 @@ _USUAL_LIMIT = 20
 """How often a quorum queue of RabbitMQ 4 delivers a message in vain, unless it was declared otherwise."""
 
 
-class RabbitMQQueueSource(PolicySource):
+class RabbitMQQueueSource(QueuesSource[RabbitMQParameters]):
     """Reads queues; each is a partition, with its own connection."""
 
     connector = "rabbitmq"
-    version = VERSION
     kind = SourceKind.REDELIVERING
-    idle_seconds = 0.0
 
     def __init__(self, parameters: RabbitMQParameters) -> None:
         """Creates the source, without connecting.
@@ -44,20 +40,12 @@ class RabbitMQQueueSource(PolicySource):
         Raises:
             InvalidSource: Two queues would be the same stream.
         """
-        self.name = parameters.source
-        self._parameters = parameters
-        self._queues = partitions_of(parameters.source, parameters.queue)
-        self._columns = Columns(parameters.key)
-        self.bad_records = BadRecordPolicy.of(self.name, parameters)
+        super().__init__(parameters)
         self._consumers: dict[str, Consumer] = {}
         self._no_streams: set[str] = set()
         self._lifetimes: dict[str, Lifetime] = {}
         self._endangered: dict[str, int] = {}
         """The last token of each partition whose message may be near the delivery limit."""
-
-    async def partitions(self) -> Sequence[str]:
-        """Returns the queues."""
-        return list(self._queues)
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
         """Yields delivered messages; reconnects as needed.
@@ -80,12 +68,8 @@ class RabbitMQQueueSource(PolicySource):
                         else:
                             yield None
                             await consumer.wait(_IDLE_S)
-            except QueueMissing as error:
-                if self._parameters.missing_queue == "fail":
-                    raise QueueMissing(f"{error}; declare it, or set missing_queue to wait") from error
-                await retry.wait(error)
-            except Unavailable as error:
-                await retry.wait(error)
+            except (QueueMissing, Unavailable) as error:
+                await self._wait(retry, error)
 
     async def settle(self, partition: str, tokens: Sequence[object]) -> None:
         """Acknowledges all messages up to the last one, on its channel. If its consumer is gone, the messages are redelivered."""
@@ -223,19 +207,3 @@ def check_lifetime(lifetime: Lifetime, queue: str, parameters: RabbitMQParameter
             f"queue {queue}: {lifetime.temporary}: the broker deletes it, with its messages, once this connector stops or "
             "loses its connection; declare a queue that stays, or set temporary_queue to accept"
         )
-
-
-def partitions_of(source: str, queues: Iterable[str]) -> dict[str, str]:
-    """Maps the names of partitions to their queues.
-
-    Raises:
-        InvalidSource: Two queues would be the same stream.
-    """
-    partitions: dict[str, str] = {}
-    for queue in queues:
-        partition = to_name(queue)
-        if partitions.setdefault(partition, queue) != queue:
-            raise InvalidSource(
-                f"the queues {partitions[partition]} and {queue} would both be the stream {source}/{partition}; use two sources"
-            )
-    return partitions

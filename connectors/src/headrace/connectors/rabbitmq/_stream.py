@@ -12,17 +12,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import compress, pairwise
 
-from headrace.connectors.bad_records import BadRecordPolicy, BadRecords, PolicySource
+from headrace.connectors.bad_records import BadRecords
 from headrace.connectors.rabbitmq._errors import Denied, QueueMissing, Unavailable
 from headrace.connectors.rabbitmq._parameters import RabbitMQStreamParameters, start_of
-from headrace.connectors.rabbitmq._queue import partitions_of
-from headrace.connectors.rabbitmq.columns import Columns
 from headrace.connectors.rabbitmq.consumer import Consumer
 from headrace.connectors.rabbitmq.deliveries import Arrived
 from headrace.connectors.rabbitmq.fields import OFFSET, take_offset
+from headrace.connectors.rabbitmq.queues import QueuesSource
 from headrace.connectors.rabbitmq.stream_backlog import StreamBacklog
 from headrace.connectors.retry import Retry
-from headrace.connectors.version import VERSION
 from headrace.sdk import Backlog, Batch, Message, Position, PositionLost
 
 _IDLE_S = 1.0
@@ -33,12 +31,10 @@ _SILENT_S = 10.0
 _STALE_S = 60.0
 
 
-class RabbitMQStreamSource(PolicySource):
+class RabbitMQStreamSource(QueuesSource[RabbitMQStreamParameters]):
     """Reads stream queues; each is a partition, with its own connection."""
 
     connector = "rabbitmq-stream"
-    version = VERSION
-    idle_seconds = 0.0
 
     def __init__(self, parameters: RabbitMQStreamParameters) -> None:
         """Creates the source, without connecting.
@@ -46,16 +42,8 @@ class RabbitMQStreamSource(PolicySource):
         Raises:
             InvalidSource: Two queues would be the same stream.
         """
-        self.name = parameters.source
-        self._parameters = parameters
-        self._queues = partitions_of(parameters.source, parameters.queue)
-        self._columns = Columns(parameters.key)
-        self.bad_records = BadRecordPolicy.of(self.name, parameters)
+        super().__init__(parameters)
         self._backlogs: dict[str, StreamBacklog] = {}
-
-    async def partitions(self) -> Sequence[str]:
-        """Returns the queues."""
-        return list(self._queues)
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
         """Yields the messages after the position; reconnects as needed.
@@ -88,12 +76,8 @@ class RabbitMQStreamSource(PolicySource):
                             yield None
                             await consumer.wait(_IDLE_S)
                         taken = _take(consumer)
-            except QueueMissing as error:
-                if self._parameters.missing_queue == "fail":
-                    raise QueueMissing(f"{error}; declare it, or set missing_queue to wait") from error
-                await retry.wait(error)
-            except Unavailable as error:
-                await retry.wait(error)
+            except (QueueMissing, Unavailable) as error:
+                await self._wait(retry, error)
 
     async def backlog(self, partition: str) -> Backlog | None:
         """Returns the number of messages in the queue after the last one that was read, as far as that is known."""
