@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
+from headrace.cli.place import asks_gateway, deployment_option, name_at_gateway
 from headrace.contract.names import SUPERVISOR
 from headrace.terminal import (
     CALL_TIMEOUT_S,
@@ -24,19 +24,11 @@ from headrace.terminal import (
     print_result,
 )
 
-_OF_A_CALL = ("token", "tls", "tls_ca", "tls_cert", "tls_key")
 _MAX_LINES = 1_000
 
 
 @click.command(cls=ProgramCommand)
-@click.option(
-    "--deployment",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    default="deploy.toml",
-    show_default=True,
-    help="The file of the deployment; with --gateway or --context, only its name counts, and without it all are shown.",
-)
+@deployment_option("with --gateway or --context, only its name counts, and without it all are shown")
 @click.option(
     "--log", "process", metavar="NAME", help="Print the last lines of the log of this process instead; supervisor is one, too."
 )
@@ -64,11 +56,7 @@ def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connect
     from headrace.configuration import ConfigurationError
     from headrace.deploy import DeploymentError
 
-    by_gateway = _is_given("gateway") or _is_given("context")
-    if not by_gateway and (given := [f"--{option.replace('_', '-')}" for option in _OF_A_CALL if _is_given(option)]):
-        text = f"{', '.join(given)}: only with --gateway or --context; without them, the deployment on this machine is asked"
-        raise Failure(text, EXIT_INVALID)
-    only = deployment.name if not by_gateway or _is_given("deployment") else ""
+    by_gateway, only = asks_gateway(), name_at_gateway(deployment)
     try:
         if process is not None:
             found = _log_by_gateway(connection, only, process, lines) if by_gateway else _log_here(deployment, process, lines)
@@ -81,11 +69,6 @@ def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connect
         print_result(f"{len(listed)} deployments", {"deployments": listed})
     else:
         _print(listed)
-
-
-def _is_given(option: str) -> bool:
-    """Whether an option is on the command line: HEADRACE_GATEWAY and a context in use alone do not choose the gateway."""
-    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 def _here(deployment: Path) -> list[dict[str, Any]]:

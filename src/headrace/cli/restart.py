@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
+from headrace.cli.place import asks_gateway, deployment_option, name_at_gateway
 from headrace.terminal import (
-    EXIT_INVALID,
     Connection,
     Failure,
     ProgramCommand,
@@ -19,19 +18,11 @@ from headrace.terminal import (
 
 _ANSWERS_LATER_S = 5.0
 """How much longer than the gateway the command waits."""
-_OF_A_CALL = ("token", "tls", "tls_ca", "tls_cert", "tls_key")
 
 
 @click.command(cls=ProgramCommand)
 @click.argument("name")
-@click.option(
-    "--deployment",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    default="deploy.toml",
-    show_default=True,
-    help="The file of the deployment; with --gateway, only its name counts.",
-)
+@deployment_option("with --gateway, only its name counts")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -64,11 +55,8 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
     from headrace.deploy import DeploymentError, ask_restart, run_folder
 
     try:
-        if _is_given("gateway") or _is_given("context"):
-            done = _ask_gateway(connection, name, deployment.name if _is_given("deployment") else "", timeout)
-        elif given := [f"--{option.replace('_', '-')}" for option in _OF_A_CALL if _is_given(option)]:
-            text = f"{', '.join(given)}: only with --gateway or --context; without them, the deployment on this machine is asked"
-            raise Failure(text, EXIT_INVALID)
+        if asks_gateway():
+            done = _ask_gateway(connection, name, name_at_gateway(deployment), timeout)
         else:
             done = ask_restart(run_folder(deployment), name, timeout)
     except (ConfigurationError, DeploymentError) as error:
@@ -83,11 +71,6 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
         print_result(summary, done)
     else:
         print_line(summary)
-
-
-def _is_given(option: str) -> bool:
-    """Whether an option is on the command line: HEADRACE_GATEWAY alone does not choose the gateway."""
-    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 def _ask_gateway(connection: Connection, name: str, deployment: str, timeout_s: float) -> dict[str, Any]:

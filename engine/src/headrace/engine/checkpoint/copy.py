@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.engine._errors import CheckpointError
-from headrace.engine.checkpoint.folder import qualified
+from headrace.engine.checkpoint.folder import create_whole, qualified
 from headrace.engine.checkpoint.state_files import is_local, local_path
 
 
@@ -71,13 +71,7 @@ class CheckpointCopy:
         """Writes a file of the new checkpoint, whole or not at all."""
         path = self._path(f"{self._new}/{name}")
         self._manager.mkdirs(path.getParent())
-        file = self._manager.createAtomic(path, False)
-        try:
-            file.write(bytearray(text.encode()))
-        except BaseException:
-            file.cancel()
-            raise
-        file.close()
+        create_whole(self._manager, path, text)
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(name)

@@ -131,13 +131,7 @@ class HadoopFolder:
         """See `Folder`."""
         self._manager.mkdirs(self._folder)
         try:
-            file = self._manager.createAtomic(self._at(name), False)
-            try:
-                file.write(bytearray(text.encode()))
-            except BaseException:
-                file.cancel()
-                raise
-            file.close()
+            create_whole(self._manager, self._at(name), text)
         except Py4JJavaError as error:
             if kind_of(error) == _EXISTS:
                 raise FileExistsError(f"{self._path}/{name}") from None
@@ -162,6 +156,17 @@ def qualified(spark: SparkSession, path: str) -> str:
 def open_folder(spark: SparkSession, url: str, *, sync: bool = False) -> Folder:
     """A folder at a URL from `qualified`, by the fastest way; with `sync`, files on a local disk survive a power loss."""
     return LocalFolder(local_path(url), sync=sync) if is_local(url) else HadoopFolder(spark, url)
+
+
+def create_whole(manager: Any, path: Any, text: str) -> None:
+    """Creates a file by Spark's manager of checkpoint files, whole or not at all."""
+    file = manager.createAtomic(path, False)
+    try:
+        file.write(bytearray(text.encode()))
+    except BaseException:
+        file.cancel()
+        raise
+    file.close()
 
 
 def kind_of(error: Py4JJavaError) -> str:

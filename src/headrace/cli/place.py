@@ -1,0 +1,54 @@
+"""Where a command finds a deployment: on this machine, or at the gateway that the command line names."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from headrace.contract.connection import SETTINGS
+from headrace.terminal import EXIT_INVALID, Failure
+
+_OF_A_CALL = tuple(setting for setting in SETTINGS if setting.name not in ("gateway", "token_file"))
+_C = TypeVar("_C", bound=Callable[..., Any])
+
+
+def deployment_option(at_gateway: str) -> Callable[[_C], _C]:
+    """Adds the option `--deployment`.
+
+    Args:
+        at_gateway: What its help tells of a command that asks a gateway.
+    """
+    return click.option(
+        "--deployment",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        default="deploy.toml",
+        show_default=True,
+        help=f"The file of the deployment; {at_gateway}.",
+    )
+
+
+def is_given(option: str) -> bool:
+    """Whether an option is on the command line: HEADRACE_GATEWAY and a context in use alone do not choose the gateway."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
+def asks_gateway() -> bool:
+    """Whether the command asks a gateway, and not the supervisor of a deployment on this machine.
+
+    Raises:
+        Failure: It asks a supervisor, and has options that are for a gateway.
+    """
+    if is_given("gateway") or is_given("context"):
+        return True
+    if given := [setting.option for setting in _OF_A_CALL if is_given(setting.name)]:
+        text = f"{', '.join(given)}: only with --gateway or --context; without them, the deployment on this machine is asked"
+        raise Failure(text, EXIT_INVALID)
+    return False
+
+
+def name_at_gateway(deployment: Path) -> str:
+    """Returns the name of the deployment that a gateway is asked about; empty if the command line names none."""
+    return deployment.name if is_given("deployment") else ""
