@@ -188,10 +188,10 @@ def test_a_pipeline_may_come_from_another_module(program: Write, tmp_path: Path)
         sys.modules.pop("made_for_a_test", None)
 
 
-@pytest.mark.parametrize("command", [["run"], ["run", "--dry-run"], ["state", "show"], ["state", "get", "--step", "s"]])
+@pytest.mark.parametrize("command", [["run"], ["run", "--dry-run"], ["state", "show"], ["state", "query"]])
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path, command: list[str]) -> None:
-    key = ["a-key"] if "get" in command else []
-    result = run(*command, str(tmp_path / "absent.py"), *key)
+    of_a_step = ["a-step", "a-key"] if "query" in command else []
+    result = run(*command, str(tmp_path / "absent.py"), *of_a_step)
     assert result.exit_code == 2, result.output
     assert f"{tmp_path}/absent.py is not a Python file; name one that defines a pipeline" in result.stderr
 
@@ -239,9 +239,9 @@ def test_an_invalid_duration_or_size_is_refused_without_java(program: Write, wor
     assert says in " ".join(result.stderr.split())
 
 
-@pytest.mark.parametrize("command", [["run"], ["state", "show"]])
-def test_a_machine_without_java_is_told_what_it_lacks(program: Write, command: list[str]) -> None:
-    result = run(*command, program(VOTES), env={"JAVA_HOME": "", "PATH": "/nowhere"})
+@pytest.mark.parametrize("words", [["run"], ["state", "rescale", "--into", "new", "--parallelism", "2"]], ids=["run", "rescale"])
+def test_a_machine_without_java_is_told_what_it_lacks(program: Write, words: list[str]) -> None:
+    result = run(*words, program(VOTES), env={"JAVA_HOME": "", "PATH": "/nowhere"})
     assert result.exit_code == 3, result.output
     assert "Java" in result.stderr
 
@@ -252,7 +252,7 @@ def test_an_application_without_states_has_none_to_show(program: Write) -> None:
     assert "pipeline celsius keeps no states" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["show", "get", "export", "rescale"])
+@pytest.mark.parametrize("command", ["show", "query", "export", "rescale"])
 def test_each_command_of_states_has_help_with_an_example(command: str) -> None:
     result = run("state", command, "--help")
     assert result.exit_code == 0

@@ -76,8 +76,8 @@ def test_states_are_read_and_divided_anew(spark: SparkSession, tmp_path: Path, s
         rescale(numbers(), spark, str(tmp_path / "checkpoint"), str(tmp_path / "more"), 5)
 
     # What the driver's death may leave at a sink: a micro-batch that is committed, and one that the new query does again.
-    query, last = old.log.query(), old.committed.batch
-    (predecessor,) = new.log.predecessors()
+    query, last = CheckpointLog(spark, str(tmp_path / "checkpoint")).query(), old.committed.batch
+    (predecessor,) = CheckpointLog(spark, str(tmp_path / "more")).predecessors()
     assert (predecessor.query, predecessor.committed, predecessor.segments[-1].last_batch) == (query, last, last)
     run_id = predecessor.segments[-1].run
     prepare(tmp_path / "sinks" / "counts", run_id, {Transaction(query, last): b"committed", Transaction(query, last + 1): b"not"})
@@ -135,15 +135,31 @@ def test_the_command_shows_states_by_key(
     assert table[0] == f"After micro-batch {result_of(shown.stdout)['batch']}:"
     assert [line.split() for line in table[1:]] == [["step", "keys"], ["count", "7"], ["sums", "5"]]
 
-    found = state("get", "3", "--step", "count")
-    assert json.loads(found.stdout) == {"step": "count", "key": "3", "state": {"seen": 6}}
-    assert result_of(state("get", "3", "--step", "count", "--json").stdout) == json.loads(found.stdout)
-    unknown = state("get", "8", "--step", "count")
-    assert (unknown.exit_code, unknown.stderr) == (1, "Error: step count keeps no state for key 8\n")
-    for words, says in ([], "several steps keep states"), (["--step", "total"], "there is no step total"):
-        refused = state("get", "3", *words)
-        assert refused.exit_code == 2
-        assert f"{says}; name one with --step: count, sums" in refused.stderr
+    found = state("query", "count", "3")
+    batch = result_of(shown.stdout)["batch"]
+    assert json.loads(found.stdout) == {"step": "count", "key": "3", "batch": batch, "state": {"seen": 6}}
+    assert result_of(state("query", "count", "3", "--json").stdout) == json.loads(found.stdout)
+    unknown = state("query", "count", "8")
+    assert (unknown.exit_code, unknown.stderr) == (
+        1,
+        f"Error: step count keeps no state for key 8 after micro-batch {batch}\n",
+    )
+    other = state("query", "count", "three")
+    assert other.exit_code == 1
+    assert "its keys are of type int, such as" in other.stderr
+    refused = state("query", "total", "3")
+    assert refused.exit_code == 2
+    assert "there is no step total with states; name one: count, sums" in refused.stderr
+
+    few = result_of(state("query", "count", "--limit", "3", "--json").stdout)
+    assert (few["step"], few["batch"], few["has_more"], len(few["states"])) == ("count", batch, True, 3)
+    all_ = result_of(state("query", "count", "--json").stdout)
+    assert sorted((each["key"], each["state"]["seen"]) for each in all_["states"]) == [(n, 7 if n < 3 else 6) for n in range(7)]
+    assert not all_["has_more"]
+    listed = state("query", "count", "--limit", "3").stdout.splitlines()
+    assert listed[0] == f"After micro-batch {batch}:"
+    assert len(listed) == 6
+    assert "headrace state export --step count" in listed[-1]
 
     lines = [json.loads(line) for line in state("export", "--step", "count").stdout.splitlines()]
     assert sorted((line["key"], line["state"]["seen"]) for line in lines) == [

@@ -1,7 +1,6 @@
 """`headrace checkpoint`: copies a checkpoint while its query runs, examines copies, and restores them."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.application import load
-from headrace.cli.spark_options import SparkOptions, require_java, spark_options
+from headrace.cli.spark_options import SparkOptions, is_local, require_java, spark_options
 from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, bytes_text, json_option, print_line, print_result
 
 if TYPE_CHECKING:
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 _JSON = json_option()
-_OTHER_SYSTEMS = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
-"""Variables of the environment that name settings, perhaps also a default file system."""
 
 
 @click.group(cls=ProgramGroup)
@@ -154,7 +151,7 @@ def _summary(folder: str, verification: "Verification") -> str:
 @contextlib.contextmanager
 def _session(on: SparkOptions, *places: str) -> "Iterator[SparkSession | None]":
     """A session of Spark, unless all places are on disks of this machine, which need none."""
-    if all(_is_local(place, on) for place in places):
+    if all(is_local(place, on) for place in places):
         yield None
         return
     require_java()
@@ -165,15 +162,6 @@ def _session(on: SparkOptions, *places: str) -> "Iterator[SparkSession | None]":
         yield spark
     finally:
         spark.stop()
-
-
-def _is_local(place: str, on: SparkOptions) -> bool:
-    if "://" in place.removeprefix("file://"):
-        return False
-    if place.startswith("file:"):
-        return True
-    # A path without a scheme is on the default file system, which settings may name.
-    return not any(map(os.environ.get, _OTHER_SYSTEMS)) and "spark.hadoop.fs.defaultFS" not in on.conf
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
-"""`headrace state`: inspects the states of an application that is not running."""
+"""`headrace state`: inspects the states of an application, which may run, and rescales a stopped one."""
 
 import contextlib
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.application import load
-from headrace.cli.spark_options import SparkOptions, require_java, spark_options
+from headrace.cli.spark_options import SparkOptions, is_local, require_java, spark_options
 from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, console, json_option, print_json, print_line, print_result
 
 if TYPE_CHECKING:
@@ -20,17 +21,19 @@ if TYPE_CHECKING:
 
 _APP = click.argument("app", metavar="APP.PY[:NAME]")
 _CHECKPOINT = click.option("--checkpoint", metavar="DIR", help="The application's checkpoint.  [default: checkpoints/<name>]")
-_STEP = click.option("--step", metavar="NAME", help="The step to read; optional if only one keeps states.")
+_STEP = click.option("--step", metavar="NAME", help="Only the states of this step.")
 
 
 @click.group(cls=ProgramGroup)
 def state() -> None:
-    """Inspect the states of an application, as of the last micro-batch in its checkpoint. The application must not be running.
+    """Inspect the states of an application as of its last committed micro-batch, while it runs or not; rescale a stopped one.
+
+    On a disk of this machine, only rescale needs Java; any other file system is read by Spark.
 
     \b
     Examples:
       headrace state show app.py
-      headrace state get app.py GOOG --step market
+      headrace state query app.py market GOOG
       headrace state export app.py > states.jsonl
     """
 
@@ -64,32 +67,38 @@ def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> N
 
 @state.command()
 @_APP
-@click.argument("key")
-@_STEP
+@click.argument("step")
+@click.argument("key", required=False)
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Without KEY: print this many.")
 @_CHECKPOINT
 @json_option()
 @spark_options
-def get(app: str, key: str, step: str | None, checkpoint: str | None, as_json: bool, on: SparkOptions) -> None:
-    """Print the state of a key, as a JSON object, or with --json as its result.
+def query(app: str, step: str, key: str | None, limit: int, checkpoint: str | None, as_json: bool, on: SparkOptions) -> None:
+    """Print the state of a key in a step, or without KEY the states of some keys.
 
-    KEY is text; it matches keys that are text, bytes or integers.
+    KEY is text; it matches keys that are text, bytes or numbers. A tuple is written as a list in JSON, none as null. Only what
+    KEY needs is read: one segment of the states, and the changes since.
 
     \b
-    Example:
-      headrace state get app.py GOOG --step market
+    Examples:
+      headrace state query app.py market GOOG
+      headrace state query app.py market '["GOOG", 7]' --json
+      headrace state query app.py market --limit 100
     """
     with _stored(app, checkpoint, on) as (stored, steps):
         chosen = _step(steps, step)
-        for candidate in _keys(key):
-            found = stored.find(chosen, candidate)
-            if found is not None:
-                document = {"step": chosen, "key": key, "state": plain(found)}
-                if as_json:
-                    print_result(f"state of key {key} in step {chosen}", document)
-                else:
-                    print_json(document)
-                return
-    raise Failure(f"step {chosen} keeps no state for key {key}")
+        if key is None:
+            _list_states(stored, chosen, limit, as_json)
+            return
+        found = next((found for each in _keys(key) if (found := stored.find(chosen, each)) is not None), None)
+        batch = stored.committed.batch
+        if found is None:
+            raise Failure(_absent(stored, chosen, key))
+    document = {"step": chosen, "key": key, "batch": batch, "state": plain(found)}
+    if as_json:
+        print_result(f"state of key {key} in step {chosen} after micro-batch {batch}", document)
+    else:
+        print_json(document)
 
 
 @state.command()
@@ -98,16 +107,15 @@ def get(app: str, key: str, step: str | None, checkpoint: str | None, as_json: b
 @_CHECKPOINT
 @spark_options
 def export(app: str, step: str | None, checkpoint: str | None, on: SparkOptions) -> None:
-    """Print all states, one JSON object per line.
+    """Print all states, one JSON object per line, all as of one micro-batch.
 
     \b
     Example:
       headrace state export app.py --step market > states.jsonl
     """
     with _stored(app, checkpoint, on) as (stored, steps):
-        for chosen in [step] if step else steps:
-            for key, found in stored.all(_step(steps, chosen)):
-                print_line(json.dumps({"step": chosen, "key": plain(key), "state": plain(found)}))
+        for of, key, found in stored.each([_step(steps, step)] if step else steps):
+            print_line(json.dumps({"step": of, "key": plain(key), "state": plain(found)}))
 
 
 @state.command()
@@ -149,6 +157,36 @@ def rescale(
         print_line(summary)
 
 
+def _list_states(stored: "StoredStates", step: str, limit: int, as_json: bool) -> None:
+    """Prints the first states of a step."""
+    from headrace.terminal.tables import plain_table
+
+    found = list(itertools.islice(stored.all(step), limit + 1))
+    states = [{"key": plain(key), "state": plain(kept)} for key, kept in found[:limit]]
+    batch, has_more = stored.committed.batch, len(found) > limit
+    if as_json:
+        document = {"step": step, "batch": batch, "states": states, "has_more": has_more}
+        print_result(f"states of step {step} after micro-batch {batch}", document)
+        return
+    print_line(f"After micro-batch {batch}:")
+    table = plain_table("key", "state")
+    for each in states:
+        table.add_row(*(one if isinstance(one, str) else json.dumps(one) for one in each.values()))
+    console().print(table)
+    if has_more:
+        print_line(f"There are more; print them with --limit, or all with headrace state export --step {step}")
+
+
+def _absent(stored: "StoredStates", step: str, key: str) -> str:
+    """The reason why a key has no state, with the keys that the step does have if they are of another type."""
+    absent = f"step {step} keeps no state for key {key} after micro-batch {stored.committed.batch}"
+    sample = next((kept for kept, _ in stored.all(step)), None)
+    tried = set(map(type, _keys(key)))
+    if sample is None or type(sample) in tried:
+        return absent
+    return f"{absent}; its keys are of type {type(sample).__name__}, such as {json.dumps(plain(sample))}: write KEY in JSON"
+
+
 def _folder(pipeline: str, checkpoint: str | None) -> str:
     return checkpoint or str(Path("checkpoints", pipeline).absolute())
 
@@ -172,30 +210,37 @@ def _stored(app: str, checkpoint: str | None, on: SparkOptions) -> "Iterator[tup
     steps = [step.name for step in graph.keyed]
     if not steps:
         raise Failure(f"{app}: pipeline {graph.name} keeps no states", EXIT_INVALID)
-    with _spark(on) as spark:
+    folder = _folder(graph.name, checkpoint)
+    with contextlib.nullcontext() if is_local(folder, on) else _spark(on) as spark:
         from headrace.engine import CheckpointError, StoredStates
+        from headrace.pipelines import StateError
 
         try:
-            yield StoredStates(spark, _folder(graph.name, checkpoint), graph), steps
-        except CheckpointError as error:
+            yield StoredStates(spark, folder, graph), steps
+        except (CheckpointError, StateError) as error:
             raise Failure(str(error)) from None
 
 
-def _step(steps: list[str], name: str | None) -> str:
-    if name is None and len(steps) == 1:
-        return steps[0]
+def _step(steps: list[str], name: str) -> str:
     if name not in steps:
-        what = f"there is no step {name}" if name else "several steps keep states"
-        raise Failure(f"{what}; name one with --step: {', '.join(steps)}", EXIT_INVALID)
-    assert name is not None
+        raise Failure(f"there is no step {name} with states; name one: {', '.join(steps)}", EXIT_INVALID)
     return name
 
 
-def _keys(text: str) -> Iterator[str | bytes | int]:
+def _keys(text: str) -> Iterator[Any]:
+    """The keys that a text may mean."""
     yield text
     yield text.encode()
     with contextlib.suppress(ValueError):
         yield int(text)
+    with contextlib.suppress(ValueError):
+        document = json.loads(text)
+        if document is None or isinstance(document, (float, list)):
+            yield _of_tuples(document)
+
+
+def _of_tuples(document: Any) -> Any:
+    return tuple(map(_of_tuples, document)) if isinstance(document, list) else document
 
 
 def plain(value: Any) -> Any:

@@ -255,15 +255,7 @@ class CheckpointLog:
     def _logged(self, batch: int | None) -> LoggedBatch | None:
         if batch is None:
             return None
-        text = self._text(self._path(f"offsets/{batch}"))
-        try:
-            _, metadata, *offsets = text.splitlines()
-            own = tuple(offset for offset in map(Offset.parse, offsets) if offset is not None)
-            noted = json.loads(metadata)
-            return LoggedBatch(batch, int(noted["conf"][_PARTITIONS]), own, int(noted.get("batchTimestampMs", 0)))
-        except (ValueError, KeyError) as error:
-            where = f"{self._checkpoint}/offsets/{batch}"
-            raise CheckpointError(f"{where} is not an entry of Spark's offset log ({type(error).__name__}: {error})") from None
+        return logged_batch(batch, self._text(self._path(f"offsets/{batch}")), self._checkpoint)
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self._checkpoint}/{name}")
@@ -274,6 +266,22 @@ class CheckpointLog:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
+
+
+def logged_batch(batch: int, text: str, checkpoint: str) -> LoggedBatch:
+    """The micro-batch that an entry of an offset log describes.
+
+    Raises:
+        CheckpointError: The entry is not in Spark's format.
+    """
+    try:
+        _, metadata, *offsets = text.splitlines()
+        own = tuple(offset for offset in map(Offset.parse, offsets) if offset is not None)
+        noted = json.loads(metadata)
+        return LoggedBatch(batch, int(noted["conf"][_PARTITIONS]), own, int(noted.get("batchTimestampMs", 0)))
+    except (ValueError, KeyError) as error:
+        where = f"{checkpoint}/offsets/{batch}"
+        raise CheckpointError(f"{where} is not an entry of Spark's offset log ({type(error).__name__}: {error})") from None
 
 
 def owner_named_in(entry: str) -> str | None:

@@ -63,14 +63,14 @@ def rescale(
         StateError: Stored states do not match the classes or the keys of the pipeline.
     """
     graph = pipeline.graph
-    old = StoredStates(spark, checkpoint, graph)
+    old, log = StoredStates(spark, checkpoint, graph), CheckpointLog(spark, checkpoint)
     for each in (checkpoint, into):
         refuse_local_checkpoint(spark, each, shared=shared_checkpoint)
     if CheckpointLog(spark, into).exists():
         raise CheckpointError(f"{into} exists; a new checkpoint needs a new folder")
     if not old.committed.offsets:
         raise CheckpointError(f"{checkpoint} is not the checkpoint of an application")
-    check_fingerprints(old.log.steps() or {}, graph.fingerprints)
+    check_fingerprints(log.steps() or {}, graph.fingerprints)
     ids = bucket_ids(parallelism)
     if folder := folder or pipeline.folder:
         ship(spark, folder)
@@ -95,8 +95,8 @@ def rescale(
         raise CheckpointError(f"{into} was not created: Spark ran no micro-batch on it")
     # Sinks may still have pending transactions of the old query: the new query reports its commit log.
     runs, last = RunLog(HadoopFolder(spark, f"{checkpoint}/{RUNS}")), old.committed.batch
-    segments = runs.segments(last, old.log.owner)
-    new.note_predecessors([*old.log.predecessors(), Predecessor(old.log.query(), last, segments)])
+    segments = runs.segments(last, log.owner)
+    new.note_predecessors([*log.predecessors(), Predecessor(log.query(), last, segments)])
     new.mark_finished()
     return keys
 

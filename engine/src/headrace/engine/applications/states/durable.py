@@ -22,8 +22,10 @@ import pickle
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
+from headrace.engine.applications.states.keys import segments_of
 from headrace.engine.applications.states.segments import TOKEN_BYTES, DirtyKeys, PackedStates, Snapshot, of_keys
 from headrace.engine.applications.states.store import Head, Store, Stored, changes_since, keep_outside, read_head, write_head
 from headrace.pipelines.runtime import Key, StateClass, States, dumps_plain, no_step
@@ -60,6 +62,31 @@ def load(
         _apply(store.segments.read(segment), kept, classes, dropped, None)
     catch_up(store, head, head.oldest, kept, classes, dropped, dirty)
     return kept
+
+
+def find(store: Stored, head: Head, step: str, key: Key, state_class: StateClass) -> Any:
+    """The state of one key in a step of a bucket; None if it has none. Reads one segment, and the changes since.
+
+    Raises:
+        StateError: The stored state does not match the class.
+    """
+    number, pieces = 0, list[bytes]()
+    if head.segments:
+        (place,) = segments_of([key], len(head.segments))
+        number = head.segments[place].number
+        pieces.append(store.segments.read(place))
+    found: tuple[bytes, int] | None = None
+    for piece in chain(pieces, changes_since(store, head, number)):
+        document: dict[str, PackedStates] = pickle.loads(piece)
+        keys, packed, gone = document.get(step, ([], b"", []))
+        if key in gone:
+            found = None
+        if key in keys:
+            found = packed, keys.index(key)
+    if found is None:
+        return None
+    packed, index = found
+    return state_class.unpack(packed)[index]
 
 
 def catch_up(
