@@ -85,6 +85,8 @@ def query(app: str, step: str, key: str | None, limit: int, checkpoint: str | No
       headrace state query app.py market '["GOOG", 7]' --json
       headrace state query app.py market --limit 100
     """
+    from headrace.engine import plain
+
     with _stored(app, checkpoint, on) as (stored, steps):
         chosen = _step(steps, step)
         if key is None:
@@ -113,6 +115,8 @@ def export(app: str, step: str | None, checkpoint: str | None, on: SparkOptions)
     Example:
       headrace state export app.py --step market > states.jsonl
     """
+    from headrace.engine import plain
+
     with _stored(app, checkpoint, on) as (stored, steps):
         for of, key, found in stored.each([_step(steps, step)] if step else steps):
             print_line(json.dumps({"step": of, "key": plain(key), "state": plain(found)}))
@@ -159,6 +163,7 @@ def rescale(
 
 def _list_states(stored: "StoredStates", step: str, limit: int, as_json: bool) -> None:
     """Prints the first states of a step."""
+    from headrace.engine import plain
     from headrace.terminal.tables import plain_table
 
     found = list(itertools.islice(stored.all(step), limit + 1))
@@ -179,6 +184,8 @@ def _list_states(stored: "StoredStates", step: str, limit: int, as_json: bool) -
 
 def _absent(stored: "StoredStates", step: str, key: str) -> str:
     """The reason why a key has no state, with the keys that the step does have if they are of another type."""
+    from headrace.engine import plain
+
     absent = f"step {step} keeps no state for key {key} after micro-batch {stored.committed.batch}"
     sample = next((kept for kept, _ in stored.all(step)), None)
     tried = set(map(type, _keys(key)))
@@ -241,18 +248,3 @@ def _keys(text: str) -> Iterator[Any]:
 
 def _of_tuples(document: Any) -> Any:
     return tuple(map(_of_tuples, document)) if isinstance(document, list) else document
-
-
-def plain(value: Any) -> Any:
-    """Converts a state or a key to JSON types: an instance to its fields, bytes to text with escapes for invalid UTF-8."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, dict):
-        return {str(plain(key)): plain(kept) for key, kept in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(one) for one in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return plain(vars(value)) if hasattr(value, "__dict__") else repr(value)

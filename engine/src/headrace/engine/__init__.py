@@ -33,8 +33,10 @@ from headrace.engine._errors import (
 )
 
 if TYPE_CHECKING:
+    from headrace.engine.applications.offline.plain import plain
     from headrace.engine.applications.offline.reposition import Kept, StoredPositions
     from headrace.engine.applications.offline.rescale import rescale
+    from headrace.engine.applications.offline.state_table import read_state
     from headrace.engine.applications.offline.stored_states import StateSize, StoredStates
     from headrace.engine.applications.shipping.ship import ship
     from headrace.engine.applications.starting.start import DEFAULT_WORKER_MEMORY, start
@@ -105,6 +107,8 @@ __all__ = [
     "back_up_checkpoint",
     "build_session",
     "discard_output",
+    "plain",
+    "read_state",
     "register",
     "rescale",
     "restore_checkpoint",
@@ -114,10 +118,12 @@ __all__ = [
 ]
 
 _MODULES = {
+    "applications.offline.plain": ("plain",),
     "applications.offline.reposition": ("Kept", "StoredPositions"),
     "applications.offline.rescale": ("rescale",),
     "applications.shipping.ship": ("ship",),
     "applications.starting.start": ("DEFAULT_WORKER_MEMORY", "start"),
+    "applications.offline.state_table": ("read_state",),
     "applications.offline.stored_states": ("StateSize", "StoredStates"),
     "checkpoint.backups": ("Backup", "Verification", "back_up_checkpoint", "restore_checkpoint", "verify_checkpoint"),
     "checkpoint.moves": (

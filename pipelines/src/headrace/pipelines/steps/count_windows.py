@@ -111,6 +111,11 @@ class CountWindows(KeyedStep):
         """False: a result comes from many values."""
         return False
 
+    @property
+    def display_class(self) -> None:
+        """None: see `display`."""
+        return None
+
     def display(self, state: Any) -> Any:
         """The number of values, and their accumulator."""
         return state.count, state.accumulator

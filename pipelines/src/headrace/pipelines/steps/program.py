@@ -74,6 +74,11 @@ class StatefulProgram(KeyedStep):
                 step_pass.failed(self, elements, index, ProgramFailure(reason))
         return elements.changed(made, indices)
 
+    @property
+    def display_class(self) -> None:
+        """None: see `display`."""
+        return None
+
     def display(self, state: Any) -> dict[str, bytes]:
         """The fields of a state."""
         return dict(vars(state))

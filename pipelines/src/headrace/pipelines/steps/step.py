@@ -173,6 +173,11 @@ class KeyedStep(Step):
         """A state for display."""
         return state
 
+    @property
+    def display_class(self) -> type | None:
+        """The class of the states that `display` returns; None if they are dicts or tuples that it makes."""
+        return type(self.state_class.make())
+
 
 def each(step: Step, function: Callable[[Any], Any], elements: Elements, step_pass: StepPass) -> tuple[list[Any], Elements]:
     """The results of a function for each element, and the elements for which it did not raise.

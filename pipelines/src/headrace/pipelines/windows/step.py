@@ -116,6 +116,11 @@ class TimeWindows(KeyedStep):
         """The windows and the delay. A larger delay would reopen windows whose results were emitted."""
         return f"{self.windows.described}, closed {in_words(self._held)} after they end"
 
+    @property
+    def display_class(self) -> None:
+        """None: see `display`."""
+        return None
+
     def display(self, state: Any) -> Any:
         """The accumulator of each open window."""
         return {Window(*bounds): accumulator for bounds, accumulator in sorted(state.windows.items())}

@@ -61,8 +61,9 @@ class StoredStates:
         self._graph = graph
         self._tree = tree_at(checkpoint, spark)
         self.committed = committed(self._tree)
-        url = f"{self._tree.url}/{STATES}"
-        self._files = state_files(url) if spark is None else driver_files(spark, url)
+        self.url = f"{self._tree.url}/{STATES}"
+        """The folder of states."""
+        self._files = state_files(self.url) if spark is None else driver_files(spark, self.url)
 
     def sizes(self) -> list[StateSize]:
         """The amount of state of each step."""
@@ -74,7 +75,7 @@ class StoredStates:
         Raises:
             OptionError: The pipeline has no such step, or the key is of a type that keys do not have.
         """
-        self._check(step)
+        self.check(step)
         try:
             normal = normal_key(key)
         except (TypeError, ValueError) as error:
@@ -96,7 +97,7 @@ class StoredStates:
             OptionError: The pipeline has no such step.
         """
         for step in steps:
-            self._check(step)
+            self.check(step)
         return self._each(steps)
 
     def _each(self, steps: Sequence[str]) -> Iterator[tuple[str, Key, Any]]:
@@ -111,11 +112,33 @@ class StoredStates:
                             yield step, key, self._display(step, state)
                 return
             except CheckpointError as error:
-                if not self._advance():
+                if not self.advance():
                     raise
                 if has_begun:
                     raise too_fast(self._tree.url) from error
         raise too_fast(self._tree.url)
+
+    def check(self, step: str) -> None:
+        """Checks that the application keeps states in a step.
+
+        Raises:
+            OptionError: The pipeline has no such step.
+            CheckpointError: The checkpoint does not know it.
+        """
+        steps = self._graph.keyed_levels
+        if step not in steps:
+            raise OptionError(f"pipeline {self._graph.name} keeps no states in a step {step}; it does in: {', '.join(steps)}")
+        stored = self.committed.steps
+        if stored is not None and step not in stored:
+            raise CheckpointError(
+                f"{self._tree.url} has no states of step {step} after micro-batch {self.committed.batch}: the steps of its "
+                f"application are {', '.join(sorted(stored)) or 'without states'}. Is it the checkpoint of another application?"
+            )
+
+    def advance(self) -> bool:
+        """Continues with the last committed micro-batch; returns whether it is another one."""
+        before, self.committed = self.committed, committed(self._tree)
+        return self.committed != before
 
     def by_level(self) -> Iterator[tuple[int, dict[str, States], dict[str, Any]]]:
         """Yields the states of each bucket of a stopped application: their level, the states by step, and what is beside them."""
@@ -139,17 +162,6 @@ class StoredStates:
         state = find(store, read_head(store), step, key, self._classes(at[0])[step])
         return None if state is None else self._display(step, state)
 
-    def _check(self, step: str) -> None:
-        steps = self._graph.keyed_levels
-        if step not in steps:
-            raise OptionError(f"pipeline {self._graph.name} keeps no states in a step {step}; it does in: {', '.join(steps)}")
-        stored = self.committed.steps
-        if stored is not None and step not in stored:
-            raise CheckpointError(
-                f"{self._tree.url} has no states of step {step} after micro-batch {self.committed.batch}: the steps of its "
-                f"application are {', '.join(sorted(stored)) or 'without states'}. Is it the checkpoint of another application?"
-            )
-
     def _display(self, step: str, state: Any) -> Any:
         return next(keyed for keyed in self._graph.keyed if keyed.name == step).display(state)
 
@@ -172,11 +184,6 @@ class StoredStates:
             try:
                 return read()
             except CheckpointError:
-                if not self._advance():
+                if not self.advance():
                     raise
         raise too_fast(self._tree.url)
-
-    def _advance(self) -> bool:
-        """Continues with the last committed micro-batch; returns whether it is another one."""
-        before, self.committed = self.committed, committed(self._tree)
-        return self.committed != before
