@@ -2,12 +2,12 @@
 
 import asyncio
 import itertools
-import time
 from collections.abc import AsyncIterator
 
 import grpc
 import grpc.aio
 import pytest
+from tests.gateway.patience import PATIENCE_MS, Patience
 from tests.gateway.sink_wire import SinkClient, Writer, transaction
 from tests.gateway.test_sinks import stage_and_vote, status_of
 from tests.gateway.wire import DEADLINE_S, frame, serve
@@ -182,16 +182,21 @@ async def test_a_sink_that_reads_nothing_is_ended_and_its_deliveries_may_go_else
             await client.close()
 
 
-async def test_a_sink_that_says_that_it_is_busy_may_take_its_time() -> None:
-    limit_ms = 1000
-    async with serve(Limits(write_timeout_ms=limit_ms)) as (_, address):
+async def test_a_sink_that_says_that_it_is_busy_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    patience = Patience(monkeypatch)
+    async with serve(Limits(write_timeout_ms=PATIENCE_MS)) as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
         deliveries = [writer.deliver(0, [b"v" * 2**20] * 3, partition=n) for n in range(8)]
-        busy_until = time.monotonic() + 3 * limit_ms / 1000
-        while time.monotonic() < busy_until:
-            await sink.send(busy=sink_pb2.SinkBusy())
-            await asyncio.sleep(limit_ms / 10_000)
+
+        async def tell_busy() -> None:
+            while True:
+                await sink.send(busy=sink_pb2.SinkBusy())
+                await asyncio.sleep(0.01)
+
+        telling = asyncio.create_task(tell_busy())
+        await patience.granted(10)
+        telling.cancel()
         for _ in deliveries:
             await sink.take_part()
         await asyncio.gather(*deliveries)

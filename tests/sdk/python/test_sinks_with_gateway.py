@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
+from tests.gateway.patience import PATIENCE_MS, Patience
 from tests.gateway.sink_wire import Writer, serving_instances
 from tests.gateway.wire import DEADLINE_S
 from tests.gateway.wire import serve as gateway_serving
@@ -17,6 +18,7 @@ from tests.sdk.python.sinks import AsyncIdempotent, AsyncPlain, AsyncTwoPhase, I
 from headrace.connectors import FileSink, SinkFormat
 from headrace.gateway.config import Limits
 from headrace.sdk import IdempotentSink, serve
+from headrace.sdk.sinks import session
 
 
 @asynccontextmanager
@@ -60,18 +62,26 @@ async def test_batches_are_written(kind):
     assert sorted(written(sink)) == [b"00", b"01", b"10", b"11", b"20", b"21"]
 
 
-async def test_a_sink_that_is_slower_than_the_gateways_patience_is_not_ended():
+async def test_a_sink_that_is_slower_than_the_gateways_patience_is_not_ended(monkeypatch):
+    """It reports that it is busy, four times in the gateway's patience, and the gateway waits anew each time."""
+
     class Slow(AsyncPlain):
         async def write(self, rows):
             # Frames of several transports' windows wait behind this one meanwhile.
-            await asyncio.sleep(1.5 if not self.values else 0)
+            await may_write.wait()
             return await super().write(rows)
 
-    sink = Slow()
+    assert session._BUSY_SHARE == 1 / 4
+    # Nothing else that it sends, such as that it lives, may stand for that.
+    monkeypatch.setattr("headrace.sdk.wire._reports.HEARTBEAT_S", PATIENCE_MS)
+    monkeypatch.setattr(session, "_BUSY_SHARE", 0.05 / (PATIENCE_MS / 1000))
+    sink, may_write, patience = Slow(), asyncio.Event(), Patience(monkeypatch)
     sink.name = "out"
-    async with gateway_serving(Limits(write_timeout_ms=400)) as (gateway, address), serving(sink, address):
+    async with gateway_serving(Limits(write_timeout_ms=PATIENCE_MS)) as (gateway, address), serving(sink, address):
         writer = Writer(address)
         deliveries = [writer.deliver(0, [b"%d" % n * 2**20] * 3, partition=n) for n in range(8)]
+        await patience.granted(20)
+        may_write.set()
         await asyncio.gather(*deliveries)
         assert gateway.rejected_sessions == {}
         await writer.close()
