@@ -29,13 +29,27 @@ OPERATIONS = (
     "scandir",
     "pwrite",
     "lstat",
+    "fstat",
+    "write",
+    "fsync",
+    "fdatasync",
+    "ftruncate",
+    "rmdir",
+    "link",
+    "symlink",
+    "readlink",
+    "utime",
+    "close",
 )
+SHORT_WRITE = 0
+"""Stands for an error where a write only writes a part of what it is given."""
 
 
 class Files:
     """The operations on files below a folder, each of which fails once: the first time that a line of Headrace makes it.
 
-    Those of the thread that makes this count, and those of the threads that write logs.
+    Those of the thread that makes this count, and those of the threads that write logs. A file whose `close` fails is closed, as
+    Linux does it.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, error: int) -> None:
@@ -58,9 +72,14 @@ class Files:
         def operation(*arguments: Any, **named: Any) -> Any:
             if self.fails and self._concerns(arguments) and self._is_ours():
                 place, function = _caller(name)
-                if place not in self.failed and self.left != 0:
+                is_meant = self._error != SHORT_WRITE or (name == "write" and len(arguments[1]) > 1)
+                if is_meant and place not in self.failed and self.left != 0:
                     self.left = None if self.left is None else self.left - 1
                     self.failed[place] = function
+                    if self._error == SHORT_WRITE:
+                        return real(arguments[0], arguments[1][: len(arguments[1]) // 2])
+                    if name == "close":
+                        real(*arguments)
                     raise OSError(self._error, f"{INJECTED} in {place}")
             return real(*arguments, **named)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deploy.faulty_files import Files
+from tests.deploy.faulty_files import SHORT_WRITE, Files
 from tests.deploy.supervisors import LISTENS, SLEEPS, Watched, plan, process_of, runs, stop
 
 from headrace.deploy import Kind, NotRunning, Status, ask_processes
@@ -41,9 +41,15 @@ NOISY = "while :; do echo a line of output; sleep 0.01; done"
 
 SILENT = {"size_of stat", "_opened open", "_remove stat", "_remove unlink", "_look stat", "_look replace"}
 SILENT |= {"_listen lstat", "_listen mkdir", "_remove lstat"}
-SILENT |= {f"opened {operation}" for operation in ("mkdir", "stat", "open")}
-"""What nobody misses: what a log says of an end, a socket that stays until the next start, and what a log waits for in memory, if
-it is over before the supervisor looks; what lasts is named, in `test_log_pipes`."""
+SILENT |= {f"opened {operation}" for operation in ("mkdir", "stat", "open", "fstat")}
+SILENT |= {"_look fstat", "_must_look fstat", "_write_waiting write", "_leave close", "close close"}
+"""What nobody misses: what a log says of an end, a socket that stays until the next start, a file that is closed anyway, and what
+a log waits for in memory, if it is over before the supervisor looks; what lasts is named, in `test_log_pipes`."""
+
+MADE = {"close", "lstat", "mkdir", "stat"}
+"""The operations that a supervisor makes on the files of its folder."""
+MADE_FOR_LOGS = {"fstat", "open", "replace", "write"}
+"""Those that it makes instead of a log writer that cannot be started."""
 
 
 def cannot_start(_: LogPipes) -> None:
@@ -51,7 +57,7 @@ def cannot_start(_: LogPipes) -> None:
 
 
 @pytest.mark.parametrize("has_writer", [True, False])
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EMFILE, errno.EACCES, SHORT_WRITE])
 def test_every_operation_on_files_may_fail_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, has_writer: bool
 ) -> None:
@@ -82,10 +88,26 @@ def test_every_operation_on_files_may_fail_once(
     files.fails = False
     for name in ("source", "gateway"):
         assert process_of(watched.statuses[-1], name).restarts == 0
-    assert "size_of" in files.failed.values()
-    assert has_writer or {"_look", "opened"} <= set(files.failed.values())
+    made = {place.rpartition(" ")[2] for place in files.failed}
+    if error == SHORT_WRITE:
+        assert made == {"write"} or has_writer
+    else:
+        assert made >= (MADE if has_writer else MADE | MADE_FOR_LOGS)
+        assert "size_of" in files.failed.values()
+    lines = {line for log in (tmp_path / "run").glob("source*.log") for line in log.read_text().splitlines()}
+    assert lines == {"a line of output"}
     said = "\n".join((*watched.told, *{process.reason or "" for status in watched.statuses for process in status.processes}))
     assert [place for place in files.failed if place.partition(" ")[2] not in SILENT and place not in said] == []
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EMFILE, errno.EACCES])
+def test_a_socket_that_cannot_be_removed_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    told: list[str] = []
+    with contextlib.closing(PatientDisk()) as disk, ControlSocket(tmp_path, told.append, disk) as control:
+        monkeypatch.setattr(os, "unlink", failing(OSError(error, os.strerror(error))))
+        control.__exit__()
+        monkeypatch.undo()
+        assert (tmp_path / "supervisor.socket").is_socket()
 
 
 def failing(error: Exception) -> Callable[[Any], None]:

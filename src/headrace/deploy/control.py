@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.supervised import Supervised
+from headrace.log_writer import close
 
 SOCKET_FILE = "supervisor.socket"
 LARGEST_REQUEST_BYTES = 4096
@@ -194,7 +195,7 @@ def address_in(folder: Path) -> Iterator[str]:
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET_FILE}"
     finally:
-        os.close(descriptor)
+        close(descriptor)
 
 
 def refusal(error: str, *, invalid: bool = False, is_done: bool = False) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from headrace.deploy.errors import AlreadyRuns, CannotStart, Stopped
 from headrace.deploy.kernel_names import NameTaken, take_name
 from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.signals import IsStopped, never
+from headrace.log_writer import close
 
 _LOOK_EVERY_S = 0.1
 _END_WITHIN_S = 90.0
@@ -62,7 +63,7 @@ def _note_process_id(descriptor: int) -> None:
             os.truncate(descriptor, 0)
         raise
     finally:
-        os.close(descriptor)
+        close(descriptor)
 
 
 @contextlib.contextmanager
@@ -165,7 +166,7 @@ def _opened(held: contextlib.ExitStack, path: Path, deployment: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise _cannot_start(path, deployment, error) from None
-    held.callback(os.close, descriptor)
+    held.callback(close, descriptor)
     return descriptor
 
 

@@ -1,5 +1,6 @@
 """A log file that is found again after somebody has renamed, removed or truncated it, and that keeps itself small."""
 
+import contextlib
 import errno
 import json
 import os
@@ -207,14 +208,18 @@ class LogFile:
             return
         finally:
             self._is_new = False
+        self._succeeded("open it")
         self._leave()
         self._descriptor = descriptor
-        self._succeeded("open it")
 
     def _leave(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            try:
+                os.close(descriptor)
+            except OSError as error:
+                # It is closed nevertheless: its number may be that of another file by now.
+                self._failed("write it", error)
 
     def _failed(self, what: str, error: OSError) -> None:
         self._retry_at[what] = self._now() + RETRY_EVERY_S
@@ -254,8 +259,17 @@ def opened(path: Path) -> int:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, 0o666)
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISCHR(mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no file")
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISCHR(mode):
+            raise OSError(errno.EINVAL, "it is no file")
+    except OSError:
+        close(descriptor)
+        raise
     return descriptor
+
+
+def close(descriptor: int) -> None:
+    """Closes a file. The system closes it even where it reports an error."""
+    with contextlib.suppress(OSError):
+        os.close(descriptor)
