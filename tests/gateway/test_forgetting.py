@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, position
 
-from headrace.protocol.v1 import frame_pb2, source_pb2
+from headrace.protocol.v1 import admin_pb2, frame_pb2, source_pb2
 
 MakeConnector = Callable[[], Connector]
 MakeEngine = Callable[..., Engine]
@@ -225,6 +225,44 @@ async def test_nothing_is_forgotten_while_a_query_that_has_it_is_stopped(connect
     assert not planned.forgotten
     await source.open("orders/1", stream_id=3)
     assert (await opened(source, 3)).resume.sequence == 2, "it goes on where it was"
+
+
+async def test_a_query_that_comes_after_a_stream_was_forgotten_drops_it_too(connector: MakeConnector, engine: MakeEngine) -> None:
+    """It has read the stream at another gateway, and all that this one has of it is that it is gone."""
+    source, before, after = connector(), engine(run=1), engine(run=2)
+    await before.attach()
+    await source.hello()
+    await source.open("orders/1", stream_id=1)
+    await opened(source, 1)
+    await source.send(close_stream=source_pb2.CloseStream(stream_id=1, end_of_stream=True, gone=True))
+    await send_all(source, "orders/2", 2, 0, gone=False)
+    await before.plan_until("orders/2", 0)
+    assert await names(before) == ["orders/2"]
+    await after.attach({"orders/1": 2})
+    stream = next(stream for stream in (await after.status()).streams if stream.stream == "orders/1")
+    assert (stream.state, stream.lag_messages) == (admin_pb2.STREAM_STATE_ENDED, 0)
+    planned = await after.plan()
+    assert ([r.stream for r in planned.ranges], list(planned.forgotten)) == (["orders/2"], ["orders/1"])
+    await after.plan({"orders/2": 0}, forgotten=[at("orders/1", 2)], wait_ms=0)
+    assert await names(after) == ["orders/2"]
+
+
+async def test_a_stream_that_is_offered_anew_does_not_end_because_one_of_its_name_was_gone(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    source, before, after = connector(), engine(run=1), engine(run=2)
+    await before.attach()
+    await source.hello()
+    await source.open("orders/1", stream_id=1)
+    await opened(source, 1)
+    await source.send(close_stream=source_pb2.CloseStream(stream_id=1, end_of_stream=True, gone=True))
+    await source.open("orders/1", stream_id=2)
+    assert not (await opened(source, 2)).HasField("resume")
+    await source.send(frame=numbered(2, 0, 1))
+    await before.plan_until("orders/1", 0)
+    source.call.cancel()
+    await after.attach({"orders/1": 0})
+    await after.status_once(lambda status: [stream.state for stream in status.streams] == [admin_pb2.STREAM_STATE_DETACHED])
 
 
 async def test_many_streams_that_are_gone_leave_nothing(connector: MakeConnector, engine: MakeEngine) -> None:

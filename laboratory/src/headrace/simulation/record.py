@@ -56,6 +56,8 @@ class Record:
         self.points: Counter[str] = Counter()
         self.said: set[str] = set()
         """What connectors were told of failures, by their systems and by gateways: they may report it."""
+        self.starts: dict[str, list[float]] = {}
+        """When each role was started, on the loop's clock."""
         self.failing: Counter[str] = Counter()
         """How many more calls of each kind fail."""
         self.at_point: dict[tuple[str, int], list[Callable[[], None]]] = {}
@@ -90,6 +92,14 @@ class Record:
             self.violation("exception", f"{where}: {type(error).__name__}: {error}")
             if self.traced:
                 self.lines += [line.rstrip() for line in traceback.format_exception(error)]
+
+    def started(self, role: str) -> None:
+        """Records that a process of a role has started."""
+        self.starts.setdefault(role, []).append(self._loop.now)
+
+    def started_lately(self, role: str, within_s: float) -> int:
+        """Returns how many processes of a role have started within so many seconds."""
+        return sum(self._loop.now - at <= within_s for at in self.starts.get(role, ()))
 
     def passed(self, point: str) -> None:
         """Counts a pass of a point, at which faults strike."""

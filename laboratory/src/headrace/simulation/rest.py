@@ -10,6 +10,8 @@ from headrace.simulation.systems import Log, Storage
 
 THRESHOLD_MS = 60_000
 """After how long the status takes something for stuck or slow."""
+OFTEN, LATELY_S = 5, 60.0
+"""A connector that starts so often within so many seconds connects again and again."""
 
 
 def violations(gateway: Gateway, storages: Sequence[Storage]) -> Iterator[Violation]:
@@ -86,11 +88,14 @@ def _is_true(problem: Problem, logs: Mapping[str, Log], record: Record) -> bool:
     A report that was under way for longer than a reconnect takes makes an error look younger than its session: the connector must
     have met this error, or another one has the stream. A partition that ends while its gateway restarts and its connector is
     paused is offered no more, and the gateway has not learned of its end: it must have ended. Nor does a gateway learn of
-    ends that a source sends just before it exits, if it takes longer to read them than the source waits.
+    ends that a source sends just before it exits, if it takes longer to read them than the source waits. A source that has ended
+    is started again, and ends at once, as long as another stream is not done.
     """
     if problem.kind == Kind.CONNECTOR_REPORTS:
         return any(said in problem.cause for said in (*record.said, "is owned by instance", "was closed by instance"))
     kind, _, name = problem.part.partition(" ")
+    if problem.kind == Kind.CONNECTOR_RECONNECTS:
+        return max(record.started_lately(role, LATELY_S) for role in (name, name.rpartition("-")[0])) >= OFTEN
     if problem.kind in (Kind.NOT_SENT, Kind.CONNECTOR_AWAY) and kind == "stream":
         source, _, partition = name.partition("/")
         return source in logs and partition in logs[source].ended

@@ -47,6 +47,7 @@ class Role:
         process = self.process = Process(self._world.loop, f"{self.name}#{self.count}")
         process.clock_offset_s, process.token = self.clock_offset_s, self.token
         self.processes.append(process)
+        self._record.started(self.name)
         self._record.log(f"{process.name} starts")
         self._play(self, process)
 

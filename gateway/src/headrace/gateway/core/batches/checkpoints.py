@@ -12,7 +12,7 @@ from headrace.gateway.core.base.errors import NotPermitted, Superseded, UnknownP
 from headrace.gateway.core.base.position import BEGINNING
 from headrace.gateway.core.batches.delivering import commit_proven
 from headrace.gateway.core.batches.leases import resume
-from headrace.gateway.core.intake import grant_where_awaited
+from headrace.gateway.core.intake import end_again, grant_where_awaited
 from headrace.gateway.core.pipelines import Pipeline, Run
 from headrace.gateway.core.state import EventKind, Gateway
 from headrace.gateway.core.streams import Stream, begin_with_first, reconcile
@@ -110,6 +110,7 @@ def attach(
     for name in committed:
         if gateway.stream(name).received == BEGINNING:
             gateway.streams[name].go_on_after(committed[name])
+    end_again(gateway, pipeline)
     who = {"pipeline": pipeline.name, "run": str(pipeline.run)}
     log.info("pipeline attached", **who, streams=pipeline.patterns, positions=len(committed))
     for stream in list(gateway.streams.values()):

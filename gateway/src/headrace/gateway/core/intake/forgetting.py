@@ -14,6 +14,8 @@ from headrace.gateway.core.streams import Stream, reconcile
 
 MAX_AT_ONCE = 1_000
 """The maximum number of forgotten streams in a response."""
+MAX_WAS_GONE = 10_000
+"""The maximum number of forgotten streams whose names the gateway keeps."""
 
 
 def to_forget(gateway: Gateway, pipeline: Pipeline, *, tell_ends: bool, with_batch: bool) -> list[str]:
@@ -66,6 +68,19 @@ def forget_gone(gateway: Gateway) -> None:
             del gateway.gone[name]
 
 
+def end_again(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Ends the streams of a checkpoint that were forgotten before it came, so that it drops them, too.
+
+    Their source will not offer them again: it has met this gateway before the query did.
+    """
+    for name in pipeline.committed:
+        stream = gateway.streams[name]
+        if name in gateway.was_gone and name not in pipeline.planned and stream.attachment is None:
+            del gateway.was_gone[name]
+            stream.end_permanently()
+            gateway.gone[name] = None
+
+
 def _is_done(stream: Stream) -> bool:
     """Returns whether every reader has committed all of a stream, or attached too late to receive any of it."""
     if stream.forgetting:
@@ -103,6 +118,9 @@ def _forget_if_done(gateway: Gateway, stream: Stream) -> None:
     gateway.forget_stream(stream)
     stream.news.notify()
     if attachment is None:
+        gateway.was_gone[stream.name] = None
+        if len(gateway.was_gone) > MAX_WAS_GONE:
+            del gateway.was_gone[next(iter(gateway.was_gone))]
         return
     fresh = gateway.stream(stream.name)
     fresh.replayable, fresh.chooses_start = stream.replayable, stream.chooses_start

@@ -64,6 +64,7 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
         text = f"max_streams_per_session is {most} and all are taken"
         raise TooManyStreams(text, limit="max_streams_per_session", maximum=most)
     stream = gateway.stream(name)
+    gateway.was_gone.pop(name, None)
     gateway.refusals.admit(f"stream {name}")
     owner = stream.attachment
     if owner is not None and not owner.closed:

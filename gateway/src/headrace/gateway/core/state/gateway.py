@@ -50,6 +50,8 @@ class Gateway:
         self.streams: dict[str, Stream] = {}
         self.gone: dict[str, None] = {}
         """Streams that have ended permanently, until they are forgotten."""
+        self.was_gone: dict[str, None] = {}
+        """The streams that were forgotten most recently: a query that comes later may still name them."""
         self.sessions: dict[str, Session] = {}
         self.pipelines: dict[str, Pipeline] = {}
         self.sinks: dict[str, Sink] = {}

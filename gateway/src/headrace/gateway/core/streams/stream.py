@@ -198,6 +198,10 @@ class Stream:
         self.tally.restart(at)
         self.news.notify()
 
+    def end_permanently(self) -> None:
+        """Ends it: its source will not open it again."""
+        self.ended = self.gone = True
+
     def let_go(self) -> None:
         """Drops all frames of a replayable stream, so that its source is asked again for what a reader needs of them."""
         self.tally.release(self.frames, self.start, self._places_of_readers())
