@@ -13,6 +13,7 @@ from headrace.laboratory.commands.bench_parts import (
     CLUSTER_PARTS,
     CONNECTORS_PARTS,
     CORE_PARTS,
+    DATA_PARTS,
     LATENCY_PARTS,
     LIBRDKAFKA_PARTS,
     PIPELINES_PARTS,
@@ -37,6 +38,7 @@ def bench() -> None:
       headrace bench pipelines --only market_spread_spark_part
       headrace bench connectors --only kafka_drain
       headrace bench cluster
+      headrace bench data
       headrace bench operate
       headrace bench sdks
       headrace bench profile
@@ -209,6 +211,21 @@ def cluster(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
     from headrace.laboratory.bench.cluster.run import run
 
     report("headrace bench cluster", run, parts or CLUSTER_PARTS, quick, as_json, fail, whole=not parts)
+
+
+@_benchmark(DATA_PARTS)
+def data(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None:
+    """Measure how fast blocks of JSON and Avro become columns, compared to one value at a time.
+
+    Figures are in processor time. Takes less than a minute. Progress goes to standard error.
+
+    \b
+    Example:
+      headrace bench data --only json_decode
+    """
+    from headrace.laboratory.bench.data.run import run
+
+    report("headrace bench data", run, parts or DATA_PARTS, quick, as_json, fail, whole=not parts)
 
 
 @click.option("--list", "lists", is_flag=True, help="Print the names for --only, and run nothing.")

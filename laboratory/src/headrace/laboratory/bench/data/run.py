@@ -1,0 +1,103 @@
+"""`headrace bench data`: how fast a block of values becomes columns, compared to one value at a time."""
+
+import gc
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from headrace.laboratory.bench.data.orders import AVRO_SCHEMA, COLUMNS, avro_payloads, json_payloads
+from headrace.laboratory.bench.figures import Figure, Progress, itself, machine, measured
+
+_VALUES = 16_384
+"""The most that a block of the source has."""
+_ROUNDS = 20
+_QUICK_ROUNDS = 2
+_JSON_TIMES, _AVRO_TIMES = 3.0, 5.0
+
+
+def run(parts: Sequence[str], quick: bool, say: Progress) -> tuple[list[Figure], dict[str, Any]]:
+    """Measures parts, in processor time. Returns their figures and the conditions.
+
+    Args:
+        parts: Names of `PARTS`.
+        quick: Whether to only check that everything works.
+        say: Called with lines of progress.
+    """
+    figures = list[Figure]()
+    for name in parts:
+        if say.begins(name):
+            say(f"{name} ...")
+            figures += measured(name, lambda name=name: PARTS[name](_QUICK_ROUNDS if quick else _ROUNDS), say)  # type: ignore[misc]
+    conditions = {
+        "quick": quick,
+        "values": _VALUES,
+        "json_bytes": len(json_payloads(1)[0]),
+        "avro_bytes": len(avro_payloads(1)[0]),
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+        "time": "processor time of the process",
+    }
+    return figures, machine() | conditions
+
+
+def json_decode(rounds: int) -> Iterator[Figure]:
+    """JSON in Arrow columns, compared to `json.loads` of each value, which makes dicts."""
+    import json
+
+    import pyarrow as pa
+
+    from headrace.pipelines.formats import json_columns
+
+    column, reader = pa.array(json_payloads(_VALUES)), json_columns(COLUMNS)
+    yield from _compared(
+        "json_decode",
+        lambda: reader.read(column.to_pylist()).batch.num_rows,
+        lambda: len([json.loads(value) for value in column.to_pylist()]),
+        rounds,
+        _JSON_TIMES,
+    )
+
+
+def avro_decode(rounds: int) -> Iterator[Figure]:
+    """Avro in Arrow columns, compared to fastavro's reading of each record, which makes dicts."""
+    import io
+    import json
+
+    import fastavro
+    import pyarrow as pa
+
+    from headrace.pipelines.formats import avro_columns
+
+    column, reader = pa.array(avro_payloads(_VALUES)), avro_columns("avro", json.dumps(AVRO_SCHEMA))
+    schema, read = fastavro.parse_schema(AVRO_SCHEMA), fastavro.schemaless_reader
+    yield from _compared(
+        "avro_decode",
+        lambda: reader.read(column.to_pylist()).batch.num_rows,
+        lambda: len([read(io.BytesIO(value), schema, None) for value in column.to_pylist()]),
+        rounds,
+        _AVRO_TIMES,
+    )
+
+
+PARTS: Mapping[str, Callable[[int], Iterator[Figure]]] = {"json_decode": json_decode, "avro_decode": avro_decode}
+
+
+def _compared(
+    name: str, columns: Callable[[], int], one_by_one: Callable[[], int], rounds: int, times: float
+) -> Iterator[Figure]:
+    """Yields the rate of both, and their ratio; in turns, so that both have the same neighbours."""
+    of_columns, of_values = list[float](), list[float]()
+    for _ in range(rounds):
+        of_columns.append(_rate(columns))
+        of_values.append(_rate(one_by_one))
+    fastest, usual = max(of_columns), max(of_values)
+    yield Figure(f"{name}.values_s", fastest, "values/s", usual)
+    yield Figure(f"{name}.ratio", fastest / usual, "times", target=f">= {times:g}", met=fastest / usual >= times)
+    yield from itself(f"{name}.values_s", of_columns, "values/s")
+
+
+def _rate(work: Callable[[], int]) -> float:
+    gc.collect()
+    begun = time.process_time()
+    count = work()
+    return count / (time.process_time() - begun)

@@ -1,0 +1,26 @@
+"""`headrace bench data`: its output. The figures of so short a run mean nothing."""
+
+import subprocess
+import sys
+
+from tests.cli.json_shape import result_of
+
+from headrace.laboratory.bench.data.run import PARTS
+from headrace.laboratory.commands.bench_parts import DATA_PARTS
+
+
+def test_the_command_names_the_parts_that_there_are() -> None:
+    assert tuple(PARTS) == DATA_PARTS
+
+
+def test_a_quick_run_compares_columns_with_one_value_at_a_time() -> None:
+    command = [sys.executable, "-m", "headrace.cli", "bench", "data", "--quick", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    document = result_of(done.stdout)
+    figures = {figure["name"]: figure for figure in document["figures"]}
+    assert list(figures) == [f"{part}.{name}" for part in PARTS for name in ("values_s", "ratio", "values_s_itself")]
+    for part in PARTS:
+        rate, ratio = figures[f"{part}.values_s"], figures[f"{part}.ratio"]
+        assert ratio["value"] == rate["ratio"] > 0
+        assert ratio["target"].startswith(">= ")
+    assert "json_decode ..." in done.stderr
