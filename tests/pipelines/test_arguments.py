@@ -39,6 +39,7 @@ from headrace.pipelines import (
     sliding,
     tumbling,
 )
+from headrace.pipelines.formats import json
 
 
 class Another(Enum):
@@ -178,6 +179,7 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
     "deduplicate": {"within": "1 hour", "id": repr},
     "map_columns": {"function": lambda batch: batch},
     "to_columns": {"kind": Class},
+    "decode_columns": {"format": json(Class)},
     "sink": {"sink": "out"},
     "stateful": {"function": keeps, "state": list},
     "stateful_flat": {"function": keeps, "state": list},

@@ -6,7 +6,7 @@ A line with `type: ignore` is one that both checkers refuse: they report the com
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import assert_type
+from typing import Any, assert_type
 
 import pytest
 from google.protobuf.struct_pb2 import Struct
@@ -274,5 +274,12 @@ def test_formats_give_flows_their_type() -> None:
     assert_type(app.source("avro/*", decode=avro("string", str)), Flow[str])
     assert_type(app.source("text/*", decode=text), Flow[str])
     assert_type(app.source("protobuf/*", decode=protobuf(Struct)), Flow[Struct])
+    rows = app.source("rows/*").decode_columns(json(Basket))
+    assert_type(rows, Flow[dict[str, Any]])
+    assert_type(app.source("keyed/*").key_by().decode_columns(json(Basket), name="keyed"), KeyedFlow[dict[str, Any]])
+    rows.sink("rows", encode=json)
+    with pytest.raises(GraphError, match="json has no columns"):
+        app.source("none/*").decode_columns(json)
+    orders.decode_columns(json(Basket), name="late")  # type: ignore[misc]
     orders.sink("copies", encode=json(Order))
     orders.sink("wrong", encode=json(Basket))  # type: ignore[arg-type]

@@ -120,6 +120,16 @@ class MessageRows(Rows):
             for place in self._places
         ]
 
+    @property
+    def payloads(self) -> Sequence[bytes | None]:
+        """The value of each message."""
+        raw = self._origin.raw or ()
+        return raw if self._is_whole else [raw[place] for place in self._places]
+
+    @property
+    def _is_whole(self) -> bool:
+        return isinstance(self._places, range) and len(self._places) == len(self._origin)
+
     @cached_property
     def batch(self) -> "pa.RecordBatch":
         """All messages."""
@@ -135,8 +145,7 @@ class MessageRows(Rows):
                 "sequence": pa.array(origin.sequences),
             }
         )
-        whole = isinstance(self._places, range) and len(self._places) == count
-        return batch if whole else batch.take(_arrow_indices(self._places))
+        return batch if self._is_whole else batch.take(_arrow_indices(self._places))
 
     def take(self, indices: Sequence[int]) -> "MessageRows":
         """Some of the messages."""

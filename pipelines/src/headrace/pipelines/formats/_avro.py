@@ -9,6 +9,8 @@ from typing import Any, TypeVar, overload
 
 from headrace.pipelines._errors import GraphError, text_of
 from headrace.pipelines.arguments import excerpt
+from headrace.pipelines.formats._avro_columns import avro_columns
+from headrace.pipelines.formats._column_reader import ColumnReader
 from headrace.pipelines.formats._format import Format, T
 from headrace.pipelines.formats._registry import Registry
 from headrace.pipelines.formats._registry_avro import RegistryAvro
@@ -46,6 +48,10 @@ class Avro(Format[T]):
     def writer(self) -> Callable[[T], bytes]:
         """As `Format.writer`."""
         return record_writer(self.name, self.parsed, self.kind)
+
+    def columns(self) -> ColumnReader:
+        """As `Format.columns`; without a class, the columns of the schema."""
+        return super().columns() if self.kind is not None else avro_columns(self.name, self.schema)
 
 
 @overload

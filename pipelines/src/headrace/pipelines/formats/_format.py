@@ -1,12 +1,12 @@
 """The base class of formats."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from headrace.pipelines._errors import FormatError, GraphError, Unavailable, text_of
-from headrace.pipelines.formats._column_reader import ColumnReader, ObjectReader
+from headrace.pipelines.formats._column_reader import Block, ColumnReader, ObjectReader
 from headrace.pipelines.formats._columns import columns_of
 
 T = TypeVar("T")
@@ -55,9 +55,41 @@ class Format(ABC, Generic[T]):
         columns = columns_of(kind)
         return ObjectReader(self.name, columns.schema, self.reader(), columns.batch)
 
+    def column_decoder(self) -> "ColumnDecoder":
+        """Returns what a source's block is read with, which may be sent to other processes.
+
+        Raises:
+            GraphError: The format has no columns, as for `columns`.
+        """
+        return ColumnDecoder(self)
+
     def encoder(self) -> Callable[[T], bytes]:
         """Returns the function that a sink calls with each value; it raises a `FormatError` for a value not of this format."""
         return _Encode(self)
+
+
+class ColumnDecoder:
+    """Reads the payloads of a block. Another process makes its own: a reader may not be sent there."""
+
+    def __init__(self, format: Format[Any]) -> None:
+        self._format, self._reader = format, format.columns()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._format,)
+
+    def read(self, payloads: Sequence[bytes | None]) -> tuple[Block, dict[int, FormatError]]:
+        """Returns the rows of payloads, and the error of each payload that is neither a row nor dropped, by its index.
+
+        Raises:
+            Unavailable: A registry, or another service of the format, did not answer.
+        """
+        block, name = self._reader.read(payloads), self._format.name
+        errors = dict(block.errors)
+        if not self._format.drop_null and len(block.there) + len(errors) < len(payloads):
+            for index in set(range(len(payloads))).difference(block.there, errors):
+                what = "the payload is null" if payloads[index] is not None else "the message has no payload"
+                errors[index] = FormatError(f"{name}: {what}; drop_null=True drops such messages")
+        return block, errors
 
 
 class _Decode(Generic[T]):

@@ -7,7 +7,7 @@ from functools import cached_property
 from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.programs.program import Program
-from headrace.pipelines.steps.columnar import MapColumns, StatefulColumns, ToColumns
+from headrace.pipelines.steps.columnar import DecodeColumns, MapColumns, StatefulColumns, ToColumns
 from headrace.pipelines.steps.deduplicate import Deduplicate
 from headrace.pipelines.steps.fingerprints import Fingerprint
 from headrace.pipelines.steps.headers import SetHeaders
@@ -16,7 +16,7 @@ from headrace.pipelines.steps.stateless import EventTime, Filter, KeyBy, Merge, 
 from headrace.pipelines.steps.step import Counted, KeyedStep, OnError, Step
 from headrace.pipelines.windows.step import LateValues, TimeWindows
 
-_COLUMNAR = (MapColumns, StatefulColumns, ToColumns)
+_COLUMNAR = (DecodeColumns, MapColumns, StatefulColumns, ToColumns)
 _PASSING = (Deduplicate, EventTime, Filter, KeyBy, LateValues, Merge, SetHeaders)
 """The steps whose results are some of the values that they receive."""
 
@@ -60,6 +60,11 @@ class Graph:
                 raise GraphError(
                     f"pipeline {self.name}: step {step.name} is columnar, so it must follow a source without decode, to_columns "
                     f"or another columnar step, and it follows {those}"
+                )
+            if isinstance(step, DecodeColumns) and not all(self._are_only_messages[before] for before in self.inputs[number]):
+                raise GraphError(
+                    f"pipeline {self.name}: step {step.name} decodes messages, so it must follow a source without decode; only "
+                    "steps that pass messages on, such as filter, key_by and merge, may stand between"
                 )
             if not isinstance(step, Sink) and not self.consumers[number]:
                 raise GraphError(f"pipeline {self.name}: step {step.name} has no consumer; end the flow with .sink('name')")
@@ -279,13 +284,22 @@ class Graph:
         return are
 
     @cached_property
+    def _are_only_messages(self) -> list[bool]:
+        """Whether all results of each step are `Message`s."""
+        are: list[bool] = []
+        for number, step in enumerate(self.steps):
+            if isinstance(step, Source):
+                are.append(step.decode is None)
+            else:
+                are.append(isinstance(step, _PASSING) and all(are[before] for before in self.inputs[number]))
+        return are
+
+    @cached_property
     def _are_rows(self) -> list[bool]:
         """Whether the results of each step are in Arrow columns: messages, and what columnar steps return."""
         are: list[bool] = []
         for number, step in enumerate(self.steps):
-            begins = isinstance(step, (MapColumns, StatefulColumns, ToColumns)) or (
-                isinstance(step, Source) and step.decode is None
-            )
+            begins = isinstance(step, _COLUMNAR) or (isinstance(step, Source) and step.decode is None)
             passes = isinstance(step, _PASSING) and all(are[before] for before in self.inputs[number])
             are.append(begins or passes)
         return are

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.elements.headers import Headers
-from headrace.pipelines.elements.rows import ArrowColumn, Rows, TableRows, keys_array
-from headrace.pipelines.formats import Columns
+from headrace.pipelines.elements.rows import ArrowColumn, MessageRows, Rows, TableRows, keys_array
+from headrace.pipelines.formats import ColumnDecoder, Columns
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.copies import copied
 from headrace.pipelines.steps.keys import normal_key
@@ -166,6 +166,33 @@ class ToColumns(Step):
     def label(self) -> str:
         """The name of the method that adds it."""
         return "to_columns"
+
+
+@dataclass(frozen=True, eq=False)
+class DecodeColumns(Step):
+    """Decodes messages into rows with a column for each field, a block at a time."""
+
+    decoder: ColumnDecoder
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """The rows of the messages, without messages that are null or cannot be decoded."""
+        rows = elements.values
+        assert isinstance(rows, MessageRows), "the graph puts such a step behind a source without decode"
+        block, errors = self.decoder.read(list(rows.payloads))
+        for index in sorted(errors):
+            step_pass.failed(self, elements, index, errors[index])
+        kept = elements if len(block.there) == len(elements) else elements.pick(block.there)
+        return replace(kept, values=TableRows(block.batch), decoded_by=None)
+
+    @property
+    def calls_function(self) -> bool:
+        """False: no function of the application is called."""
+        return False
+
+    @property
+    def label(self) -> str:
+        """The name of the method that adds it."""
+        return "decode_columns"
 
 
 @dataclass(frozen=True, eq=False)
