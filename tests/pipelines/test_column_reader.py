@@ -272,6 +272,19 @@ def test_a_block_of_faultless_records_is_read_in_one_call(monkeypatch: pytest.Mo
     check(reader, payloads, dict(enumerate(avro_alone(schema, reader, payload) for payload in payloads)), set())
 
 
+def test_records_are_read_one_by_one_where_the_decoder_of_blocks_panics(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, reader = READERS["fast"]
+    record = {"id": 1, "small": 2, "text": "é", "number": 0.5, "flag": True, "at": None, "kind": "A", "list": [], "inner": None}
+    payload = avro_payload(schema, record)
+    panic = type("PanicException", (BaseException,), {})
+
+    def panics(*_: Any) -> Any:
+        raise panic
+
+    monkeypatch.setattr("pyruhvro.deserialize_array", panics)
+    check(reader, [payload], {0: avro_alone(schema, reader, payload)}, set())
+
+
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [

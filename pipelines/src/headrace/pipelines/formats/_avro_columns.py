@@ -18,6 +18,8 @@ END = "headrace_end"
 """A field behind the last one, whose text no record contains: where it is missing, bytes are left behind a record."""
 _FAST = {"long", "string", "boolean", "double", "float", "int"}
 _MAX_DIGITS = 38
+_PANIC = "PanicException"
+"""What a fault in Rust raises. It is not an `Exception`, and its class has no public name."""
 _YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000
 """In microseconds since 1970 UTC."""
 _FAST_TIMES = {"timestamp-millis", "timestamp-micros"}
@@ -65,7 +67,9 @@ class AvroColumns(ColumnReader):
             batch.validate(full=True)
             if not all(map(_is_in_calendar, batch.columns)):
                 return None
-        except Exception:
+        except BaseException as error:
+            if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+                raise
             return None  # each record alone shows which one is faulty
         return batch
 
