@@ -14,7 +14,7 @@ from tests.engine.counting import COUNTING
 from tests.examples.rig import rig
 
 from headrace.connectors import FileSource
-from headrace.engine import StoredStates, ship
+from headrace.engine import StoredStates, read_state, ship
 from headrace.pipelines import Pipeline
 
 PROGRAM = """
@@ -64,7 +64,11 @@ def test_states_are_divided_anew_from_any_folder_where_only_a_setting_tells_spar
     try:
         new = StoredStates(spark, "viewfs://stored/here/five", application.graph)
         states = sorted((key, state.seen) for key, state in new.all("count"))
+        one = new.find("count", 3)
+        table = read_state(application, spark, "viewfs://stored/here/five", "count").collect()
     finally:
         spark.conf.unset(mount[0])
     assert new.committed.partitions == 5
     assert states == [(0, 7), (1, 7), (2, 7), *((n, 6) for n in range(3, 7))]
+    assert one.seen == 6
+    assert sorted((row.key, row.state.seen) for row in table) == states

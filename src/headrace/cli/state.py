@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,7 @@ def query(app: str, step: str, key: str | None, limit: int, checkpoint: str | No
         if key is None:
             _list_states(stored, chosen, limit, as_json)
             return
-        found = next((found for each in _keys(key) if (found := stored.find(chosen, each)) is not None), None)
+        found = _find(stored, chosen, key)
         batch = stored.committed.batch
         if found is None:
             raise Failure(_absent(stored, chosen, key))
@@ -159,6 +160,18 @@ def rescale(
         print_result(summary, {"checkpoint": into, "parallelism": parallelism, "keys": keys})
     else:
         print_line(summary)
+
+
+def _find(stored: "StoredStates", step: str, text: str) -> Any:
+    """The state of the first key with a state that a text may mean; None if there is none."""
+    from headrace.engine import OptionError
+
+    for key in _keys(text):
+        # Some texts mean a value that cannot be a key, such as NaN.
+        with contextlib.suppress(OptionError):
+            if (found := stored.find(step, key)) is not None:
+                return found
+    return None
 
 
 def _list_states(stored: "StoredStates", step: str, limit: int, as_json: bool) -> None:
@@ -237,10 +250,10 @@ def _step(steps: list[str], name: str) -> str:
 def _keys(text: str) -> Iterator[Any]:
     """The keys that a text may mean."""
     yield text
-    yield text.encode()
+    yield os.fsencode(text)
     with contextlib.suppress(ValueError):
         yield int(text)
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         document = json.loads(text)
         if document is None or isinstance(document, (float, list)):
             yield _of_tuples(document)
