@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from headrace.cli import cli
 from headrace.connectors_cli import program as connectors
 from headrace.gateway_cli import program as gateway
-from headrace.terminal.completion import SHELLS
+from headrace.terminal.program import SHELLS
 
 DEADLINE_S = 150.0
 PROGRAMS = Path(sys.executable).parent

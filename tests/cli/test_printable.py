@@ -18,7 +18,7 @@ from headrace.gateway.config import Log
 from headrace.gateway.logs import configure_logging
 from headrace.logs.output import ConsoleFormatter
 from headrace.terminal import Failure, print_line
-from headrace.terminal.printable_console import PrintableConsole
+from headrace.terminal.tables import PrintableConsole
 
 HOSTILE = "name\x1b]0;title\x07\x1b[2J\x9b31m\x7f\r\u202eevil\u2066\ud800[/red][link=x]:smile:"
 
@@ -82,7 +82,7 @@ def test_logs_for_people_show_it_so() -> None:
 
 
 def test_commands_print_by_the_terminals_own_functions() -> None:
-    shown_by = {"output.py", "printable_console.py", "completion.py"}
+    shown_by = {"output.py", "program.py"}
     for root in headrace.__path__:
         for path in Path(root).rglob("*.py"):
             if path.name in shown_by or "scaffold" in path.parts:

@@ -5,11 +5,10 @@ import pytest
 
 from headrace.connectors.configuration import GatewayTable
 from headrace.connectors.manifests import OF_THE_GATEWAY
-from headrace.contract.connection import GATEWAY, SETTINGS, TLS
-from headrace.contract.settings import Setting
+from headrace.contract.settings import GATEWAY, OF_CONNECTION, TLS, Setting
 from headrace.terminal.connection import own_connection_options
 
-each = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+each = pytest.mark.parametrize("setting", OF_CONNECTION.values(), ids=lambda setting: setting.name)
 
 
 @click.command
@@ -32,11 +31,11 @@ def test_a_key_has_the_name_and_the_meaning(setting: Setting) -> None:
 
 
 def test_there_are_no_others() -> None:
-    assert len(command.params) == len(GatewayTable.model_fields) == len(OF_THE_GATEWAY) == len(SETTINGS)
+    assert len(command.params) == len(GatewayTable.model_fields) == len(OF_THE_GATEWAY) == len(OF_CONNECTION)
 
 
 def test_names_in_each_form() -> None:
-    assert [(s.option, s.variable, s.spark_option) for s in (TLS, SETTINGS[4])] == [
+    assert [(s.option, s.variable, s.spark_option) for s in (TLS, OF_CONNECTION["tls_ca"])] == [
         ("--tls", "HEADRACE_TLS", "tls"),
         ("--tls-ca", "HEADRACE_TLS_CA", "tlsCa"),
     ]

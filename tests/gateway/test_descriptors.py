@@ -16,7 +16,7 @@ from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered
 
 from headrace.gateway.own_faults import OwnFaultKind, OwnFaults
 from headrace.gateway.own_watches import DescriptorWatch
-from headrace.machine import descriptors
+from headrace.machine import resources
 
 KIND = "descriptors-exhausted"
 
@@ -91,12 +91,12 @@ def test_few_descriptors_are_a_fault_until_there_are_twice_as_many(looks: list[t
 
 
 def test_an_error_for_want_of_descriptors_tells_the_limit_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "in_use", lambda: 250)
-    monkeypatch.setattr(descriptors, "limit", lambda: 256)
+    monkeypatch.setattr(resources, "in_use", lambda: 250)
+    monkeypatch.setattr(resources, "limit", lambda: 256)
     error = "OSError: [Errno 24] Too many open files: '/data/out'"
-    whole = error + descriptors.lack(error)
+    whole = error + resources.lack(error)
     assert whole.endswith(
         "'/data/out'; 250 of 256 descriptors of this process are in use: raise the limit (ulimit -n, or LimitNOFILE of its unit)"
     )
-    assert not descriptors.lack(whole)
-    assert not descriptors.lack("OSError: [Errno 28] No space left on device")
+    assert not resources.lack(whole)
+    assert not resources.lack("OSError: [Errno 28] No space left on device")

@@ -136,7 +136,7 @@ def test_a_process_is_killed_where_descriptors_are_exhausted(
 ADOPTS = """
 import ctypes, os, subprocess, sys, time
 import psutil
-from headrace.processes.orphans import Orphans
+from headrace.processes.of_session import Orphans
 PR_SET_CHILD_SUBREAPER = 36
 assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1) == 0
 subprocess.run(["/bin/sh", "-c", "sleep 0 & setsid sleep 0 & (setsid sleep 600 &) &"], check=True)

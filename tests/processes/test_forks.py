@@ -9,7 +9,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from headrace.contract.forks import VARIABLE, leave_forks_alone
+from headrace.contract import VARIABLE, leave_forks_alone
 
 ENTRIES = (
     "headrace.cli",

@@ -10,7 +10,7 @@ ROUNDS = 50
 # Buffers of several frames at once, which glibc would return to the system when they are freed.
 PROGRAM = f"""
 import resource
-from headrace.machine.memory import keep_freed_memory
+from headrace.machine.resources import keep_freed_memory
 
 kept = keep_freed_memory()
 

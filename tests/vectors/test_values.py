@@ -10,9 +10,8 @@ from tests.gateway.sink_wire import SinkClient
 from tests.gateway.wire import Connector, Engine, serve
 from tests.vectors.files import read
 
-from headrace.contract import randomness
 from headrace.contract.addresses import leads_here
-from headrace.contract.backoff import Backoff
+from headrace.contract.backoff import Backoff, draw_from
 from headrace.contract.names import covers, is_name, is_stream_name, is_stream_pattern
 from headrace.contract.units import UnitError, parse_duration, parse_size
 from headrace.sdk import InvalidSource, Settings, stream_name
@@ -130,7 +129,7 @@ def test_a_duration(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", BACKOFF["cases"], ids=lambda case: f"{case['first_ms']} to {case['longest_ms']} ms")
 def test_a_wait_is_any_time_up_to_its_bound(case: dict[str, Any]) -> None:
     for bound in case["bounds"]:
-        with randomness.use(random.Random(1)):
+        with draw_from(random.Random(1)):
             waits = [Backoff(case["first_ms"], case["longest_ms"], attempts=bound["attempt"] - 1).next() for _ in range(1000)]
         assert 0 <= min(waits) < bound["bound_ms"] * 0.01
         assert bound["bound_ms"] * 0.99 < max(waits) <= bound["bound_ms"]

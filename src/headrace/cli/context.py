@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headrace.contract.connection import TLS, TLS_CA, TLS_CERT, TLS_KEY
+from headrace.contract.settings import TLS, TLS_CA, TLS_CERT, TLS_KEY
 from headrace.contract.token_files import descriptor_of
 from headrace.terminal import (
     EXIT_INVALID,

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from headrace.contract.connection import SETTINGS
+from headrace.contract.settings import OF_CONNECTION
 from headrace.terminal import EXIT_INVALID, Failure
 
-_OF_A_CALL = tuple(setting for setting in SETTINGS if setting.name not in ("gateway", "token_file"))
+_OF_A_CALL = tuple(setting for setting in OF_CONNECTION.values() if setting.name not in ("gateway", "token_file"))
 _C = TypeVar("_C", bound=Callable[..., Any])
 
 

@@ -53,7 +53,7 @@ _GROUPS = {
         "why": _Lazy("headrace.gateway_cli", "why", "Show why a message is not acknowledged yet."),
     },
     "Develop": {
-        "completion": _Lazy("headrace.terminal.completion", "completion", "Print the script that completes commands in a shell."),
+        "completion": _Lazy("headrace.terminal.program", "completion", "Print the script that completes commands in a shell."),
         "conformance": _Lazy("headrace.conformance", "conformance", "Judge whether a connector keeps the rules of the protocol."),
         "new": _Lazy("headrace.cli.new", "new", "Create a project: a source, a sink or an application."),
     },

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.connectors.configuration import GatewayTable
-from headrace.contract.connection import TLS, TLS_CA, TLS_CERT, TLS_KEY
-from headrace.contract.settings import OF_GATEWAY, OF_QUERY, OF_RUN
+from headrace.contract.settings import OF_GATEWAY, OF_QUERY, OF_RUN, TLS, TLS_CA, TLS_CERT, TLS_KEY
 from headrace.deploy.configuration import Deployment, PipelineOptions, QueryOptions
 from headrace.processes import supervised
 

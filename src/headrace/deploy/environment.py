@@ -12,13 +12,13 @@ from typing import Any
 
 from headrace.configuration import ConfigurationError, read_env_file
 from headrace.connectors.configuration import GatewayTable
-from headrace.contract import connection
 from headrace.contract.names import covers
+from headrace.contract.settings import OF_CONNECTION
 from headrace.contract.token_files import TokenFileError, descriptor_of, keep_descriptor, read_token
 from headrace.deploy.configuration import Deployment, gateway_config
 from headrace.logs.output import FORMAT_VARIABLE
 
-TOKEN, TOKEN_FILE = connection.TOKEN.variable, connection.TOKEN_FILE.variable
+TOKEN, TOKEN_FILE = OF_CONNECTION["token"].variable, OF_CONNECTION["token_file"].variable
 _OF_THE_SYSTEM = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|PWD|HOSTNAME|TERM|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|XDG_\w+|LD_\w+|\w*_proxy|\w*_PROXY"
     r"|JAVA_\w+|JDK_\w+|SPARK_\w+|PYSPARK_\w+|HADOOP_\w+|PYTHON\w+|VIRTUAL_ENV|SSL_CERT_\w+|HEADRACE_(?!TOKEN|SECRET)\w+"

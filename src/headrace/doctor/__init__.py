@@ -6,7 +6,7 @@ To add a check, write a function from a `Site` to a `Finding`, or to several, an
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from headrace.doctor.brokers import broker, check_connectors
+from headrace.doctor.brokers import broker, check_connectors, check_plugins
 from headrace.doctor.deployment import (
     check_descriptors,
     check_files,
@@ -21,7 +21,6 @@ from headrace.doctor.deployment import (
 from headrace.doctor.finding import Check, Finding, Level, Site
 from headrace.doctor.gateway import check_gateway, check_health, check_port
 from headrace.doctor.machine import check_disk, check_java, check_memory, check_python
-from headrace.doctor.plugins import check_plugins
 from headrace.doctor.spark import check_session, check_spark
 from headrace.doctor.versions import check_versions
 

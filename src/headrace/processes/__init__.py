@@ -2,8 +2,7 @@
 
 from headrace.processes.group import end_with_supervisor, headrace, process_group, spark_environ, supervised
 from headrace.processes.java import JavaMissing, find_java, require_java
-from headrace.processes.of_session import executors, memory_of_sessions
-from headrace.processes.orphans import Orphans
+from headrace.processes.of_session import Orphans, executors, memory_of_sessions
 from headrace.processes.owned import OwnedProcess, begun_in, hangups_held, ignore_hangups, kill_session, lives
 from headrace.processes.scratch import Scratch, own_temporary_folder, scratch_folder
 from headrace.processes.traces import first_cause, first_traceback, last_words

@@ -1,8 +1,31 @@
-"""Exponential backoff with jitter, so that clients do not all reconnect to a restarted server at the same time."""
+"""Exponential backoff with jitter, so that clients do not all reconnect to a restarted server at the same time.
 
+The gateway and the SDK choose nothing else at random, so that a test or a simulation can repeat what they chose. Secrets come
+from the module `secrets`.
+"""
+
+import contextlib
+import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.contract import randomness
+_random = random.Random()
+
+
+def uniform(low: float, high: float) -> float:
+    """Returns a random number from `low` to `high`."""
+    return _random.uniform(low, high)
+
+
+@contextlib.contextmanager
+def draw_from(source: random.Random) -> Iterator[None]:
+    """Draws from another source, in the whole process, until the block ends."""
+    global _random
+    before, _random = _random, source
+    try:
+        yield
+    finally:
+        _random = before
 
 
 @dataclass
@@ -26,7 +49,7 @@ class Backoff:
         # The bound is `longest` long before 2**60, and a larger power would overflow a float.
         bound = min(self.longest, self.first * 2.0 ** min(self.attempts, 60))
         self.attempts += 1
-        return bound * randomness.uniform(1 - self.jitter, 1)
+        return bound * uniform(1 - self.jitter, 1)
 
     def reset(self) -> None:
         """Starts over with the first wait, after an attempt has succeeded."""

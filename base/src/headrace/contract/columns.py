@@ -1,4 +1,4 @@
-"""The values that represent null in the packed columns of a frame, and the limits of sequence deltas and event times."""
+"""How frames are encoded: the values that represent null in packed columns, limits of deltas and times, protobuf's numbers."""
 
 import sys
 from array import array
@@ -34,3 +34,13 @@ def time_outside(column: bytes) -> int | None:
     if not given or (min(given) >= MIN_TIME and max(given) <= MAX_TIME):
         return None
     return next(at for at, time in enumerate(times) if time != NULL_TIME and not MIN_TIME <= time <= MAX_TIME)
+
+
+def varint(number: int) -> bytes:
+    """Encodes a number that is not negative as a protobuf varint: seven bits per byte, lowest first."""
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

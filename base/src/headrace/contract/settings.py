@@ -80,6 +80,16 @@ def _by_name(*settings: Setting) -> Mapping[str, Setting]:
     return {setting.name: setting for setting in settings}
 
 
+GATEWAY = Setting("gateway", "The gateway to call, HOST:PORT.")
+TOKEN = Setting("token", "Token to authenticate with.")
+TOKEN_FILE = Setting("token_file", "A file that contains the token, such as /dev/fd/3; read again when it has changed.")
+TLS = Setting("tls", "Use TLS; implied by the files below.")
+TLS_CA = Setting("tls_ca", "PEM: the authority to trust, instead of the authorities of this machine.")
+TLS_CERT = Setting("tls_cert", "PEM: the client certificate.")
+TLS_KEY = Setting("tls_key", "PEM: its key.")
+OF_CONNECTION = _by_name(GATEWAY, TOKEN, TOKEN_FILE, TLS, TLS_CA, TLS_CERT, TLS_KEY)
+"""How to reach a gateway. The key of the gateway itself is `address`, in a table `gateway`."""
+
 OF_GATEWAY = _by_name(
     Setting("config", "A TOML file; the options override it."),
     Setting("listen", "Where to listen, HOST:PORT; port 0 picks a free one.", "127.0.0.1:7433"),

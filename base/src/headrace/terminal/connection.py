@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from headrace.contract.connection import GATEWAY, TLS, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, TOKEN_FILE
 from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.contract.proxies import channel_options, through
-from headrace.contract.settings import Setting
+from headrace.contract.settings import GATEWAY, TLS, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, TOKEN_FILE, Setting
 from headrace.contract.token_files import TokenFile, TokenFileError
 from headrace.terminal.contexts import VARIABLE, load_contexts
 from headrace.terminal.output import EXIT_INVALID, Failure

@@ -63,7 +63,7 @@ def print_json(document: Any, *, compact: bool = False) -> None:
 
 def console() -> "Console":
     """Creates a console on standard output, with colours on a terminal unless NO_COLOR is set, and ASCII lines without UTF-8."""
-    from headrace.terminal.printable_console import PrintableConsole
+    from headrace.terminal.tables import PrintableConsole
 
     terminal = sys.stdout.isatty()
     return PrintableConsole(highlight=False, width=None if terminal or "COLUMNS" in os.environ else _WIDTH_OF_A_PIPE)

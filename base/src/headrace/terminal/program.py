@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -130,3 +130,37 @@ def setting_option(setting: Setting, *short: str, **attributes: Any) -> Callable
             pass
     switch = f"{setting.option}/--no-{setting.option[2:]}" if setting.form is Form.SWITCH else setting.option
     return click.option(*short, switch, setting.name, help=setting.help, **attributes)
+
+
+if TYPE_CHECKING:
+    from click.shell_completion import ShellComplete
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command(cls=ProgramCommand)
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script that completes commands and options in a shell.
+
+    \b
+    Examples, for this session, and for all:
+      eval "$(headrace completion bash)"
+      headrace completion bash >> ~/.bashrc
+      headrace completion zsh >> ~/.zshrc
+      headrace completion fish > ~/.config/fish/completions/headrace.fish
+    """
+    root = ctx.find_root()
+    name = root.info_name or "headrace"
+    click.echo(_completer(root.command, name, shell).source())
+
+
+def _completer(command: click.Command, name: str, shell: str) -> "ShellComplete":
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    # The variable with which a shell requests completion, derived from the program's name as in `click.Command.main`.
+    variable = f"_{name}_COMPLETE".replace("-", "_").replace(".", "_").upper()
+    return found(command, {}, name, variable)

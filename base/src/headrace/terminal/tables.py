@@ -1,13 +1,16 @@
-"""Tables that fit the terminal: where there is no room for a row on one line, each row is a paragraph."""
+"""The console of Rich, and tables that fit it: where there is no room for a row on one line, each row is a paragraph."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rich import box
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from headrace.contract.printable import printable
 
 _UNBOUNDED = 100_000
 _INDENT = 4
@@ -92,3 +95,25 @@ def new_table(title: str, *columns: str) -> FittingTable:
     """Creates an empty table; columns whose names begin with # are numeric."""
     look: dict[str, Any] = {"box": box.SIMPLE_HEAD, "title_justify": "left", "title_style": "bold", "header_style": "dim"}
     return FittingTable(*columns, title=title, **look)
+
+
+class PrintableConsole(Console):
+    """Writes unprintable characters as escapes. Its own controls, such as the controls of a live view, remain.
+
+    Text is never markup: a name in brackets would be taken for a style, or be an error.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Renders a string. It is replaced here too, so that its width is known before it is laid out."""
+        return super().render_str(printable(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Renders anything into segments."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(printable(segment.text), segment.style)

@@ -20,7 +20,7 @@ from headrace.terminal import (
     print_result,
     run_program,
 )
-from headrace.terminal.completion import completion
+from headrace.terminal.program import completion
 
 if TYPE_CHECKING:
     from headrace.conformance.core.spec import Spec

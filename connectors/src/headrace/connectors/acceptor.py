@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from headrace.connectors.tls_connection import TlsConnection
 from headrace.logs.repeats import Repeats
-from headrace.machine.descriptors import in_use, raise_limit
+from headrace.machine.resources import in_use, raise_limit
 
 log = logging.getLogger(__name__)
 

@@ -69,3 +69,13 @@ def goes_on(connector: Reporting, part: str) -> None:
     with _lock:
         if reasons.waits.pop(part, None) is not None:
             connector.report_state(*reasons.state)
+
+
+def is_near(deliveries: int, limit: int) -> bool:
+    """Returns whether a message has used half of its deliveries.
+
+    Args:
+        deliveries: How often it has been delivered, this time included.
+        limit: How often the queue delivers it at most; at least 1.
+    """
+    return limit == 1 or deliveries >= max(2, (limit + 1) // 2)

@@ -5,7 +5,7 @@ from typing import NoReturn
 from headrace.connectors_cli.connector import connector
 from headrace.connectors_cli.dead_letters import dead_letters
 from headrace.terminal import run_program
-from headrace.terminal.completion import completion
+from headrace.terminal.program import completion
 
 _PROGRAM = "headrace-connectors"
 _TYPED = {

@@ -21,7 +21,7 @@ from headrace.contract import clock
 from headrace.gateway.core.connections import OpenCalls
 from headrace.gateway.own_faults import OwnFaultKind, OwnFaults
 from headrace.gateway.refusals import full, log_dropped, log_full, to_drop
-from headrace.machine.descriptors import REMEDY, raise_limit
+from headrace.machine.resources import REMEDY, raise_limit
 
 MAX_CONNECTIONS = 4_096
 """How many connections there may be to a port, if the process may have enough descriptors."""

@@ -12,7 +12,7 @@ from headrace.contract.certificates import ServerFiles, Stamp
 from headrace.gateway.config import Tls
 from headrace.gateway.core import Gateway
 from headrace.gateway.own_faults import OwnFaultKind, OwnFaults
-from headrace.machine.descriptors import REMEDY, in_use, limit
+from headrace.machine.resources import REMEDY, in_use, limit
 
 INTERVAL_S = 1.0
 SOON_S = 14 * 86_400

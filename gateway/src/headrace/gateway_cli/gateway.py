@@ -150,7 +150,7 @@ def _run(config: Any, ready_file: Path | None, source: Any) -> None:
 
     from headrace.gateway import GatewayError, configure_logging
     from headrace.gateway.server import serve
-    from headrace.machine.memory import keep_freed_memory
+    from headrace.machine.resources import keep_freed_memory
 
     def announce(address: str) -> None:
         if ready_file is not None:

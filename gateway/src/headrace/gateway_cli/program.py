@@ -14,7 +14,7 @@ from headrace.gateway_cli.timeline import timeline
 from headrace.gateway_cli.top import top
 from headrace.gateway_cli.why import why
 from headrace.terminal import run_program
-from headrace.terminal.completion import completion
+from headrace.terminal.program import completion
 
 _PROGRAM = "headrace-gateway"
 _TYPED = {

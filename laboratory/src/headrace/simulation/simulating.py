@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from headrace.contract import clock, randomness
+from headrace.contract import backoff, clock
 from headrace.engine.collector import paused_collector
 from headrace.simulation.loop import START_S, VirtualClock
 from headrace.simulation.record import Record, Violation
@@ -71,7 +71,7 @@ def simulate(schedule: Schedule, *, traced: bool = False, liveness_s: float = LI
     """
     began = time.process_time()
     world = World(schedule, traced=traced, liveness_s=liveness_s)
-    product = randomness.use(random.Random(f"{schedule.seed}/product"))
+    product = backoff.draw_from(random.Random(f"{schedule.seed}/product"))
     # When garbage is collected would depend on more than the seed.
     with paused_collector(), _logs(world.record), clock.use(VirtualClock(world.loop)), product:
         main = world.loop.create_task(world.run(), context=world.loop.world.context.copy())

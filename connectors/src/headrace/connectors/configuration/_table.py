@@ -10,9 +10,8 @@ from pydantic import Field, SecretStr, model_validator
 
 from headrace.configuration import ConfigurationFile, Key, nearest
 from headrace.connectors import Connector, Implementation, Parameters, connector_names, find_connector
-from headrace.contract.connection import GATEWAY, TLS, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, TOKEN_FILE
 from headrace.contract.limits import DEFAULT_GATEWAY
-from headrace.contract.settings import Setting
+from headrace.contract.settings import GATEWAY, TLS, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, TOKEN_FILE, Setting
 from headrace.contract.token_files import TokenFileError, descriptor_of, read_token
 from headrace.terminal import as_typed
 

@@ -11,11 +11,11 @@ from pydantic import SecretStr
 from headrace.connectors._errors import ConnectorUnavailable
 from headrace.connectors._parameters import Parameters
 from headrace.connectors.manifests.trust import untrusted
-from headrace.contract.connection import SETTINGS
+from headrace.contract.settings import OF_CONNECTION
 
 PARAMETERS = "HEADRACE_PARAMETERS"
 SECRET = "HEADRACE_SECRET_"
-OF_THE_GATEWAY = tuple(setting.variable for setting in SETTINGS)
+OF_THE_GATEWAY = tuple(setting.variable for setting in OF_CONNECTION.values())
 """The variables that say how to reach the gateway, and prove who the connector is."""
 
 

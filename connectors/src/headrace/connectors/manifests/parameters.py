@@ -11,7 +11,7 @@ from headrace.configuration import Duration, Size, validated
 from headrace.connectors._connector import RESERVED
 from headrace.connectors._parameters import Parameters
 from headrace.connectors.manifests._model import Manifest, ParameterTable
-from headrace.contract.connection import TLS, TLS_CA, TLS_CERT, TLS_KEY, TOKEN
+from headrace.contract.settings import TLS, TLS_CA, TLS_CERT, TLS_KEY, TOKEN
 
 _TYPES: dict[str, Any] = {
     "text": str,

@@ -14,7 +14,6 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, RetentionPolicy, StreamInfo
 from nats.js.errors import NotFoundError
 
-from headrace.connectors.delivery_limit import is_near
 from headrace.connectors.nats._errors import NatsRefused
 from headrace.connectors.nats._parameters import NatsConsumerParameters
 from headrace.connectors.nats.client import Client
@@ -23,7 +22,7 @@ from headrace.connectors.nats.connection import consumer_config, jetstream, stre
 from headrace.connectors.nats.jetstream_source import JetStreamSource
 from headrace.connectors.nats.pull import Pull, PullLimits
 from headrace.connectors.nats.unsettled import Unsettled, give_back, say
-from headrace.connectors.waiting import fine, goes_on, waits, warns
+from headrace.connectors.waiting import fine, goes_on, is_near, waits, warns
 from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, SourceKind
 
 log = logging.getLogger(__name__)

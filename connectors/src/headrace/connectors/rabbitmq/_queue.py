@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from headrace.connectors.bad_records import BadRecords
-from headrace.connectors.delivery_limit import is_near
 from headrace.connectors.rabbitmq._errors import Denied, QueueMissing, Unavailable
 from headrace.connectors.rabbitmq._parameters import RabbitMQParameters
 from headrace.connectors.rabbitmq.consumer import Consumer, is_stream
@@ -15,7 +14,7 @@ from headrace.connectors.rabbitmq.lifetime import Lifetime, lifetime_of
 from headrace.connectors.rabbitmq.link import Link
 from headrace.connectors.rabbitmq.queues import QueuesSource
 from headrace.connectors.retry import Retry
-from headrace.connectors.waiting import fine, warns
+from headrace.connectors.waiting import fine, is_near, warns
 from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, SourceKind
 
 log = logging.getLogger(__name__)

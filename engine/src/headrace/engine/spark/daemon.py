@@ -26,7 +26,7 @@ import pyspark.daemon
 
 from headrace.engine.collector import TaskGarbage
 from headrace.logs.output import configure_from_environment
-from headrace.machine.memory import keep_freed_memory
+from headrace.machine.resources import keep_freed_memory
 
 QUIET = "HEADRACE_QUIET"
 """The environment variable that silences a worker whose task Spark has ended."""

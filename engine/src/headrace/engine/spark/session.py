@@ -17,9 +17,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from headrace.contract.connection import GATEWAY, TOKEN, TOKEN_FILE
 from headrace.contract.errors import HeadraceError
 from headrace.contract.limits import DEFAULT_GATEWAY
+from headrace.contract.settings import GATEWAY, TOKEN, TOKEN_FILE
 from headrace.contract.token_files import TokenFile
 from headrace.engine.master import is_this_machine, refuse_connect
 from headrace.engine.spark.causes import is_full
@@ -32,7 +32,7 @@ from headrace.engine.spark.quiet import last_lines, launch_quietly, log_options
 from headrace.engine.spark.submission import MASTER, has_jvm, jvm_settings, settings_before_jvm, spark_home
 from headrace.engine.wire.gateway_options import Defaults
 from headrace.logs.output import is_verbose
-from headrace.machine.descriptors import REMEDY, in_use, limit
+from headrace.machine.resources import REMEDY, in_use, limit
 
 log = logging.getLogger("headrace.engine")
 

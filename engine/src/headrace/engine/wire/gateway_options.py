@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.contract.addresses import leads_here
-from headrace.contract.connection import GATEWAY, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, TOKEN_FILE
 from headrace.contract.limits import DEFAULT_GATEWAY
+from headrace.contract.settings import GATEWAY, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, TOKEN_FILE
 from headrace.contract.token_files import TokenFile, TokenFileError
 from headrace.contract.units import UnitError, parse_duration
 from headrace.engine._errors import OptionError

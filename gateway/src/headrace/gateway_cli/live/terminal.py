@@ -14,7 +14,7 @@ from typing import Self
 
 from rich.text import Text
 
-from headrace.terminal.printable_console import PrintableConsole
+from headrace.terminal.tables import PrintableConsole
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 _LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"

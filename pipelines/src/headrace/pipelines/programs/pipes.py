@@ -9,7 +9,7 @@ import time
 from collections import deque
 from subprocess import Popen
 
-from headrace.contract.varints import varint
+from headrace.contract.columns import varint
 
 PIPE_BYTES = 2**20
 """The capacity that is requested for each pipe, in bytes. A larger one saves switches between the processes."""

@@ -13,7 +13,7 @@ from typing import Any
 from headrace.contract.certificates import read_again
 from headrace.contract.errors import HeadraceError
 from headrace.logs.output import LogFormatError, configure_from_environment
-from headrace.machine.memory import keep_freed_memory
+from headrace.machine.resources import keep_freed_memory
 from headrace.sdk._serve import serve
 from headrace.sdk._settings import Settings, Tls
 from headrace.sdk.sinks.driver import AnySink

@@ -5,9 +5,9 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from headrace.contract.connection import GATEWAY, TLS, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, TOKEN_FILE
 from headrace.contract.limits import DEFAULT_GATEWAY, MAX_NAME_BYTES
 from headrace.contract.names import NAME
+from headrace.contract.settings import GATEWAY, TLS, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, TOKEN_FILE
 from headrace.contract.token_files import TokenFile
 from headrace.sdk._errors import InvalidSource
 

@@ -6,7 +6,7 @@ parsed and serialized again.
 
 from functools import lru_cache
 
-from headrace.contract.varints import varint
+from headrace.contract.columns import varint
 from headrace.protocol.v1 import engine_pb2, sink_pb2
 
 _VARINT, _BYTES = 0, 2

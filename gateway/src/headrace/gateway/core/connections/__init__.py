@@ -1,7 +1,7 @@
 """The gateway's knowledge of whoever is connected, and of its calls."""
 
 from headrace.gateway.core.connections.connectors import ConnectorCounts, Connectors
-from headrace.gateway.core.connections.heartbeat import SILENT_AFTER_S, Heartbeat
+from headrace.gateway.core.connections.heartbeat import SILENT_AFTER_S, Heartbeat, Silence
 from headrace.gateway.core.connections.id_ranges import IdRanges
 from headrace.gateway.core.connections.open_calls import OpenCall, OpenCalls
 from headrace.gateway.core.connections.reconnections import Reconnections
@@ -23,5 +23,6 @@ __all__ = [
     "Refusals",
     "Reported",
     "Role",
+    "Silence",
     "connector_part",
 ]

@@ -1,4 +1,4 @@
-"""Decides whether a connector that promises heartbeats is silent: its network is cut, its process hangs, or its host is gone."""
+"""Decides whether a regular caller is silent: its network is cut, its process hangs, or its host is gone."""
 
 from collections.abc import Iterable
 
@@ -9,25 +9,20 @@ SILENT_AFTER_S = 6.0
 """A connector is silent after this time without a message. It sends a heartbeat every 2 s, so two are missing by then."""
 
 
-class Heartbeat:
-    """Judges the connector of one session.
+class Silence:
+    """Measures how long a caller is silent.
 
-    The time counts only while the gateway makes its rounds: a gateway that was held up itself blames no connector.
+    The time counts only while the gateway makes its rounds: a gateway that was held up itself blames no caller.
     """
 
-    def __init__(self, capabilities: Iterable[int]) -> None:
-        """Begins a session.
-
-        Args:
-            capabilities: The capabilities of the connector, from its Hello.
-        """
-        self._promised = CAPABILITY_HEARTBEAT in capabilities
+    def __init__(self) -> None:
+        """Begins with a call."""
         self._heard_at = clock.monotonic()
         self._rounds_s = 0.0
         """Seconds of the gateway's rounds since then."""
 
-    def heard(self) -> None:
-        """Notes that the connector has sent a message, of whatever kind."""
+    def _end(self) -> None:
+        """Notes a call."""
         self._heard_at = clock.monotonic()
         self._rounds_s = 0.0
 
@@ -36,8 +31,29 @@ class Heartbeat:
         self._rounds_s += seconds
 
     @property
+    def _seconds(self) -> float:
+        return clock.monotonic() - self._heard_at
+
+
+class Heartbeat(Silence):
+    """Judges the connector of one session."""
+
+    def __init__(self, capabilities: Iterable[int]) -> None:
+        """Begins a session.
+
+        Args:
+            capabilities: The capabilities of the connector, from its Hello.
+        """
+        super().__init__()
+        self._promised = CAPABILITY_HEARTBEAT in capabilities
+
+    def heard(self) -> None:
+        """Notes that the connector has sent a message, of whatever kind."""
+        self._end()
+
+    @property
     def silent_ms(self) -> int | None:
         """Milliseconds since the last message, if the connector is silent; None if it is not, or promises no heartbeats."""
         if not self._promised or self._rounds_s < SILENT_AFTER_S:
             return None
-        return int((clock.monotonic() - self._heard_at) * 1000)
+        return int(self._seconds * 1000)

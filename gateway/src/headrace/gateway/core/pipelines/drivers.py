@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headrace.contract import clock
+from headrace.gateway.core.connections import Silence
 from headrace.protocol.v1 import admin_pb2 as pb
 
 SILENT_AFTER_S = 8.0
@@ -17,11 +18,8 @@ RIVAL_S = 60.0
 MAX_RIVALS = 1_000
 
 
-class Driver:
-    """The calls of the driver of one query, or of the process that plans its micro-batches.
-
-    The gateway's own rounds decide whether it is silent, not a clock: a gateway that was held up itself blames no driver.
-    """
+class Driver(Silence):
+    """The calls of the driver of one query, or of the process that plans its micro-batches."""
 
     def __init__(self, silent_after_s: float | None = None) -> None:
         """Begins with its first report, or when it is first expected.
@@ -29,27 +27,21 @@ class Driver:
         Args:
             silent_after_s: After how many seconds without a call it is silent; None for `SILENT_AFTER_S`.
         """
+        super().__init__()
         self._silent_after_s = silent_after_s
         self.peer = ""
         """The address that its last report has come from."""
-        self._heard_at = clock.monotonic()
-        self._rounds_s = 0.0
 
     def heard(self, peer: str) -> None:
         """Notes that it has reported."""
         self.peer = peer
-        self._heard_at = clock.monotonic()
-        self._rounds_s = 0.0
-
-    def pass_round(self, seconds: float) -> None:
-        """Notes that a round of this many seconds has passed, in which the gateway was able to receive."""
-        self._rounds_s += seconds
+        self._end()
 
     @property
     def silent_ms(self) -> int | None:
         """For how long it has been silent, in milliseconds; None if it is not."""
         most_s = SILENT_AFTER_S if self._silent_after_s is None else self._silent_after_s
-        silent_s = clock.monotonic() - self._heard_at
+        silent_s = self._seconds
         # The round in which it was heard counts as a whole.
         return int(silent_s * 1000) if min(silent_s, self._rounds_s) >= most_s else None
 

@@ -6,7 +6,7 @@ from typing import Any
 from headrace.contract.errors import HeadraceError
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.contract.names import is_name
-from headrace.machine.descriptors import lack
+from headrace.machine.resources import lack
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1 import source_pb2
 from headrace.sdk._errors import InvalidSink, SinkFailed

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from headrace.contract import clock
 from headrace.contract.limits import MAX_NAME_BYTES
-from headrace.machine.descriptors import lack
+from headrace.machine.resources import lack
 from headrace.protocol.v1 import connector_pb2 as pb
 
 SDK = pb.Sdk(name="headrace-python", version=version("headrace-sdk"), language="python")

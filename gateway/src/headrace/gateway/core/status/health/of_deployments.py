@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from headrace.contract.names import source_of
 from headrace.gateway.core.connections import Role
-from headrace.gateway.core.status.health.of_refusals import Refused
+from headrace.gateway.core.status.health.of_gateway import Refused
 from headrace.gateway.core.status.pipeline_processes import LOST_AFTER_MS, lost_supervisor
 from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.protocol.v1 import admin_pb2 as pb

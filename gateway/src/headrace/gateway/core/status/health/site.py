@@ -5,7 +5,7 @@ from functools import cached_property
 
 from headrace.contract.names import covers
 from headrace.gateway.core.status.health.of_deployments import Failing, failing
-from headrace.gateway.core.status.health.of_refusals import Refused
+from headrace.gateway.core.status.health.of_gateway import Refused
 from headrace.gateway.core.status.pipeline_processes import PipelineProcesses, pipeline_processes
 from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.gateway.core.streams import CONFIGURATION
