@@ -77,8 +77,8 @@ stubs: setup-dev ## Generate the stubs from proto/
 	.venv/bin/python -m scripts.generate_stubs
 
 console: setup-dev ## Build the pages of the console and the types of its documents (needs Node.js 20.19 or newer)
-	@.venv/bin/python -m scripts.generate_console_types
 	@.venv/bin/python scripts/build_console.py
+	@.venv/bin/python -m scripts.generate_console_types
 
 jar: setup-dev ## Build the engine's Java classes against the Spark in .venv (needs a JDK 17 and Maven)
 	cd engine/java && mvn --batch-mode --no-transfer-progress --quiet package -Dpyspark.jars="$$(../../.venv/bin/python -c \

@@ -22,6 +22,8 @@ CONSOLE = ROOT / "gateway" / "console"
 PAGES = ROOT / "gateway" / "src" / "headrace" / "gateway" / "http" / "console"
 _STAMP = "sources.sha256"
 """The file among the pages with the digest of the sources that they are made of."""
+TYPES = Path("src", "client", "openapi.ts")
+"""The types of the gateway's documents, of which pages contain nothing. They are generated, where there is a gateway."""
 _INPUTS = ("index.html", "package.json", "package-lock.json", "tsconfig.json", "vite.config.ts", "src")
 
 
@@ -39,7 +41,7 @@ def digest(console: Path = CONSOLE) -> str:
     for name in _INPUTS:
         path = console / name
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.is_file():
+            if file.is_file() and file != console / TYPES:
                 content = file.read_bytes()
                 found.update(f"{file.relative_to(console).as_posix()} {len(content)}\n".encode() + content)
     return found.hexdigest()

@@ -1,8 +1,10 @@
 """Generates the console's types of the gateway's documents from the OpenAPI description that the gateway serves.
 
-Usage: python -m scripts.generate_console_types [--check]
+Usage: python -m scripts.generate_console_types
 
-Needs Node.js with npm: openapi-typescript, a dependency of the console, makes the types.
+Needs Node.js with npm: openapi-typescript, a dependency of the console, makes the types. They are not committed: its pages are
+built without them, and only its lint checks them.
+Exit codes: 0 if the types are those of the documents, 3 if this machine has no npm, 1 if the generator has failed.
 """
 
 import json
@@ -11,16 +13,15 @@ import tempfile
 from pathlib import Path
 
 from scripts import build_console
-from scripts.generated_page import ROOT, generate
 
 from headrace.gateway.http.openapi import openapi_document
 
-FILE = ROOT / "gateway" / "console" / "src" / "client" / "openapi.ts"
+FILE = build_console.CONSOLE / build_console.TYPES
 _HEADER = "/** The documents of the gateway's API, made of its OpenAPI description by scripts/generate_console_types.py. */\n\n"
 
 
-def text() -> str:
-    """Returns the file's content.
+def generate() -> None:
+    """Writes the types.
 
     Raises:
         NpmMissing: There is no npm.
@@ -30,14 +31,21 @@ def text() -> str:
     document = openapi_document()
     # The console makes its requests itself, and takes the documents' types only.
     schemas = {**document, "paths": {}, "components": {"schemas": document["components"]["schemas"]}}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=build_console.CONSOLE / "node_modules", prefix=".types-") as folder:
         given, made = Path(folder, "openapi.json"), Path(folder, "openapi.ts")
         given.write_text(json.dumps(schemas))
         generator = build_console.CONSOLE / "node_modules" / ".bin" / "openapi-typescript"
         build_console.run(build_console.CONSOLE, str(generator), str(given), "--output", str(made))
-        return _HEADER + made.read_text()
+        made.write_text(_HEADER + made.read_text())
+        made.replace(FILE)
 
 
 if __name__ == "__main__":
-    FILE.touch()
-    sys.exit(generate(FILE, lambda _: text(), "scripts.generate_console_types", __doc__))
+    try:
+        generate()
+    except build_console.NpmMissing as error:
+        print(f"headrace: no types of the console: {error}", file=sys.stderr)
+        sys.exit(3)
+    except build_console.BuildFailed as error:
+        print(f"headrace: no types of the console: {error}", file=sys.stderr)
+        sys.exit(1)
