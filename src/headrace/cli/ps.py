@@ -78,18 +78,13 @@ def _here(deployment: Path) -> list[dict[str, Any]]:
 
 
 def _by_gateway(connection: Connection, only: str) -> list[dict[str, Any]]:
-    import grpc
-
     from headrace.gateway_status import status_document
     from headrace.protocol.v1.admin_pb2 import GetStatusRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
-    try:
-        with connection.channel() as channel:
-            call = AdminServiceStub(channel).GetStatus
-            status = call(GetStatusRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
-    except grpc.RpcError as error:
-        raise connection.failure(error) from None
+    with connection.failures(), connection.channel() as channel:
+        call = AdminServiceStub(channel).GetStatus
+        status = call(GetStatusRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
     known = status_document(connection.gateway, status)["deployments"]
     if only and only not in {one["deployment"] for one in known}:
         names = ", ".join(one["deployment"] for one in known) or "none"
@@ -115,18 +110,13 @@ def _log_here(deployment: Path, process: str, lines: int) -> dict[str, Any]:
 
 
 def _log_by_gateway(connection: Connection, only: str, process: str, lines: int) -> dict[str, Any]:
-    import grpc
-
     from headrace.protocol.v1.admin_pb2 import ReadLogRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
     request = ReadLogRequest(process=process, deployment=only, lines=lines, timeout_ms=round(CALL_TIMEOUT_S * 1000))
-    try:
-        with connection.channel() as channel:
-            call = AdminServiceStub(channel).ReadLog
-            answer = call(request, timeout=2 * CALL_TIMEOUT_S, metadata=connection.metadata)
-    except grpc.RpcError as error:
-        raise connection.failure_of_request(error) from None
+    with connection.failures(of_request=True), connection.channel() as channel:
+        call = AdminServiceStub(channel).ReadLog
+        answer = call(request, timeout=2 * CALL_TIMEOUT_S, metadata=connection.metadata)
     return {"name": process, "deployment": answer.deployment, "path": answer.log.path, "lines": list(answer.log.lines)}
 
 

@@ -1,7 +1,8 @@
 """The options of every command that calls a gateway, and the error messages for failed calls."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -76,6 +77,25 @@ class Connection:
             return grpc.insecure_channel(self.gateway, options)
         credentials = grpc.ssl_channel_credentials(_read(self.tls_ca), _read(self.tls_key), _read(self.tls_cert))
         return grpc.secure_channel(self.gateway, credentials, options)
+
+    @contextmanager
+    def failures(self, summary: str = "", *, of_request: bool = False) -> Iterator[None]:
+        """Makes a call that fails within the block fail the command.
+
+        Args:
+            summary: The result of the command in JSON, such as "nothing has changed"; empty for the text of the failure.
+            of_request: Whether the request itself is invalid if the gateway does not know what it names.
+
+        Raises:
+            Failure: A call has failed.
+        """
+        import grpc
+
+        try:
+            yield
+        except grpc.RpcError as error:
+            failure = self.failure_of_request(error) if of_request else self.failure(error)
+            raise (failure.with_summary(summary) if summary else failure) from None
 
     def failure_of_request(self, error: "grpc.RpcError") -> Failure:
         """As `failure`, with the exit code for an invalid request if the gateway does not know what it names."""

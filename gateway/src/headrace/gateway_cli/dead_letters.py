@@ -45,18 +45,13 @@ def list_(sink: str, limit: int, form: str, as_json: bool, connection: Connectio
 
     Exit codes: 0 shown, 1 the gateway does not know the sink, refuses or is away.
     """
-    import grpc
-
     from headrace.gateway_status import dead_letters_document
     from headrace.protocol.v1.admin_pb2 import ListDeadLettersRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
     request = ListDeadLettersRequest(sink=sink, limit=limit)
-    try:
-        with connection.channel() as channel:
-            answer = AdminServiceStub(channel).ListDeadLetters(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
-    except grpc.RpcError as error:
-        raise connection.failure(error) from None
+    with connection.failures(), connection.channel() as channel:
+        answer = AdminServiceStub(channel).ListDeadLetters(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
     document = dead_letters_document(answer)
     if as_json:
         count = sum(one["count"] for one in document["sinks"])

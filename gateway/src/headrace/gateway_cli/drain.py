@@ -29,20 +29,15 @@ def drain(timeout: float | None, as_json: bool, connection: Connection) -> None:
 
     Exit codes: 0 nothing is left, 1 something was left when the time was over, or the gateway is away.
     """
-    import grpc
-
     from headrace.protocol.v1.admin_pb2 import DrainRequest, DrainResponse
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
     left = DrainResponse()
-    try:
-        with connection.channel() as channel:
-            request = DrainRequest(timeout_ms=None if timeout is None else round(timeout * 1000))
-            for left in AdminServiceStub(channel).Drain(request, metadata=connection.metadata):
-                if not as_json:
-                    print_line(_describe(left), err=True)
-    except grpc.RpcError as error:
-        raise connection.failure(error).with_summary("the gateway is not drained") from None
+    with connection.failures("the gateway is not drained"), connection.channel() as channel:
+        request = DrainRequest(timeout_ms=None if timeout is None else round(timeout * 1000))
+        for left in AdminServiceStub(channel).Drain(request, metadata=connection.metadata):
+            if not as_json:
+                print_line(_describe(left), err=True)
     complete = left.done and not (left.sessions or left.sink_sessions)
     summary = "the gateway is drained" if complete else f"the time is over, and this is left: {_describe(left)}"
     if as_json:

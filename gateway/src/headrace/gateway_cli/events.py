@@ -83,17 +83,13 @@ def fetch_events(channel: "grpc.Channel", connection: Connection, limit: int, af
     Raises:
         Failure: the call failed.
     """
-    import grpc
-
     from headrace.gateway_status import event_log_document
     from headrace.protocol.v1.admin_pb2 import ListEventsRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
     request = ListEventsRequest(limit=limit, after=after)
-    try:
+    with connection.failures():
         answer = AdminServiceStub(channel).ListEvents(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
-    except grpc.RpcError as error:
-        raise connection.failure(error) from None
     return event_log_document(answer)
 
 

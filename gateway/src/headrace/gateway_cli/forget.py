@@ -33,23 +33,18 @@ def forget(name: str, force: bool, as_json: bool, connection: Connection) -> Non
       headrace forget market-spread --force
       headrace forget orders/0
     """
-    import grpc
-
     from headrace.protocol.v1.admin_pb2 import ForgetPipelineRequest, ForgetStreamRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
     is_stream, forgotten = "/" in name, True
-    try:
-        with connection.channel() as channel:
-            stub = AdminServiceStub(channel)
-            if is_stream:
-                wanted = ForgetStreamRequest(stream=name)
-                forgotten = stub.ForgetStream(wanted, timeout=CALL_TIMEOUT_S, metadata=connection.metadata).forgotten
-            else:
-                request = ForgetPipelineRequest(pipeline=name, force=force)
-                stub.ForgetPipeline(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
-    except grpc.RpcError as error:
-        raise connection.failure(error).with_summary(f"{name} is not forgotten") from None
+    with connection.failures(f"{name} is not forgotten"), connection.channel() as channel:
+        stub = AdminServiceStub(channel)
+        if is_stream:
+            wanted = ForgetStreamRequest(stream=name)
+            forgotten = stub.ForgetStream(wanted, timeout=CALL_TIMEOUT_S, metadata=connection.metadata).forgotten
+        else:
+            request = ForgetPipelineRequest(pipeline=name, force=force)
+            stub.ForgetPipeline(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
     summary = f"{name} is forgotten" if forgotten else f"{name} has ended; it is forgotten once its pipelines have read the rest"
     if as_json:
         print_result(summary, {"stream": name, "forgotten": forgotten} if is_stream else {"pipeline": name})

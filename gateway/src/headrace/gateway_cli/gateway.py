@@ -230,16 +230,11 @@ def reload(as_json: bool, connection: Connection) -> None:
 
     Exit codes: 0 the file is in effect, 1 it is refused or the gateway is away.
     """
-    import grpc
-
     from headrace.protocol.v1.admin_pb2 import ReloadRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
-    try:
-        with connection.channel() as channel:
-            answer = AdminServiceStub(channel).Reload(ReloadRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
-    except grpc.RpcError as error:
-        raise connection.failure(error).with_summary("nothing has changed") from None
+    with connection.failures("nothing has changed"), connection.channel() as channel:
+        answer = AdminServiceStub(channel).Reload(ReloadRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
     changes = list(answer.changes)
     summary = f"{len(changes)} changes are in effect" if changes else "nothing has changed"
     if as_json:

@@ -58,25 +58,20 @@ def resume(kind: str, name: str, as_json: bool, connection: Connection) -> None:
 
 def _change(command: str, kind: str, name: str, as_json: bool, connection: Connection) -> None:
     """Makes a change, and prints the result."""
-    import grpc
-
     from headrace.protocol.v1.admin_pb2 import PartKind, PauseRequest, ResumeRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
     wanted = PartKind.Value(f"PART_KIND_{kind.upper()}")
-    try:
-        with connection.channel() as channel:
-            stub, metadata = AdminServiceStub(channel), connection.metadata
-            if command == "pause":
-                paused = stub.Pause(PauseRequest(kind=wanted, name=name), timeout=CALL_TIMEOUT_S, metadata=metadata)
-                changed = paused.changed
-                summary = f"{kind} {name} is paused{'' if changed else f', by {paused.pause.by} already'}"
-            else:
-                request = ResumeRequest(kind=wanted, name=name)
-                changed = stub.Resume(request, timeout=CALL_TIMEOUT_S, metadata=metadata).changed
-                summary = f"{kind} {name} {'is resumed' if changed else 'was not paused'}"
-    except grpc.RpcError as error:
-        raise connection.failure(error).with_summary(f"{kind} {name}: nothing has changed") from None
+    with connection.failures(f"{kind} {name}: nothing has changed"), connection.channel() as channel:
+        stub, metadata = AdminServiceStub(channel), connection.metadata
+        if command == "pause":
+            paused = stub.Pause(PauseRequest(kind=wanted, name=name), timeout=CALL_TIMEOUT_S, metadata=metadata)
+            changed = paused.changed
+            summary = f"{kind} {name} is paused{'' if changed else f', by {paused.pause.by} already'}"
+        else:
+            request = ResumeRequest(kind=wanted, name=name)
+            changed = stub.Resume(request, timeout=CALL_TIMEOUT_S, metadata=metadata).changed
+            summary = f"{kind} {name} {'is resumed' if changed else 'was not paused'}"
     if as_json:
         print_result(summary, {"kind": kind, "name": name, "changed": changed})
     else:

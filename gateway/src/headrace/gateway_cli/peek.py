@@ -33,28 +33,20 @@ def peek(stream: str, limit: int, form: str, as_json: bool, connection: Connecti
 
     Exit codes: 0 the limit is reached or Ctrl-C, 1 the gateway does not know the stream, refuses or is away.
     """
-    import grpc
-
     from headrace.gateway_status import peek_document
     from headrace.protocol.v1.admin_pb2 import PeekRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
     sample: PeekResponse | None = None
-    with connection.channel() as channel:
-        try:
-            # Ctrl-C is how it ends without a limit.
-            with suppress(KeyboardInterrupt):
-                for sample in AdminServiceStub(channel).Peek(
-                    PeekRequest(stream=stream, limit=limit), metadata=connection.metadata
-                ):
-                    document = peek_document(sample)
-                    if not as_json:
-                        for message in document["messages"]:
-                            print_line("\n".join(preview_lines(message, form)))
-                    elif sample.messages:
-                        print_json(document, compact=True)
-        except grpc.RpcError as error:
-            raise connection.failure(error) from None
+    # Ctrl-C is how it ends without a limit.
+    with connection.failures(), connection.channel() as channel, suppress(KeyboardInterrupt):
+        for sample in AdminServiceStub(channel).Peek(PeekRequest(stream=stream, limit=limit), metadata=connection.metadata):
+            document = peek_document(sample)
+            if not as_json:
+                for message in document["messages"]:
+                    print_line("\n".join(preview_lines(message, form)))
+            elif sample.messages:
+                print_json(document, compact=True)
     not_shown = 0 if sample is None else sample.not_shown
     if as_json:
         print_result(f"{not_shown:,} messages were not shown", {"not_shown": not_shown}, compact=True)

@@ -39,8 +39,6 @@ def replay(
 
     Exit codes: 0 all is acknowledged, 1 it failed, is refused or continues, 2 no deployment can replay the sink's dead letters.
     """
-    import grpc
-
     from headrace.protocol.v1.admin_pb2 import ReplayDeadLettersRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -48,12 +46,9 @@ def replay(
     request = ReplayDeadLettersRequest(
         sink=sink, source=source, refused_by=refused_by, deployment=deployment, timeout_ms=timeout_ms
     )
-    try:
-        with connection.channel() as channel:
-            call = AdminServiceStub(channel).ReplayDeadLetters
-            answer = call(request, timeout=timeout + _ANSWERS_LATER_S, metadata=connection.metadata)
-    except grpc.RpcError as error:
-        raise connection.failure_of_request(error).with_summary(f"dead letters of {sink} are not replayed") from None
+    with connection.failures(f"dead letters of {sink} are not replayed", of_request=True), connection.channel() as channel:
+        call = AdminServiceStub(channel).ReplayDeadLetters
+        answer = call(request, timeout=timeout + _ANSWERS_LATER_S, metadata=connection.metadata)
     seconds = answer.replayed.duration_ms / 1000
     where = f"{answer.connector} of {answer.deployment}"
     summary = f"dead letters of {sink} are replayed as source {source}, and acknowledged: {where} ({seconds} s)"

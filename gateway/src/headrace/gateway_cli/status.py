@@ -120,16 +120,12 @@ def fetch_status(channel: "grpc.Channel", connection: Connection) -> "StatusDocu
     Raises:
         Failure: the call failed.
     """
-    import grpc
-
     from headrace.gateway_status import status_document
     from headrace.protocol.v1.admin_pb2 import GetStatusRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
-    try:
+    with connection.failures():
         answer = AdminServiceStub(channel).GetStatus(GetStatusRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
-    except grpc.RpcError as error:
-        raise connection.failure(error) from None
     return status_document(connection.gateway, answer)
 
 

@@ -75,17 +75,13 @@ def fetch_timeline(channel: "grpc.Channel", connection: Connection, pipeline: st
     Raises:
         Failure: the call failed.
     """
-    import grpc
-
     from headrace.gateway_status import timeline_document
     from headrace.protocol.v1.admin_pb2 import ListBatchesRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
     request = ListBatchesRequest(pipeline=pipeline, limit=limit)
-    try:
+    with connection.failures():
         answer = AdminServiceStub(channel).ListBatches(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
-    except grpc.RpcError as error:
-        raise connection.failure(error) from None
     return timeline_document(answer)
 
 

@@ -45,8 +45,6 @@ def why(stream: str, sequence: int | None, epoch: int | None, as_json: bool, con
 
     Exit codes: 0 shown, 1 the gateway does not know the stream, refuses or is away.
     """
-    import grpc
-
     from headrace.gateway_status import message_document
     from headrace.protocol.v1.admin_pb2 import GetStatusRequest, LocateMessageRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
@@ -55,14 +53,12 @@ def why(stream: str, sequence: int | None, epoch: int | None, as_json: bool, con
         raise Failure("--epoch says which epoch SEQUENCE belongs to: name both, or neither", EXIT_INVALID)
     with connection.channel() as channel:
         stub = AdminServiceStub(channel)
-        try:
+        with connection.failures():
             if sequence is None:
                 status = stub.GetStatus(GetStatusRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
                 sequence, epoch = _oldest(status, stream)
             request = LocateMessageRequest(stream=stream, sequence=sequence, epoch=epoch)
             answer = stub.LocateMessage(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
-        except grpc.RpcError as error:
-            raise connection.failure(error) from None
     document = message_document(answer)
     if as_json:
         print_result(f"message {sequence} of {stream}: {document['state']}", document)
