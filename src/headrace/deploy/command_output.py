@@ -99,7 +99,7 @@ class _Tail:
     def __init__(self, pipe: IO[bytes]) -> None:
         self.descriptor = pipe.fileno()
         os.set_blocking(self.descriptor, False)
-        self._kept = bytearray()
+        self._end = bytearray()
 
     def take(self) -> bool:
         """Takes what the pipe contains, without waiting. Returns whether more may arrive."""
@@ -107,9 +107,9 @@ class _Tail:
             taken = os.read(self.descriptor, _PIPE_BYTES)
         except BlockingIOError:
             return True
-        self._kept += taken
-        del self._kept[:-KEPT_BYTES]
+        self._end += taken
+        del self._end[:-KEPT_BYTES]
         return bool(taken)
 
     def text(self) -> str:
-        return self._kept.decode(errors="replace").strip()
+        return self._end.decode(errors="replace").strip()

@@ -88,7 +88,7 @@ class ControlSocket:
         self._path = folder / SOCKET_FILE
         self._tell = tell
         self._disk = disk
-        self._made: tuple[socket.socket, int] | None = None
+        self._next_listener: tuple[socket.socket, int] | None = None
         """A listener and its file, which are to be used from the next call on."""
         self._callers: list[_Caller] = []
         self._requests: list[Request] = []
@@ -105,7 +105,7 @@ class ControlSocket:
 
     def __exit__(self, *_: object) -> None:
         """Closes the socket and all connections."""
-        self._use_made()
+        self._use_next()
         with contextlib.suppress(OSError):
             self._disk.ask(self._remove)
         if self._listener is not None:
@@ -117,7 +117,7 @@ class ControlSocket:
 
     def requests(self) -> list[Request]:
         """Returns the requests that have arrived since the last call."""
-        self._use_made()
+        self._use_next()
         self._requests = [request for request in self._requests if request.is_open]
         while self._listener is not None and len(self._callers) + len(self._requests) < MAX_REQUESTS:
             try:
@@ -156,7 +156,7 @@ class ControlSocket:
                 self._tell(f"headrace ps and headrace restart do not reach this deployment: {said}")
         else:
             self._why_not = None
-        self._use_made()
+        self._use_next()
 
     def _listen(self, *, replaces: bool) -> None:
         if not replaces and os.path.lexists(self._path):
@@ -174,14 +174,14 @@ class ControlSocket:
         except OSError:
             listener.close()
             raise
-        self._made = listener, inode
+        self._next_listener = listener, inode
 
-    def _use_made(self) -> None:
+    def _use_next(self) -> None:
         """Takes over the listener that was made, perhaps long after it was asked for."""
-        if self._made is not None:
+        if self._next_listener is not None:
             if self._listener is not None:
                 self._listener.close()
-            (self._listener, self._inode), self._made = self._made, None
+            (self._listener, self._inode), self._next_listener = self._next_listener, None
 
     def _remove(self) -> None:
         if self._path.lstat().st_ino == self._inode:

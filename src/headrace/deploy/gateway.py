@@ -115,7 +115,7 @@ class StatusProbe:
                 return None
             self._refused = now + REFUSED_FOR_S, metadata
             return Known(permitted=False)
-        return _known(status)
+        return _view_of(status)
 
     def close(self) -> None:
         """Closes the channel."""
@@ -133,7 +133,7 @@ class NoProbe:
         """Does nothing."""
 
 
-def _known(status: GetStatusResponse) -> Known:
+def _view_of(status: GetStatusResponse) -> Known:
     owners = {stream.instance for stream in status.streams}
     return Known(
         connected=frozenset(session.instance for session in status.sessions),

@@ -77,14 +77,14 @@ class GatewayLink:
         self._restarts: queue.Queue[LinkRequest] = queue.Queue(MAX_REQUESTS)
         self._replays: queue.Queue[LinkRequest] = queue.Queue(MAX_REQUESTS)
         self._news: queue.Queue[str] = queue.Queue(MAX_REQUESTS)
-        self._told: str | None = None
+        self._last_line: str | None = None
         self._comfort = Comfort(tell)
         self._disk = PatientDisk()
 
     @property
     def fault(self) -> str | None:
         """Why the deployment is not registered at the gateway, where that needs somebody; None if it is, or soon will be."""
-        return self._told
+        return self._last_line
 
     def __enter__(self) -> Self:
         """Returns itself."""
@@ -147,13 +147,13 @@ class GatewayLink:
 
     def requests(self) -> list[LinkRequest]:
         """Returns the restarts that were requested since the last call."""
-        for line in _taken(self._news):
+        for line in _all_of(self._news):
             self._tell(line)
-        return [request for request in _taken(self._restarts) if request.is_open]
+        return [request for request in _all_of(self._restarts) if request.is_open]
 
     def replays(self) -> list[LinkRequest]:
         """Returns the replays that were requested since the last call."""
-        return [request for request in _taken(self._replays) if request.is_open]
+        return [request for request in _all_of(self._replays) if request.is_open]
 
     def _start(self, reach: Reach, address: str) -> None:
         """Starts the thread. Whatever fails is tried again with the next update."""
@@ -176,7 +176,7 @@ class GatewayLink:
                 faults.reset()
             except Exception as error:
                 # With a backoff of its own: a call that is welcomed each time resets the other one.
-                self._say(f"{_named(error)}; this is tried again")
+                self._say(f"{_chain_text(error)}; this is tried again")
                 self._closed.wait(faults.next())
 
     def _register_once(self, reached: Reached, backoff: Backoff) -> bool:
@@ -220,7 +220,7 @@ class GatewayLink:
             for response in call.call:
                 if response.HasField("welcome"):
                     backoff.reset()
-                    self._told = None
+                    self._last_line = None
                 elif response.HasField("restart"):
                     self._take(call, response.restart, None)
                 elif response.HasField("replay"):
@@ -269,17 +269,17 @@ class GatewayLink:
     def _say(self, why: str) -> None:
         """Says once why connectors are not restarted by the gateway."""
         line = f"no connector can be restarted by the gateway: {why}"
-        if line != self._told and not self._news.full():
-            self._told = line
+        if line != self._last_line and not self._news.full():
+            self._last_line = line
             self._news.put_nowait(line)
 
 
-def _named(error: BaseException) -> str:
+def _chain_text(error: BaseException) -> str:
     """Names an error, after the one that was being handled when it was raised."""
     said = f"{type(error).__name__}: {error}"
-    return said if error.__context__ is None else f"{_named(error.__context__)}; then {said}"
+    return said if error.__context__ is None else f"{_chain_text(error.__context__)}; then {said}"
 
 
-def _taken(arrived: "queue.Queue[Any]") -> list[Any]:
+def _all_of(arrived: "queue.Queue[Any]") -> list[Any]:
     """Takes all that is in a queue."""
     return [arrived.get_nowait() for _ in range(arrived.qsize())]

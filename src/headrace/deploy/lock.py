@@ -91,18 +91,18 @@ def exclusive_run(
     earlier = _Earlier(folder, tell, is_stopped)
     with contextlib.ExitStack() as held:
         try:
-            _named(held, deployment, "supervisor", tell)
+            _take_name(held, deployment, "supervisor", tell)
         except NameTaken as taken:
             raise AlreadyRuns(f"this deployment is already running, as process {taken.pid or '?'}; stop that first") from None
         own = _opened(held, folder / "supervisor.lock", deployment)
         if not _locked(own, folder / "supervisor.lock", deployment):
-            raise AlreadyRuns(f"this deployment is already running, as process {_said(own)}; stop that first")
+            raise AlreadyRuns(f"this deployment is already running, as process {_pid_text(own)}; stop that first")
         shared = _opened(held, folder / "processes.lock", deployment)
         while not _locked(shared, folder / "processes.lock", deployment):
             earlier.wait()
         while True:
             try:
-                named = _named(held, deployment, "processes", tell)
+                named = _take_name(held, deployment, "processes", tell)
                 break
             except NameTaken:
                 earlier.wait()
@@ -147,7 +147,7 @@ def _holders(file: Path) -> list[str]:
     return found
 
 
-def _named(held: contextlib.ExitStack, deployment: Path, what: str, tell: Callable[[str], None]) -> int | None:
+def _take_name(held: contextlib.ExitStack, deployment: Path, what: str, tell: Callable[[str], None]) -> int | None:
     """Takes a name of the deployment, and returns its descriptor; None if there can be none: the files lock alone then.
 
     Raises:
@@ -193,7 +193,7 @@ def _cannot_start(path: Path, deployment: Path, error: OSError) -> CannotStart:
     return CannotStart(f'{failed}; {remedy}, or name another folder at the top of {deployment.name}: folder = "PATH"')
 
 
-def _said(descriptor: int) -> str:
+def _pid_text(descriptor: int) -> str:
     with contextlib.suppress(OSError):
         return os.pread(descriptor, 20, 0).decode(errors="replace") or "?"
     return "?"

@@ -57,7 +57,7 @@ class LastKnown(Generic[T]):
         """Takes what reads the file."""
         self._read = read
         self._disk = disk
-        self._known: tuple[T] | None = None
+        self._last_answer: tuple[T] | None = None
 
     def __call__(self) -> T:
         """Returns it.
@@ -67,11 +67,11 @@ class LastKnown(Generic[T]):
             Exception: Whatever reads the file raises.
         """
         try:
-            self._known = (self._disk.ask(self._read),)
+            self._last_answer = (self._disk.ask(self._read),)
         except OSError:
-            if self._known is None:
+            if self._last_answer is None:
                 raise
-        return self._known[0]
+        return self._last_answer[0]
 
 
 def _do(action: Callable[[], T], answer: "Future[T]") -> None:

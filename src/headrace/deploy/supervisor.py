@@ -81,7 +81,7 @@ class Supervisor:
         self._reach = reach
         self._plan = plan
         self._connect = connect
-        self._shown = regardless(show)
+        self._display = regardless(show)
         self._report: Callable[[], None] = lambda: None
         self._comfort = Comfort(lambda _: None)
         self._signals = signals or Signals()
@@ -224,7 +224,7 @@ class Supervisor:
 
     def _show(self, status: Status) -> None:
         self._comfort.do("log the status", lambda: self._logged(status), None)
-        self._comfort.do("show the status", lambda: self._shown(status), None)
+        self._comfort.do("show the status", lambda: self._display(status), None)
 
     def _ending(self, processes: SupervisedProcesses) -> Ending:
         if len(self._signals.stops) > 1:

@@ -46,7 +46,7 @@ class LinesView:
         """Writes what has changed."""
         for process in status.processes:
             if self._is_news(process.name, (process.state, process.restarts, process.reason)):
-                self._say(f"{process.name} {told(process)}")
+                self._say(f"{process.name} {describe(process)}")
         if self._is_news("", (status.condition, status.cause)):
             self._say(f"{status.deployment} {status.condition}{f': {status.cause}' if status.cause else ''}")
         if status.condition is Condition.RUNS and time.monotonic() - self._figures_at >= _FIGURES_EVERY_S:
@@ -123,7 +123,7 @@ def figures(status: Status) -> str:
     return f"{status.acknowledged:,} messages acknowledged, {status.rate:,} a second, lag {status.lag or 0:,}"
 
 
-def told(process: ProcessStatus) -> str:
+def describe(process: ProcessStatus) -> str:
     """Returns the state of a process, in one line."""
     return f"{process.state}: {why}" if (why := _why(process)) else process.state
 

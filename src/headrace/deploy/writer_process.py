@@ -51,7 +51,7 @@ class WriterProcess:
         self.is_ready = False
         self.state: dict[str, Any] = {"faults": {}, "lost": {}}
         self._now = now
-        self._asked = self._answered = 0
+        self._questions = self._answers = 0
         self._asked_at = self._looked_at = now()
         self._silent_s = 0.0
         self._is_late = False
@@ -85,7 +85,7 @@ class WriterProcess:
         self._hear()
         now = self._now()
         passed_s, self._looked_at = min(now - self._looked_at, _MAX_LOOK_S), now
-        if not self.is_ready or self._answered < self._asked:
+        if not self.is_ready or self._answers < self._questions:
             self._silent_s += passed_s
         elif now - self._asked_at < ASK_EVERY_S or self._ask(catches_up=False):
             self._silent_s, self._fault = 0.0, None
@@ -116,12 +116,12 @@ class WriterProcess:
         self._hear()
         if self.is_ready and not self._is_late and self._ask(catches_up=True):
             deadline = self._now() + _CATCHES_UP_WITHIN_S
-            while self._answered < self._asked and not self._is_late:
+            while self._answers < self._questions and not self._is_late:
                 if self.exit_code() is not None:
                     return False
                 self._wait_for_word(deadline - self._now())
                 self._hear()
-                self._is_late = self._answered < self._asked and self._now() >= deadline
+                self._is_late = self._answers < self._questions and self._now() >= deadline
         return True
 
     def end(self) -> bool:
@@ -175,9 +175,9 @@ class WriterProcess:
 
     def _ask(self, *, catches_up: bool) -> bool:
         """Asks for an answer; returns whether the question could be sent."""
-        if not self._send({"ask": self._asked + 1, "catches_up": catches_up}):
+        if not self._send({"ask": self._questions + 1, "catches_up": catches_up}):
             return False
-        self._asked += 1
+        self._questions += 1
         self._asked_at = self._now()
         return True
 
@@ -193,8 +193,8 @@ class WriterProcess:
             self._silent_s = 0.0
             message = json.loads(packet)
             if "answered" in message:
-                self._answered = message["answered"]
-                self._is_late = self._is_late and self._answered < self._asked
+                self._answers = message["answered"]
+                self._is_late = self._is_late and self._answers < self._questions
             elif "faults" in message:
                 self.is_ready = True
                 self.state = message

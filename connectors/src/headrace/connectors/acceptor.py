@@ -98,7 +98,7 @@ class Acceptor:
             context: The TLS context, if any; each connection begins with what it has then.
         """
         self._make = make
-        self._wanted = self._most = most
+        self._maximum = self._most = most
         self._limit = f"({parameter})"
         self._context = context
         self._there: dict[Peer, _Connection] = {}
@@ -109,8 +109,8 @@ class Acceptor:
     def start(self, listeners: Sequence[socket.socket]) -> None:
         """Accepts the connections of these sockets, which the acceptor owns from now on."""
         used = in_use() + _RESERVED
-        descriptors = raise_limit(used + self._wanted)
-        if descriptors < used + self._wanted:
+        descriptors = raise_limit(used + self._maximum)
+        if descriptors < used + self._maximum:
             self._most = max(1, descriptors - used)
             self._limit = f"(the process may have {descriptors} descriptors: ulimit -n)"
             log.info("up to %d connections %s", self._most, self._limit)

@@ -43,7 +43,7 @@ class Room:
         self.bytes = 0
         self._max_messages = messages
         self._max_bytes = bytes_
-        self._made = on_room
+        self._on_room = on_room
 
     @property
     def full(self) -> bool:
@@ -63,7 +63,7 @@ class Room:
         """Releases room."""
         self.messages -= messages
         self.bytes -= bytes_
-        self._made()
+        self._on_room()
 
 
 class Inbox(Generic[T]):

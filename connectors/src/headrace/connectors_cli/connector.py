@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.connectors_cli.check import check
-from headrace.connectors_cli.loading import implementation_of, named
+from headrace.connectors_cli.loading import connector_of, implementation_of
 from headrace.connectors_cli.positions import positions
 from headrace.connectors_cli.run import run
 from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, as_typed, console, json_option, print_line, print_result
@@ -120,7 +120,7 @@ def _connector(name: str) -> "Connector":
     from headrace.configuration import nearest
     from headrace.connectors import connector_names
 
-    known = named(name)
+    known = connector_of(name)
     if known is None:
         advice = nearest(name, connector_names()) or as_typed("; headrace connector list shows all connectors")
         raise Failure(f"there is no connector {name}{advice}", EXIT_INVALID)

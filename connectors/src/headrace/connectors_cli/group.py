@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from headrace.connectors_cli.loading import implementation_of, named
+from headrace.connectors_cli.loading import connector_of, implementation_of
 from headrace.terminal import ProgramCommand, ProgramGroup
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ class ConnectorGroup(ProgramGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Returns the command of a connector, None if there is no such connector."""
-        connector = named(cmd_name)
+        connector = connector_of(cmd_name)
         return None if connector is None else self.command_of(connector)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Returns the command, or suggests a connector."""
         name = args[0]
-        if not name.startswith("-") and named(name) is None:
+        if not name.startswith("-") and connector_of(name) is None:
             raise click.exceptions.NoSuchCommand(name, f"There is no connector {name!r}.", self.list_commands(ctx), ctx)
         return super().resolve_command(ctx, args)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headrace.connectors.manifests import Program
 
 
-def named(name: str) -> "Connector | None":
+def connector_of(name: str) -> "Connector | None":
     """Returns the connector with a name, None if there is none.
 
     Raises:

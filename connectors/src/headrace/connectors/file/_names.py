@@ -156,6 +156,6 @@ def _date(groups: list[str]) -> tuple[tuple[int, ...], list[str]]:
     return (int(first), 0, 0), groups[1:]
 
 
-def shown(path: str | os.PathLike[str]) -> str:
+def text_of(path: str | os.PathLike[str]) -> str:
     """Returns a path as text for people, whatever its bytes are: surrogates cannot be logged or sent."""
     return os.fsencode(path).decode(errors="backslashreplace")

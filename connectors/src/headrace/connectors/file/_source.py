@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Generator, Sequence
 from headrace.connectors._records import BadRecord, Format
 from headrace.connectors.bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors.file._encoding import Encoding
-from headrace.connectors.file._names import Names, shown
+from headrace.connectors.file._names import Names, text_of
 from headrace.connectors.file.files import Files
 from headrace.connectors.file.options import Options
 from headrace.connectors.file.order import at_first
@@ -110,7 +110,7 @@ class FileSource(PolicySource):
         self._next_look = 0.0
         self._look()
         if not self._files.listed and not follow:
-            raise InvalidSource(f"no such file: {', '.join(shown(path) for path in paths)}{self._files.why_none()}")
+            raise InvalidSource(f"no such file: {', '.join(text_of(path) for path in paths)}{self._files.why_none()}")
 
     async def partitions(self) -> Sequence[str]:
         """Returns the existing files whose turn it is.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.connectors.file._names import Names, bases, partition_of, root_of, shown, unrotated
+from headrace.connectors.file._names import Names, bases, partition_of, root_of, text_of, unrotated
 from headrace.connectors.file.absent import AbsentLog, AbsentLogs
 from headrace.connectors.file.listing import Found, file_at, matching, may_match, may_read
 from headrace.connectors.file.parts import Key, key_of
@@ -90,7 +90,7 @@ class Files:
         for path, file in found.items():
             own = own_of.get(path, path)
             if own == path and owners.get(file.key, path) != path:
-                self.leave_out(path, f"it is the same file as {shown(owners[file.key])}", quiet=True)
+                self.leave_out(path, f"it is the same file as {text_of(owners[file.key])}", quiet=True)
                 others.append((path, owners[file.key]))
             elif file.key not in watched or not self._is_moved(file, own, open_files):
                 root, is_new = roots.get(path, ""), own not in self._partitions
@@ -119,7 +119,7 @@ class Files:
             literal = os.path.lexists(pattern)
             if literal and os.path.isdir(pattern):
                 if not self._has_looked:
-                    raise InvalidSource(f"{shown(pattern)} is a folder; name the files in it: {shown(pattern)}/*")
+                    raise InvalidSource(f"{text_of(pattern)} is a folder; name the files in it: {text_of(pattern)}/*")
                 self.leave_out(pattern, "it is a folder now")
                 continue
             root = self._root or (os.path.dirname(pattern) if literal else root_of(pattern))
@@ -187,7 +187,7 @@ class Files:
             partition = partition_of(own, root, self._names)
             if partition in self.streams:
                 taken = (
-                    f"{shown(self.streams[partition].path)} and {shown(own)} would both be the stream "
+                    f"{text_of(self.streams[partition].path)} and {text_of(own)} would both be the stream "
                     f"{self._source}/{partition}; use two sources, or set root to a folder that contains both"
                 )
                 if not self._has_looked:
@@ -240,20 +240,20 @@ class Files:
         self._now_left_out.add(path)
         if self._left_out.get(path) != why:
             self._left_out[path] = why
-            log.log(logging.DEBUG if quiet else logging.WARNING, "source %s leaves out %s: %s", self._source, shown(path), why)
+            log.log(logging.DEBUG if quiet else logging.WARNING, "source %s leaves out %s: %s", self._source, text_of(path), why)
 
     def cannot_read(self, path: str, error: OSError) -> None:
         """Notes that a stream cannot read its file now, and names it in the log, once for each reason."""
         why = error.strerror or str(error)
         if self._troubled.get(path) != why:
             self._troubled[path] = why
-            log.warning("source %s cannot read %s: %s; this is tried again", self._source, shown(path), why)
+            log.warning("source %s cannot read %s: %s; this is tried again", self._source, text_of(path), why)
 
     def can_read(self, path: str) -> None:
         """Notes that a stream reads its file."""
         if self._troubled and self._troubled.pop(path, None) is not None:
-            log.info("source %s reads %s", self._source, shown(path))
+            log.info("source %s reads %s", self._source, text_of(path))
 
     def why_none(self) -> str:
         """Returns why there are no files, as the rest of a sentence; empty if nothing was left out."""
-        return "".join(f"; {shown(path)}: {why}" for path, why in list(self._left_out.items())[:3])
+        return "".join(f"; {text_of(path)}: {why}" for path, why in list(self._left_out.items())[:3])

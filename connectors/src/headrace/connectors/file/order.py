@@ -6,7 +6,7 @@ from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 
-from headrace.connectors.file._names import Scheme, is_packed, shown
+from headrace.connectors.file._names import Scheme, is_packed, text_of
 from headrace.connectors.file.mark import HEAD_BYTES, TAIL_BYTES, Seen, seen_of
 from headrace.connectors.file.parts import Part
 from headrace.sdk import PositionLost
@@ -58,9 +58,9 @@ def later(parts: Sequence[Part], at: Part | None, earlier: Sequence[Seen] | None
         del possible[0]
     if possible:
         return [*possible[0], *current]
-    names = ", ".join(shown(part.path.name) for part in ordered(others))
+    names = ", ".join(text_of(part.path.name) for part in ordered(others))
     raise PositionLost(
-        f"which file follows {shown(at.path)} cannot be told: by their names, some that were not read lie before it ({names}); "
+        f"which file follows {text_of(at.path)} cannot be told: by their names, some that were not read lie before it ({names}); "
         "move away files of other logs"
     )
 
@@ -156,7 +156,7 @@ def unseen(among: Sequence[Part], parts: Sequence[Part], earlier: Sequence[Seen]
         like = [each for each in earlier if each not in of_inode and what is _Is.PERHAPS_SEEN and _has(part, each)]
         if like and not is_packed(part.path):
             raise PositionLost(
-                f"whether {shown(part.path)} was read cannot be told: another file of its log has the same contents; "
+                f"whether {text_of(part.path)} was read cannot be told: another file of its log has the same contents; "
                 "move away what was read"
             )
         if not like:

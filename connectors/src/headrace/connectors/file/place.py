@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headrace.connectors._records import Format
 from headrace.connectors.file._encoding import Encoding, marked
-from headrace.connectors.file._names import is_packed, shown
+from headrace.connectors.file._names import is_packed, text_of
 from headrace.connectors.file.likeness import begins_with, shares_first_line
 from headrace.connectors.file.mark import Mark, Seen, checksum, decoded, seen_of
 from headrace.connectors.file.open_file import OpenFile
@@ -135,7 +135,7 @@ class Place:
         part = part_of(mark, parts, self._moved)
         if part is None:
             raise PositionLost(
-                f"{shown(self.path)} is not the file that was read up to byte {mark.offset}, and no rotated file next to it is "
+                f"{text_of(self.path)} is not the file that was read up to byte {mark.offset}, and no rotated file next to it is "
                 "that file"
             )
         self.base, offset, seen = mark.base, sequence - mark.base, self._seen
@@ -150,7 +150,7 @@ class Place:
             self.base += size
             offset -= size
             self.encoding = None
-        raise PositionLost(f"{shown(self.path)} has fewer bytes than the {offset} that were read")
+        raise PositionLost(f"{text_of(self.path)} has fewer bytes than the {offset} that were read")
 
     def _moved(self) -> Path | None:
         """Returns where the file is that was open, if it was given a name that is no rotation of its own."""
@@ -164,15 +164,15 @@ class Place:
         """
         part = part_at(self.path, current=True)
         if part is None:
-            raise PositionLost(f"{shown(self.path)} does not exist")
+            raise PositionLost(f"{text_of(self.path)} does not exist")
         size = size_of(part)
         if size < offset:
-            raise PositionLost(f"{shown(self.path)} has {size} bytes, fewer than the {offset} that were read")
+            raise PositionLost(f"{text_of(self.path)} has {size} bytes, fewer than the {offset} that were read")
         self.base = 0
         file = self._open(part, offset)
         unit = (marked(file.head) or self._options.encoding).unit
         if self._options.format is Format.LINES and offset not in (0, size) and b"\n" not in file.tail[-unit:]:
-            raise PositionLost(f"{shown(self.path)} is not the file that was read: no line ends at byte {offset}")
+            raise PositionLost(f"{text_of(self.path)} is not the file that was read: no line ends at byte {offset}")
 
     def next_part(self) -> bool:
         """Opens the next file; False if there is none."""
@@ -270,14 +270,14 @@ class Place:
             self._open(now, self.offset)
             return False
         if not self._options.rotation:
-            raise PositionLost(f"{shown(self.path)} is not the file that was read; give a new file a new name")
+            raise PositionLost(f"{text_of(self.path)} is not the file that was read; give a new file a new name")
         if stat.st_nlink:
             # Logs whose names were swapped are read on, each in its stream.
             return not self._options.is_read_elsewhere(now.key)
         shares = shares_first_line(now, self._file.descriptor, stat.st_size, self.encoding)
         if shares:
             raise PositionLost(
-                f"{shown(self.path)} is not the file that was read, and its first line is in that one, too, so it may contain "
+                f"{text_of(self.path)} is not the file that was read, and its first line is in that one, too, so it may contain "
                 "the same records again; give a new file a new name"
             )
         return shares is not None and self._has_not_grown(stat)
@@ -316,7 +316,7 @@ class Place:
         found = copy_of(self.mark(), self._parts())
         if found is None:
             raise PositionLost(
-                f"{shown(self.path)} was truncated to {size} bytes, or overwritten, after {self.offset} were read, and no file "
+                f"{text_of(self.path)} was truncated to {size} bytes, or overwritten, after {self.offset} were read, and no file "
                 "next to it is its copy"
             )
         self._open(found, self.offset)

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from headrace.connectors.file._names import is_packed, shown
+from headrace.connectors.file._names import is_packed, text_of
 from headrace.connectors.file.mark import HEAD_BYTES, TAIL_BYTES, Mark
 from headrace.connectors.file.order import is_telling, ordered, unseen
 from headrace.connectors.file.parts import Part, part_at
@@ -72,8 +72,8 @@ def distrust(own: Part, mark: Mark, head: bytes, parts: Sequence[Part], *, is_op
     copies = [part for part in rotated if (_begin_alike(part, own) if is_open else fits(part, mark))]
     if copies and (new := unseen(copies, rotated, mark.seen)):
         raise PositionLost(
-            f"whether {shown(own.path)} was truncated since {mark.offset} bytes were read of it cannot be told: "
-            f"{shown(new[0].path.name)} begins with the same bytes, and has been copied since"
+            f"whether {text_of(own.path)} was truncated since {mark.offset} bytes were read of it cannot be told: "
+            f"{text_of(new[0].path.name)} begins with the same bytes, and has been copied since"
         )
 
 

@@ -17,7 +17,7 @@ from headrace.connectors.file._encoding import (
     marked,
     split_text,
 )
-from headrace.connectors.file._names import shown
+from headrace.connectors.file._names import text_of
 from headrace.connectors.file.beginning import Beginning
 from headrace.connectors.file.options import Options
 from headrace.connectors.file.place import Place
@@ -72,7 +72,7 @@ class Splitter:
         encoding = place.encoding = default if default is Encoding.BYTES else found or place.encoding or default
         if offset % encoding.unit and encoding in (found, default):
             raise PositionLost(
-                f"byte {offset} of {shown(self._path)} lies within a character of {encoding.value}: the file was read "
+                f"byte {offset} of {text_of(self._path)} lies within a character of {encoding.value}: the file was read "
                 "with another encoding up to there, or the position was moved there"
             )
 
@@ -143,7 +143,7 @@ class Splitter:
         Raises:
             BadRecord: The policy is to fail.
         """
-        self._options.bad_record(self._bad(line.data), BadRecord(f"{shown(self._path)}: {line.error}"))
+        self._options.bad_record(self._bad(line.data), BadRecord(f"{text_of(self._path)}: {line.error}"))
         self._skip(line.data)
 
     def _read(self, records: Records, data: bytes) -> Records:
@@ -166,10 +166,10 @@ class Splitter:
             log.warning(
                 "skipped %d zero bytes at the beginning of %s: it was truncated while its writer did not append; let it append",
                 self._beginning.zeros,
-                shown(self._path),
+                text_of(self._path),
             )
         if encoding is Encoding.UTF_8 and looks_wide(rest):
-            log.warning("%s has no byte order mark, and looks like UTF-16: if it is, set encoding", shown(self._path))
+            log.warning("%s has no byte order mark, and looks like UTF-16: if it is, set encoding", text_of(self._path))
         return rest
 
     def _refuse(self, data: bytes, error: BadRecord) -> None:
@@ -178,7 +178,7 @@ class Splitter:
         Raises:
             BadRecord: The policy is to fail.
         """
-        self._options.bad_record(self._bad(data), BadRecord(f"{shown(self._path)}: {error}"))
+        self._options.bad_record(self._bad(data), BadRecord(f"{text_of(self._path)}: {error}"))
         self._discarding = True
         self._skip_units(data)
 
@@ -200,7 +200,7 @@ class Splitter:
         if (size := excess(data)) is None:
             return
         error = BadRecord(
-            f"{shown(self._path)}: the record at byte {self._place.offset} announces {size - 4} bytes, more than "
+            f"{text_of(self._path)}: the record at byte {self._place.offset} announces {size - 4} bytes, more than "
             f"{MAX_RECORD_BYTES}; it ends at byte {self._place.offset + size}, if the file is in length-prefixed format at all"
         )
         self._options.bad_record(self._bad(data), error)
@@ -217,7 +217,7 @@ class Splitter:
         data = b"".join(self._pieces)
         end = self._place.offset + len(data)
         error = BadRecord(
-            f"{shown(self._path)} is damaged after decompressed byte {end} ({damage}): everything from byte "
+            f"{text_of(self._path)} is damaged after decompressed byte {end} ({damage}): everything from byte "
             f"{self._place.offset} on counts as one record that cannot be sent"
         )
         self._options.bad_record(self._bad(data), error)
@@ -266,7 +266,7 @@ class Splitter:
             return
         if self._options.format is Format.LENGTH_PREFIXED:
             error = BadRecord(
-                f"{shown(self._path)}: the record at byte {self._place.offset} is incomplete: the file ends "
+                f"{text_of(self._path)}: the record at byte {self._place.offset} is incomplete: the file ends "
                 f"after {len(rest)} bytes of it"
             )
             self._options.bad_record(self._bad(rest), error)

@@ -37,7 +37,7 @@ def untrusted(connection: KafkaConnection, library: str, text: str) -> HeadraceE
     return KafkaUntrusted(text) if connection.was_reached(library) else KafkaFailed(text)
 
 
-def told(error: BaseException, connection: KafkaConnection) -> HeadraceError:
+def translate(error: BaseException, connection: KafkaConnection) -> HeadraceError:
     """Translates an error of kafka-python: to `KafkaAway` if a retry may help, or else to `KafkaFailed`."""
     if isinstance(error, HeadraceError):
         return error
@@ -90,7 +90,7 @@ def connect(make: Callable[[], C], connection: KafkaConnection) -> C:
         if isinstance(problem, KafkaAway):
             raise problem from error
     except (errors.KafkaError, OSError) as error:
-        raise told(error, connection) from error
+        raise translate(error, connection) from error
     # The brokers answer: if they have just started, this succeeds; if they reject this client, they will do so again.
     try:
         return _reached(make, connection)

@@ -11,7 +11,7 @@ from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from headrace.connectors.kafka._connection import KafkaConnection
-from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, connect, told
+from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, connect, translate
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ class Cluster:
             if issubclass(error, _OTHER_CONSUMERS):
                 raise KafkaFailed(f"group {group} has other consumers: set group to one that no other application uses")
             if error is not kafka_errors.NoError:
-                raise told(error(), self._connection)
+                raise translate(error(), self._connection)
 
     def settings(self, topic: str) -> dict[str, str]:
         """Returns the settings of a topic, including defaults."""
@@ -179,7 +179,7 @@ class Cluster:
         try:
             return question(self._client)
         except (kafka_errors.KafkaError, OSError) as error:
-            problem = told(error, self._connection)
+            problem = translate(error, self._connection)
             if isinstance(problem, KafkaAway):
                 self.close()
             raise problem from error

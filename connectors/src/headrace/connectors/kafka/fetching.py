@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from kafka import TopicPartition
 
-from headrace.connectors.kafka._errors import KafkaAway, told
+from headrace.connectors.kafka._errors import KafkaAway, translate
 from headrace.connectors.kafka._parameters import KafkaParameters
 from headrace.connectors.kafka.calls import Calls
 from headrace.connectors.kafka.cluster import Bounds, Cluster
@@ -112,7 +112,7 @@ class Fetching:
                     self._log.over("fetching records again")
                     await asyncio.sleep(begun + _APART_S - time.monotonic())
                 except Exception as error:
-                    problem = told(error, self._parameters)
+                    problem = translate(error, self._parameters)
                     if isinstance(problem, KafkaAway):
                         self._log.report(f"{problem}; retrying")
                         await asyncio.sleep(backoff.next())

@@ -11,7 +11,7 @@ from kafka import errors as kafka_errors
 
 from headrace.connectors.kafka import _connection
 from headrace.connectors.kafka._connection import KafkaConnection
-from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, told, untrusted
+from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, translate, untrusted
 from headrace.connectors.kafka.logs import LIBRDKAFKA
 from headrace.contract.certificates import Stamp, stamp_of
 from headrace.sdk import HeadraceError, Message
@@ -112,7 +112,7 @@ class _Tokens:
         try:
             self._last = self._tokens.token()
         except kafka_errors.KafkaError as error:
-            raise told(error, connection) from error
+            raise translate(error, connection) from error
 
     def next(self, _: object) -> tuple[str, float]:
         """Returns a token, and until when to use it, in seconds since 1970."""

@@ -8,7 +8,7 @@ from kafka import errors as kafka_errors
 from kafka.partitioner import StickyPartitioner
 
 from headrace.connectors.kafka._connection import REQUEST_TIMEOUT_S
-from headrace.connectors.kafka._errors import connect, told
+from headrace.connectors.kafka._errors import connect, translate
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
 from headrace.connectors.kafka._transactions import (
     LINGER_MS,
@@ -113,7 +113,7 @@ class PythonTransactions:
             return aborted(error)
         if isinstance(error, kafka_errors.KafkaTimeoutError):
             return not_completed(self._parameters, error)
-        return told(error, self._parameters)
+        return translate(error, self._parameters)
 
 
 def _producer(parameters: KafkaSinkParameters, batch_bytes: int) -> Producer:

@@ -126,7 +126,7 @@ def filling(
             (column,) = find_columns(database, table, [name])
             if types and column.base not in types:
                 raise database.invalid(f"{table}: column {name} is of type {column.type}, and {' or '.join(types)} is required")
-            columns[name], join = _taken(column, field)
+            columns[name], join = _expression(column, field)
             joins.append(join)
     members = list(parameters.columns)
     if not members and parameters.value_column is None:
@@ -177,7 +177,7 @@ def key_of(column: Column | None, *, compared: bool = False) -> Keys:
     return Keys({column.name: expression}, (join,))
 
 
-def _taken(column: Column, field: LiteralString) -> tuple[sql.Composable, sql.Composable]:
+def _expression(column: Column, field: LiteralString) -> tuple[sql.Composable, sql.Composable]:
     if field == "event_time":
         return sql.SQL(_OF_TIME[column.base]), sql.SQL("")
     return from_bytes(column, field)

@@ -58,8 +58,8 @@ class EndRevoked(grpc.aio.ServerInterceptor):
         name, _ = METHOD_KINDS[handler.request_streaming, handler.response_streaming]
         behaviour = getattr(handler, name)
         answer = _writing(behaviour) if handler.response_streaming else _answering(behaviour)
-        taken = answer if is_known else self._taken(call, answer)
-        serve = self._ending(call, taken if handler.request_streaming else _of_one(taken))
+        serving = answer if is_known else self._until_request(call, answer)
+        serve = self._ending(call, serving if handler.request_streaming else _of_one(serving))
         # Of this kind for every method: gRPC would wait for the only request of a call by itself, and cannot be interrupted.
         return grpc.stream_stream_rpc_method_handler(serve, handler.request_deserializer, handler.response_serializer)
 
@@ -70,7 +70,7 @@ class EndRevoked(grpc.aio.ServerInterceptor):
             text = f"more than {MAX_WAITING} calls without a token wait for their request; send it with the call"
             waiting[0].end(LimitExceeded(text, limit="calls without a token", maximum=MAX_WAITING))
 
-    def _taken(self, call: OpenCall, answer: Serve) -> Serve:
+    def _until_request(self, call: OpenCall, answer: Serve) -> Serve:
         async def serve(request: Any, context: Context) -> None:
             self._waiting.finish(call)
             await answer(request, context)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.pipelines.elements.headers import NO_HEADERS, Headers, taken
+from headrace.pipelines.elements.headers import NO_HEADERS, Headers, select
 from headrace.pipelines.elements.message import Origin, Times
 from headrace.pipelines.elements.rows import Column, Rows
 
@@ -79,7 +79,7 @@ class Elements:
         if self.headers is not None:
             return self.headers
         own = None if self.mixed else self.origin.headers
-        return own if own is None or self.at is None else taken(own, self.at)
+        return own if own is None or self.at is None else select(own, self.at)
 
     def without_headers(self) -> "Elements":
         """The same elements without headers."""
@@ -100,7 +100,7 @@ class Elements:
             "keys": None if keys is None else [keys[i] for i in indices],
             "times": None if times is None else times[np.asarray(indices, np.int64)],
             "marks": None if marks is None else marks[np.asarray(indices, np.int64)],
-            "headers": None if headers is None else taken(headers, indices),
+            "headers": None if headers is None else select(headers, indices),
         }
 
 

@@ -117,7 +117,7 @@ def checked(headers: Iterable[Any]) -> Headers:
     return found
 
 
-def taken(headers: Sequence[Headers], indices: Sequence[int]) -> Sequence[Headers]:
+def select(headers: Sequence[Headers], indices: Sequence[int]) -> Sequence[Headers]:
     """The headers at these indices."""
     if isinstance(headers, HeadersColumn):
         return headers.take(np.asarray(indices, np.int64))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headrace.pipelines.elements.elements import Elements, Key
-from headrace.pipelines.elements.headers import NO_HEADERS, Headers, taken
+from headrace.pipelines.elements.headers import NO_HEADERS, Headers, select
 from headrace.pipelines.elements.message import NO_TIME, Origin
 
 _FIRED = -1
@@ -81,7 +81,7 @@ class Results:
         if headers is None:
             return None
         if _FIRED not in self._indices:
-            return taken(headers, self._indices)
+            return select(headers, self._indices)
         return [NO_HEADERS if index == _FIRED else headers[index] for index in self._indices]
 
     def _append(self, place: int, key: Key, value: Any, time: int, mark: int) -> None:

@@ -65,14 +65,14 @@ class TakenOver:
 
     def __init__(self, graph: Graph, times: Mapping[str, Any]) -> None:
         self._graph = graph
-        self._kept = times
+        self._content = times
         self._names = {number: names for number, names in _sharing(graph, times).items() if names}
         self.begun = set(times.get(_BEGUN, ()))
         self.marks = {key_by: (self._times(_MAXIMA, key_by), self._times(_ENDED, key_by)) for key_by in self._names}
 
     def heard(self, roots: frozenset[int]) -> dict[Place, int]:
         """When each stream was last heard of where some `key_by`s meet; empty if they did not meet there before."""
-        there, meeting = self._kept.get(_HEARD, {}), self._meeting(roots)
+        there, meeting = self._content.get(_HEARD, {}), self._meeting(roots)
         found: dict[Place, int] = {}
         for root in roots:
             for name in self._names.get(root, ()):
@@ -82,7 +82,7 @@ class TakenOver:
 
     def reached(self, roots: frozenset[int]) -> int | None:
         """The watermark where some `key_by`s meet; None if it is not known."""
-        reached: int | None = self._kept.get(_REACHED, {}).get(_joined(self._meeting(roots)))
+        reached: int | None = self._content.get(_REACHED, {}).get(_joined(self._meeting(roots)))
         return reached
 
     def _meeting(self, roots: frozenset[int]) -> list[str]:
@@ -91,7 +91,7 @@ class TakenOver:
     def _times(self, what: str, key_by: int) -> dict[str, int]:
         found: dict[str, int] = {}
         for name in self._names[key_by]:
-            there = self._kept.get(what, {}).get(name, {})
+            there = self._content.get(what, {}).get(name, {})
             reaching = (stream for stream in there if stream == EVERY_STREAM or self._graph.reaches(key_by, stream))
             raise_to(found, {stream: there[stream] for stream in reaching})
         return found

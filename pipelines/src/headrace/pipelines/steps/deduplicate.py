@@ -10,7 +10,7 @@ from headrace.pipelines.elements.elements import Elements, Key
 from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.due import due_of
-from headrace.pipelines.steps.fingerprints import named
+from headrace.pipelines.steps.fingerprints import name_of
 from headrace.pipelines.steps.keys import keyed, normal_keys
 from headrace.pipelines.steps.stateless import KeyBy
 from headrace.pipelines.steps.step import KeyedStep, Step, StepPass, each
@@ -175,7 +175,7 @@ class KeyById(KeyBy):
     @property
     def by(self) -> str:
         """A description of the ids, for the fingerprint."""
-        return "ids of messages" if self.id is None else f"ids by {named(self.id)}"
+        return "ids of messages" if self.id is None else f"ids by {name_of(self.id)}"
 
 
 def ids_of(step: Step, function: Ids | None, elements: Elements, step_pass: StepPass) -> tuple[Sequence[Key | None], Elements]:

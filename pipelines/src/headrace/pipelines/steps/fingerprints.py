@@ -59,7 +59,7 @@ def check_fingerprints(there: Mapping[str, Fingerprint], now: Mapping[str, Finge
             )
 
 
-def named(function: Callable[..., Any]) -> str:
+def name_of(function: Callable[..., Any]) -> str:
     """The name of a function, for the fingerprint; the same for all lambdas."""
     name = getattr(function, "__name__", "")
     if name == "<lambda>":

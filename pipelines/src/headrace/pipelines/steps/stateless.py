@@ -12,7 +12,7 @@ import numpy as np
 from headrace.pipelines.elements.elements import Elements, Key
 from headrace.pipelines.elements.message import NO_TIME, Times
 from headrace.pipelines.elements.rows import MessageRows, Rows, payloads
-from headrace.pipelines.steps.fingerprints import named
+from headrace.pipelines.steps.fingerprints import name_of
 from headrace.pipelines.steps.keys import keyed
 from headrace.pipelines.steps.returned import spread
 from headrace.pipelines.steps.step import Step, StepPass, each
@@ -194,7 +194,7 @@ class KeyBy(Step):
     @property
     def by(self) -> str:
         """A description of the key, for the fingerprint."""
-        return "keys of messages" if self.function is None else named(self.function)
+        return "keys of messages" if self.function is None else name_of(self.function)
 
     @property
     def label(self) -> str:

@@ -40,7 +40,7 @@ class SinkDriver:
         self.fields = {"sink": sink.name}
         self.blocks = isinstance(sink, Sink | IdempotentSink | TwoPhaseSink)
         self.caller: Caller = ThreadCaller(sink.name) if self.blocks else TaskCaller()
-        self._seen: set[str] = set()
+        self._pipelines: set[str] = set()
 
     async def hello(self, instance: str) -> pb.SinkServiceAttachRequest:
         """Returns the first message of a session, with the transactions that the sink has stored.
@@ -89,7 +89,7 @@ class SinkDriver:
 
     def saw(self, pipeline: str) -> None:
         """Remembers a pipeline, so that the next session reports its last batch."""
-        self._seen.add(pipeline)
+        self._pipelines.add(pipeline)
 
     async def _recovered(self) -> Recovered:
         """Asks the sink for its stored transactions."""
@@ -100,8 +100,8 @@ class SinkDriver:
                 raise TypeError(f"recover() returned {type(recovered).__name__} instead of Recovered")
             return recovered
         if isinstance(sink, IdempotentSink | AsyncIdempotentSink):
-            self._seen.update(await self.caller.call(sink.pipelines))
-            batches = [(pipeline, await self.caller.call(sink.last, pipeline)) for pipeline in sorted(self._seen)]
+            self._pipelines.update(await self.caller.call(sink.pipelines))
+            batches = [(pipeline, await self.caller.call(sink.last, pipeline)) for pipeline in sorted(self._pipelines)]
             return Recovered(committed=[Transaction(pipeline, batch) for pipeline, batch in batches if batch is not None])
         return Recovered()
 

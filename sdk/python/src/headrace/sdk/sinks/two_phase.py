@@ -232,10 +232,10 @@ class TwoPhaseHandler:
                         await self._drop(staging.part)
             case "prepare":
                 parts = parts_from_wire(decision.message.prepare.parts)
-                if await self._told(decision.transaction, "preparing", self._sink.prepare, decision.transaction, parts):
+                if await self._completes(decision.transaction, "preparing", self._sink.prepare, decision.transaction, parts):
                     await self._answers.prepared(decision.transaction)
             case "commit":
-                if await self._told(decision.transaction, "committing", self._sink.commit, decision.transaction):
+                if await self._completes(decision.transaction, "committing", self._sink.commit, decision.transaction):
                     await self._answers.committed(decision.transaction)
             case "abort":
                 try:
@@ -243,7 +243,7 @@ class TwoPhaseHandler:
                 except Exception as error:
                     self._answers.abort_failed(decision.transaction, "aborting", error)
 
-    async def _told(self, transaction: Transaction, doing: str, method: Callable[..., object], *arguments: object) -> bool:
+    async def _completes(self, transaction: Transaction, doing: str, method: Callable[..., object], *arguments: object) -> bool:
         """Calls a method of the sink; sends a failure if it raises. Returns whether it succeeded."""
         try:
             await self._caller.call(method, *arguments)

@@ -63,7 +63,7 @@ class Stream:
         self._resume: int | None = None
         self._acknowledged = -1
         self._tokens: deque[tuple[int, object]] = deque()
-        self._told: pb.Backlog | None = None
+        self._last_backlog: pb.Backlog | None = None
 
     def opened(self, answer: pb.StreamOpened) -> tuple[Position | None, Position | None]:
         """Handles the gateway's answer; returns the resume and the acknowledged position, each only if of the current epoch."""
@@ -207,9 +207,9 @@ class Stream:
         nothing_left = left is None or left.messages == 0 or left.bytes == 0
         if caught_up and nothing_left:
             answer.latest_sequence = max(self._resume or 0, self._last_sent or 0)
-        if answer == self._told:
+        if answer == self._last_backlog:
             return None
-        self._told = answer
+        self._last_backlog = answer
         return answer
 
     def acknowledge(self, position: pb.Ack.Stream) -> Position | None:
@@ -258,7 +258,7 @@ class Stream:
             self._tokens.extend(pair for pair in pairs if pair[1] is not None)
         self._last_sent = sequences[stop - 1] if sequences else columns.last
         # The gateway has subtracted what it has received: the same backlog again is news to it.
-        self._told = None
+        self._last_backlog = None
         self._move_on(columns, stop)
 
     def _set_aside(self, unsendable: Unsendable) -> None:

@@ -28,7 +28,7 @@ class TaskReader:
         self._undecided: tuple[Unsendable, Callable[[], None]] | None = None
         self._acknowledged = asyncio.Event()
         """Wakes the task that acknowledges."""
-        self._told = asyncio.Event()
+        self._news = asyncio.Event()
         """Wakes a source that has nothing, once an acknowledgement has arrived."""
         self._may_read = asyncio.Event()
         self._may_read.set()
@@ -91,7 +91,7 @@ class TaskReader:
                         await self._source.settle(self._task.partition, tokens)
                     await self._source.acknowledged(self._task.partition, position)
                     self._told_earlier.set()
-                    self._told.set()
+                    self._news.set()
                 elif self._undecided is not None:
                     (unsendable, left_out), self._undecided = self._undecided, None
                     await self._source.unsendable(self._task.partition, unsendable.message, unsendable.error)
@@ -141,11 +141,11 @@ class TaskReader:
     async def _pass_idle_time(self) -> None:
         """Waits `idle_seconds` after the source yielded None, or until an acknowledgement arrives."""
         # Cleared here: if it stayed set, a source that never waits itself would keep the event loop from everything else.
-        self._told.clear()
+        self._news.clear()
         await self._report_backlog(caught_up=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._source.idle_seconds):
-                await self._told.wait()
+                await self._news.wait()
 
     async def _report_backlog(self, *, caught_up: bool) -> None:
         """Asks the source for its backlog, about once a second, or when it has just caught up."""
