@@ -18,6 +18,8 @@ RUNS = PAGE.parent / "runs"
 _TABLE = re.compile(r"(<!-- (figures|profile): ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _BY_FRAME = "small_frames"
 """The case whose frames cost more than its messages."""
+_SMALL = 0.04
+"""The share of a case below which a part has no row of its own."""
 
 
 def filled(text: str) -> str:
@@ -48,25 +50,30 @@ def figures(run: dict[str, Any]) -> list[str]:
 
 
 def profile(run: dict[str, Any]) -> list[str]:
-    """Returns each part of each case of a profile, with the same measured again in parentheses."""
+    """Returns the parts of each case of a profile: the mean of its two measurements; small parts are one row."""
     cases = run["conditions"]["profile"]
     heads = [f"{case['what']}: µs for each {'frame' if name == _BY_FRAME else 'message'}" for name, case in cases.items()]
+    wholes = [_mean(case) * _times(name, case) for name, case in cases.items()]
+    parts = {part: [_cell(name, case, part) for name, case in cases.items()] for part in PARTS}
+    large = {
+        part: cells
+        for part, cells in parts.items()
+        if any(cell >= _SMALL * whole for cell, whole in zip(cells, wholes, strict=True))
+    }
+    shown = [sum(cells) for cells in zip(*large.values(), strict=True)]
+    large["other parts"] = [whole - cell for whole, cell in zip(wholes, shown, strict=True)]
     rows = [f"| part | {' | '.join(heads)} |", "|---|" + "---|" * len(heads)]
-    for part in PARTS:
-        cells = [_cell(name, case, part) for name, case in cases.items()]
-        if any(cells):
-            rows.append(f"| {part} | {' | '.join(cells)} |")
-    whole = [_both(case["us_per_message"], case["again"], _times(name, case)) for name, case in cases.items()]
-    return [*rows, f"| all | {' | '.join(whole)} |"]
+    for part, cells in [*large.items(), ("all", wholes)]:
+        rows.append(f"| {part} | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
+    return rows
 
 
-def _cell(name: str, case: dict[str, Any], part: str) -> str:
-    found = next((one for one in case["parts"] if one["part"] == part), None)
-    return "" if found is None else _both(found["us_per_message"], found["again"], _times(name, case))
+def _cell(name: str, case: dict[str, Any], part: str) -> float:
+    return sum(_mean(one) * _times(name, case) for one in case["parts"] if one["part"] == part)
 
 
-def _both(value: float, again: float, times: float) -> str:
-    return f"{value * times:.2f} ({again * times:.2f})"
+def _mean(one: dict[str, Any]) -> float:
+    return float(one["us_per_message"] + one["again"]) / 2
 
 
 def _times(name: str, case: dict[str, Any]) -> float:
