@@ -40,12 +40,12 @@ def conditions(run: dict[str, Any]) -> str:
 
 
 def figures(run: dict[str, Any]) -> list[str]:
-    """Returns the figures of a run as a table."""
-    rows = ["| figure | value | compared with | target |", "|---|---|---|---|"]
+    """Returns the figures of a run as a list, each with its baseline and its target."""
+    rows = []
     for figure in run["figures"]:
-        baseline = "" if figure["baseline"] is None else f"{_number(figure['baseline'])} {figure['unit']}"
-        met = "" if figure["met"] is None else f"{figure['target']}: {'met' if figure['met'] else 'missed'}"
-        rows.append(f"| `{figure['name']}` | {_number(figure['value'])} {figure['unit']} | {baseline} | {met} |")
+        baseline = "" if figure["baseline"] is None else f"; compared with {_number(figure['baseline'])} {figure['unit']}"
+        met = "" if figure["met"] is None else f"; target {figure['target']}: {'met' if figure['met'] else 'missed'}"
+        rows.append(f"- `{figure['name']}`: {_number(figure['value'])} {figure['unit']}{baseline}{met}")
     return rows
 
 
