@@ -18,7 +18,7 @@ RUNS = PAGE.parent / "runs"
 _TABLE = re.compile(r"(<!-- (figures|profile): ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _BY_FRAME = "small_frames"
 """The case whose frames cost more than its messages."""
-_SMALL = 0.04
+_SMALL = 0.07
 """The share of a case below which a part has no row of its own."""
 
 

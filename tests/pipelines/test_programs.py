@@ -180,7 +180,7 @@ BROKEN = {
     "no length": ([ready(), "ff" * 12], r"something else than messages to standard output, beginning with b'\\xff"),
     "another message": (
         [ready(), results(1, message_indices=u32(2), values=b"x", value_lengths=u32(1))],
-        "broke the protocol: a result is of message 2, and the block has 2, from 0",
+        "broke the protocol: message_indices names message 2, but the block has messages 0 to 1",
     ),
     "out of order": (
         [ready(), results(1, message_indices=u32(1, 0), value_lengths=u32(0, 0))],

@@ -42,7 +42,7 @@ _CLOSES_WITHIN_S = 5.0
 _REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 _NOT_ALLOWED = (grpc.StatusCode.PERMISSION_DENIED, "the token of the supervisor does not have the right supervise")
 _AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL)
-"""What is not told. gRPC reports INTERNAL in place of a refusal before the hello went out; the next call shows which."""
+"""Statuses that nobody needs to hear of: the link tries again. A refusal before the hello went out is INTERNAL in gRPC."""
 
 
 class GatewayLink:

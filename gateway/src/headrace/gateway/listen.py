@@ -58,7 +58,7 @@ def new_server(config: Config, registry: TokenRegistry, calls: OpenCalls, refusa
         ("grpc.max_concurrent_streams", MAX_CALLS_PER_CONNECTION),
         # The rest of the descriptors is for everything else. Further connections are closed as they come.
         ("grpc.max_allowed_incoming_connections", most_connections()),
-        # What says nothing for so long is closed; a client connects again once it calls.
+        # What says nothing for this long is closed; a client connects again once it calls.
         ("grpc.max_connection_idle_ms", _IDLE_TIMEOUT_MS),
         # Connections that do not complete the handshake are dropped.
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),

@@ -17,11 +17,11 @@ from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 from headrace.protocol.v1.admin_pb2 import Problem as ProblemMessage
 
 OF_THE_FLOW = ("stream", "connector", "source", "sink", "pipeline", "process")
-"""What the parts begin with whose faults delay data."""
+"""The first words of the parts whose faults delay data."""
 MAX_PROBLEMS = 1_000
 """How many problems a status lists."""
 MANY_PARTS = 100
-"""Of so many streams, sessions, pipelines and sinks, a snapshot takes more than a millisecond."""
+"""A snapshot takes more than a millisecond if streams, sessions, pipelines and sinks are at least this many."""
 
 
 def _fresh_s(took_s: float) -> float:

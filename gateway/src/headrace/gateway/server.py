@@ -170,7 +170,7 @@ def _announce(config: Config, address: str) -> None:
     security = "off" if config.tls is None else "mutual" if config.tls.client_ca else "on"
     _log.info("gateway listens", address=address, tls=security, tokens=len(config.tokens))
     if warning := exposure(config):
-        _log.warning("gateway is open", reason=warning)
+        _log.warning("gateway is open", error=warning)
 
 
 async def _report_drain(gateway: Gateway, health_service: Health) -> None:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 @click.command(cls=ProgramCommand)
 @click.argument("stream")
-@click.option("--limit", type=click.IntRange(0, MAX_PEEK), default=10, show_default=True, help="End after so many; 0: never.")
+@click.option(
+    "--limit", type=click.IntRange(0, MAX_PEEK), default=10, show_default=True, help="End after this many messages; 0: never."
+)
 @click.option("--form", type=click.Choice(FORMS), default="auto", show_default=True, help="How to show values.")
 @json_option("samples before it, one per line")
 @connection_options

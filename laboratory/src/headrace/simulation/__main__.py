@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
         default=MIXED,
         help="how large their worlds are (default: the seed decides, three of four are small)",
     )
-    found.add_argument("--seconds", type=float, metavar="S", help="begin no schedule after so many seconds")
+    found.add_argument("--seconds", type=float, metavar="S", help="begin no schedule after this many seconds")
     found.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="how many processes run schedules (default: 1; 0: one on each core)"
     )

@@ -10,7 +10,7 @@ from headrace.simulation.simulating import simulate
 MAX_RUNS = 100
 """How many schedules to try at most."""
 LIVENESS_S = 40.0
-"""What is stuck for so many virtual seconds fails: most candidates are."""
+"""What is stuck for this many virtual seconds fails: most candidates are."""
 
 
 def minimised(schedule: Schedule, violation: Violation, most_runs: int = MAX_RUNS) -> Schedule:

@@ -309,7 +309,7 @@ class Call:
     # Faults.
 
     def break_off(self, client_s: float, server_s: float) -> None:
-        """Breaks the connection: what is under way is lost, and the sides notice after so many seconds."""
+        """Breaks the connection: what is under way is lost, and the sides notice after this many seconds."""
         if self._can_break():
             self.requests.cut()
             self.responses.cut()

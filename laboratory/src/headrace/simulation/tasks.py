@@ -22,7 +22,7 @@ PROGRESS_TIMEOUT_S = 10.0
 INLINE_TIMEOUT_S = 2.0
 MAX_PAUSE_S = 1.0
 MAX_FAILURES = 4
-"""A task fails its query after so many failed attempts."""
+"""A task fails its query after this many failed attempts."""
 LATE_KILL_S = 5.0
 """How long an attempt that was given up may continue, in seconds."""
 ROWS_IN_FRAME = 5

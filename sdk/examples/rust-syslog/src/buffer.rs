@@ -43,7 +43,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer for so many bytes.
+    /// A buffer for this many bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,

@@ -13,7 +13,7 @@ const USAGE = `Streams server-sent events into Headrace.
   --source NAME           name of the source; the stream is NAME/0. Default: events
   --oversized FILE        append events that are too large to this file. Default: the first one ends the connector
   --max-event-bytes N     the largest event to read. Default: 1048576
-  --idle-seconds N        reconnect after so long without a byte. Default: 300
+  --idle-seconds N        reconnect after this long without a byte. Default: 300
 
 The variable EVENT_STREAM_AUTHORIZATION is sent to the server as Authorization. HEADRACE_GATEWAY, HEADRACE_TOKEN,
 HEADRACE_TOKEN_FILE, HEADRACE_INSTANCE and HEADRACE_TLS say how to reach the gateway.

@@ -120,7 +120,7 @@ describe("a source of events", () => {
     assert.equal(warnings.filter((text) => text.includes("have no ids")).length, 1);
   });
 
-  it("waits for a server that is away or busy, and says so", async () => {
+  it("waits for a server that is away or busy, and reports that", async () => {
     const states: string[] = [];
     const health = {
       running: () => states.push("running"),

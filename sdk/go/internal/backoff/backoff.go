@@ -29,7 +29,7 @@ func (b *Backoff) Next() time.Duration {
 	return time.Duration(float64(bound) * random())
 }
 
-// Bound returns the longest wait after so many failed attempts.
+// Bound returns the longest wait after this many failed attempts.
 func (b *Backoff) Bound(attempts int) time.Duration {
 	bound := b.First
 	for range attempts {

@@ -67,7 +67,7 @@ type Columns struct {
 	taken mark
 }
 
-// New returns empty columns of a stream, by its id, with room for so many bytes of values.
+// New returns empty columns of a stream, by its id, with room for this many bytes of values.
 func New(stream uint32, capacity int) *Columns {
 	c := &Columns{stream: stream}
 	c.values = column{data: make([]byte, 0, capacity), present: true}

@@ -7,7 +7,7 @@ export class Hold {
 
   constructor(private readonly limit: number) {}
 
-  /** Takes room for so many bytes; returns whether there was enough. */
+  /** Takes room for this many bytes; returns whether there was enough. */
   take(bytes: number): boolean {
     if (this.#held + bytes > this.limit) return false;
     this.#held += bytes;

@@ -9,7 +9,7 @@ export class Wakeup {
     this.#wake?.();
   }
 
-  /** Waits until it is set, or for so many milliseconds, and resets it. */
+  /** Waits until it is set, or for this many milliseconds, and resets it. */
   async wait(ms?: number): Promise<void> {
     if (!this.#isSet) {
       let timer: NodeJS.Timeout | undefined;

@@ -13,7 +13,7 @@ from headrace.sdk import PositionLost
 
 SEEN_FILES = 8
 """How many of the files before the present one are remembered: where the newest of them lies tells in which order names count."""
-# Two files of one log that share different lines of so many bytes are the same file.
+# Two files of one log that share different lines of this many bytes are the same file.
 _TELLING_BYTES, _TELLING_LINES = 256, 4
 
 

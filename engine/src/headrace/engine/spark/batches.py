@@ -1,4 +1,4 @@
-"""Tells the gateway the numbers of micro-batches, for its commit timeline, and if it has restarted what the checkpoint still has.
+"""Reports the numbers of micro-batches to the gateway, and to one that has restarted also the numbers in the checkpoint.
 
 Nothing depends on it: reports are sent by a thread of their own, and are dropped while the gateway is away or too slow.
 """

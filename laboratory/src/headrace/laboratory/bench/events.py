@@ -14,7 +14,7 @@ from headrace.laboratory.bench.site import CLIENTS, Site, listening, site
 
 _TIMEOUT_S = 60.0
 _BATCH = 1_000
-"""With batches of so many messages, a site sends more than is acknowledged on two cores."""
+"""With batches of this many messages, a site sends more than is acknowledged on two cores."""
 
 
 def console_update(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:

@@ -1,4 +1,4 @@
-"""`headrace bench operate`: what it costs a gateway to be observed, and how soon it names a fault."""
+"""`headrace bench operate`: the cost of observing a gateway, and how soon it names a fault."""
 
 import statistics
 import tempfile

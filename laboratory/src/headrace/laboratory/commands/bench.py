@@ -231,7 +231,7 @@ def data(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None
 @click.option("--list", "lists", is_flag=True, help="Print the names for --only, and run nothing.")
 @_benchmark((*operate_names.PARTS, *operate_names.FAULTS))
 def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, lists: bool) -> None:
-    """Measure what it costs a gateway that its metrics are read every second, that it exports spans, and that pages show it.
+    """Measure the cost of observing a gateway: by reading metrics each second, by exporting spans, and by pages of the console.
 
     The parts console_update and console_overhead have ten clients of the events, for a site of 1,000 streams in 200 sessions.
     The part console_page opens the console in Chromium, one page at a time beside nine clients, console_pages ten pages at once,
@@ -298,7 +298,7 @@ def _list(as_json: bool) -> None:
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
-    help="Instead of the speed, measure for so long whether memory grows at a steady rate.",
+    help="Instead of the speed, measure for this long whether memory grows at a steady rate.",
 )
 @_benchmark(SDKS_PARTS)
 def sdks(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, minutes: float | None) -> None:

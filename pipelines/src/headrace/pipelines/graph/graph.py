@@ -154,7 +154,7 @@ class Graph:
         return frozenset[int]().union(*self.roots)
 
     def behind(self, key_by: int) -> frozenset[str]:
-        """The names of the steps with states whose marks this `key_by` computes; only steps for which no other does, if any."""
+        """Names the steps with states behind this `key_by`: the ones behind no other, or if there are none, all of them."""
         steps = [(step.name, self.roots[number]) for number, step in enumerate(self.steps) if isinstance(step, KeyedStep)]
         alone = frozenset(name for name, roots in steps if roots == {key_by})
         return alone or frozenset(name for name, roots in steps if key_by in roots)

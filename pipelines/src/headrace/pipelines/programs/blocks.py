@@ -159,7 +159,7 @@ def outcome_of(block: Block, results: ProgramResults, fields: Sequence[str]) -> 
     if any(later < index for index, later in pairwise(indices)):
         raise ColumnError("the results are not in the order of their messages")
     if indices and indices[-1] >= block.count:
-        raise ColumnError(f"a result is of message {indices[-1]}, and the block has {block.count}, from 0")
+        raise ColumnError(f"message_indices names message {indices[-1]}, but the block has messages 0 to {block.count - 1}")
     if None in values:
         raise ColumnError("a result is null")
     failed = [(message.message, message.reason[:_REASON_CHARACTERS]) for message in results.failed]

@@ -165,7 +165,7 @@ class Commits:
             raise CheckpointError(f"batch {batch} ended without having begun; restart the query")
         reports = list(unpack(packed))
         if other := {report.batch for report in reports} - {None, batch}:
-            raise CheckpointError(f"batch {batch} has the result of batch {other.pop()}; restart the query")
+            raise CheckpointError(f"a task of batch {batch} reports a result of batch {other.pop()}; restart the query")
         if self._options is not None:
             rejected = self._delivered(batch)
             if rejected is None:

@@ -10,7 +10,7 @@ MANY = 5
 """As many sessions of one connector within `WITHIN_S` are too many: a rolling restart opens one."""
 WITHIN_S = 60.0
 STANDS_AFTER_S = 10.0
-"""A session that has lasted for so many seconds stands: what has ended the ones before it is over."""
+"""A session that has lasted for this many seconds stands: what has ended the ones before it is over."""
 MAX_PARTS = 1_000
 """How many connectors are followed: the last ones that have connected."""
 MAX_LISTED = 200

@@ -15,7 +15,7 @@ from headrace.protocol.v1 import admin_pb2 as pb
 FLOWS_S = 5.0
 """A part flows if something was acknowledged, committed or written so many seconds ago, or later."""
 STALLED_S = 10.0
-"""A part has stalled if something has waited for so many seconds, and nothing flows."""
+"""A part has stalled if something has waited for this many seconds, and nothing flows."""
 NO_CREDIT = 0.02
 """A session has no credit if it has less than this fraction of it left, of its bytes or its messages."""
 

@@ -39,7 +39,7 @@ async def list_dead_letters(
     try:
         names = _names(gateway, identity, sink, limit)
     except ProtocolError as error:
-        log.warning("dead letters refused", **facts, reason=str(error))
+        log.warning("dead letters refused", **facts, error=str(error))
         raise
     log.info("dead letters shown", **facts)
     most = limit or MAX_DEAD_LETTERS

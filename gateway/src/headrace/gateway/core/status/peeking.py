@@ -65,7 +65,7 @@ def begin_peek(gateway: Gateway, caller: Caller, identity: Identity, name: str, 
     try:
         stream = _checked(gateway, identity, name, limit)
     except ProtocolError as error:
-        log.warning("peek refused", **facts, reason=str(error))
+        log.warning("peek refused", **facts, error=str(error))
         raise
     log.info("peek begun", **facts)
     return stream

@@ -32,7 +32,7 @@ class Certificate:
     """A key, and certificates of it, in two PEM files."""
 
     def __init__(self, folder: Path, days: int) -> None:
-        """Makes the key, and a certificate that is valid for so many days."""
+        """Makes the key, and a certificate that is valid for this many days."""
         self.cert, self.key = folder / "gateway.pem", folder / "gateway.key"
         self._private = ec.generate_private_key(ec.SECP256R1())
         self.write_key()
@@ -44,7 +44,7 @@ class Certificate:
         _replace(self.key, text)
 
     def write_cert(self, days: int) -> None:
-        """Writes a certificate of the key that is valid for so many days."""
+        """Writes a certificate of the key that is valid for this many days."""
         now, name = datetime.datetime.now(datetime.UTC), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bench")])
         names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
         builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(self._private.public_key())

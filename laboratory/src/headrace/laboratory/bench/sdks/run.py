@@ -41,7 +41,7 @@ def run(parts: Sequence[str], quick: bool, say: Progress, *, minutes: float | No
         parts: Languages, and perhaps `core_baseline`.
         quick: Whether to only check that everything works.
         say: Called with lines of progress.
-        minutes: Instead of the speed, measures the memory at a steady rate for so long.
+        minutes: Instead of the speed, measures the memory at a steady rate for this long.
 
     Raises:
         ProgramsMissing: There are no programs to measure.
