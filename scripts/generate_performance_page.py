@@ -62,10 +62,8 @@ def profile(run: dict[str, Any]) -> list[str]:
     }
     shown = [sum(cells) for cells in zip(*large.values(), strict=True)]
     large["other parts"] = [whole - cell for whole, cell in zip(wholes, shown, strict=True)]
-    rows = [f"| part | {' | '.join(heads)} |", "|---|" + "---|" * len(heads)]
-    for part, cells in [*large.items(), ("all", wholes)]:
-        rows.append(f"| {part} | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
-    return rows
+    lines = [f"- {part}: {'; '.join(f'{cell:.2f}' for cell in cells)}" for part, cells in [*large.items(), ("all", wholes)]]
+    return [f"In this order: {'; '.join(heads)}.", "", *lines]
 
 
 def _cell(name: str, case: dict[str, Any], part: str) -> float:
