@@ -358,7 +358,7 @@ async def test_an_order_that_cannot_be_told_is_a_lost_position(tmp_path):
     (tmp_path / "app.log.3").write_bytes(b"or this\n")
     log.write_bytes(b"last\n")
     async with reading(log, positions=positions) as found:
-        with pytest.raises(PositionLost, match=r"cannot be told.*app\.log\.3, app\.log\.2, app\.log\.1"):
+        with pytest.raises(PositionLost, match=r"is unknown.*app\.log\.3, app\.log\.2, app\.log\.1"):
             await found.has(b"last")
 
 

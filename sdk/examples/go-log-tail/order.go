@@ -191,7 +191,7 @@ func (t *tail) agrees(members []member, at int) bool {
 
 // sorted puts the files of a log into the order in which they were written, as far as that can be told, and returns the place of
 // the open one: -1 if it was removed, in which case only files that were not read are left. It returns false if the order
-// cannot be told.
+// is unknown.
 func (t *tail) sorted(members []member, own os.FileInfo) ([]member, int, bool) {
 	for _, countsUp := range []bool{false, true} {
 		sortByName(members, t.log, countsUp)

@@ -1,6 +1,6 @@
 """Bounds the connections to a port of this process, by address and in all.
 
-gRPC accepts connections by itself and does not tell of them, so the process looks among its own descriptors. A connection is
+gRPC accepts connections by itself and does not report them, so the process looks among its own descriptors. A connection is
 known once a caller with a token and its right has called on it. All others are strangers': silent ones, ones whose headers
 do not end, or that only ask for the health. They leave half of all connections to callers that are known.
 """

@@ -24,7 +24,7 @@ class Beginning:
         """
 
     def skipped(self, data: bytes, *, is_whole: bool) -> tuple[int, Encoding | None]:
-        """Returns how many bytes of the next data to skip, and the encoding of the lines; None as long as that cannot be told.
+        """Returns how many bytes of the next data to skip, and the encoding of the lines; None as long as that is unknown.
 
         Args:
             data: The data after what was skipped.

@@ -38,7 +38,7 @@ def later(parts: Sequence[Part], at: Part | None, earlier: Sequence[Seen] | None
         earlier: The last files before it; None if that is unknown.
 
     Raises:
-        PositionLost: Neither order does, so the next file cannot be told.
+        PositionLost: Neither order does, so the next file is unknown.
     """
     current = [part for part in parts if part.current]
     if at is not None and at.current:
@@ -60,7 +60,7 @@ def later(parts: Sequence[Part], at: Part | None, earlier: Sequence[Seen] | None
         return [*possible[0], *current]
     names = ", ".join(text_of(part.path.name) for part in ordered(others))
     raise PositionLost(
-        f"which file follows {text_of(at.path)} cannot be told: by their names, some that were not read lie before it ({names}); "
+        f"which file follows {text_of(at.path)} is unknown: by their names, some that were not read lie before it ({names}); "
         "move away files of other logs"
     )
 
@@ -139,7 +139,7 @@ def unseen(among: Sequence[Part], parts: Sequence[Part], earlier: Sequence[Seen]
         earlier: The last files before the present one.
 
     Raises:
-        PositionLost: Some are like files that were seen, and it cannot be told which are these.
+        PositionLost: Some are like files that were seen, and which is unknown.
     """
     order = ordered(parts)
     places = [place for each in earlier for place, part in enumerate(order) if part.inode == each.inode and _has(part, each)]
@@ -156,7 +156,7 @@ def unseen(among: Sequence[Part], parts: Sequence[Part], earlier: Sequence[Seen]
         like = [each for each in earlier if each not in of_inode and what is _Is.PERHAPS_SEEN and _has(part, each)]
         if like and not is_packed(part.path):
             raise PositionLost(
-                f"whether {text_of(part.path)} was read cannot be told: another file of its log has the same contents; "
+                f"whether {text_of(part.path)} was read is unknown: another file of its log has the same contents; "
                 "move away what was read"
             )
         if not like:

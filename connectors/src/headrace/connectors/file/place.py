@@ -286,7 +286,7 @@ class Place:
         """Looks whether a file that was written to was copied and truncated unnoticed, because it has the same contents again.
 
         Raises:
-            PositionLost: That cannot be told.
+            PositionLost: That is unknown.
         """
         assert self._file is not None
         state = now.mtime_ns, _changed_at(self.path.parent), time.time_ns()

@@ -72,7 +72,7 @@ def distrust(own: Part, mark: Mark, head: bytes, parts: Sequence[Part], *, is_op
     copies = [part for part in rotated if (_begin_alike(part, own) if is_open else fits(part, mark))]
     if copies and (new := unseen(copies, rotated, mark.seen)):
         raise PositionLost(
-            f"whether {text_of(own.path)} was truncated since {mark.offset} bytes were read of it cannot be told: "
+            f"whether {text_of(own.path)} was truncated since {mark.offset} bytes were read of it is unknown: "
             f"{text_of(new[0].path.name)} begins with the same bytes, and has been copied since"
         )
 

@@ -120,7 +120,7 @@ class LibrdkafkaFetcher:
             self._assign(partitions)
             fetched = self._fetched(partitions, _HURRIED_POLL_S if hurry else _POLL_S)
             if not fetched.stretches and isinstance(self._problem, KafkaUntrusted):
-                # A partition that begins again tells of its end, even if nothing more is to be read.
+                # A partition that begins again reports its end, even if nothing more is to be read.
                 self._untrusted, self._problem = self._problem, None
                 raise self._untrusted
         except BaseException:

@@ -57,7 +57,7 @@ async def check_known(watch: Watch, opened: Opened, fingerprint: Fingerprint, af
 async def check_last_read(opened: Opened, fingerprint: Fingerprint, snapshot: Snapshot, after: int) -> None:
     """Checks that the last row that was read is not from a later transaction, as it is once numbers were drawn again.
 
-    Nothing else tells of a smaller `setval` once larger numbers were drawn. An update also leaves a row of a later transaction,
+    Nothing else shows a smaller `setval` once larger numbers were drawn. An update also leaves a row of a later transaction,
     so this finds nothing in a table in which rows were updated meanwhile.
 
     Args:

@@ -49,7 +49,7 @@ async def lifetime_of(link: Link, queue: str) -> Lifetime:
 
 
 async def _lifetime(link: Link, queue: str, arguments: dict[str, object]) -> Lifetime:
-    """Asks until the lifetime is known; adds what the broker tells of the queue's arguments meanwhile."""
+    """Asks until the lifetime is known; adds what the broker reports of the queue's arguments meanwhile."""
     durable = True
     for _ in range(_MAX_QUESTIONS):
 

@@ -101,7 +101,7 @@ def replace_connectors(gateway: Gateway, deployment: Deployment, connectors: pb.
 
 
 def replace_processes(gateway: Gateway, deployment: Deployment, processes: pb.SupervisedProcesses) -> None:
-    """Takes over what a supervisor tells of its processes. That of one whose call is over has no effect on its successor's.
+    """Takes over what a supervisor reports of its processes. That of one whose call is over has no effect on its successor's.
 
     Raises:
         MalformedMessage: a name, kind or state is not valid.
@@ -142,7 +142,7 @@ def _check_in_all(gateway: Gateway, connectors: Sized, name: str) -> None:
 
 
 def _checked(connectors: Sequence[pb.SupervisedConnector], before: Mapping[str, Supervised]) -> dict[str, Supervised]:
-    """Returns what a supervisor tells of its connectors, by name, given what was known of them."""
+    """Returns what a supervisor reports of its connectors, by name, given what was known of them."""
     check_count("connectors of a deployment", connectors, MAX_CONNECTORS)
     found = {}
     for one in connectors:

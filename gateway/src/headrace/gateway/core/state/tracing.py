@@ -1,4 +1,4 @@
-"""The interface by which the gateway tells of single messages that pass through it."""
+"""The interface by which the gateway reports single messages that pass through it."""
 
 from typing import Protocol
 
