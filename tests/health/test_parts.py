@@ -1,9 +1,12 @@
 """Faults of sources and of the network: each is named with its first cause, and is gone when it is repaired."""
 
 import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import pytest
@@ -12,7 +15,7 @@ from tests.brokers.network import FaultyNetwork
 from tests.connectors.nats.rig import Server, connection, server
 from tests.gateway.processes import headrace
 from tests.gateway.wire import Engine
-from tests.health.site import OwnSite, Site, site
+from tests.health.site import DEADLINE_S, OwnSite, Site, site
 
 from headrace.connectors.nats import NatsParameters, NatsRefused, NatsSource
 from headrace.connectors.postgresql import PostgreSQLParameters, PostgreSQLSource
@@ -117,6 +120,34 @@ async def test_a_host_whose_name_no_server_knows(make: Callable[[str], AsyncSour
         try:
             await here.names("connector-reports", f"connector {name}", UNKNOWN)
         finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_host_whose_name_is_resolved_slowly(nats: Nats, here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connector waits for an answer of the server of names, and not for ever, and connects once there is one."""
+    answers, real = threading.Event(), socket.getaddrinfo
+
+    def resolve(host: Any, *arguments: Any, **named: Any) -> Any:
+        if host == UNKNOWN:
+            answers.wait(DEADLINE_S)
+            host = "127.0.0.1"
+        return real(host, *arguments, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    async with server(nats.url) as others:
+        stream = await filled(others)
+    name = "slow-name"
+    reached = {**connection(nats), "servers": [f"nats://{UNKNOWN}:{nats.port}"]}
+    made = NatsSource(NatsParameters.model_validate({"source": name, "stream": stream, **reached}))
+    async with querying(here, name):
+        task = asyncio.create_task(serve(made, gateway=here.address))
+        try:
+            await here.names("connector-reports", f"connector {name}", UNKNOWN)
+            answers.set()
+            await here.clears(f"connector {name}")
+        finally:
+            answers.set()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
