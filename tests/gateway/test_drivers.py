@@ -36,7 +36,7 @@ async def test_a_driver_that_is_frozen_is_named_although_its_planner_calls(site:
 
     planner = asyncio.create_task(plan())
     found = await site.until_kind("pipeline-silent", "pipeline p")
-    assert found["pipeline p"]["cause"].startswith("its driver has not reported for ")
+    assert found["pipeline p"]["cause"].startswith("its driver no longer reports")
     assert "restart it, which loses nothing" in found["pipeline p"]["remedy"]
     assert "forget" not in found["pipeline p"]["remedy"]
     _, metrics = await get(site.http, "/metrics")
@@ -85,7 +85,7 @@ async def test_a_frozen_driver_of_a_query_without_a_sink_is_named(site: Site, mo
     await site.query.reader.plan({"orders/0": 6}, wait_ms=0)
     # It is frozen before its first heartbeat.
     async with calling(first, "d2"):
-        assert (await until("pipeline-silent")).startswith("its driver has not reported for ")
+        assert (await until("pipeline-silent")).startswith("its driver no longer reports")
         _, metrics = await get(site.http, "/metrics")
         assert 'kind="pipeline-silent"' in metrics
         asked = admin_pb2.LocateMessageRequest(stream="orders/0", sequence=4)

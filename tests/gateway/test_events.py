@@ -1,10 +1,12 @@
 """Server-sent events: what a client has after each is what the API says, whoever may listen, however slowly, and until when."""
 
 import asyncio
+import itertools
 import json
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
@@ -15,10 +17,12 @@ from tests.gateway.http_server import get, post, serve_http
 from tests.gateway.test_rights import ALL_NAMES, token
 from tests.gateway.wire import DEADLINE_S, REPLAYABLE, Connector, Engine, numbered, serve
 
+from headrace.contract import clock
 from headrace.gateway import Config, Http, Limits, observer
-from headrace.gateway.core import Gateway
+from headrace.gateway.core import Gateway, Problem
+from headrace.gateway.core.status.problem import Kind
 from headrace.gateway.http import events, http_server, new_app, server
-from headrace.gateway.http.delta import GROWING, KEYS, delta
+from headrace.gateway.http.delta import GROWING, KEYS, delta, same_health
 from headrace.gateway.http.status import Documents
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.listen import listen_http
@@ -48,6 +52,7 @@ class Listener:
         self.response = response
         self.document: dict[str, Any] = {}
         self.kinds: list[str] = []
+        self.changed: dict[str, Any] = {}
 
     async def next(self) -> str:
         """Takes an event or a comment; returns its kind, and an empty text at the end of the stream."""
@@ -65,7 +70,8 @@ class Listener:
         if kind == "status":
             self.document = json.loads(lines["data"])
         elif kind == "changes":
-            self.document = apply(self.document, json.loads(lines["data"]))
+            self.changed = json.loads(lines["data"])
+            self.document = apply(self.document, self.changed)
         self.kinds.append(kind)
         return kind
 
@@ -120,6 +126,46 @@ async def test_a_client_has_the_status_and_follows_what_changes() -> None:
             assert await second.next() == "status"
             assert len(second.document["streams"]) == 1
         await reader.close()
+
+
+async def test_health_is_sent_only_if_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    causes, off_ms, began = ["nobody reads it"], itertools.cycle([0, 999]), clock.monotonic()
+
+    def found(*_: Any) -> list[Problem]:
+        age_ms = int((clock.monotonic() - began) * 1000) + next(off_ms)
+        return [Problem("stream orders/0", Kind.NOT_READ, causes[-1], age_ms, remedy="start a query")]
+
+    monkeypatch.setattr(observer, "problems", found)
+    monkeypatch.setattr(observer, "_fresh_s", lambda _: 0.0)
+    async with serve() as (gateway, _), serve_http(gateway) as http, listening(http) as listener:
+        assert await listener.next() == "status"
+        assert len(listener.document["health"]["problems"]) == 1
+        for number in range(4):
+            gateway.sink(f"totals-{number}")
+            await listener.until("sinks", number + 1)
+            assert "health" not in listener.changed
+        causes.append("its connector is away")
+        while "health" not in listener.changed:
+            assert await listener.next()
+        assert listener.document["health"]["problems"][0]["cause"] == causes[-1]
+
+
+NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+ages = st.integers(0, 5_000)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), ages), min_size=1, max_size=20))
+def test_what_clients_have_of_health_is_never_further_off_than_its_tolerance(looks: list[tuple[int, int]]) -> None:
+    sent: dict[str, Any] = {}
+    for cause, age_ms in looks:
+        since = (NOW - timedelta(milliseconds=age_ms)).isoformat(timespec="seconds")
+        problem = {"part": "stream orders/0", "kind": "not-sent", "cause": str(cause), "root": "x", "since": since, "remedy": ""}
+        health = {"status": "degraded", "problems": [problem], "problems_in_all": 1}
+        if not sent or not same_health(sent, health):
+            sent = health
+        (shown,) = sent["problems"]
+        assert {**shown, "since": ""} == {**problem, "since": ""}
+        assert abs(datetime.fromisoformat(shown["since"]) - datetime.fromisoformat(since)) <= timedelta(seconds=2)
 
 
 async def test_the_first_clients_may_come_at_the_same_time() -> None:

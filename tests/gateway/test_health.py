@@ -313,7 +313,7 @@ def test_a_stream_that_has_stalled_is_named_before_what_its_connector_has_report
     assert list(listed) == ["stream orders/0"]
     told = listed["stream orders/0"]
     assert (told.kind, told.root, told.age_ms) == (Kind.SOURCE_STALLED, "", 25_000)
-    assert told.cause == "it lags by 2,000 messages, and instance shop, which has credit, has sent nothing of it for 25 s"
+    assert told.cause == "it lags by 2,000 messages, and instance shop, which has credit, sends nothing of it"
     error = session(reported=running_with_error(5_000))
     assert kinds(status(sessions=[error], streams=[stalled]))["stream orders/0"] == (Kind.SOURCE_STALLED, "")
     # A query that is stuck has it as its root.
@@ -489,7 +489,7 @@ def test_a_sink_that_has_lost_what_it_voted_for() -> None:
 
 def test_a_pipeline_whose_lease_has_ended() -> None:
     listed = found(status(pipelines=[pipeline(state=pb.PIPELINE_STATE_AWAY, away_ms=2_000, idle_ms=62_000)]))
-    assert listed["pipeline totals"].cause == "its lease has ended: it has not called for 62 s"
+    assert listed["pipeline totals"].cause == "its lease has ended: it no longer calls"
     assert listed["pipeline totals"].age_ms == 2_000
 
 
@@ -539,7 +539,7 @@ def test_a_micro_batch_is_stuck_after_a_time_and_a_sink_or_stream_may_be_why() -
     stuck = [pipeline(batch_ms=STUCK_AFTER_MS)]
     assert found(status(pipelines=[pipeline(batch_ms=STUCK_AFTER_MS - 1)])) == {}
     assert kinds(status(pipelines=stuck)) == {"pipeline totals": (Kind.BATCH_STUCK, "")}
-    assert "planned 900 s ago" in found(status(pipelines=stuck))["pipeline totals"].cause
+    assert "its micro-batch is planned" in found(status(pipelines=stuck))["pipeline totals"].cause
     away = stream(state=pb.STREAM_STATE_DETACHED, instance="")
     assert kinds(status(pipelines=stuck, streams=[away], sessions=[]))["pipeline totals"] == (
         Kind.CONNECTOR_AWAY,

@@ -118,7 +118,7 @@ async def test_a_driver_that_is_frozen(here: Site, tmp_path: Path) -> None:
             await until_committed(tmp_path)
             await here.clears(part)
             with frozen(running):
-                found = await here.names("pipeline-silent", part, "its driver has not reported for")
+                found = await here.names("pipeline-silent", part, "its driver no longer reports")
                 assert "frozen" in found["remedy"]
             await here.clears(part)
 
@@ -133,7 +133,7 @@ async def test_a_planner_that_is_frozen(tmp_path: Path) -> None:
                 await until_committed(tmp_path)
                 await here.clears(part)
                 with frozen_planner(running):
-                    await here.names("pipeline-silent", part, "the process that plans its micro-batches has not called for")
+                    await here.names("pipeline-silent", part, "the process that plans its micro-batches no longer calls")
                 await here.clears(part)
 
 
@@ -146,7 +146,7 @@ async def test_a_driver_that_is_frozen_as_soon_as_its_query_without_a_sink_has_a
                 while not await is_attached(here, "plain"):  # noqa: ASYNC110 - there is no event to wait on
                     await asyncio.sleep(0.1)
             with frozen(running):
-                await here.names("pipeline-silent", part, "its driver has not reported for")
+                await here.names("pipeline-silent", part, "its driver no longer reports")
             await until_committed(tmp_path)
             await here.clears(part)
 

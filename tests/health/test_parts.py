@@ -195,7 +195,7 @@ async def test_a_source_that_stops_reading_a_partition(here: Site) -> None:
     async with querying(here, "f"):
         made = Forgetful()
         async with connected(here, made, "f/1"):
-            told = await here.names("source-stalled", part, ", and instance f, which has credit, has sent nothing of it for ")
+            told = await here.names("source-stalled", part, ", and instance f, which has credit, sends nothing of it")
             assert "restart the connector" in told["remedy"]
             assert other not in await here.problems()
             made.read_on.set()

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.contract import clock
 from headrace.gateway.http.callers import Callers
-from headrace.gateway.http.delta import delta
+from headrace.gateway.http.delta import delta, same_health
 from headrace.gateway.http.guard import problem
 from headrace.gateway.http.status import Documents, encoded, health_document, in_thread_if_large
 from headrace.gateway.identity import Unauthenticated
@@ -103,6 +103,8 @@ class Events:
             # Of a large site, the problems are converted already.
             listed = {"problems": status["problems"], "problems_in_all": status["problems_in_all"]}
             health = {**health_document(observed, with_problems=False), **listed}
+            if before and same_health(before["health"], health):
+                health = before["health"]
             at_ms = int(observed.taken_at.timestamp() * 1000)
             after = {**status, "health": health, "at_ms": at_ms}
             return after, _changes_text(number, before, after) if before else event("status", number, after)

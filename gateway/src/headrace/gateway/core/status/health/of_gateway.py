@@ -63,7 +63,7 @@ class Refused:
 
 def _problem(refused: pb.RefusedCall) -> Problem:
     what = "the gateway has ended its session" if refused.was_admitted else "the gateway refuses it"
-    when = "" if refused.last_ms <= RECENT_MS else f", {refused.last_ms // 1000} s ago, and it has not called since"
+    when = "" if refused.last_ms <= RECENT_MS else ", and it has not called since"
     cause = f"{what}{when}: {refused.cause} (from {refused.peer})"
     return Problem(refused.part, Kind.REFUSED, cause, refused.age_ms, refused.remedy)
 

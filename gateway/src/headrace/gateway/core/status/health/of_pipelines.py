@@ -41,17 +41,14 @@ def of_pipeline(site: Site, pipeline: pb.PipelineStatus) -> Iterator[Problem]:
     elif pipeline.state != pb.PIPELINE_STATE_ATTACHED:
         yield from _not_attached(site, pipeline, part)
     elif pipeline.HasField("silent_ms"):
-        cause = f"its driver has not reported for {pipeline.silent_ms // 1000} s, although its query is attached"
+        cause = "its driver no longer reports, although its query is attached"
         remedy = (
             "look at the process of its driver and at its machine: it is frozen, or waits for the storage of its checkpoint; "
             "if it does not continue, restart it, which loses nothing"
         )
         yield Problem(part, Kind.PIPELINE_SILENT, cause, pipeline.silent_ms, remedy)
     elif pipeline.HasField("planner_silent_ms"):
-        cause = (
-            f"the process that plans its micro-batches has not called for {pipeline.planner_silent_ms // 1000} s, although its "
-            "driver reports"
-        )
+        cause = "the process that plans its micro-batches no longer calls, although its driver reports"
         remedy = (
             "look at the Python processes of its driver: one of them is frozen, or cannot reach the gateway; if it does not "
             "continue, restart the query, which loses nothing"
@@ -113,7 +110,7 @@ def _not_attached(site: Site, pipeline: pb.PipelineStatus, part: str) -> Iterato
     elif is_missed and (process := site.runs.of_pipeline(pipeline.pipeline)) is not None:
         yield process
     elif pipeline.state == pb.PIPELINE_STATE_AWAY:
-        cause = f"its lease has ended: it has not called for {pipeline.idle_ms // 1000} s"
+        cause = "its lease has ended: it no longer calls"
         away = Problem(part, Kind.PIPELINE_AWAY, cause, pipeline.away_ms, f"start the query again; {only}")
         yield site.refused.why(away, Role.QUERY)
     elif pipeline.state == pb.PIPELINE_STATE_DETACHED and held_ms is not None:
@@ -150,7 +147,7 @@ def _waits(site: Site, pipeline: pb.PipelineStatus, part: str, streams: list[Pro
     if streams:
         yield min(streams, key=lambda problem: not problem.is_fault).within(part)
         return
-    what = f"its micro-batch was planned {pipeline.batch_ms // 1000} s ago" if pipeline.batch_ms else "it plans no micro-batch"
+    what = "its micro-batch is planned" if pipeline.batch_ms else "it plans no micro-batch"
     cause = f"{what}, and it has committed nothing since"
     remedy = "look at the query in Spark: its executors, and the time that its functions take"
     yield Problem(part, Kind.BATCH_STUCK, cause, stuck_ms, remedy)

@@ -92,8 +92,7 @@ def _stalled(part: str, stream: pb.StreamStatus) -> Problem:
         lag = f"{stream.lag_messages:,} messages" if stream.lag_messages else f"{stream.lag_bytes:,} bytes"
     else:
         lag = f"everything up to sequence {stream.latest_sequence}"
-    lasts_s = stream.stalled_ms // 1000
-    cause = f"it lags by {lag}, and instance {stream.instance}, which has credit, has sent nothing of it for {lasts_s} s"
+    cause = f"it lags by {lag}, and instance {stream.instance}, which has credit, sends nothing of it"
     remedy = "restart the connector, which loses nothing; if this comes back, its log and its system may have more"
     return Problem(part, Kind.SOURCE_STALLED, cause, stream.stalled_ms, remedy)
 
