@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from headrace.doctor.brokers import broker, check_connectors, check_plugins
+from headrace.doctor.certificates import check_certificates
 from headrace.doctor.deployment import (
     check_descriptors,
     check_files,
@@ -47,6 +48,7 @@ CHECKS = (
     Check("files", of_deployments(check_files)),
     Check("tokens", of_deployments(check_tokens)),
     Check("secrets", of_deployments(check_secrets)),
+    Check("certificates", of_deployments(check_certificates)),
     Check("descriptors", of_deployments(check_descriptors)),
     Check("space", of_deployments(check_space)),
     Check("proxies", of_deployments(check_proxies)),

@@ -73,7 +73,7 @@ class _Process:
 
 
 @dataclass(frozen=True)
-class _Site:
+class DeploymentSite:
     """A deployment, the configuration of its gateway, and its processes."""
 
     deployment: "Deployment"
@@ -81,7 +81,7 @@ class _Site:
     processes: tuple[_Process, ...]
 
 
-def of_deployments(check: Callable[[_Site], Finding]) -> Callable[[Site], Finding]:
+def of_deployments(check: Callable[[DeploymentSite], Finding]) -> Callable[[Site], Finding]:
     """Returns the check of all deployments that were named, whose finding is the worst of them."""
 
     def run(site: Site) -> Finding:
@@ -117,7 +117,7 @@ def of_named_gateway(check: Callable[[Site], Finding | Sequence[Finding]]) -> Ca
     return run
 
 
-def check_ports(site: _Site) -> Finding:
+def check_ports(site: DeploymentSite) -> Finding:
     """Checks whether the gateway can listen where it is configured to, for gRPC and for HTTP."""
     if _runs(site):
         return ok("the deployment runs, and has its ports")
@@ -132,7 +132,7 @@ def check_ports(site: _Site) -> Finding:
     return ok(f"{', '.join(free)} can be listened on")
 
 
-def check_files(site: _Site) -> Finding:
+def check_files(site: DeploymentSite) -> Finding:
     """Checks whether the processes can write their logs and their checkpoints."""
     folders = _folders(site)
     wrong = [f"{folder}: {reason}" for folder in folders if (reason := _cannot_write(folder)) is not None]
@@ -141,7 +141,7 @@ def check_files(site: _Site) -> Finding:
     return ok(f"{', '.join(map(str, folders))} can be written to")
 
 
-def check_tokens(site: _Site) -> Finding:
+def check_tokens(site: DeploymentSite) -> Finding:
     """Checks whether the gateway knows the token of each process, and whether it allows what the process does."""
     if not site.config.tokens:
         return ok("the gateway needs no tokens")
@@ -151,7 +151,7 @@ def check_tokens(site: _Site) -> Finding:
     return ok(f"{len(site.processes)} processes have tokens that allow what they do")
 
 
-def check_secrets(site: _Site) -> Finding:
+def check_secrets(site: DeploymentSite) -> Finding:
     """Checks whether files with tokens and variables can be read, and not by others."""
     files = [file for process in site.processes if (file := process.token_file) is not None and descriptor_of(file) is None]
     if site.deployment.env_file is not None:
@@ -166,7 +166,7 @@ def check_secrets(site: _Site) -> Finding:
     return ok(f"{', '.join(map(str, dict.fromkeys(files)))} can be read by their owners only")
 
 
-def check_descriptors(site: _Site) -> Finding:
+def check_descriptors(site: DeploymentSite) -> Finding:
     """Checks whether the processes may open enough files and connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= ENOUGH_DESCRIPTORS:
@@ -177,7 +177,7 @@ def check_descriptors(site: _Site) -> Finding:
     return warning(f"each process may have {soft:,} descriptors, and a gateway should have {ENOUGH_DESCRIPTORS:,}", fix)
 
 
-def check_space(site: _Site) -> Finding:
+def check_space(site: DeploymentSite) -> Finding:
     """Checks whether the disks of logs and checkpoints have room, and inodes."""
     short = []
     for folder in _folders(site):
@@ -196,7 +196,7 @@ def check_space(site: _Site) -> Finding:
     return ok("logs and checkpoints have room")
 
 
-def check_proxies(site: _Site) -> Finding:
+def check_proxies(site: DeploymentSite) -> Finding:
     """Checks whether a proxy of the environment stands between the processes and their gateways."""
     addresses = {process.address or site.config.listen: process.name for process in site.processes}
     through = [(address, proxy) for address in sorted(addresses) if (proxy := grpc_proxy(address)) is not None]
@@ -217,7 +217,7 @@ def _deployments(site: Site) -> Iterator[Path]:
             continue  # It may be FILE:NAME; the check of connectors reports any problem.
 
 
-def _loaded(path: Path) -> _Site:
+def _loaded(path: Path) -> DeploymentSite:
     from headrace.deploy import gateway_config, load_deployment
 
     deployment = load_deployment(path)
@@ -232,10 +232,10 @@ def _loaded(path: Path) -> _Site:
         processes.append(_Process(name, "pipelines", "", options.gateway, environ, place))
     for name, query in deployment.queries.items():
         processes.append(_Process(name, "pipelines", "", query.gateway, environ, deployment.path.parent / "checkpoints"))
-    return _Site(deployment, gateway_config(deployment.gateway, environ), tuple(processes))
+    return DeploymentSite(deployment, gateway_config(deployment.gateway, environ), tuple(processes))
 
 
-def _folders(site: _Site) -> list[Path]:
+def _folders(site: DeploymentSite) -> list[Path]:
     places = [process.checkpoint for process in site.processes if process.checkpoint is not None]
     return list(dict.fromkeys([site.deployment.folder, *places]))
 
@@ -274,7 +274,7 @@ def _cannot_listen(address: str) -> str | None:
     return None
 
 
-def _runs(site: _Site) -> bool:
+def _runs(site: DeploymentSite) -> bool:
     """Whether a supervisor runs the deployment, which then has its ports."""
     from headrace.deploy import DeploymentError, ask_processes
 
