@@ -4,6 +4,7 @@ import io
 import os
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from tests.test_layers import imported_by, modules
 
 from headrace.cli import cli
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
+from headrace.terminal import print_text
 from headrace.terminal.tables import FittingTable, plain_table
 
 LONG = "warehouse-of-the-northern-region.orders-with-returns"
@@ -67,6 +69,17 @@ def test_sentences_are_broken_between_words_and_every_other_cell_is_whole(
     for names, sentence in rows:
         for whole in (*names[: len(columns)], *sentence.split()):
             assert whole == "-" or any(whole in line for line in lines), (whole, lines)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.lists(sentences, min_size=1, max_size=4), st.integers(0, 6), st.integers(40, 200))
+def test_prose_is_broken_between_words_and_a_pipe_gets_whole_lines(lines: list[str], indent: int, width: int) -> None:
+    text = "\n".join(" " * indent + line for line in lines)
+    command = click.Command("say", callback=lambda: print_text(text))
+    broken = CliRunner().invoke(command, env={"COLUMNS": str(width)}).stdout
+    assert broken.split() == text.split()
+    assert max(map(len, broken.splitlines())) <= width
+    assert CliRunner().invoke(command, env={"COLUMNS": None}).stdout == f"{text}\n"
 
 
 def test_a_row_of_wide_numbers_becomes_a_paragraph_with_its_sentence_on_a_line_of_its_own() -> None:

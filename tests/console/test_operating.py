@@ -8,6 +8,7 @@ import pytest
 from playwright.async_api import Page, expect
 from tests.console.conftest import DEADLINE_MS
 from tests.console.views import keep_picture, violations
+from tests.gateway.crowded import LONG
 from tests.gateway.http_server import serve_http
 from tests.gateway.test_rights import token
 from tests.gateway.test_supervising import Supervisor
@@ -19,7 +20,6 @@ expect.set_options(timeout=DEADLINE_MS)
 
 CUT = """() => [...document.querySelectorAll('.rows .row > div')].some(
     (cell) => cell.scrollWidth > cell.clientWidth + 1 || cell.scrollHeight > cell.clientHeight + 1)"""
-LONG = "cannot write to the table: " + "permission denied for relation ledger_entries; " * 4
 PROCESSES = [
     admin_pb2.ProcessState(
         name="orders",

@@ -9,7 +9,7 @@ import click
 
 from headrace.cli.application import load
 from headrace.cli.spark_options import SparkOptions, is_local, require_java, spark_options
-from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, bytes_text, json_option, print_line, print_result
+from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, bytes_text, json_option, print_result, print_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +62,7 @@ def backup(target: str, folder: str | None, into: str, as_json: bool, on: SparkO
     if as_json:
         print_result(summary, {**result, "files": len(made.files), "bytes": made.bytes})
     else:
-        print_line(summary)
+        print_text(summary)
 
 
 @checkpoint.command()
@@ -92,11 +92,11 @@ def verify(ctx: click.Context, /, folder: str, as_json: bool, on: SparkOptions) 
         result = {"batch": found.batch, "files": found.files, "wrong": list(found.wrong), "backup": found.backup is not None}
         print_result(summary, result, error=summary if found.wrong else None)
     else:
-        print_line(summary)
+        print_text(summary)
         for sentence in found.wrong[:_SHOWN]:
-            print_line(f"  {sentence}")
+            print_text(f"  {sentence}")
         if len(found.wrong) > _SHOWN:
-            print_line(f"  and {len(found.wrong) - _SHOWN:,} more")
+            print_text(f"  and {len(found.wrong) - _SHOWN:,} more")
     ctx.exit(1 if found.wrong else 0)
 
 
@@ -127,7 +127,7 @@ def restore(folder: str, into: str, as_json: bool, on: SparkOptions) -> None:
     if as_json:
         print_result(summary, {"checkpoint": into, "query": made.query, "batch": made.batch})
     else:
-        print_line(summary)
+        print_text(summary)
 
 
 def _folder(target: str, checkpoint: str | None) -> str:

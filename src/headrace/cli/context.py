@@ -15,8 +15,8 @@ from headrace.terminal import (
     console,
     json_option,
     opened_token_file,
-    print_line,
     print_result,
+    print_text,
 )
 from headrace.terminal.contexts import Context, changing_contexts, contexts_file, load_contexts
 
@@ -136,7 +136,7 @@ def list_(as_json: bool) -> None:
         print_result(f"{len(rows)} contexts", {"file": str(contexts_file()), "contexts": rows})
         return
     if not rows:
-        print_line("there are no contexts; to add one: headrace context add NAME --gateway HOST:PORT")
+        print_text("there are no contexts; to add one: headrace context add NAME --gateway HOST:PORT")
         return
     table = plain_table("", "context", "gateway", "token", "tls")
     for row in rows:
@@ -149,4 +149,4 @@ def _report(summary: str, result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_result(summary, result)
     else:
-        print_line(summary)
+        print_text(summary)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from headrace.terminal import Connection, ProgramCommand, connection_options, console, json_option, print_line, print_result
+from headrace.terminal import Connection, ProgramCommand, connection_options, console, json_option, print_result, print_text
 
 if TYPE_CHECKING:
     from headrace.doctor import Check, Finding
@@ -66,7 +66,7 @@ def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: 
         print_result(summary, document(findings), error=summary if code else None)
     else:
         console().print(table(findings))
-        print_line(summary_of(findings))
+        print_text(summary_of(findings))
     ctx.exit(code)
 
 

@@ -22,6 +22,7 @@ from headrace.terminal import (
     json_option,
     print_line,
     print_result,
+    print_text,
 )
 
 _MAX_LINES = 1_000
@@ -132,9 +133,9 @@ def _print(deployments: Sequence[Mapping[str, Any]]) -> None:
     from headrace.terminal.tables import plain_table
 
     if not deployments:
-        print_line("no deployment is registered")
+        print_text("no deployment is registered")
     for deployment in deployments:
-        print_line(deployment["deployment"])
+        print_text(deployment["deployment"])
         table = plain_table("process", "kind", "state", "for", "#restarts", "#memory", "version")
         for one in deployment["processes"]:
             memory = "-" if one["memory_bytes"] is None else bytes_text(one["memory_bytes"])
@@ -142,14 +143,14 @@ def _print(deployments: Sequence[Mapping[str, Any]]) -> None:
             table.add_row(one["name"], one["kind"], one["state"], lasts, str(one["restarts"]), memory, one["version"] or "-")
         console().print(table)
         if deployment["gateway_fault"]:
-            print_line(deployment["gateway_fault"])
+            print_text(deployment["gateway_fault"])
         for one in deployment["processes"]:
             if one["pipelines"] and one["pipelines"] != [one["name"]]:
-                print_line(f"{one['name']}: runs {', '.join(one['pipelines'])}")
+                print_text(f"{one['name']}: runs {', '.join(one['pipelines'])}")
             if one["log_fault"]:
-                print_line(f"{one['name']}: its log cannot be written: {one['log_fault']}")
+                print_text(f"{one['name']}: its log cannot be written: {one['log_fault']}")
             if one["reason"]:
                 again = f"; starts again in {duration_text(one['next_start_ms'])}" if one["next_start_ms"] is not None else ""
                 age_ms, runs = one["reason_age_ms"], one["state"] == "runs"
                 when = "" if age_ms is None else f" {ago_text(age_ms)}{', is over' if runs else ''}:"
-                print_line(f"{one['name']}:{when} {one['reason']}{again}")
+                print_text(f"{one['name']}:{when} {one['reason']}{again}")

@@ -12,8 +12,8 @@ from headrace.terminal import (
     ProgramCommand,
     connection_options,
     json_option,
-    print_line,
     print_result,
+    print_text,
 )
 
 _ANSWERS_LATER_S = 5.0
@@ -70,7 +70,7 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
     if as_json:
         print_result(summary, done)
     else:
-        print_line(summary)
+        print_text(summary)
 
 
 def _ask_gateway(connection: Connection, name: str, deployment: str, timeout_s: float) -> dict[str, Any]:

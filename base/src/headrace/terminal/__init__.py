@@ -19,6 +19,7 @@ from headrace.terminal.output import (
     duration_text,
     print_json,
     print_line,
+    print_text,
 )
 from headrace.terminal.program import ProgramCommand, ProgramGroup, as_typed, run_program, setting_option
 from headrace.terminal.results import JsonOption, command_name, failures_as_json, json_option, note_words, print_result
@@ -49,6 +50,7 @@ __all__ = [
     "print_json",
     "print_line",
     "print_result",
+    "print_text",
     "run_program",
     "setting_option",
 ]

@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,8 @@ EXIT_INVALID = 2
 EXIT_ENVIRONMENT = 3
 
 _WIDTH_OF_A_PIPE = 200
+_FURTHER = 4
+"""By how much the rest of a broken line is indented."""
 _DAY_MS = 86_400_000
 
 
@@ -54,6 +58,30 @@ class Failure(click.ClickException):
 def print_line(text: str = "", *, err: bool = False) -> None:
     """Prints a line, or several, on standard output or standard error. It may quote what a connector has said."""
     click.echo(printable(text), err=err)
+
+
+def print_text(text: str, *, err: bool = False) -> None:
+    """Prints lines of prose. Where the terminal ends, a line is broken between words, and continues further to the right.
+
+    Whatever reads a pipe gets whole lines.
+    """
+    width = _width()
+    lines = printable(text).split("\n")
+    click.echo("\n".join(lines if width is None else (part for line in lines for part in _broken(line, width))), err=err)
+
+
+def _width() -> int | None:
+    """Returns the width of the terminal, or the one that COLUMNS names; None for a pipe."""
+    return shutil.get_terminal_size().columns if "COLUMNS" in os.environ or sys.stdout.isatty() else None
+
+
+def _broken(line: str, width: int) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    further = " " * (len(line) - len(line.lstrip(" ")) + _FURTHER)
+    return textwrap.wrap(
+        line, width, subsequent_indent=further, expand_tabs=False, break_long_words=False, break_on_hyphens=False
+    ) or [""]
 
 
 def print_json(document: Any, *, compact: bool = False) -> None:

@@ -8,7 +8,7 @@ import click
 from headrace.contract.limits import MAX_DEAD_LETTERS
 from headrace.gateway_cli.previews import FORMS, content_lines, printable
 from headrace.gateway_cli.replay import replay
-from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramGroup, connection_options, json_option, print_line, print_result
+from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramGroup, connection_options, json_option, print_result, print_text
 
 if TYPE_CHECKING:
     from headrace.gateway_status.messages import DeadLetterDocument, DeadLettersDocument
@@ -57,7 +57,7 @@ def list_(sink: str, limit: int, form: str, as_json: bool, connection: Connectio
         count = sum(one["count"] for one in document["sinks"])
         print_result(f"{count:,} dead letters since the gateway started", document)
     else:
-        print_line("\n".join(_lines(document, form)))
+        print_text("\n".join(_lines(document, form)))
 
 
 dead_letters.add_command(replay)
@@ -74,7 +74,7 @@ def _lines(document: "DeadLettersDocument", form: str) -> Iterator[str]:
     if not document["kept"]:
         yield "the gateway only counts them: set enabled = true in [peek] of its configuration to see them"
     if any(sink["count"] for sink in document["sinks"]):
-        yield f"\nto replay what the bundled file sink has written to a folder: {document['replay']}"
+        yield f"\nto replay what the bundled file sink has written to a folder:\n  {document['replay']}"
 
 
 def _letter_lines(letter: "DeadLetterDocument", form: str) -> Iterator[str]:

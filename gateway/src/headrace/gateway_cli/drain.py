@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.terminal import EXIT_FAILED, Connection, ProgramCommand, connection_options, json_option, print_line, print_result
+from headrace.terminal import EXIT_FAILED, Connection, ProgramCommand, connection_options, json_option, print_result, print_text
 
 if TYPE_CHECKING:
     from headrace.protocol.v1.admin_pb2 import DrainResponse
@@ -37,7 +37,7 @@ def drain(timeout: float | None, as_json: bool, connection: Connection) -> None:
         request = DrainRequest(timeout_ms=None if timeout is None else round(timeout * 1000))
         for left in AdminServiceStub(channel).Drain(request, metadata=connection.metadata):
             if not as_json:
-                print_line(_describe(left), err=True)
+                print_text(_describe(left), err=True)
     complete = left.done and not (left.sessions or left.sink_sessions)
     summary = "the gateway is drained" if complete else f"the time is over, and this is left: {_describe(left)}"
     if as_json:
@@ -48,7 +48,7 @@ def drain(timeout: float | None, as_json: bool, connection: Connection) -> None:
         }
         print_result(summary, result, None if complete else summary)
     else:
-        print_line(summary)
+        print_text(summary)
     if not complete:
         click.get_current_context().exit(EXIT_FAILED)
 

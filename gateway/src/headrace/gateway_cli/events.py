@@ -16,8 +16,8 @@ from headrace.terminal import (
     connection_options,
     json_option,
     print_json,
-    print_line,
     print_result,
+    print_text,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def events(limit: int, as_json: bool, follow: bool, interval: float, connection:
         _print(found["events"], as_json)
         if not follow:
             if not found["events"]:
-                print_line(f"nothing has happened since the gateway started, at {found['started']}")
+                print_text(f"nothing has happened since the gateway started, at {found['started']}")
             return
         # Ctrl-C is how it ends.
         with suppress(KeyboardInterrupt):
@@ -104,4 +104,4 @@ def _print(events: Sequence["EventDocument"], as_json: bool) -> None:
             print_json(event, compact=True)
         else:
             text = f"  {event['text']}" if event["text"] else ""
-            print_line(printable(f"{event['at']}  {event['kind']:<{_KIND_WIDTH}}  {event['part']}{text}"))
+            print_text(printable(f"{event['at']}  {event['kind']:<{_KIND_WIDTH}}  {event['part']}{text}"))

@@ -8,8 +8,8 @@ from headrace.terminal import (
     ProgramCommand,
     connection_options,
     json_option,
-    print_line,
     print_result,
+    print_text,
 )
 
 
@@ -49,4 +49,4 @@ def forget(name: str, force: bool, as_json: bool, connection: Connection) -> Non
     if as_json:
         print_result(summary, {"stream": name, "forgotten": forgotten} if is_stream else {"pipeline": name})
     else:
-        print_line(summary)
+        print_text(summary)

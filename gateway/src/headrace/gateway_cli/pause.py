@@ -8,8 +8,8 @@ from headrace.terminal import (
     ProgramCommand,
     connection_options,
     json_option,
-    print_line,
     print_result,
+    print_text,
 )
 
 _KINDS = click.Choice(["stream", "connector", "pipeline", "sink"])
@@ -75,4 +75,4 @@ def _change(command: str, kind: str, name: str, as_json: bool, connection: Conne
     if as_json:
         print_result(summary, {"kind": kind, "name": name, "changed": changed})
     else:
-        print_line(summary)
+        print_text(summary)

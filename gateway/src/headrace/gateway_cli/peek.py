@@ -7,7 +7,7 @@ import click
 
 from headrace.contract.limits import MAX_PEEK
 from headrace.gateway_cli.previews import FORMS, preview_lines
-from headrace.terminal import Connection, ProgramCommand, connection_options, json_option, print_json, print_line, print_result
+from headrace.terminal import Connection, ProgramCommand, connection_options, json_option, print_json, print_result, print_text
 
 if TYPE_CHECKING:
     from headrace.protocol.v1.admin_pb2 import PeekResponse
@@ -46,11 +46,11 @@ def peek(stream: str, limit: int, form: str, as_json: bool, connection: Connecti
             document = peek_document(sample)
             if not as_json:
                 for message in document["messages"]:
-                    print_line("\n".join(preview_lines(message, form)))
+                    print_text("\n".join(preview_lines(message, form)))
             elif sample.messages:
                 print_json(document, compact=True)
     not_shown = 0 if sample is None else sample.not_shown
     if as_json:
         print_result(f"{not_shown:,} messages were not shown", {"not_shown": not_shown}, compact=True)
     elif sample is not None:
-        print_line(f"{not_shown:,} messages were not shown", err=True)
+        print_text(f"{not_shown:,} messages were not shown", err=True)

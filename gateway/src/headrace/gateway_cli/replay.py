@@ -2,7 +2,7 @@
 
 import click
 
-from headrace.terminal import Connection, ProgramCommand, connection_options, json_option, print_line, print_result
+from headrace.terminal import Connection, ProgramCommand, connection_options, json_option, print_result, print_text
 
 _ANSWERS_LATER_S = 5.0
 """How much longer than the gateway the command waits."""
@@ -56,4 +56,4 @@ def replay(
         result = {"sink": sink, "source": source, "deployment": answer.deployment, "connector": answer.connector}
         print_result(summary, {**result, "pid": answer.replayed.pid, "seconds": seconds})
     else:
-        print_line(summary)
+        print_text(summary)
