@@ -136,7 +136,10 @@ def test_a_restart_requested_at_the_gateway_is_made_and_answered(tmp_path: Path,
     )
     assert len({process_of(status, "source").pid for status in watched.statuses} - {None}) == 1
     assert unknown.exit_code == 2
-    assert unknown.output.splitlines()[-1] == "Error: no connector of deployment deploy.toml 'sonk'; known: sink, source"
+    assert (
+        unknown.output.splitlines()[-1]
+        == "Error: no connector 'sonk' of deployment deploy.toml; known: sink, source; did you mean sink?"
+    )
     (told,) = watched.told
     assert told.startswith("change made: restart of connector sink, by operator (ipv4:127.0.0.1:")
     assert "gateway-link" not in {thread.name for thread in threading.enumerate()}

@@ -42,15 +42,16 @@ class Crowded:
 
 
 @asynccontextmanager
-async def crowded() -> AsyncIterator[Crowded]:
-    """Runs it."""
+async def crowded(replays: str = "") -> AsyncIterator[Crowded]:
+    """Runs it. A connector of a deployment can replay the dead letters of the sink `replays`, whose name it has."""
     async with with_dead_letters() as rig, serve_http(rig.gateway) as http:
         source, engine = Connector(rig.address), Engine(rig.address, name=PIPELINE, streams=f"{WAREHOUSES}/*")
         supervisor = Supervisor(rig.address)
+        replaying = [admin_pb2.SupervisedConnector(name=replays, instance="0", sink=replays, replays=replays)] if replays else []
         hello = admin_pb2.SuperviseHello(
             deployment="deployment-of-the-eastern-warehouses.toml",
             run="r1",
-            connectors=admin_pb2.SupervisedConnectors(),
+            connectors=admin_pb2.SupervisedConnectors(connectors=replaying),
             processes=admin_pb2.SupervisedProcesses(processes=[PROCESS_STATE]),
         )
         await supervisor.send(hello=hello)

@@ -423,9 +423,9 @@ async def test_a_connector_of_several_deployments_is_restarted_only_where_the_re
     code, details = await rig.refused(rig.restart("orders"))
     assert (code, "a.toml, b.toml" in details) == (Code.FAILED_PRECONDITION, True)
     code, details = await rig.refused(rig.restart("orders", "c.toml"))
-    assert (code, details) == (Code.NOT_FOUND, "no registered deployment 'c.toml'; known: a.toml, b.toml")
+    assert (code, details) == (Code.NOT_FOUND, "no registered deployment 'c.toml'; known: a.toml, b.toml; did you mean b.toml?")
     code, details = await rig.refused(rig.restart("other", "a.toml"))
-    assert (code, details) == (Code.NOT_FOUND, "no connector of deployment a.toml 'other'; known: orders")
+    assert (code, details) == (Code.NOT_FOUND, "no connector 'other' of deployment a.toml; known: orders")
     assert (await rig.refused(rig.restart("")))[0] is Code.INVALID_ARGUMENT
     assert (await rig.refused(rig.restart("x" * 256)))[0] is Code.INVALID_ARGUMENT
     call = rig.restart("orders", "a.toml")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from headrace.cli.place import asks_gateway, deployment_option, name_at_gateway
-from headrace.contract.names import SUPERVISOR
+from headrace.contract.names import SUPERVISOR, nearest
 from headrace.terminal import (
     CALL_TIMEOUT_S,
     EXIT_INVALID,
@@ -89,7 +89,8 @@ def _by_gateway(connection: Connection, only: str) -> list[dict[str, Any]]:
     known = status_document(connection.gateway, status)["deployments"]
     if only and only not in {one["deployment"] for one in known}:
         names = ", ".join(one["deployment"] for one in known) or "none"
-        raise Failure(f"no deployment {only} is registered at {connection.gateway}; registered: {names}", EXIT_INVALID)
+        near = nearest(only, [one["deployment"] for one in known])
+        raise Failure(f"no deployment {only} is registered at {connection.gateway}; registered: {names}{near}", EXIT_INVALID)
     listed = [one for one in known if only in ("", one["deployment"])]
     return [{"deployment": one["deployment"], "processes": one["processes"], "gateway_fault": None} for one in listed]
 
@@ -101,7 +102,8 @@ def _log_here(deployment: Path, process: str, lines: int) -> dict[str, Any]:
     # That of a supervisor which has ended tells why.
     names = [SUPERVISOR] if process == SUPERVISOR else [one["name"] for one in ask_processes(folder, CALL_TIMEOUT_S)]
     if process not in names:
-        raise Failure(f"the deployment has no process {process}; it has {', '.join(names)}", EXIT_INVALID)
+        text = f"the deployment has no process {process}; it has {', '.join(names)}{nearest(process, names)}"
+        raise Failure(text, EXIT_INVALID)
     path = folder / f"{process}.log"
     try:
         found = last_lines(path, lines)

@@ -13,6 +13,7 @@ import click
 
 from headrace.cli.application import load
 from headrace.cli.spark_options import SparkOptions, is_local, require_java, spark_options
+from headrace.contract.names import nearest
 from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, console, json_option, print_json, print_line, print_result
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ def _stored(app: str, checkpoint: str | None, on: SparkOptions) -> "Iterator[tup
 
 def _step(steps: list[str], name: str) -> str:
     if name not in steps:
-        raise Failure(f"there is no step {name} with states; name one: {', '.join(steps)}", EXIT_INVALID)
+        raise Failure(f"there is no step {name} with states; name one: {', '.join(steps)}{nearest(name, steps)}", EXIT_INVALID)
     return name
 
 

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from headrace.contract.names import SUPERVISOR
+from headrace.contract.names import SUPERVISOR, nearest
 from headrace.deploy.comfort import Comfort
 from headrace.deploy.commands import reachable
 from headrace.deploy.errors import CannotChange, CannotRestart
@@ -161,7 +161,7 @@ class SupervisedProcesses:
         connectors = {one.role.name: one for kind in (Kind.SOURCE, Kind.SINK) for one in self.of(kind) if not one.leaves}
         if name not in connectors:
             has = f"it has {', '.join(connectors)}" if connectors else "it has none"
-            raise CannotRestart(f"the deployment has no connector {name}; {has}", 2)
+            raise CannotRestart(f"the deployment has no connector {name}; {has}{nearest(name, connectors)}", 2)
         if connectors[name].state is State.ENDED:
             raise CannotRestart(f"{name} has reached its end, and is not started again as long as the deployment runs", 1)
         return connectors[name]

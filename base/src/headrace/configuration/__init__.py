@@ -5,7 +5,8 @@ from headrace.configuration.errors import ConfigurationError, Problem
 from headrace.configuration.fields import Duration, Size, takes_duration, takes_size
 from headrace.configuration.file import ConfigurationFile, Flag, Key
 from headrace.configuration.lines import key_lines
-from headrace.configuration.validation import nearest, validated
+from headrace.configuration.validation import validated
+from headrace.contract.names import nearest
 
 __all__ = [
     "ConfigurationError",

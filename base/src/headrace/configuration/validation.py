@@ -1,11 +1,12 @@
 """Validates values against a model. The messages state what to write instead."""
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+
+from headrace.contract.names import nearest
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -50,12 +51,6 @@ def validated(model: type[M], values: Mapping[str, Any], known_keys: Sequence[st
         return model.model_validate(dict(values), context=context)
     except ValidationError as error:
         return list(_findings(error, model, known_keys))
-
-
-def nearest(name: str, names: Sequence[str]) -> str:
-    """Returns `; did you mean ...?` if one of `names` resembles `name`; otherwise an empty text."""
-    near = difflib.get_close_matches(name, names, 1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _findings(error: ValidationError, model: type[BaseModel], known_keys: Sequence[str]) -> Iterator[Found]:

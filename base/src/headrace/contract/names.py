@@ -5,7 +5,9 @@ In a pattern, `*` matches any text within one part: `orders/*`.
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
+from itertools import islice
 
 from headrace.contract.limits import MAX_NAME_BYTES
 
@@ -15,6 +17,7 @@ NAME = r"[A-Za-z0-9._-]+"
 SUPERVISOR = "supervisor"
 """The name of the log of a deployment's supervisor, which none of its processes has."""
 
+_MAX_COMPARED = 1_000
 _NAME = re.compile(NAME)
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 _STREAM = re.compile(f"{NAME}/{NAME}")
@@ -50,6 +53,19 @@ def to_name(text: str) -> str:
 def source_of(stream: str) -> str:
     """Returns the source part of a stream's name."""
     return stream.partition("/")[0]
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Returns `; did you mean ...?` if one of `names` resembles `name`; otherwise an empty text.
+
+    Of very many names, it compares only some that are about as long: a gateway has no time for more.
+    """
+    # Only who makes a mistake waits for this import.
+    import difflib
+
+    alike = islice((each for each in names if abs(len(each) - len(name)) <= 3), _MAX_COMPARED)
+    near = difflib.get_close_matches(name, list(alike), 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def covers(pattern: str, name: str) -> bool:

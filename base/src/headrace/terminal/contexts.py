@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.contract.names import nearest
 from headrace.contract.token_files import TokenFile, TokenFileError
 from headrace.terminal.output import EXIT_INVALID, Failure
 
@@ -77,7 +78,7 @@ class Contexts:
         """
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none; add one with headrace context add"
-            raise Failure(f"there is no context {name}; there are: {known}", EXIT_INVALID)
+            raise Failure(f"there is no context {name}; there are: {known}{nearest(name, self.by_name)}", EXIT_INVALID)
         return self.by_name[name]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from headrace.contract.names import nearest
 from headrace.gateway.http.guard import Endpoint, problem
 from headrace.gateway.http.openapi import openapi_document
 from headrace.gateway.http.status import Documents, json_response
@@ -30,10 +31,10 @@ def api_endpoints(documents: Documents) -> Mapping[str, Endpoint]:
     def of_one(kind: str, read: Callable[[StatusDocument], Iterable[Mapping[str, Any]]]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             name = request.path_params["name"]
-            for document in read(await documents.status()):
-                if document[kind] == name:
-                    return JSONResponse(document)
-            return problem(404, f"there is no {kind} {name!r}; {API}/{kind}s lists all")
+            known = {document[kind]: document for document in read(await documents.status())}
+            if name in known:
+                return JSONResponse(known[name])
+            return problem(404, f"there is no {kind} {name!r}; {API}/{kind}s lists all{nearest(name, known)}")
 
         return endpoint
 

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from headrace.contract import clock
 from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_SEQUENCE
+from headrace.contract.names import nearest
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.status import list_batches, locate
 from headrace.gateway.http.guard import Endpoint, problem
@@ -38,7 +39,8 @@ def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, End
         streams = query_number(request, "streams", 0, MAX_BATCH_STREAMS, MAX_BATCH_STREAMS)
         pipeline = gateway.pipelines.get(name)
         if pipeline is None:
-            return problem(404, f"there is no pipeline {name[:80]!r}; /api/v1/pipelines lists all")
+            near = nearest(name, gateway.pipelines)
+            return problem(404, f"there is no pipeline {name[:80]!r}; /api/v1/pipelines lists all{near}")
         asked = (pipeline, limit, number, streams)
         return json_response(await kept.of(asked, lambda: list_batches(pipeline, limit, number, streams), timeline_document))
 
@@ -49,7 +51,8 @@ def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, End
         observed = await observer.observe()
         stream = gateway.streams.get(name)
         if stream is None:
-            return problem(404, f"there is no stream {name[:80]!r}; /api/v1/streams lists all")
+            near = nearest(name, gateway.streams)
+            return problem(404, f"there is no stream {name[:80]!r}; /api/v1/streams lists all{near}")
         return JSONResponse(message_document(locate(gateway, stream, sequence, epoch, observed.status.problems)))
 
     return {"/api/v1/pipelines/{name:path}/batches": batches, "/api/v1/unacknowledged": unacknowledged}

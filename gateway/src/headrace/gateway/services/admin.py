@@ -8,6 +8,7 @@ import grpc
 import grpc.aio
 
 from headrace.contract.limits import MAX_BATCHES, MAX_EVENTS, MAX_SEQUENCE
+from headrace.contract.names import nearest
 from headrace.gateway.core import Gateway, ProtocolError
 from headrace.gateway.core.base.errors import MalformedMessage, NotPermitted
 from headrace.gateway.core.control import (
@@ -22,6 +23,7 @@ from headrace.gateway.core.control import (
     replay_dead_letters,
     restart_connector,
     resume,
+    unknown,
 )
 from headrace.gateway.core.state import Replay
 from headrace.gateway.core.status import (
@@ -67,8 +69,8 @@ class AdminService(AdminServiceServicer):
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, text)
         pipeline = self._gateway.pipelines.get(request.pipeline)
         if pipeline is None:
-            known = ", ".join(sorted(self._gateway.pipelines)) or "none"
-            await abort(context, grpc.StatusCode.NOT_FOUND, f"no pipeline {request.pipeline[:80]!r}; known: {known}")
+            text = str(unknown("pipeline", request.pipeline[:80], self._gateway.pipelines))
+            await abort(context, grpc.StatusCode.NOT_FOUND, text)
         return await list_batches(pipeline, request.limit or MAX_BATCHES)
 
     async def ListEvents(self, request: pb.ListEventsRequest, context: Context) -> pb.ListEventsResponse:
@@ -88,7 +90,8 @@ class AdminService(AdminServiceServicer):
         observed = await self._observer.current()
         stream = self._gateway.streams.get(request.stream)
         if stream is None:
-            text = f"no stream {request.stream[:80]!r}; headrace status lists all"
+            near = nearest(request.stream, self._gateway.streams)
+            text = f"no stream {request.stream[:80]!r}; headrace status lists all{near}"
             waits = missing(observed.status, request.stream)
             text += f". A query waits for it: {waits.cause}; {waits.remedy}" if waits is not None else ""
             await abort(context, grpc.StatusCode.NOT_FOUND, text)

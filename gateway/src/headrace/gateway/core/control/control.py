@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from headrace.contract.limits import MAX_NAME_BYTES
+from headrace.contract.names import nearest
 from headrace.gateway.core.base.errors import ChangeRefused, MalformedMessage, ProtocolError, UnknownPart
 from headrace.gateway.core.batches import forget
 from headrace.gateway.core.intake import apply_pauses, forget_gone
@@ -100,7 +101,7 @@ def _check_known(gateway: Gateway, caller: Caller, kind: PartKind, name: str) ->
         }
         known = of_kind[kind]
     if name not in known:
-        raise unknown(kind, name, caller.named(sorted(known)))
+        raise unknown(kind, name, known, caller)
 
 
 def forget_stream(gateway: Gateway, caller: Caller, name: str) -> bool:
@@ -115,7 +116,7 @@ def forget_stream(gateway: Gateway, caller: Caller, name: str) -> bool:
     with audited(caller, "forget", f"stream {name}"):
         stream = gateway.streams.get(checked(name))
         if stream is None:
-            raise unknown("stream", name, caller.named(sorted(gateway.streams)))
+            raise unknown("stream", name, gateway.streams, caller)
         if stream.attachment is not None and not stream.attachment.closed:
             sender = caller.named([stream.attachment.session.instance])
             text = f"stream {name} is sent by connector {sender}; stop it, or let it end the stream"
@@ -149,7 +150,7 @@ def forget_pipeline(gateway: Gateway, caller: Caller, name: str, *, force: bool 
     with audited(caller, "forget", f"pipeline {name}", force=force):
         pipeline = gateway.pipelines.get(checked(name))
         if pipeline is None:
-            raise unknown("pipeline", name, caller.named(sorted(gateway.pipelines)))
+            raise unknown("pipeline", name, gateway.pipelines, caller)
         if pipeline.attached and not force:
             text = f"pipeline {name!r} is attached; stop its query first, or use force if its machine is gone"
             raise ChangeRefused(text)
@@ -224,9 +225,19 @@ def checked(name: str) -> str:
     return name
 
 
-def unknown(kind: str, name: str, names: str) -> UnknownPart:
-    """Returns the error that lists the parts of that kind that there are, as far as the caller may see them."""
-    return UnknownPart(f"no {kind} {name!r}; known: {names}")
+def unknown(kind: str, name: str, names: Iterable[str], caller: Caller | None = None, *, of: str = "") -> UnknownPart:
+    """Returns the error that lists the parts of that kind, as far as the caller may see them, and the one that is perhaps meant.
+
+    Args:
+        kind: What is unknown, such as `stream`.
+        name: Its name.
+        names: The names of this kind.
+        caller: Who names it; None if it may see all of `names`.
+        of: Which of that kind are meant, after its name, such as ` of deployment deploy.toml`.
+    """
+    known = sorted(names)
+    near = nearest(name, known) if caller is None or caller.sees_names else ""
+    return UnknownPart(f"no {kind} {name!r}{of}; known: {listed(known) if caller is None else caller.named(known)}{near}")
 
 
 def listed(names: Sequence[str]) -> str:

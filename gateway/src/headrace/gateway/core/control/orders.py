@@ -51,7 +51,7 @@ async def restart_connector(
         having = [one for one in among if connector in one.connectors]
         if not having:
             every = {name for one in among for name in one.connectors}
-            raise unknown(f"connector of {_of(deployment)}", connector, caller.named(sorted(every)))
+            raise unknown("connector", connector, every, caller, of=f" of {_of(deployment)}")
         found = _only(caller, having, f"connector {connector} runs in")
         _check_waiting(gateway)
         supervised = found.connectors[connector]
@@ -141,7 +141,7 @@ async def read_log(
         having = [one for one in among if process == SUPERVISOR or process in (one.processes or {})]
         if not having:
             every = {name for one in among for name in one.processes or {}}
-            raise unknown(f"process of {_of(deployment)}", process, caller.named(sorted(every)))
+            raise unknown("process", process, every, caller, of=f" of {_of(deployment)}")
         found = _only(caller, having, f"process {process} runs in")
         _check_waiting(gateway)
         by = f"{caller.name} ({caller.peer})"
@@ -202,7 +202,7 @@ def _registered(gateway: Gateway, caller: Caller, name: str) -> list[Deployment]
     """Returns the registered deployment of a name, or all without a name."""
     known = gateway.deployments.by_name
     if name and name not in known:
-        raise unknown("registered deployment", name[:MAX_NAME_BYTES], caller.named(sorted(known)))
+        raise unknown("registered deployment", name[:MAX_NAME_BYTES], known, caller)
     return [known[name]] if name else list(known.values())
 
 
@@ -215,7 +215,7 @@ def _that_replays(caller: Caller, among: list[Deployment], sink: str, deployment
     having = writers(lambda connector: connector.replays == sink)
     if not having:
         every = {one.connectors[name].replays for one, name in writers(lambda connector: bool(connector.replays))}
-        raise unknown(f"sink whose dead letters {_of(deployment)} can replay", sink, caller.named(sorted(every)))
+        raise unknown("sink", sink, every, caller, of=f" whose dead letters {_of(deployment)} can replay")
     found = _only(caller, [one for one, _ in having], f"the dead letters of sink {sink} are in")
     if len(having) > 1:
         names = caller.named(sorted(name for _, name in having))

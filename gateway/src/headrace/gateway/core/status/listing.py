@@ -8,7 +8,7 @@ from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_DEAD_LETTERS, MAX_NA
 from headrace.gateway.core.base.errors import MalformedMessage, NotPermitted, ProtocolError
 from headrace.gateway.core.base.position import BEGINNING, to_proto
 from headrace.gateway.core.base.turns import in_slices
-from headrace.gateway.core.control import Caller, checked, listed, unknown
+from headrace.gateway.core.control import Caller, checked, unknown
 from headrace.gateway.core.pipelines import Batch, BatchStream, Pipeline, Stage
 from headrace.gateway.core.state import EventLog, Gateway
 from headrace.gateway.identity import Identity
@@ -65,7 +65,7 @@ def _names(gateway: Gateway, identity: Identity, sink: str, limit: int) -> list[
         text = f"the token of {identity.name!r} does not allow seeing dead letters of sink {sink!r}; add it to the token's peek"
         raise NotPermitted(text)
     if sink not in gateway.sinks and not gateway.dead_letters.count(sink):
-        raise unknown("sink", sink, listed(sorted(filter(identity.may_peek, gateway.sinks))))
+        raise unknown("sink", sink, filter(identity.may_peek, gateway.sinks))
     return [sink]
 
 

@@ -22,7 +22,7 @@ from headrace.gateway.core.base.errors import (
     UnknownPart,
 )
 from headrace.gateway.core.connections import OpenCall
-from headrace.gateway.core.control import Caller, checked, listed, unknown
+from headrace.gateway.core.control import Caller, checked, unknown
 from headrace.gateway.core.state import Gateway
 from headrace.gateway.core.streams import Stream, count_up_to, previews
 from headrace.gateway.identity import Identity
@@ -79,7 +79,7 @@ def _checked(gateway: Gateway, identity: Identity, name: str, limit: int) -> Str
         raise MalformedMessage(f"limit {limit}: a peek shows at most {MAX_PEEK} messages; without a limit, it does not end")
     check_enabled(gateway)
     if name not in gateway.streams:
-        raise unknown("stream", name, listed(sorted(filter(identity.may_peek, gateway.streams))))
+        raise unknown("stream", name, filter(identity.may_peek, gateway.streams))
     _check_room(gateway)
     return gateway.streams[name]
 
