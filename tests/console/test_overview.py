@@ -56,6 +56,13 @@ async def recorded(**config: Any) -> AsyncIterator[tuple[Gateway, str, str, Reco
             yield gateway, address, http, recording
 
 
+ONE_LINE = """() => [...document.querySelectorAll('.events .kind')].every((one) => {
+    const range = document.createRange();
+    range.selectNodeContents(one);
+    return range.getBoundingClientRect().height < 1.9 * parseFloat(getComputedStyle(one).fontSize);
+})"""
+
+
 @pytest.mark.each_value
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 400), ("dark", 400)])
 async def test_it_opens_first_and_is_accessible(page: Page, width: int, scheme: Any) -> None:
@@ -79,6 +86,7 @@ async def test_it_opens_first_and_is_accessible(page: Page, width: int, scheme: 
         await expect(events.first).to_contain_text("ago")
         assert not await violations(page)
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert await page.evaluate(ONE_LINE), "the mark of an event stands above its word"
         if (scheme, width) in (("light", 1440), ("dark", 400)):
             await keep_picture(page, "overview" if width == 1440 else "overview-narrow")
         await source.close()

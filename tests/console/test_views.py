@@ -61,6 +61,9 @@ async def test_it_tells_why_a_message_is_not_acknowledged(page: Page, troubled: 
     await page.goto(f"http://{troubled}/?view=timeline&message_stream=orders/0&sequence=7")
     await page.get_by_role("button", name="Ask").click()
     await expect(page.get_by_text("is in a micro-batch that is not committed").first).to_be_visible()
+    await page.get_by_label("Sequence").fill("")
+    await page.get_by_role("button", name="Ask").click()
+    await expect(page.get_by_role("status").filter(has_text="orders/0 0")).to_contain_text("is not committed")
 
 
 async def test_a_part_is_paused_and_resumed(page: Page, troubled: str) -> None:

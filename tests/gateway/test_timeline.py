@@ -442,9 +442,11 @@ async def test_http_says_why_a_message_is_not_acknowledged_and_refuses_what_is_n
         assert (code, found["state"], found["held_by"]) == (200, "in-batch", ["p"])
         code, found = await get(http, "/api/v1/unacknowledged?stream=orders/0&sequence=9")
         assert (code, found["state"]) == (200, "not-received")
+        code, found = await get(http, "/api/v1/unacknowledged?stream=orders/0")
+        assert (code, found["sequence"], found["state"]) == (200, 0, "in-batch"), "the oldest"
         for query, part in (
-            ("", "sequence"),
-            ("stream=orders/0", "sequence"),
+            ("stream=orders/0&sequence=", "sequence"),
+            ("stream=orders/0&epoch=1", "sequence"),
             ("stream=orders/0&sequence=-1", "sequence"),
             ("stream=orders/0&sequence=" + "9" * 30, "sequence"),
             ("stream=orders/0&sequence=%D9%A1", "sequence"),
@@ -452,6 +454,6 @@ async def test_http_says_why_a_message_is_not_acknowledged_and_refuses_what_is_n
         ):
             code, answer = await get(http, f"/api/v1/unacknowledged?{query}")
             assert (code, f"the parameter {part}" in answer["detail"]) == (400, True), query
-        for name in ("", "none/0", "n" * 2_000):
-            code, answer = await get(http, f"/api/v1/unacknowledged?stream={name}&sequence=1")
+        for name in ("", "none/0&sequence=1", "none/0", "n" * 2_000):
+            code, answer = await get(http, f"/api/v1/unacknowledged?stream={name}")
             assert (code, len(answer["detail"]) < 300) == (404, True)

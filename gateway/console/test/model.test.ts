@@ -176,6 +176,14 @@ describe("lanes", () => {
     const usual = Array.from({ length: 99 }, () => batch({ planned: at(0), read: at(100) }));
     expect(scale([...usual, batch({ planned: at(0), read: at(3_600_000) })])).toBe(300);
   });
+
+  it("leaves room for one that runs longer than all others, however long", () => {
+    const usual = [batch({ planned: at(0), read: at(100) })];
+    expect([scale(usual, null), scale(usual, 90), scale(usual, 101), scale(usual, 3_600_000)]).toEqual([
+      100, 100, 125, 125,
+    ]);
+    expect(scale([], 9_000)).toBe(1.25);
+  });
 });
 
 describe("texts", () => {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SOON_S = 14 * 86_400
 """How long before its end a certificate is a problem, in seconds."""
-_FIX = "see docs/run/certificates.md: tls_ca is the authority of gateways, client_ca in [tls] that of clients"
+_FIX = "see docs/run/certificates.md: tls_ca is the authority of gateways, client_ca in [tls] is the authority of clients"
 _ROUNDS = 10
 """After as many messages in each direction, a handshake has ended."""
 
@@ -108,7 +108,7 @@ def _paths_of_client(files: ClientFiles | None) -> Iterator[tuple[Path, bool]]:
 
 
 def _expiry(paths: list[tuple[Path, bool]]) -> Finding:
-    """Returns the finding about certificates that fit: those that expire soon. Of authorities, the last counts."""
+    """Returns the finding about certificates that fit: whether one expires soon. Of authorities, the last counts."""
     from cryptography import x509
 
     if not paths:

@@ -34,9 +34,18 @@ export function lastStage(batch: Batch): Stage | null {
   return bars(batch).at(-1)?.stage ?? null;
 }
 
-/** The upper end of a scale that most micro-batches fit: one that took an hour must not flatten all others. */
-export function scale(batches: Batch[]): number {
+/** How much longer than all others a micro-batch is drawn that runs and has taken longer: by how much does not matter. */
+const RUNNING = 1.25;
+
+/**
+ * The upper end of a scale that most micro-batches fit: one that took an hour must not flatten all others.
+ *
+ * @param batches the micro-batches that have ended
+ * @param runningMs for how long another one runs; null if none does
+ */
+export function scale(batches: Batch[], runningMs: number | null = null): number {
   const spans = batches.map(span).sort((a, b) => a - b);
   const typical = spans[Math.floor(spans.length * 0.95)] ?? 0;
-  return Math.max(1, Math.min(spans.at(-1) ?? 0, typical * 3) || (spans.at(-1) ?? 1));
+  const top = Math.max(1, Math.min(spans.at(-1) ?? 0, typical * 3) || (spans.at(-1) ?? 1));
+  return runningMs !== null && runningMs > top ? top * RUNNING : top;
 }

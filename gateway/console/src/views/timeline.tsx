@@ -81,8 +81,8 @@ const Batches = memo(function Batches({ pipeline, runningMs }: BatchesProps) {
   const [chosen, setChosen] = useState<string | null>(null);
   if (!found) return <p className="muted">{error || "Reading the timeline…"}</p>;
   const rows = found.batches.slice(0, shown);
-  // One that runs is as long as the page allows if it takes longer than the others; it flattens none of them.
-  const top = scale(rows.filter((batch) => batch.stages.committed)) || 1;
+  const ended = rows.filter((batch) => batch.stages.committed);
+  const top = scale(ended, runningMs);
   return (
     <>
       {error && <p className="error">{error}</p>}
@@ -294,7 +294,7 @@ const Why = memo(function Why() {
 
   async function ask(): Promise<void> {
     try {
-      const query = new URLSearchParams({ stream: message_stream, sequence });
+      const query = new URLSearchParams({ stream: message_stream, ...(sequence && { sequence }) });
       setAnswer((await request(`unacknowledged?${query.toString()}`)) as Located);
       setError("");
     } catch (refused) {
@@ -321,7 +321,7 @@ const Why = memo(function Why() {
           <input
             value={sequence}
             onChange={(event) => adjust({ sequence: event.target.value })}
-            required
+            placeholder="the oldest"
             inputMode="numeric"
             pattern="[0-9]+"
           />

@@ -29,7 +29,7 @@ def message_lines(document: Mapping[str, Any]) -> Iterator[Text]:
         yield from _reader(reader)
     if (more := len(document["pipelines"]) - _MAX_PIPELINES) > 0:
         yield Text(f"  and {more:,} more pipelines", style="dim")
-    if document["problem"] is not None:
+    if document["problem"] is not None and document["problem"] not in [reader["problem"] for reader in document["pipelines"]]:
         yield from _problem(document["problem"], "  ")
 
 

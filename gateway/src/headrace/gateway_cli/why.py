@@ -1,7 +1,5 @@
 """`headrace why`: why a message is not acknowledged yet."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from headrace.contract.limits import MAX_SEQUENCE
@@ -16,9 +14,6 @@ from headrace.terminal import (
     json_option,
     print_result,
 )
-
-if TYPE_CHECKING:
-    from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 
 _SEQUENCE = click.IntRange(0, MAX_SEQUENCE)
 
@@ -45,7 +40,7 @@ def why(stream: str, sequence: int | None, epoch: int | None, as_json: bool, con
 
     Exit codes: 0 shown, 1 the gateway does not know the stream, refuses or is away.
     """
-    from headrace.gateway_status import message_document
+    from headrace.gateway_status import message_document, oldest_unacknowledged
     from headrace.protocol.v1.admin_pb2 import GetStatusRequest, LocateMessageRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -56,7 +51,7 @@ def why(stream: str, sequence: int | None, epoch: int | None, as_json: bool, con
         with connection.failures():
             if sequence is None:
                 status = stub.GetStatus(GetStatusRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
-                sequence, epoch = _oldest(status, stream)
+                sequence, epoch = oldest_unacknowledged(status, stream)
             request = LocateMessageRequest(stream=stream, sequence=sequence, epoch=epoch)
             answer = stub.LocateMessage(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
     document = message_document(answer)
@@ -68,17 +63,3 @@ def why(stream: str, sequence: int | None, epoch: int | None, as_json: bool, con
     out = console()
     for line in message_lines(document):
         out.print(line)
-
-
-def _oldest(status: "GetStatusResponse", stream: str) -> tuple[int, int | None]:
-    """Returns the sequence and the epoch of the oldest message of a stream that is not acknowledged.
-
-    They are those after the last acknowledged position. No message may have them, if sequences have gaps; what is said of them is
-    then true of the next message. Of a stream that the gateway does not know, any sequence will do: the gateway refuses it.
-    """
-    found = next((one for one in status.streams if one.stream == stream), None)
-    if found is None or not found.HasField("received"):
-        return 0, None
-    if not found.HasField("acknowledged") or found.acknowledged.epoch < found.received.epoch:
-        return 0, found.received.epoch
-    return min(found.acknowledged.sequence + 1, MAX_SEQUENCE), found.acknowledged.epoch

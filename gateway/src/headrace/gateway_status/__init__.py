@@ -12,6 +12,7 @@ from headrace.gateway_status.document import (
     StreamDocument,
 )
 from headrace.gateway_status.messages import DeadLettersDocument, PeekDocument, dead_letters_document, peek_document
+from headrace.gateway_status.oldest import oldest_unacknowledged
 from headrace.gateway_status.timeline import (
     EventDocument,
     EventLogDocument,
@@ -40,6 +41,7 @@ __all__ = [
     "dead_letters_document",
     "event_log_document",
     "message_document",
+    "oldest_unacknowledged",
     "peek_document",
     "problem_documents",
     "status_document",

@@ -102,7 +102,7 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
     ],
     "/api/v1/unacknowledged": [
         {"name": "stream", "in": "query", "required": True, "schema": {"type": "string"}},
-        {"name": "sequence", "in": "query", "required": True, "schema": _SEQUENCE},
+        {"name": "sequence", "in": "query", "schema": _SEQUENCE},
         {"name": "epoch", "in": "query", "schema": _SEQUENCE},
     ],
     EVENT_LOG: [

@@ -16,7 +16,7 @@ from headrace.gateway.core.status import list_batches, locate
 from headrace.gateway.http.guard import Endpoint, problem
 from headrace.gateway.http.status import encoded, json_response
 from headrace.gateway.observer import Observer
-from headrace.gateway_status import message_document, timeline_document
+from headrace.gateway_status import message_document, oldest_unacknowledged, timeline_document
 
 MAX_KEPT = 32
 """How many answers with micro-batches are kept for others that ask the same."""
@@ -46,9 +46,12 @@ def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, End
 
     async def unacknowledged(request: Request) -> Response:
         name = request.query_params.get("stream", "")
-        sequence = query_number(request, "sequence", 0, MAX_SEQUENCE)
-        epoch = query_number(request, "epoch", 0, MAX_SEQUENCE) if "epoch" in request.query_params else None
         observed = await observer.observe()
+        if "sequence" in request.query_params or "epoch" in request.query_params:
+            sequence = query_number(request, "sequence", 0, MAX_SEQUENCE)
+            epoch = query_number(request, "epoch", 0, MAX_SEQUENCE) if "epoch" in request.query_params else None
+        else:
+            sequence, epoch = oldest_unacknowledged(observed.status, name)
         stream = gateway.streams.get(name)
         if stream is None:
             near = nearest(name, gateway.streams)

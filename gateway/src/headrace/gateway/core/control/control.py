@@ -229,7 +229,7 @@ def unknown(kind: str, name: str, names: Iterable[str], caller: Caller | None = 
     """Returns the error that lists the parts of that kind, as far as the caller may see them, and the one that is perhaps meant.
 
     Args:
-        kind: What is unknown, such as `stream`.
+        kind: The kind of part, such as `stream`.
         name: Its name.
         names: The names of this kind.
         caller: Who names it; None if it may see all of `names`.

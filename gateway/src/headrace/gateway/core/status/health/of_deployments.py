@@ -90,7 +90,7 @@ def _problem(
             return Problem(part, Kind.PROCESS_STARTS, cause, connector.unconnected_ms, remedy)
         if connector.unconnected_ms < CONNECTS_WITHIN_MS:
             return None
-        cause = f"the process of {connector.name} in {deployment.deployment} runs, and has not connected"
+        cause = f"the process of {connector.name} in {deployment.deployment} runs, and is not connected"
         remedy = f"the log of {connector.name} says why; headrace restart {connector.name} starts its process again"
         role = Role.SINK if connector.sink else Role.SOURCE
         return refused.why(Problem(part, Kind.NOT_CONNECTED, cause, connector.unconnected_ms, remedy), role)
