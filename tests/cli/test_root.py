@@ -81,6 +81,22 @@ def test_an_unknown_command_is_a_validation_error() -> None:
     assert "No such command 'statsu'. (Did you mean one of: 'restart', 'state', 'status'?)" in result.output
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("replay", "'dead-letters replay'"),
+        ("backup", "'checkpoint backup'"),
+        ("reload", "'gateway reload'"),
+        ("rewind", "'positions rewind'"),
+    ],
+)
+def test_a_command_of_a_group_is_found_without_the_group(name: str, meant: str) -> None:
+    result = CliRunner().invoke(cli, [name, "--json"])
+
+    assert result.exit_code == 2
+    assert f"No such command '{name}'. Did you mean {meant}?" in result.output
+
+
 def groups() -> list[str]:
     """Every group of commands, as it is typed after `headrace`; empty for the whole."""
 

@@ -103,8 +103,16 @@ class _LazyGroup(ProgramGroup):
         """Returns the command, or suggests the nearest ones."""
         name = args[0]
         if not name.startswith("-") and name not in _COMMANDS:
+            if within := self._within_groups(ctx, name):
+                raise click.UsageError(f"No such command {name!r}. Did you mean {' or '.join(within)}?", ctx)
             raise click.exceptions.NoSuchCommand(name, possibilities=self.list_commands(ctx), ctx=ctx)
         return super().resolve_command(ctx, args)
+
+    def _within_groups(self, ctx: click.Context, name: str) -> list[str]:
+        """Returns where a command of this name is, such as `'dead-letters replay'` for `replay`."""
+        outer = [one for one in self.list_commands(ctx) if one not in _GROUPS["Laboratory"]]
+        groups = [(one, self.get_command(ctx, one)) for one in outer]
+        return [f"'{one} {name}'" for one, group in groups if isinstance(group, click.Group) and name in group.commands]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands in their groups, without importing them."""
