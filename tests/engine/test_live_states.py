@@ -16,7 +16,9 @@ from headrace.engine import CheckpointError, OptionError, StoredStates
 from headrace.engine.applications.states import durable, segments
 from headrace.engine.applications.states.bucket_files import BucketFiles
 from headrace.engine.applications.states.store import read_head
+from headrace.engine.checkpoint.folder import LocalFolder
 from headrace.engine.checkpoint.log import UNFINISHED
+from headrace.engine.checkpoint.runs import RUNS, RunLog
 from headrace.engine.checkpoint.state_files import LocalFiles
 from headrace.pipelines.runtime import Key
 
@@ -163,6 +165,23 @@ def test_states_that_are_listed_are_never_of_two_micro_batches(checkpoint: LiveC
     with pytest.raises(CheckpointError, match=r"changes faster than it can be read.*minBatchesToRetain"):
         list(listed)
     assert {state.seen for _, state in states.all("count")} == {checkpoint.committed - 1}
+    checkpoint.stop()
+
+
+def test_of_two_drivers_the_states_are_read_of_the_one_that_the_commit_names(checkpoint: LiveCheckpoint) -> None:
+    """Both have written a manifest of the micro-batch, and the one with the lower number has committed it."""
+    log = RunLog(LocalFolder(checkpoint.folder / RUNS))
+    for run in ("first", "second", "third"):
+        log.begin(run, None, lambda _: None)
+    checkpoint.start()
+    checkpoint.run({("count", "7"): 100}, "after")
+    checkpoint.start()
+    checkpoint.run({("count", "7"): 200}, "after")
+    commit = checkpoint.folder / "commits" / "1"
+    for owner, seen in (("second", 100), ("third", 200), ("unknown", 200)):
+        commit.write_text(f'v1\n{{}}\n{{"headraceRun": "{owner}"}}')
+        assert checkpoint.states().find("count", "7") == Count(seen)
+        assert dict(checkpoint.states().all("count"))["7"] == Count(seen)
     checkpoint.stop()
 
 
