@@ -49,6 +49,8 @@ class Identity:
 
     def lacks(self, needed: frozenset[Right], what: str) -> str:
         """Returns why it may not call `what`, which needs these rights; empty if it may."""
+        if all(self.has(right) for right in needed):
+            return ""
         lacking = [right.value for right in Right if right in needed and not self.has(right)]
         return f"the token of {self.name!r} does not allow {what}: it has no {' and no '.join(lacking)}" if lacking else ""
 

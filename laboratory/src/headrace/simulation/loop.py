@@ -21,7 +21,7 @@ STEP_S = 20e-6
 EPOCH_S = 1_790_000_000
 """The time of day at which the monotonic clock shows 0, in seconds since 1970."""
 
-_process: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("headrace_simulated_process", default=None)
+_process: contextvars.ContextVar["Process"] = contextvars.ContextVar("headrace_simulated_process")
 
 
 class Process:
@@ -117,12 +117,10 @@ class Task(asyncio.Task[Any]):
 class Future(asyncio.Future[Any]):
     """A future whose hash is its number."""
 
-    def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
-        self._number = number
-        super().__init__(loop=loop)
+    number = 0
 
     def __hash__(self) -> int:
-        return self._number
+        return self.number
 
 
 class Loop(asyncio.AbstractEventLoop):
@@ -230,7 +228,7 @@ class Loop(asyncio.AbstractEventLoop):
 
     def current(self) -> Process:
         """Returns the process whose callback runs."""
-        return _process.get() or self.world
+        return _process.get(self.world)
 
     # What asyncio needs of a loop.
 
@@ -242,8 +240,15 @@ class Loop(asyncio.AbstractEventLoop):
         self, callback: Callable[..., object], *args: object, context: contextvars.Context | None = None
     ) -> Callback:
         """Calls a function after what is already scheduled in its process."""
-        found = self._callback(callback, args, context)
-        self._enqueue(found)
+        if context is None:
+            context = contextvars.copy_context()
+        process = context.get(_process, self.world)
+        found = Callback(callback, args, context, process)
+        if process.alive:
+            queue = process.queue
+            queue.append(found)
+            if len(queue) == 1 and not process.frozen:
+                self.runnable.append(process)
         return found
 
     def call_soon_threadsafe(  # type: ignore[override]
@@ -256,7 +261,9 @@ class Loop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[..., object], *args: object, context: contextvars.Context | None = None
     ) -> Callback:
         """Calls a function at a time."""
-        found = self._callback(callback, args, context)
+        if context is None:
+            context = contextvars.copy_context()
+        found = Callback(callback, args, context, context.get(_process, self.world))
         self._numbers += 1
         found.due = when
         heapq.heappush(self._timers, (when, self._numbers, found))
@@ -268,20 +275,12 @@ class Loop(asyncio.AbstractEventLoop):
         """Calls a function after a time."""
         return self.call_at(self.now + delay, callback, *args, context=context)
 
-    def _callback(
-        self, function: Callable[..., object], args: tuple[object, ...], context: contextvars.Context | None
-    ) -> Callback:
-        if context is None:
-            context = contextvars.copy_context()
-        return Callback(function, args, context, self._process_of(context))
-
-    def _process_of(self, context: contextvars.Context) -> Process:
-        return context[_process] or self.world if _process in context else self.world
-
     def create_future(self) -> "asyncio.Future[Any]":
         """Returns a future of this loop."""
         self._numbers += 1
-        return Future(self._numbers, self)
+        found = Future(loop=self)
+        found.number = self._numbers
+        return found
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: contextvars.Context | None = None
@@ -291,7 +290,7 @@ class Loop(asyncio.AbstractEventLoop):
             context = contextvars.copy_context()
         self._numbers += 1
         task = Task(coro, self._numbers, loop=self, name=name, context=context)
-        self.tasks.append((self._process_of(context), task))
+        self.tasks.append((context.get(_process, self.world), task))
         return task
 
     def get_debug(self) -> bool:
