@@ -133,9 +133,9 @@ class World:
             yield role(query.name, self._play_driver)
 
     def _play_gateway(self, role: Role, process: Process) -> None:
-        config = self.configuration.config
-
         async def play() -> None:
+            # Not before: the configuration may have changed since the process was started.
+            config = self.configuration.config
             gateway = self.gateways[role.name] = Gateway(config.limits, config.streams, config.paused)
             registry = TokenRegistry(config.tokens)
             handlers = _Handlers(registry)
