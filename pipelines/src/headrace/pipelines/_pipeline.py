@@ -11,10 +11,11 @@ from headrace.pipelines import arguments as check
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines._flow import Flow
 from headrace.pipelines.elements.message import Message
+from headrace.pipelines.expressions import Condition
 from headrace.pipelines.formats import Format
 from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.graph.graph import Graph
-from headrace.pipelines.steps.stateless import Source
+from headrace.pipelines.steps.stateless import Filter, Source
 from headrace.pipelines.steps.step import OnError
 from headrace.pipelines.time.time import span
 
@@ -76,6 +77,7 @@ class Pipeline:
         max_ahead: timedelta | str | None = None,
         await_streams: int | None = None,
         await_time: timedelta | str | None = None,
+        where: str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> Flow[Message]: ...
@@ -90,6 +92,7 @@ class Pipeline:
         max_ahead: timedelta | str | None = None,
         await_streams: int | None = None,
         await_time: timedelta | str | None = None,
+        where: str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> Flow[T]: ...
@@ -103,6 +106,7 @@ class Pipeline:
         max_ahead: timedelta | str | None = None,
         await_streams: int | None = None,
         await_time: timedelta | str | None = None,
+        where: str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> Flow[Any]:
@@ -122,29 +126,35 @@ class Pipeline:
                 closes and no timer fires. By default, event time waits only for the streams that the gateway knows.
             await_time: How long after the application's first micro-batch event time begins, by the clock: a timedelta, or text
                 such as "1 minute". With `await_streams`, it begins as soon as one of both is true.
+            where: A condition in CEL that values must meet, such as `value.amount > 10`; others are dropped. It sees a value as
+                its JSON, and requires `decode`.
             name: The step's name.
-            on_error: The policy for messages that `decode` cannot read.
+            on_error: The policy for messages that `decode` cannot read, or for which the condition has no result.
 
         Raises:
             GraphError: There is no pattern or an invalid one, another parameter is invalid, another step has this name, or the
                 pipeline already runs.
         """
         builder = self._builder
-        where = builder.where(name, None, "source").replace(", step ", ", source ")
-        patterns = check.patterns(where, streams)
-        where = f"pipeline {builder.name}, source {name or patterns[0]}"
+        place = builder.where(name, None, "source").replace(", step ", ", source ")
+        patterns = check.patterns(place, streams)
+        place = f"pipeline {builder.name}, source {name or patterns[0]}"
         if isinstance(decode, Format):
             decode = decode.decoder()
         elif decode is not None:
-            check.function(where, "decode", decode, "payload", instead_of_yield="yield in a flat_map after the source")
-        idle = None if idle_after is None else span(idle_after, f"{where}: idle_after")
-        ahead = None if max_ahead is None else span(max_ahead, f"{where}: max_ahead", least=0)
-        if await_streams is not None and check.whole(where, "await_streams", await_streams) < 1:
-            raise GraphError(f"{where}: await_streams must be at least 1, and is {await_streams}")
-        time = None if await_time is None else span(await_time, f"{where}: await_time")
-        policy = builder.policy(where, on_error)
+            check.function(place, "decode", decode, "payload", instead_of_yield="yield in a flat_map after the source")
+        idle = None if idle_after is None else span(idle_after, f"{place}: idle_after")
+        ahead = None if max_ahead is None else span(max_ahead, f"{place}: max_ahead", least=0)
+        if await_streams is not None and check.whole(place, "await_streams", await_streams) < 1:
+            raise GraphError(f"{place}: await_streams must be at least 1, and is {await_streams}")
+        time = None if await_time is None else span(await_time, f"{place}: await_time")
+        policy = builder.policy(place, on_error)
+        condition = None if where is None else _condition(place, where, is_decoded=decode is not None)
         step = Source(builder.name_for(name, patterns[0]), policy, patterns, decode, idle, ahead, await_streams, time)
-        return Flow(builder, builder.add(step))
+        number = builder.add(step)
+        if condition is not None:
+            number = builder.add(Filter(builder.name_for(None, f"{step.name}-where"), policy, condition), number)
+        return Flow(builder, number)
 
     @property
     def graph(self) -> Graph:
@@ -155,6 +165,22 @@ class Pipeline:
             StateError: A new state of a step cannot be stored and read back.
         """
         return self._builder.graph
+
+
+def _condition(place: str, text: str, *, is_decoded: bool) -> Condition:
+    """Returns the condition of a source.
+
+    Raises:
+        GraphError: It is invalid, or the source has no decoder.
+    """
+    if not isinstance(text, str):
+        raise GraphError(f"{place}: where is an expression in CEL, such as 'value.amount > 10', not {check.excerpt(text)}")
+    if not is_decoded:
+        raise GraphError(f"{place}: where needs decode: an expression knows no fields of bytes")
+    try:
+        return Condition(text)
+    except GraphError as error:
+        raise GraphError(f"{place}: where: {error}") from error
 
 
 def module_folder(module: Mapping[str, Any]) -> Path | None:

@@ -1,0 +1,118 @@
+"""Conditions in CEL: what meets them flows on, and what they have no result for follows the policy."""
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.pipelines.rig import cut
+
+from headrace.pipelines import GraphError, Message, OnError, Pipeline, StepError, Trial
+from headrace.pipelines.expressions import Condition
+from headrace.pipelines.formats import json
+
+
+@dataclass
+class Order:
+    amount: float
+    country: str
+    items: list[int]
+    at: datetime | None = None
+
+
+class OrderModel(pydantic.BaseModel):
+    amount: float
+    country: str
+    items: list[int]
+    at: datetime | None = None
+
+
+CONDITIONS: dict[str, Callable[[Order], bool]] = {
+    "value.amount > 10": lambda order: order.amount > 10,
+    'value.country in ["DE", "FR"] && size(value.items) < 2': lambda order: (
+        order.country in ("DE", "FR") and len(order.items) < 2
+    ),
+    "value.items.exists(item, item < 0) || value.amount == 0.0": lambda order: (
+        any(i < 0 for i in order.items) or order.amount == 0
+    ),
+    'value.country.startsWith("é") ? value.amount <= -1.5 : true': lambda o: o.amount <= -1.5 if o.country[:1] == "é" else True,
+    'value.at != null && timestamp(value.at) >= timestamp("2026-01-01T00:00:00Z")': lambda order: (
+        order.at is not None and order.at >= datetime(2026, 1, 1, tzinfo=UTC)
+    ),
+}
+ORDERS = st.builds(
+    Order,
+    st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, 10.0, -1.5]),
+    st.sampled_from(["DE", "FR", "US", "é", ""]),
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3),
+    st.none() | st.datetimes(datetime(2025, 12, 31), datetime(2026, 1, 2), timezones=st.just(UTC)),  # noqa: DTZ001
+)
+
+
+def written(order: Any) -> bytes:
+    return repr((order.amount, order.country, order.items, order.at and order.at.isoformat())).encode()
+
+
+@pytest.mark.parametrize("kind", [Order, OrderModel])
+@pytest.mark.parametrize("condition", CONDITIONS)
+@given(orders=st.lists(ORDERS, max_size=6), ends=st.lists(st.integers(0, 6), max_size=2))
+def test_the_values_that_meet_a_condition_flow_on(kind: Any, condition: str, orders: list[Order], ends: list[int]) -> None:
+    app = Pipeline("shop")
+    app.source("orders/*", decode=json(kind), where=condition).sink("out", encode=written)
+    encode, trial = json(Order).encoder(), Trial(app)
+    messages = [Message(encode(order), stream="orders/0", sequence=at) for at, order in enumerate(orders, 1)]
+    for batch in cut(messages, ends):
+        trial.send(*batch)
+    assert trial.values("out") == [written(order) for order in orders if CONDITIONS[condition](order)]
+
+
+def test_a_value_without_a_result_follows_the_policy_and_is_named() -> None:
+    app = Pipeline("shop", on_error=OnError.DEAD_LETTER, dead_letters="letters")
+    app.source("orders/*", decode=json, where="value.amount > 10").sink("out", encode=json)
+    trial = Trial(app)
+    payloads = [b'{"amount": 11}', b'{"a": 1}', b'{"amount": "x"}', b'{"amount": 9}', b"[1]", b'{"amount": 18446744073709551616}']
+    trial.send(*(Message(payload, stream="orders/0") for payload in payloads))
+    assert trial.values("out") == [b'{"amount":11}']
+    assert [reason.partition("sequence ")[2][:1] for reason in trial.failed] == ["2", "3", "5", "6"]
+    assert "has no result that is true or false" in trial.failed[0]
+    assert "amount" in trial.failed[0]
+
+
+def test_a_result_that_is_no_boolean_ends_the_query() -> None:
+    app = Pipeline("shop")
+    app.source("orders/*", decode=json, where="value.flag").sink("out", encode=json)
+    Trial(app).send(Message(b'{"flag": true}', stream="orders/0"))
+    with pytest.raises(StepError, match=r"stream orders/0, sequence 1: ValueError: 'value.flag' has no result"):
+        Trial(app).send(Message(b'{"flag": 1}', stream="orders/0"))
+
+
+def test_a_condition_crosses_processes() -> None:
+    assert pickle.loads(pickle.dumps(Condition("value > 1")))(2)
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("value.amount >", "Syntax error"),
+        ("", "Syntax error"),
+        ("other.amount > 1", "undeclared reference to 'other.amount'.*a value is called value"),
+        ("shout(value)", "undeclared reference to 'shout'"),
+        ('"a" > 1', "no matching overload"),
+        ("1 + 1", "its result is INT, not BOOL"),
+        (7, "is an expression in CEL"),
+    ],
+    ids=str,
+)
+def test_an_invalid_condition_is_refused_when_the_graph_is_built(where: Any, reason: str) -> None:
+    with pytest.raises(GraphError, match=f"pipeline shop, source orders/\\*: where.*{reason}"):
+        Pipeline("shop").source("orders/*", decode=json, where=where)
+
+
+def test_a_condition_without_a_decoder_is_refused() -> None:
+    with pytest.raises(GraphError, match="pipeline shop, source orders/\\*: where needs decode"):
+        Pipeline("shop").source("orders/*", where="true")
