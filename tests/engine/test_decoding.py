@@ -72,6 +72,17 @@ def test_a_faulty_value_is_kept_beside_its_error() -> None:
     assert list(found[0]) == [*SCHEMA.names, "error", "error_value"]
 
 
+def test_a_further_field_is_an_error_only_if_the_contract_is_frozen() -> None:
+    messages = [Message(1, b'{"id": 1}'), Message(2, b'{"id": 2, "new": 3}')]
+    assert [row["value"] for row in json_rows(messages, contract="discard")] == [{"id": 1}, {"id": 2}]
+    found = json_rows(messages, contract="FREEZE", onError="null")
+    assert [row["value"] for row in found] == [{"id": 1}, None]
+    assert found[1]["error"] == "json: Object contains unknown field `new`"
+    assert found[1]["error_value"] == b'{"id": 2, "new": 3}'
+    with pytest.raises(DecodeError, match="stream orders/0, sequence 2: json: Object contains unknown field `new`"):
+        json_rows(messages, contract="freeze")
+
+
 def avro_payload(record: dict[str, Any]) -> bytes:
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, fastavro.parse_schema(AVRO), record)
@@ -100,6 +111,9 @@ def test_avro_has_the_columns_of_its_schema() -> None:
         ({"schema": "id INT"}, ["option schema has no effect", "decode"]),
         ({"onError": "null"}, ["option onError has no effect", "decode"]),
         ({"decode": "json", "schema": WHOLE, "onError": "skip"}, ["onError", "'skip'", "fail or null"]),
+        ({"contract": "freeze"}, ["option contract has no effect", "decode"]),
+        ({"decode": "json", "schema": WHOLE, "contract": "evolve"}, ["contract", "'evolve'", "discard or freeze"]),
+        ({"decode": "avro", "schema": json.dumps(AVRO), "contract": "freeze"}, ["option contract", "avro"]),
         ({"decode": "avro", "schema": "{"}, ["option schema", "JSONDecodeError"]),
         ({"decode": "avro", "schema": '"long"'}, ["option schema", "not one of a record"]),
         ({"decode": "json", "schema": WHOLE.replace('"long"', '"nonsense"')}, ["option schema", "nonsense"]),

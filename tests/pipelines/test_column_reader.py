@@ -168,6 +168,28 @@ def test_an_error_names_the_field_and_the_limit() -> None:
     ]
 
 
+FROZEN = json_columns(SCHEMA, freeze=True)
+
+
+def has_further(document: Any, kind: pa.DataType) -> bool:
+    """Whether an object, or one in it, has a field that its struct lacks."""
+    if not pa.types.is_struct(kind) or type(document) is not Pairs:
+        return False
+    fields = {kind.field(index).name: kind.field(index).type for index in range(kind.num_fields)}
+    return any(name not in fields or has_further(value, fields[name]) for name, value in document)
+
+
+@given(st.lists(PAYLOADS, max_size=6))
+@example([b'{"a text":"x","inner":{"whole":1,"further":2}}', b'{"a text":"x"}'])
+def test_a_further_field_is_faulty_if_the_columns_are_frozen(payloads: list[bytes | None]) -> None:
+    rows, faulty = sorted_out(payloads)
+    for index in list(rows):
+        if has_further(standard.loads(payloads[index] or b"", object_pairs_hook=Pairs), pa.struct(list(SCHEMA))):
+            del rows[index]
+            faulty.add(index)
+    check(FROZEN, payloads, rows, faulty)
+
+
 AVRO = {
     "type": "record",
     "name": "n.Order",

@@ -84,7 +84,8 @@ class TypedRows:
             yield self._typed(batch, reader, schema)
 
     def _reader(self) -> ColumnReader:
-        return _reader_of(self.options.decode or "", self.options.schema or "", self.rows.json())
+        options = self.options
+        return _reader_of(options.decode or "", options.schema or "", self.rows.json(), options.freeze)
 
     def _typed(self, batch: pa.RecordBatch, reader: ColumnReader, schema: pa.Schema) -> pa.RecordBatch:
         payloads = batch.column("value").to_pylist()
@@ -130,10 +131,10 @@ def _arrow(rows: str) -> pa.Schema:
 
 
 @lru_cache(maxsize=16)
-def _reader_of(form: str, schema: str, rows: str) -> ColumnReader:
+def _reader_of(form: str, schema: str, rows: str, freeze: bool) -> ColumnReader:
     try:
         if form == "avro":
             return avro_columns("avro", schema)
-        return json_columns(pa.schema(list(_arrow(rows).field("value").type)))
+        return json_columns(pa.schema(list(_arrow(rows).field("value").type)), freeze=freeze)
     except GraphError as error:
         raise OptionError(f"option schema: {error}") from error

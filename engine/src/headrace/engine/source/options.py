@@ -42,6 +42,8 @@ class Options(GatewayOptions):
     """Their schema: for JSON as DDL or the JSON of a Spark schema, for Avro an Avro schema."""
     keep_errors: bool = False
     """Whether a value that cannot be decoded is null, beside its error, rather than the end of the query."""
+    freeze: bool = False
+    """Whether a field of a value that the schema lacks is an error, rather than ignored."""
     application: str | None = None
     """The application whose first steps run in the reading tasks; an internal option."""
     finish: bool | None = None
@@ -99,6 +101,12 @@ def _format(text: str) -> str:
     return text.lower()
 
 
+def _contract(text: str) -> bool:
+    if text.lower() not in ("discard", "freeze"):
+        raise ValueError("want discard or freeze")
+    return text.lower() == "freeze"
+
+
 _OWN: Mapping[str, Option] = {
     "stream": Option("streams", _streams),
     "pipeline": Option("pipeline", _pipeline),
@@ -112,6 +120,7 @@ _OWN: Mapping[str, Option] = {
     "decode": Option("decode", _format),
     "schema": Option("schema"),
     "onError": Option("keep_errors", fail_or("null")),
+    "contract": Option("freeze", _contract),
 }
 _INTERNAL: Mapping[str, Option] = {
     "application": Option("application"),
@@ -141,9 +150,17 @@ def parse(options: Mapping[str, str], defaults: Defaults) -> Options:
 
 def _check_decode(options: Options) -> None:
     if options.decode is None:
-        for name, is_set in (("schema", options.schema is not None), ("onError", options.keep_errors)):
+        for name, is_set in (
+            ("schema", options.schema is not None),
+            ("onError", options.keep_errors),
+            ("contract", options.freeze),
+        ):
             if is_set:
                 raise OptionError(f"option {name} has no effect without the option decode: set decode to json or avro")
     elif options.schema is None:
         example = '"id BIGINT, name STRING"' if options.decode == "json" else "an Avro schema"
         raise OptionError(f"option schema is missing: decode {options.decode} needs it, for example {example}")
+    elif options.freeze and options.decode != "json":
+        raise OptionError(
+            "option contract: freeze has no effect on avro, whose records have the fields of their schema; remove it"
+        )

@@ -16,18 +16,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def json_columns(schema: "pa.Schema") -> ColumnReader:
+def json_columns(schema: "pa.Schema", *, freeze: bool = False) -> ColumnReader:
     """Returns what reads JSON objects into the columns of a schema.
 
-    A field that is missing or null is null, or an error if its column may not be null. Further fields are ignored; of a field
-    that is there twice, the last one counts. Bytes are text in base64, times are text of RFC 3339.
+    A field that is missing or null is null, or an error if its column may not be null. Of a field that is there twice, the last
+    one counts. Bytes are text in base64, times are text of RFC 3339.
+
+    Args:
+        schema: The columns.
+        freeze: Whether a further field is an error; by default, it is ignored.
 
     Raises:
         GraphError: A column has a type that JSON cannot be read into.
     """
     import pyarrow as pa
 
-    kind, whole = _struct("Row", schema), pa.struct(list(schema))
+    kind, whole = _struct("Row", schema, freeze), pa.struct(list(schema))
     take: Callable[[Any], Any] = msgspec.structs.astuple
     if any(pa.types.is_nested(field.type) for field in schema):
         plain = taker(Any)
@@ -39,7 +43,7 @@ def json_columns(schema: "pa.Schema") -> ColumnReader:
     return ObjectReader("json", schema, msgspec.json.Decoder(kind | None).decode, batch_of)
 
 
-def _struct(name: str, fields: "Sequence[pa.Field[Any]] | pa.Schema") -> type[msgspec.Struct]:
+def _struct(name: str, fields: "Sequence[pa.Field[Any]] | pa.Schema", freeze: bool) -> type[msgspec.Struct]:
     """Returns a class with a field for each field of a schema, under other names: a column may have any name."""
     names = {f"f{number}": field.name for number, field in enumerate(fields)}
     if len(set(names.values())) < len(names):
@@ -48,12 +52,12 @@ def _struct(name: str, fields: "Sequence[pa.Field[Any]] | pa.Schema") -> type[ms
         raise GraphError("the schema has no columns")
     made: list[Any] = []
     for own, field in zip(names, fields, strict=True):
-        kind = _type(field.type, field.name)
+        kind = _type(field.type, field.name, freeze)
         made.append((own, kind | None, None) if field.nullable else (own, kind))
-    return msgspec.defstruct(name, made, rename=names, kw_only=True, gc=False)
+    return msgspec.defstruct(name, made, rename=names, kw_only=True, gc=False, forbid_unknown_fields=freeze)
 
 
-def _type(type_: "pa.DataType", where: str) -> Any:
+def _type(type_: "pa.DataType", where: str, freeze: bool) -> Any:
     """Returns the type of the JSON of an Arrow type."""
     import pyarrow as pa
 
@@ -62,12 +66,12 @@ def _type(type_: "pa.DataType", where: str) -> Any:
         end = 2 ** (type_.bit_width - 1)
         return Annotated[int, Meta(ge=-end, le=end - 1)]
     if of.is_struct(type_):
-        return _struct("Struct", [type_.field(index) for index in range(type_.num_fields)])
+        return _struct("Struct", [type_.field(index) for index in range(type_.num_fields)], freeze)
     if of.is_list(type_):
-        item = _type(type_.value_type, f"{where}[...]")
+        item = _type(type_.value_type, f"{where}[...]", freeze)
         return list[item | None if type_.value_field.nullable else item]  # type: ignore[misc]
     if of.is_map(type_) and of.is_string(type_.key_type):
-        item = _type(type_.item_type, f"{where}[...]")
+        item = _type(type_.item_type, f"{where}[...]", freeze)
         return dict[str, item | None if type_.item_field.nullable else item]  # type: ignore[misc]
     if of.is_timestamp(type_):
         return Annotated[datetime.datetime, Meta(tz=type_.tz is not None)]
