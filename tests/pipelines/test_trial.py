@@ -115,6 +115,7 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
     "finish": {},
     "restart": {},
     "values": {"sink": "out"},
+    "rows": {"path": "tables/out"},
     "states": {"step": "counts"},
 }
 CAN_BE: Mapping[str, set[str]] = {

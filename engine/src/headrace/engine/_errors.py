@@ -8,6 +8,7 @@ HeadraceError
 │   ├── OlderCheckpoint    a sink has committed a batch that is not in the checkpoint
 │   ├── Replaced           another run of the query has started on the checkpoint
 │   └── PositionRefused    a stream cannot be moved to a position
+├── LakeError          a table of files cannot be written, or does not match the checkpoint
 ├── FrameError         the columns of a frame are inconsistent
 ├── SinkFailed         a sink cannot write a batch
 │   ├── SinkRefused        it permanently rejects messages
@@ -55,6 +56,10 @@ class Replaced(CheckpointError):
 
 class PositionRefused(CheckpointError):
     """A stream cannot be moved to a position, or not safely."""
+
+
+class LakeError(HeadraceError):
+    """A table of files cannot be written, has lost files of a micro-batch, or does not match the checkpoint."""
 
 
 class FrameError(HeadraceError):

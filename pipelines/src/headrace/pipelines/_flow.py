@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from headrace.pipelines import arguments as check
@@ -20,6 +21,7 @@ from headrace.pipelines.steps.aggregation import Aggregation, Window
 from headrace.pipelines.steps.columnar import DecodeColumns, KeyStates, StatefulColumns, ToColumns
 from headrace.pipelines.steps.context import Context
 from headrace.pipelines.steps.deduplicate import Deduplicate, DeduplicateKeys, KeyById, key_of
+from headrace.pipelines.steps.lake import Lake, lake_columns
 from headrace.pipelines.steps.lasting import LastingRunning
 from headrace.pipelines.steps.program import StatefulProgram, payload
 from headrace.pipelines.steps.running import Running
@@ -247,6 +249,36 @@ class Flow(Generic[T_co]):
             check.function(where, "encode", encode, "value", instead_of_yield="yield in a flat_map before the sink")
         policy = builder.policy(where, on_error)
         builder.add(Sink(builder.name_for(name, f"to-{sink}"), policy, sink, encode or to_bytes), self._number)
+
+    def lake(
+        self,
+        path: str | Path,
+        *,
+        schema: "type[Any] | pa.Schema",
+        format: str = "parquet",
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> None:
+        """Writes the values as rows of a table of files, each once. Readers see whole micro-batches, after their commit.
+
+        Args:
+            path: The folder of the table, on a disk that all workers share.
+            schema: The columns: a dataclass, `NamedTuple`, `TypedDict`, msgspec `Struct` or pydantic model, or a schema of
+                pyarrow. With the latter, values are dicts, or objects with these attributes. The columns of a columnar step are
+                converted to the types of the schema, without a loss.
+            format: "parquet": files in a folder for each micro-batch, without a log; "delta": a Delta table, whose log also knows
+                the micro-batches. It needs `headrace-engine[lake]` on the driver.
+            name: The step's name.
+            on_error: The policy for values that the columns cannot hold.
+
+        Raises:
+            GraphError: A parameter is invalid, or another step writes to this table.
+        """
+        builder = self._builder
+        where = builder.where(name, "lake", "lake")
+        policy = builder.policy(where, on_error)
+        place, columns = lake_columns(where, path, format, schema)
+        builder.add(Lake(builder.name_for(name, "lake"), policy, place, format, columns), self._number)
 
     def _then(self, method: Method, function: Any, name: str | None, on_error: OnError | None) -> int:
         return self._builder.add(method.step(self._builder, function, name, on_error), self._number)

@@ -5,13 +5,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from headrace.contract.names import covers as matches
-from headrace.pipelines._errors import TrialError, no_step
+from headrace.pipelines._errors import GraphError, TrialError, no_step
 from headrace.pipelines._pipeline import Pipeline
 from headrace.pipelines.arguments import excerpt
 from headrace.pipelines.elements.elements import Elements, Key, States
@@ -22,6 +23,7 @@ from headrace.pipelines.execution.passes import Pass
 from headrace.pipelines.execution.watermarks import EventTime
 from headrace.pipelines.steps.copies import copied
 from headrace.pipelines.steps.fingerprints import check_fingerprints
+from headrace.pipelines.steps.lake import located
 from headrace.pipelines.steps.step import Counted
 from headrace.pipelines.time.time import END, bounded, first_time, prefix_maxima
 from headrace.pipelines.trial_checks import Counts, Known, check_messages, check_names, check_streams, counted_by, no_states
@@ -62,6 +64,8 @@ class Trial:
     By one of these words and the step."""
     written: defaultdict[str, list[Written]] = field(init=False)
     """What each sink received."""
+    stored: defaultdict[str, list[dict[str, Any]]] = field(init=False)
+    """The rows that each table received, by its place."""
     failed: list[str] = field(init=False)
     """The reasons for which messages went to the dead-letter sink."""
 
@@ -79,7 +83,8 @@ class Trial:
             raise TrialError(f"Trial(...): now is a function that returns microseconds since 1970 UTC, not {excerpt(self.now)}")
         where = f"pipeline {self.pipeline.name}"
         self._counts, self._written = Counts(where), Known[Written](where)
-        self.counts, self.written, self.failed = self._counts, self._written, []
+        self._stored = Known[dict[str, Any]](where, "table")
+        self.counts, self.written, self.stored, self.failed = self._counts, self._written, self._stored, []
         self._states: defaultdict[int, defaultdict[str, States]] = defaultdict(lambda: defaultdict(States))
         self._last: defaultdict[str, int] = defaultdict(int)
         self._event_time = EventTime(self.pipeline.graph)
@@ -179,6 +184,19 @@ class Trial:
         self._written.check(sink)
         return [written.value for written in self._written[sink]]
 
+    def rows(self, path: str | Path) -> list[dict[str, Any]]:
+        """Returns the rows that the table at a path received.
+
+        Raises:
+            TrialError: The pipeline writes to no such table.
+        """
+        try:
+            place = located("rows(...)", path)
+        except GraphError as error:
+            raise TrialError(str(error)) from None
+        self._stored.check(place)
+        return self.stored[place]
+
     def states(self, step: str) -> Mapping[Key, Any]:
         """Returns copies of the states of a step by key; for a step with windows, of the accumulators of the open windows.
 
@@ -194,6 +212,7 @@ class Trial:
     def _note_names(self) -> None:
         """Notes the names of sinks and counts of the pipeline, beside the names of the pipelines before."""
         self._written.names.update(dict.fromkeys(self.pipeline.graph.sinks))
+        self._stored.names.update(dict.fromkeys(self.pipeline.graph.lakes))
         self._counts.names.update(counted_by(self.pipeline.graph))
 
     def _run_keyed_steps(
@@ -265,6 +284,8 @@ class Trial:
             keys: Iterable[Any] = elements.sink_keys() or [None] * len(elements)
             headers: Iterable[Headers] = elements.own_headers() or [NO_HEADERS] * len(elements)
             self.written[sink] += map(Written, elements.values, keys, headers)
+        for place, elements in done.stored:
+            self.stored[place] += elements.values
         self.counts.update({(what.value, step): count for (what, step), count in done.counts.items()})
         self.failed += [failed.reason for failed in done.failed_elements]
 

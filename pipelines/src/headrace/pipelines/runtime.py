@@ -18,6 +18,7 @@ from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.states.values import dumps_plain
 from headrace.pipelines.steps.fingerprints import Fingerprint, check_fingerprints
 from headrace.pipelines.steps.keys import in_order_of_keys, normal_key
+from headrace.pipelines.steps.lake import Lake
 from headrace.pipelines.steps.step import Counted, OnError
 from headrace.pipelines.time.time import END, bounded, first_time, prefix_maxima
 
@@ -36,6 +37,7 @@ __all__ = [
     "Headers",
     "HeadersColumn",
     "Key",
+    "Lake",
     "Marks",
     "NotStored",
     "OnError",

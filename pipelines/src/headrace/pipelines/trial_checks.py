@@ -30,9 +30,9 @@ _FIELDS: dict[str, tuple[type, ...]] = {
 class Known(defaultdict[str, list[V]]):
     """Lists by name, for names that a pipeline has."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, kind: str = "sink") -> None:
         super().__init__(list)
-        self.where = where
+        self.where, self.kind = where, kind
         self.names: dict[str, None] = {}
 
     def __missing__(self, name: str) -> list[V]:
@@ -51,7 +51,7 @@ class Known(defaultdict[str, list[V]]):
             TrialError: The pipeline lacks it.
         """
         if not isinstance(name, str) or name not in self.names:
-            raise TrialError(f"{self.where} has no sink {excerpt(name)}; {_those(name, self.names)}")
+            raise TrialError(f"{self.where} has no {self.kind} {excerpt(name)}; {_those(name, self.names)}")
 
 
 class Counts(Counter[tuple[str, str]]):

@@ -8,7 +8,8 @@ names, nor what is written for a micro-batch that is not committed yet: the stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace.engine._errors import CheckpointError, Replaced
+from headrace.contract.errors import HeadraceError
+from headrace.engine._errors import Replaced
 from headrace.engine.checkpoint.manifests import ManifestLog
 from headrace.engine.checkpoint.runs import Run, RunLog
 
@@ -50,7 +51,7 @@ class Fence:
         self.check()
         try:
             yield
-        except (CheckpointError, OSError):
+        except (HeadraceError, OSError):
             self.check()
             raise
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from headrace.engine._errors import CheckpointError
 from headrace.engine.checkpoint.folder import Folder
+from headrace.engine.checkpoint.lake_batches import LakeBatch
 
 STATES = "headrace/states"
 """The folder of files and manifests in a checkpoint."""
@@ -51,28 +52,33 @@ Bucket = tuple[int, int]
 
 @dataclass(frozen=True)
 class Manifest:
-    """The states of all buckets after a micro-batch."""
+    """The states of all buckets after a micro-batch.
+
+    Attributes:
+        entries: The states of each bucket.
+        lakes: The files that the micro-batch has written to tables. Its driver shows them once it is committed.
+    """
 
     entries: Mapping[Bucket, Entry] = field(default_factory=dict)
+    lakes: tuple[LakeBatch, ...] = ()
 
     @property
     def files(self) -> frozenset[str]:
         """All files that contain parts of the states."""
         return frozenset(name for entry in self.entries.values() for name in entry.needs)
 
-    def after(self, changed: Mapping[Bucket, Entry]) -> "Manifest":
-        """The manifest of the next micro-batch, which has changed some buckets."""
-        return Manifest({**self.entries, **changed})
+    def after(self, changed: Mapping[Bucket, Entry], lakes: tuple[LakeBatch, ...] = ()) -> "Manifest":
+        """The manifest of the next micro-batch, which has changed some buckets, and has written to lakes."""
+        return Manifest({**self.entries, **changed}, lakes)
 
     def dumps(self, *, whole: bool = True) -> str:
-        """The manifest as text; without `Entry.needs` if it is not to be whole."""
-        return json.dumps(
-            [
-                [*bucket, entry.file, entry.offset, entry.bytes, list(entry.needs) if whole else [], entry.checksum]
-                for bucket, entry in self.entries.items()
-            ],
-            separators=(",", ":"),
-        )
+        """The manifest as text; without `Entry.needs` and lakes if it is not to be whole."""
+        states = [
+            [*bucket, entry.file, entry.offset, entry.bytes, list(entry.needs) if whole else [], entry.checksum]
+            for bucket, entry in self.entries.items()
+        ]
+        document = {"states": states, "lakes": [each.to_json() for each in self.lakes]} if whole and self.lakes else states
+        return json.dumps(document, separators=(",", ":"))
 
     @classmethod
     def loads(cls, text: str) -> "Manifest":
@@ -81,11 +87,14 @@ class Manifest:
         Raises:
             ValueError: The text is not a manifest.
         """
+        document = json.loads(text)
+        states, lakes = (document["states"], document["lakes"]) if isinstance(document, dict) else (document, [])
         return cls(
             {
                 (int(level), int(bucket)): Entry(str(file), int(offset), int(size), tuple(needs), int(checksum))
-                for level, bucket, file, offset, size, needs, checksum in json.loads(text)
-            }
+                for level, bucket, file, offset, size, needs, checksum in states
+            },
+            tuple(map(LakeBatch.of_json, lakes)),
         )
 
 
@@ -198,7 +207,7 @@ class ManifestLog:
             if checksum != _sum_of(text):
                 raise ValueError("its checksum is another one")
             return Manifest.loads(text)
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, KeyError) as error:
             raise CheckpointError(
                 f"{MANIFESTS}/{name} in the checkpoint is not a manifest of states ({error}); {RESTORE}"
             ) from None

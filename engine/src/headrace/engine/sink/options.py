@@ -37,6 +37,7 @@ class SinkOptions(GatewayOptions):
     """The validated options of one sink."""
 
     sink: str
+    """Empty for an application without sinks."""
     sink_timeout_s: float = DEFAULT_SINK_TIMEOUT_S
     accept_older: bool = False
     accept_lost: bool = False
@@ -56,12 +57,17 @@ class SinkOptions(GatewayOptions):
     @property
     def sinks(self) -> tuple[str, ...]:
         """All sinks that the query writes to."""
-        return (self.sink, *self.further, *((self.dead_letters,) if self.dead_letters is not None else ()))
+        return (*self._own, *((self.dead_letters,) if self.dead_letters is not None else ()))
+
+    @property
+    def _own(self) -> tuple[str, ...]:
+        """The sinks that the query names; none if an application writes to lakes only."""
+        return (self.sink, *self.further) if self.sink else ()
 
     @property
     def awaited(self) -> tuple[str, ...]:
         """The sinks that must be available before a batch is planned; a dead-letter sink need not be."""
-        return tuple(name for name in (self.sink, *self.further) if name != self.failed)
+        return tuple(name for name in self._own if name != self.failed)
 
     def for_sink(self, sink: str) -> "SinkOptions":
         """The options for writing to one of an application's sinks."""
@@ -97,7 +103,7 @@ def parse_sink(options: Mapping[str, str], defaults: Defaults) -> SinkOptions:
     sinks = parsed(values, "sink", _sink if application is None else _sinks, None)
     if sinks is None:
         raise OptionError('option sink is missing: set the sink to write to, for example .option("sink", "alerts")')
-    sink, *further = sinks
+    sink, *further = sinks or ("",)
     (dead_letters,) = parsed(values, "deadLetters", _sink, (None,))
     if dead_letters == sink:
         raise OptionError(f"option deadLetters: {sink!r} is the sink that rejects the messages; name another one")
@@ -117,4 +123,4 @@ def _sink(text: str) -> tuple[str, ...]:
 
 
 def _sinks(text: str) -> tuple[str, ...]:
-    return tuple(name for one in text.split(",") for name in _sink(one.strip()))
+    return tuple(name for one in text.split(",") for name in _sink(one.strip())) if text else ()

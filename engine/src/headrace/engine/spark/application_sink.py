@@ -1,5 +1,6 @@
 """The sink of applications' queries in the JVM, and the driver's handlers of their micro-batches."""
 
+import atexit
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
@@ -16,6 +17,12 @@ class Handler(Protocol):
 
     def began(self, query: str, run: str, number: int) -> None:
         """The query has begun a run with this number, both with Spark's ids."""
+
+    def committed(self, batch: int) -> None:
+        """Spark has committed a micro-batch. Returns at once."""
+
+    def finish(self) -> None:
+        """The process ends, perhaps before the end of the query is known."""
 
     def begin(self, run: str | None, batch: str) -> str:
         """The states that a micro-batch of a run continues from; what is wrong, after `!`, if it cannot begin."""
@@ -59,6 +66,13 @@ def tell_run(run: str, query_id: str, run_id: str, number: int) -> None:
         handler.began(query_id, run_id, number)
 
 
+def tell_committed(run: str, batch: int) -> None:
+    """Tells the handler of a query, if there is one, that a micro-batch is in the commit log."""
+    handler = _handlers.get(run)
+    if handler is not None:
+        handler.committed(batch)
+
+
 def metrics_of(run: str) -> RunMetrics | None:
     """The totals of the run of a query's handler since it started; None if it has no handler."""
     handler = _handlers.get(run)
@@ -79,6 +93,13 @@ def remove_handler(spark: SparkSession, run: str) -> None:
     jvm: Any = spark._jvm
     jvm.headrace.engine.ApplicationSink.remove(run)
     handler.close()
+
+
+@atexit.register
+def _finish_all() -> None:
+    """Ends what must not wait: `awaitTermination` may return before Spark has notified its listeners."""
+    for handler in list(_handlers.values()):
+        handler.finish()
 
 
 def _skip_shuffles(spark: SparkSession) -> None:

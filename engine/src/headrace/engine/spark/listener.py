@@ -24,7 +24,7 @@ from headrace.engine.checkpoint.votes import Votes
 from headrace.engine.sink.options import SinkOptions
 from headrace.engine.source.fetch import PipelineRun
 from headrace.engine.source.options import Options
-from headrace.engine.spark.application_sink import fault_of, metrics_of, remove_handler, tell_run
+from headrace.engine.spark.application_sink import fault_of, metrics_of, remove_handler, tell_committed, tell_run
 from headrace.engine.spark.batches import BatchedRun, BatchReporter, Logged, offsets_of
 from headrace.engine.spark.commit_logs import begin_run, end_run
 from headrace.engine.spark.counts import log_counts, stages_of
@@ -172,6 +172,12 @@ class QueryListener:
             text = "cannot detach from the gateway; the last commits are acknowledged at the query's next start"
             log.info(text, exc_info=True, extra=fields)
 
+    def _committed(self, reported: ReportedRun, batch: int) -> None:
+        """A batch is in the commit log: the gateway and the handler of an application learn of it."""
+        self._reporter.committed(reported, batch)
+        if reported.options is not None and reported.options.run is not None:
+            tell_committed(reported.options.run, batch)
+
     class Java:
         """The Java interface, for py4j."""
 
@@ -219,7 +225,7 @@ class QueryListener:
                 self._reporter.start(each)
             if options is not None and options.run is not None:
                 tell_run(options.run, query_id, run_id, reported.run.number)
-            committed = partial(self._reporter.committed, reported)
+            committed = partial(self._committed, reported)
             named = begin_run(self._spark, execution.checkpoint, query_id, run_id, reported.run.number, committed)
             if not named or execution.file_manager not in (CHECKPOINTS, NAMED_CHECKPOINTS):
                 log.warning(UNNAMED, execution.file_manager, extra={"query": query_id})

@@ -61,7 +61,7 @@ class ReportedRun:
     """Spark's id of the query, which is the same for the life of its checkpoint."""
     run: Run
     options: SinkOptions | None
-    """The options of its sinks; None if it does not write to Headrace sinks."""
+    """The options of its sinks; None if it does not write to Headrace sinks. An application may have no sinks, but lakes."""
     log: CommitLog | None = None
     """None if the commit log is complete, because the query has been replaced."""
     runs: RunLog | None = None
@@ -91,7 +91,7 @@ class ReportedRun:
     is_unavailable: bool = False
 
     def __post_init__(self) -> None:
-        self._connection = Connection.of(self.options) if self.options is not None else None
+        self._connection = Connection.of(self.options) if self.options is not None and self.options.sinks else None
         self._segments = self.run.earlier
         """The runs that have committed the batches up to `committed`."""
         self._own: tuple[int, int] | None = None

@@ -5,12 +5,13 @@ disks, each machine would have a separate folder. If a machine is lost, its stat
 are already acknowledged.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from headrace.engine._errors import CheckpointError
+from headrace.engine._errors import CheckpointError, OptionError
 from headrace.engine.master import is_this_machine
 
 _LOCAL_DISK = "file"
@@ -36,6 +37,26 @@ def refuse_local_checkpoint(spark: SparkSession, checkpoint: str, *, shared: boo
         "hdfs://... or s3a://...; if this one is on a mount that every machine has at the same path, set the option "
         "sharedCheckpoint=true (headrace run --shared-checkpoint). Nothing was processed"
     )
+
+
+def refuse_local_lakes(spark: SparkSession, lakes: Iterable[str], *, shared: bool) -> None:
+    """Rejects tables on a local disk if executors run on other machines than the driver.
+
+    Args:
+        spark: The session.
+        lakes: The folders of the tables.
+        shared: Whether the user states that local paths are on mounts that every machine has at the same path.
+
+    Raises:
+        OptionError: A table is rejected; nothing was written.
+    """
+    master = str(spark.sparkContext.master)
+    for lake in () if shared or is_this_machine(master) else lakes:
+        raise OptionError(
+            f"the lake {lake} is on a local disk, and each machine of {master} would write to a folder of its own. If "
+            "it is on a mount that every machine has at the same path, set the option sharedCheckpoint=true (headrace run "
+            "--shared-checkpoint), which holds for the checkpoint, too. Nothing was processed"
+        )
 
 
 def _scheme(spark: SparkSession, checkpoint: str) -> str | None:

@@ -15,6 +15,7 @@ from headrace.pipelines.execution.call_record import CallRecord, call_record
 from headrace.pipelines.execution.measures import StepMeasures
 from headrace.pipelines.graph.graph import Graph
 from headrace.pipelines.steps.copies import copied, copied_together
+from headrace.pipelines.steps.lake import Lake
 from headrace.pipelines.steps.stateless import KeyBy, Sink, Source
 from headrace.pipelines.steps.step import Cell, Counted, KeyedStep, OnError, Step, each
 from headrace.pipelines.time.time import END, are_out_of_range, out_of_range
@@ -48,6 +49,7 @@ class Pass:
         folder: The folder that has the files of programs; None if it is not known.
         shuffled: Elements for the next shuffle, with the number of the `key_by`.
         written: Elements for a sink, with its name.
+        stored: Elements for a table, with its place.
         failed_elements: Elements for the dead-letter sink.
         changed: The keys whose states may have changed or been removed, by step, in the order of their first change.
         counts: The number of elements by event and step.
@@ -62,6 +64,7 @@ class Pass:
     folder: Path | None = None
     shuffled: list[tuple[int, Elements]] = field(default_factory=list)
     written: list[tuple[str, Elements]] = field(default_factory=list)
+    stored: list[tuple[str, Elements]] = field(default_factory=list)
     failed_elements: list[Failed] = field(default_factory=list)
     changed: defaultdict[str, dict[Key, None]] = field(default_factory=lambda: defaultdict(dict))
     counts: Counter[tuple[Counted, str]] = field(default_factory=Counter)
@@ -300,6 +303,8 @@ class Pass:
                 self.shuffled.append((consumer, sound))
         elif isinstance(step, Sink):
             self.written.append((step.sink, found))
+        elif isinstance(step, Lake):
+            self.stored.append((step.path, found))
         else:
             self._after(consumer, found)
 

@@ -9,6 +9,7 @@ from msgspec import Struct, inspect
 from msgspec.structs import astuple
 
 from headrace.pipelines._errors import GraphError
+from headrace.pipelines.formats.arrays import array_of
 from headrace.pipelines.formats.records import called, is_protobuf, is_pydantic, taker
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Columns:
         if self.struct is not None and set(map(type, objects)) == {self.struct}:
             rows = pa.array(list(map(astuple, objects)), pa.struct(list(self.schema)))
             return pa.RecordBatch.from_arrays(rows.flatten(), schema=self.schema)
-        arrays = [pa.array(list(map(get, objects)), field.type) for get, field in zip(self.getters, self.schema, strict=True)]
+        arrays = [array_of(list(map(get, objects)), field.type) for get, field in zip(self.getters, self.schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 

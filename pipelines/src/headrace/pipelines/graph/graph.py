@@ -11,6 +11,7 @@ from headrace.pipelines.steps.columnar import DecodeColumns, MapColumns, Statefu
 from headrace.pipelines.steps.deduplicate import Deduplicate
 from headrace.pipelines.steps.fingerprints import Fingerprint
 from headrace.pipelines.steps.headers import SetHeaders
+from headrace.pipelines.steps.lake import Lake
 from headrace.pipelines.steps.program import StatefulProgram
 from headrace.pipelines.steps.stateless import EventTime, Filter, KeyBy, Merge, Sink, Source
 from headrace.pipelines.steps.step import Counted, KeyedStep, OnError, Step
@@ -66,12 +67,17 @@ class Graph:
                     f"pipeline {self.name}: step {step.name} decodes messages, so it must follow a source without decode; only "
                     "steps that pass messages on, such as filter, key_by and merge, may stand between"
                 )
-            if not isinstance(step, Sink) and not self.consumers[number]:
+            if not isinstance(step, (Lake, Sink)) and not self.consumers[number]:
                 raise GraphError(f"pipeline {self.name}: step {step.name} has no consumer; end the flow with .sink('name')")
             if step.on_error is OnError.DEAD_LETTER and self.dead_letters is None:
                 raise GraphError(
                     f"pipeline {self.name}: step {step.name} uses OnError.DEAD_LETTER, and there is no dead-letter sink; "
                     "set one: Pipeline(..., dead_letters='failed')"
+                )
+            if isinstance(step, Lake) and self.lakes[step.path] != number:
+                raise GraphError(
+                    f"pipeline {self.name}: step {step.name} writes to {step.path}, as another step does: merge the flows "
+                    "before, or write to another table"
                 )
             if isinstance(step, KeyedStep):
                 # A copy, since what it caches must not be sent to the workers.
@@ -118,6 +124,20 @@ class Graph:
         if self.dead_letters is not None:
             named[self.dead_letters] = None
         return list(named)
+
+    @property
+    def lakes(self) -> dict[str, int]:
+        """The number of the first step that writes to each table, by its place."""
+        found: dict[str, int] = {}
+        for number, step in enumerate(self.steps):
+            if isinstance(step, Lake):
+                found.setdefault(step.path, number)
+        return found
+
+    @property
+    def lake_steps(self) -> list[Lake]:
+        """The steps that write to tables, in the order of `lakes`."""
+        return [step for step in self.steps if isinstance(step, Lake)]
 
     @cached_property
     def levels(self) -> list[int]:

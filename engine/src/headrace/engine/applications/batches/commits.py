@@ -19,12 +19,15 @@ from headrace.engine.applications.stages.results import vote
 from headrace.engine.applications.states.garbage import Garbage
 from headrace.engine.checkpoint.fence import Fence
 from headrace.engine.checkpoint.folder import Folder, open_folder
+from headrace.engine.checkpoint.lake_batches import joined
 from headrace.engine.checkpoint.log import CheckpointLog
 from headrace.engine.checkpoint.manifests import MANIFESTS, STATES, Manifest, ManifestLog
 from headrace.engine.checkpoint.runs import RUNS, RunLog
+from headrace.engine.lakes.showing import Showing
 from headrace.engine.sink.delivery import VoteGivenUp
 from headrace.engine.sink.options import SinkOptions
 from headrace.engine.sink.writer import Written
+from headrace.pipelines.runtime import Lake
 from headrace.protocol.v1.metrics_pb2 import RunFault, RunMetrics
 
 STOPPED = "stopped"
@@ -47,6 +50,8 @@ class Commits:
         runs: The runs of the checkpoint; None if they are not recorded.
         retained: The number of micro-batches before the last one that can be restored.
         committed_by: Returns the number of the run that has committed a micro-batch; None if it is unknown.
+        lakes: The steps that write to tables.
+        last_committed: Returns the last micro-batch in the commit log.
     """
 
     def __init__(
@@ -59,6 +64,8 @@ class Commits:
         runs: RunLog | None = None,
         retained: int = 1,
         committed_by: Callable[[int], int | None] = lambda batch: None,
+        lakes: Sequence[Lake] = (),
+        last_committed: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._committed_by = committed_by
         self._run_of_query: Run | None = None
@@ -74,6 +81,8 @@ class Commits:
         self._last: Manifest | None = None
         self._fence = Fence(manifests, runs)
         self._garbage = Garbage(states, manifests, self._fence, retained)
+        self._showing = Showing(lakes, self._fence, sync=options is not None and options.sync_to_disk)
+        self._last_committed = last_committed
         self._totals = Totals()
 
     def serve(self, worker: RealTimeWorker) -> str:
@@ -93,6 +102,16 @@ class Commits:
         """The query has begun a run, and will ask for its first micro-batch."""
         self._run_of_query = Run(query, run, number)
         self._fence.began(run, number)
+        if (batch := self._committed) is not None:
+            self._showing.recover(lambda: self._after(batch).lakes)
+
+    def committed(self, batch: int) -> None:
+        """Spark has committed a micro-batch. Returns at once."""
+        self._showing.committed(batch)
+
+    def finish(self) -> None:
+        """Shows what was committed in the lakes, since the process ends."""
+        self._showing.close(self._last_committed)
 
     def begin(self, run: str | None, batch: str) -> str:
         """The states that a micro-batch of a run continues from; what is wrong, after `!`, if it cannot begin."""
@@ -128,6 +147,7 @@ class Commits:
         if self._calls is not None:
             self._calls.close()
         self._garbage.close()
+        self._showing.close(self._last_committed)
 
     class Java:
         """The Java interface, for py4j."""
@@ -149,6 +169,8 @@ class Commits:
             with self._fence.guarding():
                 # Not the last one in the commit log: another driver may have committed this micro-batch meanwhile.
                 self._last = self._after(batch - 1)
+            query = None if self._run_of_query is None else self._run_of_query.query
+            self._showing.resume(query, batch, self._last.lakes, self._fence.number)
             self._garbage.sweep(self._last, batch)
         return self._last.dumps(whole=False)
 
@@ -176,9 +198,12 @@ class Commits:
             except VoteGivenUp:
                 return STOPPED
         changed = {bucket: entry for report in reports for bucket, entry in report.states.items()}
-        manifest = self._last.after(changed)
+        lakes = joined(each for report in reports for each in report.lakes)
+        manifest = self._last.after(changed, lakes)
+        self._showing.settle()
         with self._fence.guarding():
             self._manifests.write(batch, self._fence.number, manifest)
+        self._showing.noted(batch, lakes)
         self._totals.add(reports)
         self._garbage.collect(self._last.files - manifest.files, batch)
         self._last, self._committed = manifest, batch
@@ -199,7 +224,12 @@ class Commits:
 
 
 def commits(
-    spark: SparkSession, url: str, options: SinkOptions | None, sinks: Sequence[str], committed: int | None = None
+    spark: SparkSession,
+    url: str,
+    options: SinkOptions | None,
+    sinks: Sequence[str],
+    committed: int | None = None,
+    lakes: Sequence[Lake] = (),
 ) -> Commits:
     """The handler of one start of an application.
 
@@ -209,13 +239,25 @@ def commits(
         options: The options of the sinks; None if the results are not delivered.
         sinks: The names of the sinks.
         committed: The last committed micro-batch of the checkpoint.
+        lakes: The steps that write to tables.
     """
     sync = options is not None and options.sync_to_disk
     folders = (open_folder(spark, f"{url}/{name}", sync=sync) for name in (STATES, MANIFESTS, RUNS))
     states, manifests, runs = folders
     retained = int(spark.conf.get(_RETAINED) or 0)
     log = CheckpointLog(spark, url)
-    return Commits(states, ManifestLog(manifests), options, sinks, committed, RunLog(runs), retained, log.committed_by)
+    return Commits(
+        states,
+        ManifestLog(manifests),
+        options,
+        sinks,
+        committed,
+        RunLog(runs),
+        retained,
+        log.committed_by,
+        lakes,
+        log.last_committed_batch,
+    )
 
 
 def _reported(call: Callable[[], str], mark: str = "") -> str:

@@ -224,7 +224,7 @@ class StoredPositions:
         if manifest is None:
             return
         if drop:
-            manifest = Manifest()
+            manifest = Manifest(lakes=manifest.lakes)
         for name in sorted(manifest.files):
             copy.copy_states(f"{STATES}/{name}")
         self._manifests(into).write(self.committed.batch, BY_COMMAND, manifest)

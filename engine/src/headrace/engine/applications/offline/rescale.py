@@ -120,7 +120,7 @@ def _divided_states(old: StoredStates, graph: Graph, ids: tuple[int, ...], files
         for change in [*changes.pop(at, []), dumps_plain({})]:
             begin(store, change, beside[at[0]])
         entries[at] = store.finish(FIRST_BATCH)
-    return Manifest(entries), keys
+    return Manifest(entries, old.committed.manifest.lakes), keys
 
 
 def _divided(states: States, ids: tuple[int, ...]) -> dict[int, States]:

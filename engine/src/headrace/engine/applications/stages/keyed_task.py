@@ -12,11 +12,12 @@ from headrace.engine.applications.stages.call_files import record_calls
 from headrace.engine.applications.stages.keyed_stage import divided, keyed_stage_rows
 from headrace.engine.applications.stages.plan import REPORT, BlockRow, Plan
 from headrace.engine.applications.stages.reports import Report, merged, report_of
-from headrace.engine.applications.stages.results import Results
+from headrace.engine.applications.stages.results import Results, joined
 from headrace.engine.applications.stages.source_stage import batches_of, record_batch_of
 from headrace.engine.applications.states.bucket_files import BucketFiles
 from headrace.engine.checkpoint.manifests import Bucket, Entry, Manifest
 from headrace.engine.checkpoint.state_files import StateFiles, state_files
+from headrace.engine.lakes.task_files import TaskFiles
 from headrace.engine.sink.options import RUN_NUMBER, SinkOptions
 from headrace.engine.sink.writer import BATCH, this_task
 
@@ -70,13 +71,23 @@ class KeyedTask:
     def _delivered(self, leaving: Iterable[list[BlockRow]], stage: "_Stage", options: SinkOptions) -> list[BlockRow]:
         """Delivers the rows for sinks; returns the rows for the driver."""
         kept: list[BlockRow] = []
-        with Results(options, self.plan.graph.sinks, this_task()) as results:
+        graph, task = self.plan.graph, this_task()
+        lakes, sinks = tuple(graph.lakes), graph.sinks
+        with Results(options, sinks, task) as results, TaskFiles(graph.lake_steps, task, sync=options.sync_to_disk) as tables:
             for rows in leaving:
-                results.send(row for row in rows if not row.is_counter)
+                results.send(row for row in rows if not row.is_counter and row.target >= -len(sinks))
+                for path, batch in joined(
+                    (lakes[-1 - len(sinks) - row.target], row.batch) for row in rows if self._is_stored(row)
+                ):
+                    tables.write(path, batch)
                 kept += [row for row in rows if row.is_counter]
             done = merged([*(report_of(row) for row in kept if row.target == REPORT), Report(stage.changed, sizes=stage.sizes)])
-            report = replace(done, written=results.finish())
+            report = replace(done, lakes=tables.finish(), written=results.finish())
             return [*(row for row in kept if row.target != REPORT), self._row(report)]
+
+    def _is_stored(self, row: BlockRow) -> bool:
+        """Whether it has rows of a table."""
+        return not row.is_counter and row.target < -len(self.plan.graph.sinks)
 
     def _row(self, report: Report) -> BlockRow:
         return report.row(self.plan.bucket_ids[0])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headrace.engine.applications.stages.plan import REPORT, BlockRow
+from headrace.engine.checkpoint.lake_batches import LakeBatch
 from headrace.engine.checkpoint.manifests import Bucket, Entry
 from headrace.engine.sink.writer import Written
 from headrace.pipelines.runtime import StepMeasures, summed
@@ -20,6 +21,7 @@ class Report:
     Attributes:
         states: The buckets that it has changed.
         written: The parts that it has delivered, by sink.
+        lakes: The files that it has written to tables.
         batch: The micro-batch, if it was processed before it was planned; else None, since its tasks know it.
         measures: The measures of the steps.
         keys: The number of keys with a state, by step, of buckets that it has processed.
@@ -28,6 +30,7 @@ class Report:
 
     states: Mapping[Bucket, Entry] = field(default_factory=dict)
     written: Mapping[str, Written] = field(default_factory=dict)
+    lakes: tuple[LakeBatch, ...] = ()
     batch: int | None = None
     measures: Mapping[str, StepMeasures] = field(default_factory=dict)
     keys: Mapping[Bucket, Mapping[str, int]] = field(default_factory=dict)

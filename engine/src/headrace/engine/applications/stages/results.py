@@ -42,7 +42,7 @@ class Results:
         Raises:
             HeadraceError: A sink cannot accept them, or was unavailable until the timeout.
         """
-        for sink, batch in _joined((self._sinks[-1 - row.target], row.batch) for row in rows):
+        for sink, batch in joined((self._sinks[-1 - row.target], row.batch) for row in rows):
             if sink not in self._writers:
                 writer = Writer(self._options.for_sink(sink)).task_writer(self._task)
                 self._writers[sink] = self._open.enter_context(writer)
@@ -83,11 +83,11 @@ def vote(
 
 def blocks_of(rows: Iterable[BlockRow]) -> Iterator[pa.RecordBatch]:
     """The blocks of rows for one sink, joined."""
-    return (block for _, block in _joined(("", row.batch) for row in rows))
+    return (block for _, block in joined(("", row.batch) for row in rows))
 
 
-def _joined(blocks: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Joins consecutive blocks of each sink that have the same columns."""
+def joined(blocks: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Joins consecutive blocks of each sink or table that have the same columns."""
     waiting: dict[str, list[pa.RecordBatch]] = {}
     for sink, block in blocks:
         gathered = waiting.setdefault(sink, [])

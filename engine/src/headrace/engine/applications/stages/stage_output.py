@@ -21,6 +21,7 @@ from headrace.pipelines.runtime import (
     Failed,
     Key,
     Pass,
+    Rows,
     bounded,
     first_time,
     in_order,
@@ -43,7 +44,8 @@ class StageOutput:
         self._plan = plan
         self._now = now
         self._bucket = bucket
-        self._sinks = {sink: -1 - number for number, sink in enumerate(plan.graph.sinks)}
+        targets = (*plan.graph.sinks, *plan.graph.lakes)
+        self._targets = {target: -1 - number for number, target in enumerate(targets)}
 
     def rows(self, passed: Pass, messages: Messages | None = None) -> Iterator[BlockRow]:
         """The rows for the result of a pass.
@@ -63,6 +65,9 @@ class StageOutput:
                 yield from self._shuffled(key_by, elements, messages, branch)
         for number, (sink, elements) in enumerate(passed.written):
             yield replace(self._written(sink, elements), branch=self._branch(number))
+        written = len(passed.written)
+        for number, (path, elements) in enumerate(passed.stored, written):
+            yield replace(self._stored(path, elements), branch=self._branch(number))
         if passed.failed_elements:
             yield self._dead_letters(passed.failed_elements)
         for (what, step), number in passed.counts.items():
@@ -139,7 +144,13 @@ class StageOutput:
             if packed.counts.any():
                 columns["headers"] = packed.array()
         row = pa.RecordBatch.from_pydict(columns)
-        return BlockRow(self._aside(origin.stream), self._sinks[sink], origin.stream, _first(elements), count, row)
+        return BlockRow(self._aside(origin.stream), self._targets[sink], origin.stream, _first(elements), count, row)
+
+    def _stored(self, path: str, elements: Elements) -> BlockRow:
+        """The rows of a table."""
+        assert isinstance(elements.values, Rows), "a lake makes rows of its values"
+        stream, rows = elements.origin.stream, elements.values.batch
+        return BlockRow(self._aside(stream), self._targets[path], stream, _first(elements), len(elements), rows)
 
     def _dead_letters(self, failed: Sequence[Failed]) -> BlockRow:
         """The original messages with their headers, and further ones that describe the failure."""
@@ -171,7 +182,7 @@ class StageOutput:
         first = failed[0].elements
         row = pa.RecordBatch.from_pydict(columns)
         stream = first.origin.stream
-        return BlockRow(self._aside(stream), self._sinks[graph.dead_letters], stream, _first(first), len(failed), row)
+        return BlockRow(self._aside(stream), self._targets[graph.dead_letters], stream, _first(first), len(failed), row)
 
     def _aside(self, stream: str) -> int:
         """The bucket through which rows for sinks pass, so that the rows of one stream stay in order."""

@@ -45,12 +45,16 @@ from headrace.engine.spark.application_sink import add_handler, remove_handler
 from headrace.engine.spark.format import FORMAT
 from headrace.engine.spark.served_files import driver_files
 from headrace.engine.spark.session import defaults_in, register
-from headrace.engine.spark.shared_checkpoint import refuse_local_checkpoint
+from headrace.engine.spark.shared_checkpoint import refuse_local_checkpoint, refuse_local_lakes
 from headrace.engine.wire.connection import Connection
 from headrace.pipelines import Pipeline
 from headrace.pipelines.runtime import Graph, check_fingerprints
 
 DEFAULT_WORKER_MEMORY = "1gb"
+REAL_TIME_LAKE = (
+    "real_time: the pipeline writes to the lake {}, and tables are written by Spark's tasks only: start it without real_time, "
+    "or write the table in an application of its own"
+)
 REAL_TIME_INTERVAL_S = 1.0
 """The time between the starts of two micro-batches in real-time mode, in seconds, unless it is given."""
 
@@ -122,6 +126,8 @@ def start(
     )
     if clashes is not None:
         raise OptionError(clashes)
+    if real_time and graph.lakes:
+        raise OptionError(REAL_TIME_LAKE.format(next(iter(graph.lakes))))
     interval_s = _interval_s(trigger_interval) or (REAL_TIME_INTERVAL_S if real_time else 0.0)
     worker_bytes = _worker_bytes(worker_memory)
     log, url = CheckpointLog(spark, str(checkpoint)), qualified(spark, str(checkpoint))
@@ -129,6 +135,7 @@ def start(
     # Spark would report the same error later, after something has been written.
     checked = parse({"stream": ",".join(graph.streams), **for_source}, defaults_in(spark))
     refuse_local_checkpoint(spark, str(checkpoint), shared=checked.shared_checkpoint)
+    refuse_local_lakes(spark, graph.lakes, shared=checked.shared_checkpoint)
     of_sinks = {"application": graph.name, "sink": ",".join(graph.sinks), **for_sink}
     if graph.dead_letters is not None:
         of_sinks["failed"] = graph.dead_letters
@@ -154,7 +161,7 @@ def start(
     def begin() -> StreamingQuery:
         own = {**of_sinks, "run": uuid.uuid4().hex}
         options = replace(sink_options, run=own["run"])
-        handler = commits(spark, url, options, graph.sinks, log.last_committed_batch())
+        handler = commits(spark, url, options, graph.sinks, log.last_committed_batch(), graph.lake_steps)
         calls = CallFiles(watches_driver=real_time)
         handler.record(calls)
         recorded = replace(plan, calls=calls.path)

@@ -1,0 +1,63 @@
+"""The files that a micro-batch writes to tables, as the checkpoint notes them before its commit."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFile:
+    """A file of a table that a task has written.
+
+    Attributes:
+        name: Its name, which no other attempt uses.
+        bytes: Its size.
+        rows: The number of its rows.
+    """
+
+    name: str
+    bytes: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class LakeBatch:
+    """The files of a micro-batch for one table. Readers see all of them once the micro-batch is committed, or none.
+
+    Attributes:
+        path: The place of the table.
+        format: How its files are committed.
+        query: Spark's id of the query, which is the same for the life of its checkpoint.
+        batch: The number of the micro-batch.
+        files: The files.
+    """
+
+    path: str
+    format: str
+    query: str
+    batch: int
+    files: tuple[LakeFile, ...]
+
+    def to_json(self) -> list[Any]:
+        """The batch as a document."""
+        return [self.path, self.format, self.query, self.batch, [[each.name, each.bytes, each.rows] for each in self.files]]
+
+    @classmethod
+    def of_json(cls, document: Any) -> "LakeBatch":
+        """The batch of a document.
+
+        Raises:
+            ValueError: The document is not a batch.
+            TypeError: The document is not a batch.
+        """
+        path, form, query, batch, files = document
+        return cls(str(path), str(form), str(query), int(batch), tuple(LakeFile(str(n), int(b), int(r)) for n, b, r in files))
+
+
+def joined(batches: Iterable[LakeBatch]) -> tuple[LakeBatch, ...]:
+    """What all tasks of a micro-batch have written, by table."""
+    found: dict[str, LakeBatch] = {}
+    for each in batches:
+        before = found.get(each.path)
+        found[each.path] = each if before is None else replace(before, files=(*before.files, *each.files))
+    return tuple(found[path] for path in sorted(found))

@@ -1,0 +1,177 @@
+"""A Delta table on a disk: its log shows a micro-batch, with the mark that makes a repeat harmless.
+
+Tasks write below `_headrace/staged`. The driver moves the files that count into the table's folder, where they are not part of
+the table yet, and adds them to its log in one commit. The app transaction `(query, batch)` of that commit is the mark.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.engine._errors import LakeError
+from headrace.engine.checkpoint.lake_batches import LakeBatch
+from headrace.engine.lakes.staging import Staging, synced
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_RESTORE = "restore the table and the checkpoint from the same backup"
+MAX_ATTEMPTS = 20
+"""How often a commit is tried while other writers change the table."""
+_MORE_THAN_APPEND = ("delta.constraints.", "delta.columnMapping.mode", "delta.feature.columnMapping")
+INSTALL = "format='delta' needs deltalake on the driver: pip install 'headrace-engine[lake]'"
+
+
+class DeltaLake:
+    """One table.
+
+    Args:
+        path: Its folder.
+        sync: Whether the files that it shows survive a power loss.
+    """
+
+    def __init__(self, path: str, *, sync: bool = False) -> None:
+        self._path = Path(path)
+        self._staging = Staging(self._path)
+        self._sync = sync
+
+    def staged(self, name: str) -> Path:
+        """Where a task writes a file."""
+        return self._staging.place(name)
+
+    def sweep(self, query: str, batch: int, run: int) -> int:
+        """See `Staging`."""
+        return self._staging.sweep(query, batch, run)
+
+    def last_visible(self, query: str) -> int:
+        """The last micro-batch of a query in the log; -1 if there is none."""
+        table = self._table()
+        return -1 if table is None else _mark_in(table, query)
+
+    def prepare(self, schema: pa.Schema) -> None:
+        """Creates the table, or adds the columns that it lacks. See `Table`."""
+        delta = _deltalake()
+        try:
+            if self._table() is None:
+                self._path.mkdir(parents=True, exist_ok=True)
+                delta.DeltaTable.create(str(self._path), schema=_delta_schema(schema), mode="ignore")
+            table = self._table()
+            assert table is not None, "it was created"
+            self._check(table)
+            if missing := self._missing(table, schema):
+                table.alter.add_columns([_delta_schema(schema).fields[schema.get_field_index(name)] for name in missing])
+        except delta.exceptions.DeltaError as error:
+            raise LakeError(f"lake {self._path}: its columns cannot be prepared: {error}") from error
+
+    def show(self, batch: LakeBatch) -> bool:
+        """Adds the files of a committed micro-batch to the log; False if they were added before. See `Table`."""
+        delta = _deltalake()
+        reason = ""
+        for _ in range(MAX_ATTEMPTS):
+            table = self._table()
+            if table is None:
+                raise LakeError(f"lake {self._path} no longer has a log of Delta; {_RESTORE}")
+            if _mark_in(table, batch.query) >= batch.batch:
+                return False
+            self._check(table)
+            mark = delta.Transaction(_application(batch.query), batch.batch)
+            properties = delta.CommitProperties(app_transactions=[mark])
+            try:
+                actions = [self._added(name, size, rows, batch) for name, size, rows in _fields(batch)]
+                table.create_write_transaction(actions, "append", table.schema(), [], commit_properties=properties)
+                return True
+            except delta.exceptions.CommitFailedError as error:
+                reason = str(error)  # Another writer was faster, perhaps with this micro-batch: read the table again.
+            except delta.exceptions.DeltaError as error:
+                raise LakeError(f"lake {self._path}: micro-batch {batch.batch} cannot be added to its log: {error}") from error
+        raise LakeError(
+            f"lake {self._path}: micro-batch {batch.batch} is committed, and other writers were faster {MAX_ATTEMPTS} times: "
+            f"{reason}. Nothing is lost: the next start adds it"
+        )
+
+    def _table(self) -> "DeltaTable | None":
+        delta = _deltalake()
+        return delta.DeltaTable(str(self._path)) if delta.DeltaTable.is_deltatable(str(self._path)) else None
+
+    def _added(self, name: str, size: int, rows: int, batch: LakeBatch) -> Any:
+        self._staging.move(name, self._path)
+        file = self._path / name
+        if not file.exists() or file.stat().st_size != size:
+            where = f"lake {self._path}: micro-batch {batch.batch} of query {batch.query}"
+            raise LakeError(f"{where} is committed, and its file {name} is gone or damaged; {_RESTORE}")
+        if self._sync:
+            synced(self._path)
+        modified = int(file.stat().st_mtime * 1000)
+        return _deltalake().transaction.AddAction(name, size, {}, modified, True, json.dumps({"numRecords": rows}))
+
+    def _check(self, table: "DeltaTable") -> None:
+        """Checks that files can be appended to the table as tasks write them.
+
+        Raises:
+            LakeError: They cannot.
+        """
+        metadata = table.metadata()
+        if metadata.partition_columns:
+            by = ", ".join(metadata.partition_columns)
+            raise LakeError(f"lake {self._path} is partitioned by {by}: use a table without partitions")
+        for name, value in metadata.configuration.items():
+            if name.startswith(_MORE_THAN_APPEND) and value != "none":
+                raise LakeError(f"lake {self._path} has the property {name}={value}, which lakes do not obey: use another table")
+
+    def _missing(self, table: "DeltaTable", schema: pa.Schema) -> list[str]:
+        """The columns that the table lacks.
+
+        Raises:
+            LakeError: It has one of another type, or with a case of its own, or one that must not be null and is not written.
+        """
+        present = {field.name.lower(): field for field in table.schema().fields}
+        wanted = {field.name.lower(): field for field in _delta_schema(schema).fields}
+        for key, field in wanted.items():
+            other = present.get(key)
+            if other is not None and (other.name, other.type) != (field.name, field.type):
+                raise LakeError(
+                    f"lake {self._path} has the column {other.name} of type {other.type}, and the schema of the application "
+                    f"{field.name} of type {field.type}: rename the field, or write to another table"
+                )
+            if other is not None and field.nullable and not other.nullable:
+                raise LakeError(f"lake {self._path}: its column {other.name} permits no null, and the field may be None")
+            if other is None and not field.nullable and table.version() > 0:
+                raise LakeError(f"lake {self._path} lacks the column {field.name}: only a field that may be None can be added")
+        for key, other in present.items():
+            if key not in wanted and not other.nullable:
+                raise LakeError(f"lake {self._path}: its column {other.name} permits no null, and the schema has no such field")
+        return [field.name for key, field in wanted.items() if key not in present]
+
+
+def _mark_in(table: "DeltaTable", query: str) -> int:
+    version = table.transaction_version(_application(query))
+    return -1 if version is None else version
+
+
+def _application(query: str) -> str:
+    return f"headrace-{query}"
+
+
+def _fields(batch: LakeBatch) -> list[tuple[str, int, int]]:
+    return [(file.name, file.bytes, file.rows) for file in batch.files]
+
+
+def _delta_schema(schema: pa.Schema) -> Any:
+    return _deltalake().Schema.from_arrow(schema)
+
+
+def _deltalake() -> Any:
+    """The library, which only the driver needs.
+
+    Raises:
+        LakeError: It is not installed.
+    """
+    try:
+        import deltalake
+        import deltalake.exceptions
+        import deltalake.transaction
+    except ImportError:
+        raise LakeError(INSTALL) from None
+    return deltalake

@@ -1,0 +1,118 @@
+"""A table of Parquet files on a disk, without a log: a folder for each micro-batch, which one rename shows.
+
+Tasks write below `_headrace/staged`, which readers of tables leave out. The driver moves the files that count into a folder of
+`_headrace/ready`, which it renames to its place in the table. Both are moves, so that a driver that does the same late, twice or
+at the same time as another one finds nothing left to move. `_headrace/shown` has a mark for the last micro-batch of each query.
+"""
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+
+from headrace.engine._errors import LakeError
+from headrace.engine.checkpoint.lake_batches import LakeBatch
+from headrace.engine.lakes.names import digits_of, folder_of
+from headrace.engine.lakes.staging import OWN, Staging, names_in, synced
+
+_RESTORE = "restore the table and the checkpoint from the same backup"
+
+
+class ParquetTable:
+    """One table.
+
+    Args:
+        path: Its folder.
+        sync: Whether what is shown survives a power loss.
+    """
+
+    def __init__(self, path: str, *, sync: bool = False) -> None:
+        self._path = Path(path)
+        self._staging = Staging(self._path)
+        self._ready, self._marks = self._path / OWN / "ready", self._path / OWN / "shown"
+        self._sync = sync
+
+    def staged(self, name: str) -> Path:
+        """Where a task writes a file."""
+        return self._staging.place(name)
+
+    def last_visible(self, query: str) -> int:
+        """The last micro-batch of a query that readers see; -1 if there is none."""
+        return max((batch for batch, _ in self._marks_of(query)), default=-1)
+
+    def show(self, batch: LakeBatch) -> bool:
+        """Shows the files of a committed micro-batch to readers, all at once; False if they see them already.
+
+        Raises:
+            LakeError: A file of it is gone, is another one, or the folder of the micro-batch has others.
+            OSError: The disk failed. The same call continues.
+        """
+        if batch.batch <= self.last_visible(batch.query):
+            return False
+        place = self._path / folder_of(batch.query, batch.batch)
+        if not names_in(place):
+            self._gather(batch, place)
+        if not place.exists() and batch.batch <= self.last_visible(batch.query):
+            return False  # Another driver has shown it, and somebody has removed it since.
+        self._check(batch, place)
+        self._mark(batch)
+        return True
+
+    def sweep(self, query: str, batch: int, run: int) -> int:
+        """See `Staging`."""
+        return self._staging.sweep(query, batch, run)
+
+    def prepare(self, schema: pa.Schema) -> None:
+        """Nothing: a table without a log has no schema of its own."""
+
+    def _gather(self, batch: LakeBatch, place: Path) -> None:
+        """Moves the files of a micro-batch into one folder, and the folder to its place."""
+        ready = self._ready / place.name
+        ready.mkdir(parents=True, exist_ok=True)
+        for file in batch.files:
+            self._staging.move(file.name, ready)  # The check that follows finds one that is gone.
+        if self._sync:
+            for folder in (self._staging.folder, ready, self._ready):
+                synced(folder)
+        try:
+            if _files_in(ready) == _files_of(batch):
+                os.rename(ready, place)
+            elif not names_in(ready):
+                ready.rmdir()  # Another driver has shown them.
+        except FileNotFoundError:
+            pass  # Another driver has moved the folder.
+        except OSError:
+            if not place.exists():
+                raise
+        if self._sync:
+            synced(self._path)
+
+    def _check(self, batch: LakeBatch, place: Path) -> None:
+        wanted, found = _files_of(batch), _files_in(place)
+        where = f"lake {self._path}: micro-batch {batch.batch} of query {batch.query}"
+        if others := sorted({name for name, _ in found} - {name for name, _ in wanted}):
+            raise LakeError(f"{where}: the folder {place} has another file, {others[0]}; move it elsewhere, or {_RESTORE}")
+        if missing := sorted(wanted - found):
+            raise LakeError(f"{where} is committed, and its file {missing[0][0]} is gone or damaged; {_RESTORE}")
+
+    def _mark(self, batch: LakeBatch) -> None:
+        self._marks.mkdir(parents=True, exist_ok=True)
+        (self._marks / f"{digits_of(batch.query)}.{batch.batch}").touch()
+        if self._sync:
+            synced(self._marks)
+        for number, mark in self._marks_of(batch.query):
+            if number < batch.batch:
+                mark.unlink(missing_ok=True)
+
+    def _marks_of(self, query: str) -> list[tuple[int, Path]]:
+        names = ((name, name.partition(".")) for name in names_in(self._marks))
+        return [(int(n), self._marks / name) for name, (of, _, n) in names if of == digits_of(query) and n.isdecimal()]
+
+
+def _files_of(batch: LakeBatch) -> set[tuple[str, int]]:
+    return {(file.name, file.bytes) for file in batch.files}
+
+
+def _files_in(folder: Path) -> set[tuple[str, int]]:
+    """The files that readers see in a folder, with their sizes."""
+    return {(name, (folder / name).stat().st_size) for name in names_in(folder) if not name.startswith((".", "_"))}

@@ -1,0 +1,164 @@
+"""Shows committed micro-batches in the tables of an application, from its driver.
+
+A micro-batch's files are in its manifest, which the driver writes before Spark writes `commits/N`. Once that exists, they are
+shown: at once by the driver that runs, or else by the next one at its start. So there is at most one micro-batch of a query that
+is committed and not shown, the last one: none is committed before the one before it is shown.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from threading import Lock
+
+from headrace.engine._errors import LakeError, OlderCheckpoint, Replaced
+from headrace.engine.checkpoint.fence import Fence
+from headrace.engine.checkpoint.lake_batches import LakeBatch
+from headrace.engine.lakes.tables import Table, open_table
+from headrace.pipelines.runtime import Lake
+
+log = logging.getLogger("headrace.engine")
+
+
+class Showing:
+    """The tables of one start of an application.
+
+    Args:
+        lakes: The steps that write to tables.
+        fence: Admits the changes of the run.
+        sync: Whether what is shown survives a power loss.
+        opened: Opens a table by its place and its format.
+    """
+
+    def __init__(
+        self,
+        lakes: Iterable[Lake],
+        fence: Fence,
+        *,
+        sync: bool = False,
+        opened: Callable[[str, str], Table] | None = None,
+    ) -> None:
+        self._lakes = tuple(lakes)
+        self._fence = fence
+        self._open = opened or (lambda path, form: open_table(path, form, sync=sync))
+        self._lock = Lock()
+        self._thread = ThreadPoolExecutor(1, "headrace-lakes")
+        self._running: Future[None] | None = None
+        self._waiting: tuple[int, tuple[LakeBatch, ...]] | None = None
+        """The last micro-batch whose manifest is written, and what it has written, until it is shown."""
+
+    def resume(self, query: str | None, batch: int, last: Sequence[LakeBatch], run: int) -> None:
+        """Shows what the last committed micro-batch has written, before the first one of a run, and deletes what is left behind.
+
+        Args:
+            query: Spark's id of the query; None if it is not known, and there are no lakes.
+            batch: The first micro-batch of the run.
+            last: The files of the micro-batch before.
+            run: The number of the run.
+
+        Raises:
+            OlderCheckpoint: A table has a later micro-batch of the query.
+            LakeError: A table does not match the checkpoint, or cannot be read or written.
+            Replaced: Another run has replaced this one.
+        """
+        self._show(last)
+        for lake in self._lakes if query is not None else ():
+            with self._fence.guarding():
+                self._resume(lake, str(query), batch, run)
+
+    def recover(self, last: Callable[[], Sequence[LakeBatch]]) -> None:
+        """Shows what the last committed micro-batch has written soon, in a thread of its own. `resume` reports what fails."""
+        self._running = self._thread.submit(self._try_last, last)
+
+    def noted(self, batch: int, written: tuple[LakeBatch, ...]) -> None:
+        """The manifest of a micro-batch is written, and Spark is about to commit it."""
+        with self._lock:
+            self._waiting = (batch, written) if written else None
+
+    def committed(self, batch: int) -> None:
+        """A micro-batch is in the commit log: shows it soon, in a thread of its own. Returns at once."""
+        with self._lock:
+            if self._waiting is not None and self._waiting[0] <= batch and (self._running is None or self._running.done()):
+                with suppress(RuntimeError):  # The process ends, and shows it in close().
+                    self._running = self._thread.submit(self._try)
+
+    def settle(self) -> None:
+        """Waits until the micro-batch before is shown, which is committed.
+
+        Raises:
+            LakeError: A table does not match the checkpoint, or cannot be written.
+            Replaced: Another run has replaced this one.
+        """
+        if self._running is not None:
+            self._running.result()
+        self._show_waiting()
+
+    def close(self, committed: Callable[[], int | None]) -> None:
+        """Ends after the query: shows the last micro-batch if it was committed. If that fails, the next start does.
+
+        Args:
+            committed: Returns the last micro-batch in the commit log.
+        """
+        self._thread.shutdown()
+        waiting = self._waiting
+        try:
+            if waiting is not None and (last := committed()) is not None and waiting[0] <= last:
+                self._show_waiting()
+        except Exception as error:
+            _warn(waiting, error)
+
+    def _try(self) -> None:
+        waiting = self._waiting
+        try:
+            self._show_waiting()
+        except Exception as error:
+            _warn(waiting, error)
+
+    def _try_last(self, last: Callable[[], Sequence[LakeBatch]]) -> None:
+        try:
+            self._show(last())
+        except Exception as error:
+            log.info("the last micro-batch is not yet shown in its lakes: %s", error)
+
+    def _show_waiting(self) -> None:
+        waiting = self._waiting
+        if waiting is None:
+            return
+        self._show(waiting[1])
+        with self._lock:
+            if self._waiting is waiting:
+                self._waiting = None
+
+    def _show(self, written: Sequence[LakeBatch]) -> None:
+        for each in written:
+            with self._fence.guarding():
+                try:
+                    self._open(each.path, each.format).show(each)
+                except OSError as error:
+                    raise LakeError(
+                        f"lake {each.path}: micro-batch {each.batch} is committed, and cannot be shown: {error}. Nothing "
+                        "is lost: the next start shows it, once the storage can be written"
+                    ) from error
+
+    def _resume(self, lake: Lake, query: str, batch: int, run: int) -> None:
+        try:
+            table = self._open(lake.path, lake.format)
+            shown = table.last_visible(query)
+            if shown >= batch:
+                raise OlderCheckpoint(
+                    f"lake {lake.path} has micro-batch {shown} of this query, and the checkpoint continues with {batch}: an "
+                    "older checkpoint was restored. Restore the table of the same time, or start on a new checkpoint with "
+                    "another table"
+                )
+            table.prepare(lake.columns.schema)
+            table.sweep(query, batch, run)
+        except OSError as error:
+            raise LakeError(f"lake {lake.path} cannot be read: {error}; correct that, and start again") from error
+
+
+def _warn(waiting: tuple[int, tuple[LakeBatch, ...]] | None, error: Exception) -> None:
+    number = None if waiting is None else waiting[0]
+    if isinstance(error, Replaced):
+        log.info("micro-batch %s is shown in its lakes by the present run: %s", number, error)
+    else:
+        log.warning("micro-batch %s is committed, and not yet shown in its lakes: %s", number, error, extra={"batch": number})

@@ -1,0 +1,123 @@
+"""Tables of files: readers see whole committed micro-batches, each once, whoever dies, wakes or writes when."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from tests.engine.lakes import QUERY, SCHEMA, Drivers, lake_at, numbers_in, staged
+
+from headrace.engine import LakeError, OlderCheckpoint
+from headrace.engine.checkpoint.fence import Fence
+from headrace.engine.checkpoint.folder import LocalFolder
+from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile, joined
+from headrace.engine.checkpoint.manifests import Entry, Manifest, ManifestLog
+from headrace.engine.lakes.names import folder_of
+from headrace.engine.lakes.parquet_table import ParquetTable
+from headrace.engine.lakes.showing import Showing
+from headrace.engine.lakes.task_files import TaskFiles
+from headrace.engine.sink.writer import Task
+
+
+def test_files_of_a_micro_batch_are_seen_after_its_commit_and_once_however_often_it_is_shown(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path)
+    written = joined([*staged(lake, 3, 1, [1, 2]), *staged(lake, 3, 1, [3], partition=1)])
+    staged(lake, 3, 1, [2, 2])  # an attempt that does not count
+    assert numbers_in(tmp_path) == []
+    table = ParquetTable(str(tmp_path), sync=True)
+    assert [table.show(each) for each in (*written, *written)] == [True, False]
+    assert (numbers_in(tmp_path), table.last_visible(QUERY)) == ([1, 2, 3], 3)
+    shutil.rmtree(next(tmp_path.glob("micro_batch=*")))
+    assert not table.show(written[0]), "what somebody has removed stays away"
+    assert table.sweep(QUERY, 4, 2) == 1
+    assert os.listdir(tmp_path / "_headrace" / "staged") == []
+
+
+def test_a_file_that_is_gone_or_damaged_is_an_error_that_names_it(tmp_path: Path) -> None:
+    lake, table = lake_at(tmp_path), ParquetTable(str(tmp_path))
+    (written,) = staged(lake, 0, 1, [1])
+    file = tmp_path / "_headrace" / "staged" / written.files[0].name
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    with pytest.raises(LakeError, match=f"micro-batch 0 .* is committed, and its file {file.name} is gone or damaged"):
+        table.show(written)
+    assert numbers_in(tmp_path) == []
+    next((tmp_path / "_headrace" / "ready").glob("*/*")).unlink()
+    with pytest.raises(LakeError, match="is gone or damaged; restore the table and the checkpoint"):
+        table.show(written)
+
+
+def test_a_foreign_file_in_the_folder_of_a_micro_batch_is_an_error_and_others_stay_untouched(tmp_path: Path) -> None:
+    lake, table = lake_at(tmp_path), ParquetTable(str(tmp_path))
+    (tmp_path / "_notes.txt").write_text("of somebody else")
+    (written,) = staged(lake, 0, 1, [1])
+    table.show(written)
+    (again,) = staged(lake, 1, 1, [2])
+    foreign = tmp_path / folder_of(QUERY, 1)
+    foreign.mkdir()
+    (foreign / "other.parquet").write_bytes(b"x")
+    with pytest.raises(LakeError, match=r"the folder .* has another file, other\.parquet; move it elsewhere"):
+        table.show(again)
+    (foreign / "other.parquet").unlink()
+    assert table.show(again)
+    assert (tmp_path / "_notes.txt").read_text() == "of somebody else"
+    assert numbers_in(tmp_path) == [1, 2]
+
+
+def test_a_checkpoint_that_was_set_back_is_refused(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path / "table")
+    (written,) = staged(lake, 5, 1, [1])
+    ParquetTable(lake.path).show(written)
+    showing = Showing([lake], Fence(ManifestLog(LocalFolder(tmp_path / "manifests")), None))
+    with pytest.raises(OlderCheckpoint, match="has micro-batch 5 of this query, and the checkpoint continues with 5"):
+        showing.resume(QUERY, 5, (), 2)
+    showing.resume(QUERY, 6, (written,), 2)
+    showing.close(lambda: None)
+
+
+def test_storage_that_cannot_be_written_fails_with_what_to_do_and_the_same_start_shows_it_later(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path / "table")
+    (written,) = staged(lake, 0, 1, [1])
+    (tmp_path / "table" / "_headrace" / "ready").write_text("in the way")
+    showing = Showing([lake], Fence(ManifestLog(LocalFolder(tmp_path / "manifests")), None))
+    showing.noted(0, (written,))
+    showing.committed(0)
+    with pytest.raises(LakeError, match=r"micro-batch 0 is committed, and cannot be shown: .* Nothing is lost"):
+        showing.settle()
+    (tmp_path / "table" / "_headrace" / "ready").unlink()
+    showing.settle()
+    assert numbers_in(tmp_path / "table") == [1]
+    showing.close(lambda: 0)
+
+
+def test_a_task_that_fails_leaves_no_file_and_a_large_one_begins_further_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = lake_at(tmp_path)
+    files = TaskFiles([lake], Task(QUERY, "run", 0, 0, 1), sync=True)
+    files.write(lake.path, pa.RecordBatch.from_pydict({"n": list(range(200_000))}, schema=SCHEMA))
+    assert len(os.listdir(tmp_path / "_headrace" / "staged")) == 1
+    files.__exit__(KeyError, KeyError(), None)
+    assert os.listdir(tmp_path / "_headrace" / "staged") == []
+    monkeypatch.setattr("headrace.engine.lakes.task_files.FILE_BYTES", 1)
+    monkeypatch.setattr("headrace.engine.lakes.task_files.GROUP_ROWS", 10)
+    with TaskFiles([lake], Task(QUERY, "run", 0, 0, 1), sync=True) as files:
+        for first in range(0, 40, 5):
+            files.write(lake.path, pa.RecordBatch.from_pydict({"n": list(range(first, first + 5))}, schema=SCHEMA))
+        (written,) = files.finish()
+    assert [file.rows for file in written.files] == [10, 10, 10, 10]
+
+
+def test_manifests_have_files_of_lakes_beside_states_and_those_without_are_as_before() -> None:
+    entries = {(1, 0): Entry("a", 0, 1, ("a",), 0)}
+    written = (LakeBatch("/t", "parquet", QUERY, 7, (LakeFile("f", 10, 2),)),)
+    manifest = Manifest(entries).after({}, written)
+    assert Manifest.loads(manifest.dumps()) == manifest
+    assert Manifest.loads(manifest.dumps(whole=False)).lakes == ()
+    assert manifest.after({}).dumps() == Manifest(entries).dumps() == '[[1,0,"a",0,1,["a"],0]]'
+
+
+TestDrivers = Drivers.TestCase
+TestDrivers.settings = settings(deadline=None, max_examples=60, stateful_step_count=30, derandomize=True)

@@ -1,0 +1,114 @@
+"""Tables of files that an application writes, with real drivers of Spark, which are killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import SparkSession
+from tests.faults.rig import Rig
+from tests.faults.sources import Numbers, number_value
+
+pytestmark = pytest.mark.timeout(900)
+MESSAGES = 1_200
+DEADLINE_S = 300.0
+ROWS = """
+from dataclasses import dataclass
+
+@dataclass
+class Row:
+    n: int
+    parity: str
+
+@dataclass
+class Seen:
+    count: int = 0
+"""
+PROGRAM = """
+import sys
+from rows_of_a_lake import Row, Seen
+
+from headrace.engine import build_session, start
+from headrace.pipelines import Pipeline
+
+checkpoint, gateway, table = sys.argv[1:]
+
+def seen(n, state):
+    state.count += 1
+    return {"parity": n % 2, "count": state.count}
+
+app = Pipeline("lake")
+numbers = app.source("numbers/*", decode=int)
+numbers.map(lambda n: Row(n, "odd" if n % 2 else "even")).lake(table, schema=Row, name="rows")
+numbers.key_by(lambda n: n % 2).stateful(seen, Seen, name="seen").lake(
+    table + "-seen", schema=__import__("pyarrow").schema([("parity", "int32"), ("count", "int64")]), name="counts")
+
+if __name__ == "__main__":
+    spark = build_session("lake", "local[2]")
+    options = {"gateway": gateway, "maxMessagesPerTrigger": "200"}
+    start(app, spark, checkpoint, options=options, available_now=True).awaitTermination()
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Rig]:
+    """A gateway and a source of numbers."""
+    world = Rig(tmp_path)
+    try:
+        Numbers(world.source_folder("numbers")).offer("0", MESSAGES)
+        world.gateway.start()
+        world.connector("numbers").start()
+        yield world
+    finally:
+        world.dispose()
+
+
+def test_a_table_has_each_message_once_after_kills_of_its_driver_and_never_a_part_of_a_micro_batch(
+    spark: SparkSession, tmp_path: Path, world: Rig
+) -> None:
+    table, program, checkpoint = tmp_path / "orders", tmp_path / "program.py", tmp_path / "checkpoint"
+    program.write_text(PROGRAM)
+    (tmp_path / "rows_of_a_lake.py").write_text(ROWS)
+    command = [sys.executable, str(program), str(checkpoint), world.gateway.address, str(table)]
+    for shown in 1, 3:
+        with (tmp_path / "driver.log").open("w") as said:
+            driver = subprocess.Popen(command, stderr=said, start_new_session=True, cwd=tmp_path)
+        try:
+            world.wait_for(f"{shown} micro-batches", partial(is_shown, table, shown, driver))
+            assert driver.poll() is None, (tmp_path / "driver.log").read_text()
+        finally:
+            if driver.poll() is None:
+                os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+        committed = [int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdecimal()]
+        assert {int(folder.name.split("=")[1].split("-")[0]) for folder in folders(table)} <= set(committed)
+        values = Counter(row["n"] for row in rows(table))
+        assert values <= Counter(number_value(n) for n in range(1, MESSAGES + 1))
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    expected = Counter(number_value(n) for n in range(1, MESSAGES + 1))
+    assert Counter(row["n"] for row in rows(table)) == expected
+    counts = Counter((row["parity"], row["count"]) for row in rows(tmp_path / "orders-seen"))
+    odd = sum(times for value, times in expected.items() if value % 2)
+    assert counts == Counter([*((1, c + 1) for c in range(odd)), *((0, c + 1) for c in range(MESSAGES - odd))])
+    read = spark.read.parquet(str(table))
+    assert (read.count(), set(read.columns)) == (MESSAGES, {"n", "parity", "micro_batch"})
+    assert not list((table / "_headrace" / "staged").iterdir()), "what the killed drivers have staged is deleted"
+
+
+def is_shown(table: Path, number: int, driver: "subprocess.Popen[bytes]") -> bool:
+    return len(folders(table)) >= number or driver.poll() is not None
+
+
+def folders(table: Path) -> list[Path]:
+    return sorted(table.glob("micro_batch=*"))
+
+
+def rows(table: Path) -> list[dict[str, object]]:
+    return list(ds.dataset(table, partitioning="hive").to_table().to_pylist())

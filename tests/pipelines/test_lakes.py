@@ -1,0 +1,159 @@
+"""Rows of a table: what a lake takes, and what it refuses with an error that names the field."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.pipelines import GraphError, Message, OnError, Pipeline, StepError, Trial, TrialError
+
+
+@dataclass
+class Order:
+    shop: str
+    amount: int | None
+    tags: list[str] = field(default_factory=list)
+    at: datetime | None = None
+
+
+class Sale(NamedTuple):
+    shop: str
+    amount: int
+
+
+def lake_of(values: dict[bytes, Any], schema: Any, on_error: OnError = OnError.FAIL) -> tuple[Trial, list[dict[str, Any]]]:
+    """What a table receives of values by their payloads."""
+    app = Pipeline("lake", on_error=on_error, dead_letters="failed")
+    app.source("o/*").map(lambda message: values[message.value]).lake("table", schema=schema, name="orders")
+    trial = Trial(app)
+    trial.send(*(Message(payload, stream="o/0") for payload in values))
+    return trial, trial.rows("table")
+
+
+def test_objects_of_classes_and_dicts_become_rows_of_the_schema() -> None:
+    at = datetime(2026, 11, 29, tzinfo=UTC)
+    _, rows = lake_of({b"a": Order("x", 3, ["new"], at), b"b": Order("y", None)}, Order)
+    assert rows == [
+        {"shop": "x", "amount": 3, "tags": ["new"], "at": at},
+        {"shop": "y", "amount": None, "tags": [], "at": None},
+    ]
+    schema = pa.schema([("amount", pa.int16()), ("shop", pa.string())])
+    _, rows = lake_of({b"a": Sale("x", 3), b"b": {"shop": "y", "amount": 4, "more": 1}}, schema)
+    assert rows == [{"amount": 3, "shop": "x"}, {"amount": 4, "shop": "y"}]
+
+
+def test_a_value_that_does_not_fit_names_stream_sequence_and_field_and_follows_on_error() -> None:
+    values = {b"a": Sale("x", 1), b"b": Sale("y", "many"), b"c": Sale("z", 2**70), b"d": Sale("w", 4)}  # type: ignore[arg-type]
+    with pytest.raises(StepError, match=r"step orders, stream o/0, sequence 2: ValueError: field amount: .*'many'"):
+        lake_of(values, Sale)
+    trial, rows = lake_of(values, Sale, OnError.SKIP)
+    assert ([row["shop"] for row in rows], trial.counts["skipped", "orders"]) == (["x", "w"], 2)
+    trial, rows = lake_of(values, Sale, OnError.DEAD_LETTER)
+    assert [row["shop"] for row in rows] == ["x", "w"]
+    assert ["sequence 3: ValueError: field amount: " in reason for reason in trial.failed] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "reason"),
+    [
+        (1.5, pa.int64(), "1.5 is a float, and the column is of type int64"),
+        ([1, 2.5], pa.list_(pa.int64()), "2.5 is a float"),
+        ({"a": [1.0]}, pa.struct([("a", pa.list_(pa.int8()))]), "1.0 is a float"),
+        ({"x": 0.5}, pa.map_(pa.string(), pa.int32()), "0.5 is a float|"),
+        (Decimal("1.5"), pa.int64(), ""),
+        (datetime(2026, 1, 1, 7, tzinfo=UTC), pa.date32(), "is a datetime, and the column is of type date32"),
+        (300, pa.int8(), ""),
+        ("a", pa.float64(), ""),
+    ],
+)
+def test_no_part_of_a_value_is_cut_off(value: Any, kind: pa.DataType, reason: str) -> None:
+    with pytest.raises(StepError, match=f"field n: .*{reason}"):
+        lake_of({b"a": {"n": value}}, pa.schema([("n", kind)]))
+
+
+def test_none_where_the_schema_permits_none_and_a_missing_field_are_refused() -> None:
+    schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    with pytest.raises(StepError, match="field n is None, and the schema permits no None there"):
+        lake_of({b"a": {"n": None}}, schema)
+    with pytest.raises(StepError, match="field n is missing"):
+        lake_of({b"a": {}}, schema)
+    with pytest.raises(StepError, match=r"field n: .*has no attribute 'n'"):
+        lake_of({b"a": object()}, schema)
+
+
+@given(st.lists(st.one_of(st.integers(-5, 5), st.sampled_from(["x", 2**63, None, 1.5])), min_size=1, max_size=40))
+def test_exactly_the_values_that_fit_are_written_in_order(values: list[Any]) -> None:
+    schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    trial, rows = lake_of({b"%d" % i: {"n": value} for i, value in enumerate(values)}, schema, OnError.SKIP)
+    fitting = [value for value in values if isinstance(value, int) and value < 2**63]
+    assert [row["n"] for row in rows] == fitting
+    assert trial.counts["skipped", "orders"] == len(values) - len(fitting)
+
+
+def columnar(result: dict[str, Any], schema: pa.Schema, on_error: OnError = OnError.FAIL) -> list[dict[str, Any]]:
+    app = Pipeline("lake", on_error=on_error)
+    app.source("o/*").map_columns(lambda rows: pa.RecordBatch.from_pydict(result)).lake("table", schema=schema, name="orders")
+    trial = Trial(app)
+    trial.send(*(Message(b"", stream="o/0") for _ in range(len(next(iter(result.values()))))))
+    return trial.rows("table")
+
+
+def test_columns_are_converted_without_a_loss_and_none_is_dropped_silently() -> None:
+    schema = pa.schema([pa.field("n", pa.int8(), nullable=False), pa.field("note", pa.string())])
+    assert columnar({"n": [1, 2]}, schema) == [{"n": 1, "note": None}, {"n": 2, "note": None}]
+    assert columnar({"n": [1, 200]}, schema, OnError.SKIP) == [{"n": 1, "note": None}]
+    with pytest.raises(StepError, match="sequence 2: ValueError: field n: "):
+        columnar({"n": [1, 200]}, schema)
+    with pytest.raises(StepError, match="field other is not in the schema of the lake: add it there"):
+        columnar({"n": [1], "other": [2]}, schema)
+    with pytest.raises(StepError, match="field n is missing"):
+        columnar({"note": ["a"]}, schema)
+
+
+def test_messages_become_rows_of_their_own_columns() -> None:
+    app = Pipeline("lake")
+    app.source("o/*").lake("table", schema=pa.schema([("value", pa.binary()), ("sequence", pa.int64())]))
+    trial = Trial(app)
+    trial.send(Message(b"a", stream="o/0"), Message(b"b", stream="o/0"))
+    assert trial.rows("table") == [{"value": b"a", "sequence": 1}, {"value": b"b", "sequence": 2}]
+
+
+@pytest.mark.parametrize(
+    ("path", "schema", "format", "reason"),
+    [
+        ("", Order, "parquet", "path is the folder of a table"),
+        (7, Order, "parquet", "path is the folder of a table"),
+        ("s4://x/y", Order, "parquet", "path is a folder on a disk that all workers share, without a scheme, not 's4://x/y'"),
+        ("t", Order, "csv", "format is one of 'parquet', 'delta', not 'csv'"),
+        ("t", int, "parquet", "schema: dataclasses, NamedTuples, .* have columns, not int"),
+        ("t", pa.schema([]), "parquet", "a table needs at least one column"),
+        ("t", pa.schema([("a", pa.int8()), ("A", pa.int8())]), "parquet", "cannot distinguish the column A from a"),
+        ("t", pa.schema([("Micro_Batch", pa.int8())]), "parquet", "since each micro-batch has a folder of that name"),
+        ("t", pa.schema([("a\n", pa.int8())]), "parquet", "is no name of a column"),
+    ],
+)
+def test_what_is_no_table_is_refused_when_the_graph_is_built(path: Any, schema: Any, format: str, reason: str) -> None:
+    numbers = Pipeline("lake").source("o/*", decode=int)
+    with pytest.raises(GraphError, match=f"pipeline lake, step lake: .*{reason}"):
+        numbers.lake(path, schema=schema, format=format)
+
+
+def test_two_steps_that_write_to_one_table_are_refused_and_several_tables_are_not(tmp_path: Path) -> None:
+    app = Pipeline("lake")
+    numbers = app.source("o/*", decode=int)
+    for path in tmp_path / "a", str(tmp_path / "b"), tmp_path / "b" / ".." / "a":
+        numbers.map(lambda n: {"n": n}).lake(path, schema=pa.schema([("n", "int64")]))
+    with pytest.raises(GraphError, match=r"step lake-3 writes to .*/a, as another step does: merge the flows before"):
+        _ = app.graph
+
+
+def test_a_trial_knows_its_tables() -> None:
+    trial, _ = lake_of({b"a": Sale("x", 1)}, Sale)
+    with pytest.raises(TrialError, match=r"has no table '.*/other'"):
+        trial.rows("other")
