@@ -79,10 +79,11 @@ CASES: dict[str, tuple[str, str, str | None, Callable[..., AbstractAsyncContextM
 
 @asynccontextmanager
 async def sink_behind_a_network(
-    case: str, sink: str, network: Network, request: pytest.FixtureRequest
+    case: str, sink: str, network: Network, request: pytest.FixtureRequest, patience: float = PATIENCE
 ) -> AsyncIterator[tuple[object, FaultyNetwork]]:
-    """A sink of a name, and the network between it and its system."""
+    """A sink of a name that waits for so long, in seconds, and the network between it and its system."""
     name, variant, broker, system = CASES[case]
     async with system(broker and request.getfixturevalue(broker), network, variant) as (between, told):
         (implementation,) = (known.load() for known in CONNECTORS if known.name == name)
-        yield implementation.build(implementation.parameters.model_validate({"sink": sink, **told})), between
+        own = {name: patience if value is PATIENCE else value for name, value in told.items()}
+        yield implementation.build(implementation.parameters.model_validate({"sink": sink, **own})), between

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import grpc
 import pytest
 from tests.connectors.sink_systems import CASES, Network, sink_behind_a_network
 from tests.fake_gateway.sinks import frame_of
@@ -57,5 +58,41 @@ async def test_a_sink_waits_and_reports_for_whom(case: str, batch: int, network:
             between.restore()
             await writing
             await admin.status_once(lambda status: reports(status) == [(connector_pb2.CONNECTOR_STATE_RUNNING, "")])
+        await writer.close()
+        await admin.close()
+
+
+LIMITS = {
+    "http-sink": ("retry_seconds", 0.5),
+    "kafka-sink": ("retry_seconds", 15.0),
+    "kafka-sink-librdkafka": ("retry_seconds", 15.0),
+    "nats-sink": ("retry_seconds", 0.5),
+    "rabbitmq-sink": ("wait_seconds", 0.5),
+}
+"""The setting that limits how long each sink waits, and a low value; those of PostgreSQL wait without a limit."""
+
+
+@pytest.mark.parametrize("case", LIMITS)
+async def test_an_outage_beyond_the_limit_names_the_setting_to_raise(
+    case: str, network: Network, request: pytest.FixtureRequest
+) -> None:
+    setting, seconds = LIMITS[case]
+    async with (
+        gateway() as (_, address),
+        sink_behind_a_network(case, "out", network, request, patience=seconds) as (sink, between),
+    ):
+        writer, admin = Writer(address), Engine(address)
+        async with serving(sink, address):
+            await writer.report_commits()
+            await admin.status_once(lambda status: len(status.sink_sessions) == 1)
+            await write(writer, 0)
+            between.refuse()
+            with pytest.raises(grpc.aio.AioRpcError) as failed:
+                await write(writer, 1)
+            why = failed.value.details() or ""
+            assert "sink" in why
+            assert f"since {setting} is {seconds:g} s: raise it to wait longer" in why
+            assert why.count("raise it to wait longer") == 1
+            between.restore()
         await writer.close()
         await admin.close()

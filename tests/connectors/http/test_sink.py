@@ -207,7 +207,9 @@ async def test_a_receiver_that_wants_time_is_given_it(receiver):
 
 async def test_one_that_wants_more_time_than_there_is_fails_at_once(receiver):
     receiver.answers(web.Response(status=429, headers={"Retry-After": "3600"}))
-    with pytest.raises(Unavailable, match=r"429 Too Many Requests; gave up after 1 try \(retry_seconds\)"):
+    with pytest.raises(
+        Unavailable, match=r"429 Too Many Requests \(1 try\); gave up, since retry_seconds is [0-9.]+ s: raise it"
+    ):
         await sink(receiver).write(rows(b"one"))
 
 
@@ -215,7 +217,7 @@ async def test_one_that_stays_away_is_an_error_in_the_end(receiver, network):
     net = network(int(receiver.url.rpartition(":")[2].partition("/")[0]))
     net.refuse()
     out = sink(receiver, url=f"http://{net.address}/in", retry_seconds=0.3)
-    with pytest.raises(Unavailable, match=f"POST http://{net.address}/in: ClientConnectorError: .*gave up after"):
+    with pytest.raises(Unavailable, match=f"POST http://{net.address}/in: ClientConnectorError: .*gave up, since"):
         await out.write(rows(b"one"))
     net.restore()
     assert await out.write(rows(b"one")) is None

@@ -19,6 +19,12 @@ _STOOD_S = 2.0
 log = logging.getLogger(__name__)
 
 
+def gave_up(error: object, seconds: float, setting: str) -> str:
+    """Returns the last error of a connector that waits no longer, with the setting that limits its wait, in seconds."""
+    limit = f"; gave up, since {setting} is {seconds:g} s: raise it to wait longer"
+    return str(error).removesuffix(limit) + limit
+
+
 class ThrottledLog:
     """Warns of a problem when it appears and every ten seconds while it lasts, and reports when it is over."""
 

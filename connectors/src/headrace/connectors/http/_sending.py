@@ -20,6 +20,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 
 from headrace.connectors.http._parameters import HttpSinkParameters
 from headrace.connectors.http.requests import Request
+from headrace.connectors.retry import gave_up
 from headrace.connectors.waiting import Reporting, goes_on, waits
 from headrace.contract.proxies import Proxy
 from headrace.sdk import HeadraceError, Refused
@@ -162,7 +163,8 @@ class Sending:
     def _give_up(self, state: RetryCallState) -> NoReturn:
         """Raises the last error."""
         tries = "1 try" if state.attempt_number == 1 else f"{state.attempt_number} tries"
-        raise Unavailable(f"{_error(state)}; gave up after {tries} (retry_seconds)") from _error(state)
+        why = f"{_error(state)} ({tries})"
+        raise Unavailable(gave_up(why, self._parameters.retry_seconds, "retry_seconds")) from _error(state)
 
 
 def _error(state: RetryCallState) -> BaseException | None:

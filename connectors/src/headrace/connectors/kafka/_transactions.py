@@ -5,6 +5,7 @@ from typing import ClassVar, Protocol
 
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
+from headrace.connectors.retry import gave_up
 from headrace.sdk import HeadraceError, Message
 
 REQUEST_BYTES = 96 << 20
@@ -73,7 +74,8 @@ def timeout_refused(parameters: KafkaSinkParameters) -> KafkaFailed:
 def not_completed(parameters: KafkaSinkParameters, why: object) -> KafkaAway:
     """Returns the error if the brokers took too long."""
     what = "do its topics exist, and do their partitions have leaders?"
-    return KafkaAway(f"Kafka at {parameters.servers} did not complete the transaction: {why}; {what}")
+    error = f"Kafka at {parameters.servers} did not complete the transaction: {why}; {what}"
+    return KafkaAway(gave_up(error, parameters.retry_seconds, "retry_seconds"))
 
 
 def aborted(why: object) -> KafkaAway:

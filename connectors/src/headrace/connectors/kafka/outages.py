@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from headrace.connectors.kafka._errors import KafkaAway, why_unreachable
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
-from headrace.connectors.retry import FIRST_S, MAX_BACKOFF_S, ThrottledLog
+from headrace.connectors.retry import FIRST_S, MAX_BACKOFF_S, ThrottledLog, gave_up
 from headrace.connectors.waiting import Reporting, goes_on
 from headrace.contract.backoff import Backoff
 
@@ -51,8 +51,11 @@ class Outages:
                 try:
                     result = work()
                 except KafkaAway as away:
-                    if over:
+                    if self._closed.is_set():
                         raise
+                    if over:
+                        seconds = self._parameters.retry_seconds
+                        raise type(away)(gave_up(away, seconds, "retry_seconds")) from away
                     self._report(away)
                 else:
                     self._log.over("brokers answer again")

@@ -11,7 +11,7 @@ from headrace.connectors.kafka.cluster import Cluster
 from headrace.connectors.kafka.librdkafka_transactions import LibrdkafkaTransactions
 from headrace.connectors.kafka.python_transactions import PythonTransactions
 from headrace.connectors.kafka.state import StateTopic
-from headrace.connectors.retry import FIRST_S, MAX_BACKOFF_S
+from headrace.connectors.retry import FIRST_S, MAX_BACKOFF_S, gave_up
 from headrace.contract.backoff import Backoff
 from headrace.sdk import Message, Transaction
 
@@ -118,9 +118,9 @@ class Writer:
         while True:
             try:
                 return attempt()
-            except passing:
+            except passing as away:
                 if time.monotonic() >= deadline:
-                    raise
+                    raise type(away)(gave_up(away, self._parameters.retry_seconds, "retry_seconds")) from away
             time.sleep(backoff.next())
 
     def _opened(self) -> Transactions:

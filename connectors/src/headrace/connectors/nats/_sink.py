@@ -10,7 +10,7 @@ from headrace.connectors.nats.outgoing import Encoder, Outgoing, same_ids
 from headrace.connectors.nats.publisher import REPEATED, STORED, UNROUTED, Answer, Publisher
 from headrace.connectors.nats.settings import passes, reported
 from headrace.connectors.nats.streams import NoAcknowledgements, Streams
-from headrace.connectors.retry import Retry
+from headrace.connectors.retry import Retry, gave_up
 from headrace.connectors.version import VERSION
 from headrace.sdk import WRITTEN, AsyncSink, Outcome, Outcomes, Refused, Rows
 
@@ -76,7 +76,8 @@ class NatsSink(AsyncSink):
                 del left[place]
                 outcomes[place] = Refused(str(reasons[place]))
         if left:
-            raise NatsAway(f"{len(left)} messages are not written: {error}")
+            why = f"{len(left)} messages are not written: {error}"
+            raise NatsAway(gave_up(why, self._parameters.retry_seconds, "retry_seconds")) from error
 
     async def _publish(self, left: dict[int, Outgoing], outcomes: list[Outcome], reasons: dict[int, NatsError]) -> NatsError:
         """Publishes once; removes written and refused messages from `left`. Returns why the rest is neither, also for each.

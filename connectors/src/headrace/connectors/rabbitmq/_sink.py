@@ -9,7 +9,7 @@ from headrace.connectors.rabbitmq._errors import RabbitMQError, Rejected, Unavai
 from headrace.connectors.rabbitmq._parameters import RabbitMQSinkParameters
 from headrace.connectors.rabbitmq.outgoing import Outgoing, RoutingKey, Unfit, outgoing
 from headrace.connectors.rabbitmq.publisher import Publisher
-from headrace.connectors.retry import Retry
+from headrace.connectors.retry import Retry, gave_up
 from headrace.connectors.version import VERSION
 from headrace.sdk import WRITTEN, AsyncSink, Message, Outcome, Outcomes, Part, Refused, Rows
 
@@ -70,7 +70,7 @@ class RabbitMQSink(AsyncSink):
             if len(still) < len(left):
                 began = time.monotonic()
             elif time.monotonic() - began >= self._parameters.wait_seconds:
-                raise error
+                raise Unavailable(gave_up(error, self._parameters.wait_seconds, "wait_seconds")) from error
             left = still
             if left:
                 await retry.wait(error)
