@@ -1,5 +1,6 @@
 """Tables of files that an application writes, with real drivers of Spark, which are killed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tests.faults.rig import Rig
 from tests.faults.sources import Numbers, number_value
@@ -37,7 +39,7 @@ from rows_of_a_lake import Row, Seen
 from headrace.engine import build_session, start
 from headrace.pipelines import Pipeline
 
-checkpoint, gateway, table = sys.argv[1:]
+checkpoint, gateway, table, format = sys.argv[1:]
 
 def seen(n, state):
     state.count += 1
@@ -45,7 +47,7 @@ def seen(n, state):
 
 app = Pipeline("lake")
 numbers = app.source("numbers/*", decode=int)
-numbers.map(lambda n: Row(n, "odd" if n % 2 else "even")).lake(table, schema=Row, name="rows")
+numbers.map(lambda n: Row(n, "odd" if n % 2 else "even")).lake(table, schema=Row, name="rows", format=format)
 numbers.key_by(lambda n: n % 2).stateful(seen, Seen, name="seen").lake(
     table + "-seen", schema=__import__("pyarrow").schema([("parity", "int32"), ("count", "int64")]), name="counts")
 
@@ -69,13 +71,14 @@ def world(tmp_path: Path) -> Iterator[Rig]:
         world.dispose()
 
 
+@pytest.mark.parametrize("format", ["parquet", "delta"])
 def test_a_table_has_each_message_once_after_kills_of_its_driver_and_never_a_part_of_a_micro_batch(
-    spark: SparkSession, tmp_path: Path, world: Rig
+    spark: SparkSession, tmp_path: Path, world: Rig, format: str
 ) -> None:
     table, program, checkpoint = tmp_path / "orders", tmp_path / "program.py", tmp_path / "checkpoint"
     program.write_text(PROGRAM)
     (tmp_path / "rows_of_a_lake.py").write_text(ROWS)
-    command = [sys.executable, str(program), str(checkpoint), world.gateway.address, str(table)]
+    command = [sys.executable, str(program), str(checkpoint), world.gateway.address, str(table), format]
     for shown in 1, 3:
         with (tmp_path / "driver.log").open("w") as said:
             driver = subprocess.Popen(command, stderr=said, start_new_session=True, cwd=tmp_path)
@@ -86,8 +89,8 @@ def test_a_table_has_each_message_once_after_kills_of_its_driver_and_never_a_par
             if driver.poll() is None:
                 os.killpg(driver.pid, signal.SIGKILL)
             driver.wait()
-        committed = [int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdecimal()]
-        assert {int(folder.name.split("=")[1].split("-")[0]) for folder in folders(table)} <= set(committed)
+        committed = {int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdecimal()}
+        assert micro_batches(table) <= committed
         values = Counter(row["n"] for row in rows(table))
         assert values <= Counter(number_value(n) for n in range(1, MESSAGES + 1))
     ended = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
@@ -97,18 +100,23 @@ def test_a_table_has_each_message_once_after_kills_of_its_driver_and_never_a_par
     counts = Counter((row["parity"], row["count"]) for row in rows(tmp_path / "orders-seen"))
     odd = sum(times for value, times in expected.items() if value % 2)
     assert counts == Counter([*((1, c + 1) for c in range(odd)), *((0, c + 1) for c in range(MESSAGES - odd))])
-    read = spark.read.parquet(str(table))
-    assert (read.count(), set(read.columns)) == (MESSAGES, {"n", "parity", "micro_batch"})
+    read = spark.read.parquet(*(DeltaTable(str(table)).file_uris() if format == "delta" else [str(table)]))
+    assert (read.count(), {"n", "parity"} <= set(read.columns)) == (MESSAGES, True)
     assert not list((table / "_headrace" / "staged").iterdir()), "what the killed drivers have staged is deleted"
 
 
 def is_shown(table: Path, number: int, driver: "subprocess.Popen[bytes]") -> bool:
-    return len(folders(table)) >= number or driver.poll() is not None
+    return len(micro_batches(table)) >= number or driver.poll() is not None
 
 
-def folders(table: Path) -> list[Path]:
-    return sorted(table.glob("micro_batch=*"))
+def micro_batches(table: Path) -> set[int]:
+    """The micro-batches that readers see."""
+    names = {path.name.partition("=")[2] for path in table.glob("micro_batch=*")}
+    found = (json.loads(line) for log in table.glob("_delta_log/*.json") for line in log.read_text().splitlines())
+    return {int(name.partition("-")[0]) for name in names} | {line["txn"]["version"] for line in found if "txn" in line}
 
 
 def rows(table: Path) -> list[dict[str, object]]:
+    if DeltaTable.is_deltatable(str(table)):
+        return list(DeltaTable(str(table)).to_pyarrow_table().to_pylist())
     return list(ds.dataset(table, partitioning="hive").to_table().to_pylist())
