@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.connectors import connector_names, declared
-from headrace.connectors_cli.group import connector_command, implementation_of, named
+from headrace.connectors_cli.group import connector_command, connector_of, implementation_of
 from headrace.connectors_cli.options import example_of
 
 SECRETS = {"url": "postgresql://headrace@127.0.0.1/shop"}
@@ -15,7 +15,7 @@ SECRETS = {"url": "postgresql://headrace@127.0.0.1/shop"}
 
 @pytest.mark.parametrize("name", sorted(connector_names()))
 def test_the_example_of_a_connector_is_a_valid_call(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    connector = named(name)
+    connector = connector_of(name)
     assert connector is not None
     calls: list[Any] = []
     command = connector_command(connector, lambda _, parameters: calls.append(parameters), lambda act: act, "run", "gateway")
