@@ -37,7 +37,7 @@ def test_it_is_formatted_linted_documented_and_its_own_tests_pass(
 def test_the_readme_has_the_programs_that_are_tested() -> None:
     readme = (SDK / "README.md").read_text()
     sources = "\n".join(path.read_text() for path in (SDK / "examples").rglob("*.java"))
-    quoted = [text for text in re.findall(r"```java\n(.*?)```", readme, re.DOTALL) if text.startswith("/**")]
+    quoted = [text for text in re.findall(r"```java\n(.*?)```", readme, re.DOTALL) if text.startswith(("/**", "  @Override"))]
     assert len(quoted) == 2
     for text in quoted:
         assert text.strip() in sources
