@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from headrace.engine._errors import CheckpointError
 from headrace.engine.applications.offline.stored_states import StoredStates
+from headrace.engine.applications.shipping.program_classes import send_program_classes
 from headrace.engine.applications.shipping.ship import ship
 from headrace.engine.applications.stages.plan import Plan
 from headrace.engine.applications.starting.input import Input
@@ -72,6 +73,7 @@ def rescale(
         raise CheckpointError(f"{checkpoint} is not the checkpoint of an application")
     check_fingerprints(log.steps() or {}, graph.fingerprints)
     ids = bucket_ids(parallelism)
+    send_program_classes()
     if folder := folder or pipeline.folder:
         ship(spark, folder)
     register(spark, {graph.name: Input(Plan(graph, ids, into, uuid.uuid4().hex, 0))})

@@ -9,6 +9,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from headrace.engine._errors import CheckpointError
 from headrace.engine.applications.offline.state_rows import GONE, KEYS, WRONG, StateRows
 from headrace.engine.applications.offline.stored_states import StoredStates
+from headrace.engine.applications.shipping.program_classes import send_program_classes
 from headrace.engine.applications.shipping.ship import ship
 from headrace.engine.checkpoint.committed import ROUNDS, too_fast
 from headrace.engine.spark.served_files import served
@@ -54,6 +55,7 @@ def read_state(
     stored = StoredStates(spark, checkpoint, graph)
     stored.check(step)
     refuse_local_checkpoint(spark, checkpoint, shared=shared_checkpoint)
+    send_program_classes()
     if folder := folder or pipeline.folder:
         ship(spark, folder)
     for _ in range(ROUNDS):

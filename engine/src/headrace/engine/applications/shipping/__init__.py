@@ -1,4 +1,4 @@
 """Takes the modules and programs of an application to the workers.
 
-Others use `ship`, `ship_programs`, `shipped_programs`.
+Others use `send_program_classes`, `ship`, `ship_programs`, `shipped_programs`.
 """
