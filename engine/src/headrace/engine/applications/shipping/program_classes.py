@@ -1,4 +1,4 @@
-"""Lets Spark send the classes that a program defines itself, in `__main__`: workers cannot import them, so they are sent whole."""
+"""Lets Spark send classes that a program defines itself, in `__main__`: workers cannot import them, so they are sent whole."""
 
 import pickle
 from collections.abc import Callable
