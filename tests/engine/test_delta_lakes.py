@@ -1,12 +1,15 @@
 """Delta tables that an application writes beside others: each micro-batch is in the log once."""
 
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Schema, write_deltalake
 from hypothesis import settings
 from hypothesis.stateful import Bundle, rule
 from tests.engine.lakes import QUERY, SCHEMA, Drivers, lake_at, staged
@@ -15,6 +18,10 @@ from tests.engine.one_at_a_time import Stepped
 from headrace.engine import LakeError
 from headrace.engine.checkpoint.lake_batches import joined
 from headrace.engine.lakes.delta_lake import DeltaLake
+from headrace.engine.lakes.parquet_table import ParquetTable
+from headrace.engine.lakes.task_files import TaskFiles
+from headrace.engine.sink.writer import Task
+from headrace.pipelines import Pipeline
 
 
 def numbers_in_delta(path: Path) -> list[int]:
@@ -85,6 +92,100 @@ def test_a_delta_table_gets_the_columns_that_it_lacks_and_a_partitioned_one_is_r
     DeltaTable.create(str(tmp_path / "p"), schema=SCHEMA, partition_by=["n"])
     with pytest.raises(LakeError, match="is partitioned by n: use a table without partitions"):
         DeltaLake(str(tmp_path / "p")).prepare(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "protocol", "rule", "reason"),
+    [
+        ({"delta.setTransactionRetentionDuration": "interval 7 days"}, None, None, "may be added twice; remove the property"),
+        ({}, {"minReaderVersion": 1, "minWriterVersion": 6}, None, "needs writers of version 6, which lakes do not have"),
+        ({}, {"minReaderVersion": 3, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}, None, "the feature rowTracking"),
+        ({}, None, {"delta.generationExpression": "m + 1"}, "the rule delta.generationExpression, which lakes do not obey"),
+    ],
+)
+def test_a_delta_table_that_needs_more_than_appends_is_refused_before_the_first_micro_batch(
+    tmp_path: Path, configuration: dict[str, str], protocol: Any, rule: Any, reason: str
+) -> None:
+    columns = {"type": "struct", "fields": [{"name": "n", "type": "long", "nullable": True, "metadata": rule or {}}]}
+    DeltaTable.create(str(tmp_path), Schema.from_json(json.dumps(columns)), configuration=dict(configuration))
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    found = (
+        [{"protocol": {"readerFeatures": [], **protocol} if protocol["minWriterVersion"] > 6 else protocol}] if protocol else []
+    )
+    log.write_text("\n".join(map(json.dumps, [*(each for each in entries if not found or "protocol" not in each), *found])))
+    with pytest.raises(LakeError, match=reason):
+        DeltaLake(str(tmp_path)).prepare(SCHEMA)
+
+
+def test_a_delta_table_whose_columns_somebody_replaces_gets_the_missing_ones_again_and_no_others(tmp_path: Path) -> None:
+    path, table = str(tmp_path / "t"), DeltaLake(str(tmp_path / "t"), sync=True)
+    lake = lake_at(tmp_path / "t", "delta")
+    table.prepare(SCHEMA)
+    (first,), (second,) = staged(lake, 0, 1, [1]), staged(lake, 1, 1, [2])
+    write_deltalake(path, pa.table({"m": ["x"]}), mode="overwrite", schema_mode="overwrite")
+    assert table.show(first)
+    assert DeltaTable(path).to_pyarrow_table().sort_by("n").to_pylist() == [{"m": None, "n": 1}, {"m": "x", "n": None}]
+    write_deltalake(path, pa.table({"n": ["x"]}), mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(LakeError, match=r"has the column n of type .*string"):
+        table.show(second)
+    assert (tmp_path / "t" / "_headrace" / "staged" / second.files[0].name).exists(), "a vacuum does not find it"
+
+
+NESTED = pa.schema(
+    [
+        pa.field(
+            "s", pa.struct([("a", pa.list_(pa.struct([("b", pa.timestamp("us", "UTC"))]))), ("m", pa.map_("string", "int8"))])
+        ),
+        pa.field("d", pa.decimal128(10, 2), nullable=False),
+        ("t", pa.timestamp("us")),
+        ("x", pa.dictionary(pa.int32(), pa.large_string())),
+        ("f", pa.binary(3)),
+    ]
+)
+
+
+def test_nested_columns_are_the_same_in_a_file_and_in_the_log(tmp_path: Path) -> None:
+    app = Pipeline("lake")
+    app.source("n/*").lake(tmp_path / "t", schema=NESTED, format="delta")
+    (lake,) = app.graph.lake_steps
+    table = DeltaLake(lake.path)
+    table.prepare(lake.columns.schema)
+    row = {
+        "s": {"a": [{"b": datetime(2026, 11, 29, tzinfo=UTC)}], "m": [("k", 1)]},
+        "d": Decimal("1.25"),
+        "t": datetime(2026, 11, 29, tzinfo=UTC).replace(tzinfo=None),
+        "x": "y",
+        "f": b"abc",
+    }
+    with TaskFiles([lake], Task(QUERY, "run", 0, 0, 1), sync=False) as files:
+        files.write(lake.path, pa.RecordBatch.from_pylist([row], schema=lake.columns.schema))
+        (written,) = files.finish()
+    assert table.show(written)
+    assert DeltaTable(lake.path).to_pyarrow_table().to_pylist() == [row]
+
+
+def test_a_copy_of_a_checkpoint_that_writes_to_the_same_delta_table_is_refused(tmp_path: Path) -> None:
+    lake, table = lake_at(tmp_path, "delta"), DeltaLake(str(tmp_path))
+    table.prepare(SCHEMA)
+    (written,), (copied,) = staged(lake, 0, 1, [1]), staged(lake, 0, 1, [2])
+    assert table.show(written)
+    with pytest.raises(LakeError, match=r"has another micro-batch 0 .* a copy of the checkpoint writes to the table"):
+        table.show(copied)
+
+
+def test_a_log_that_cannot_be_read_and_a_folder_of_parquet_files_are_named(tmp_path: Path) -> None:
+    DeltaLake(str(tmp_path / "a")).prepare(SCHEMA)
+    (tmp_path / "a" / "_delta_log" / f"{0:020}.json").write_text("{oops")
+    with pytest.raises(LakeError, match="a: its log cannot be read: Kernel error"):
+        DeltaLake(str(tmp_path / "a")).last_visible(QUERY)
+    (written,) = staged(lake_at(tmp_path / "b"), 0, 1, [1])
+    ParquetTable(str(tmp_path / "b")).show(written)
+    with pytest.raises(LakeError, match="has files of format='parquet'"):
+        DeltaLake(str(tmp_path / "b")).prepare(SCHEMA)
+    DeltaLake(str(tmp_path / "c")).prepare(SCHEMA)
+    with pytest.raises(LakeError, match="is a Delta table, which does not know files of format='parquet'"):
+        ParquetTable(str(tmp_path / "c")).prepare(SCHEMA)
 
 
 class DriversOnDelta(Drivers):

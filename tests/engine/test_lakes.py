@@ -35,6 +35,15 @@ def test_files_of_a_micro_batch_are_seen_after_its_commit_and_once_however_often
     assert os.listdir(tmp_path / "_headrace" / "staged") == []
 
 
+def test_a_copy_of_a_checkpoint_that_writes_to_the_same_table_is_refused_and_loses_nothing_silently(tmp_path: Path) -> None:
+    lake, table = lake_at(tmp_path), ParquetTable(str(tmp_path))
+    (written,), (copied,) = staged(lake, 0, 1, [1]), staged(lake, 0, 1, [2])
+    assert table.show(written)
+    with pytest.raises(LakeError, match=r"has another micro-batch 0 .* a copy of the checkpoint writes to the table"):
+        table.show(copied)
+    assert numbers_in(tmp_path) == [1]
+
+
 def test_a_file_that_is_gone_or_damaged_is_an_error_that_names_it(tmp_path: Path) -> None:
     lake, table = lake_at(tmp_path), ParquetTable(str(tmp_path))
     (written,) = staged(lake, 0, 1, [1])

@@ -81,11 +81,17 @@ def _created(path: Path, *, sync: bool) -> int:
     try:
         return os.open(path, flags, 0o666)
     except FileNotFoundError:
-        _make_folder(path.parent, sync=sync)
+        make_folder(path.parent, sync=sync)
         return os.open(path, flags, 0o666)
 
 
-def _make_folder(folder: Path, *, sync: bool) -> None:
+def make_folder(folder: Path, *, sync: bool) -> None:
+    """Creates a folder, and those above it that are missing.
+
+    Args:
+        folder: The folder.
+        sync: Whether they survive a power loss.
+    """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     if sync:
@@ -95,7 +101,16 @@ def _make_folder(folder: Path, *, sync: bool) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Has the names in a folder survive a power loss."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(folder, os.O_DIRECTORY)
+
+
+def sync_file(file: Path) -> None:
+    """Has the content of a file that somebody else has written survive a power loss."""
+    _sync(file, 0)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, os.O_RDONLY | flags)
     try:
         os.fsync(descriptor)
     finally:

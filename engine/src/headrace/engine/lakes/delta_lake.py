@@ -5,6 +5,7 @@ the table yet, and adds them to its log in one commit. The app transaction `(que
 """
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,9 @@ import pyarrow as pa
 
 from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch
-from headrace.engine.lakes.staging import Staging, synced
+from headrace.engine.checkpoint.local_disk import sync_file
+from headrace.engine.lakes.names import BATCH_FOLDER
+from headrace.engine.lakes.staging import Staging, names_in, synced
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -21,6 +24,13 @@ _RESTORE = "restore the table and the checkpoint from the same backup"
 MAX_ATTEMPTS = 20
 """How often a commit is tried while other writers change the table."""
 _MORE_THAN_APPEND = ("delta.constraints.", "delta.columnMapping.mode", "delta.feature.columnMapping")
+_FORGETS = "delta.setTransactionRetentionDuration"
+_COLUMN_RULES = ("delta.generationExpression", "delta.invariants", "delta.identity.")
+_FEATURES = frozenset(
+    {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "timestampNtz", "deletionVectors"}
+)
+"""The features of tables that deltalake can write, most of which only matter to writers that do more than append."""
+_LAST_WRITER, _WRITER_WITH_FEATURES = 4, 7
 INSTALL = "format='delta' needs deltalake on the driver: pip install 'headrace-engine[lake]'"
 
 
@@ -34,7 +44,7 @@ class DeltaLake:
 
     def __init__(self, path: str, *, sync: bool = False) -> None:
         self._path = Path(path)
-        self._staging = Staging(self._path)
+        self._staging = Staging(self._path, sync=sync)
         self._sync = sync
 
     def staged(self, name: str) -> Path:
@@ -53,17 +63,27 @@ class DeltaLake:
     def prepare(self, schema: pa.Schema) -> None:
         """Creates the table, or adds the columns that it lacks. See `Table`."""
         delta = _deltalake()
-        try:
-            if self._table() is None:
+        reason = ""
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                table = self._table()
+                if table is not None:
+                    self._check(table)
+                    self._add_columns(table, schema)
+                    return
+                if any(name.startswith(BATCH_FOLDER) for name in names_in(self._path)):
+                    raise LakeError(
+                        f"lake {self._path} has files of format='parquet', which Delta does not read: use another folder"
+                    )
                 self._path.mkdir(parents=True, exist_ok=True)
                 delta.DeltaTable.create(str(self._path), schema=_delta_schema(schema), mode="ignore")
-            table = self._table()
-            assert table is not None, "it was created"
-            self._check(table)
-            if missing := self._missing(table, schema):
-                table.alter.add_columns([_delta_schema(schema).fields[schema.get_field_index(name)] for name in missing])
-        except delta.exceptions.DeltaError as error:
-            raise LakeError(f"lake {self._path}: its columns cannot be prepared: {error}") from error
+            except delta.exceptions.CommitFailedError as error:
+                reason = _first_line(error)  # Another writer was faster: read the table again.
+            except delta.exceptions.DeltaError as error:
+                raise LakeError(f"lake {self._path}: its columns cannot be prepared: {_first_line(error)}") from error
+        raise LakeError(
+            f"lake {self._path}: its columns cannot be prepared, since other writers change it: {reason}; start again"
+        )
 
     def show(self, batch: LakeBatch) -> bool:
         """Adds the files of a committed micro-batch to the log; False if they were added before. See `Table`."""
@@ -74,18 +94,25 @@ class DeltaLake:
             if table is None:
                 raise LakeError(f"lake {self._path} no longer has a log of Delta; {_RESTORE}")
             if _mark_in(table, batch.query) >= batch.batch:
+                self._staging.check_none_left(batch)
+                self._sync_log(0)  # Another driver may have died before it did so.
                 return False
             self._check(table)
             mark = delta.Transaction(_application(batch.query), batch.batch)
             properties = delta.CommitProperties(app_transactions=[mark])
             try:
+                if (schema := self._written_as(batch)) is not None and self._add_columns(table, schema):
+                    continue  # Somebody has replaced the table's columns since the start.
                 actions = [self._added(name, size, rows, batch) for name, size, rows in _fields(batch)]
                 table.create_write_transaction(actions, "append", table.schema(), [], commit_properties=properties)
+                self._sync_log(table.version())
                 return True
             except delta.exceptions.CommitFailedError as error:
-                reason = str(error)  # Another writer was faster, perhaps with this micro-batch: read the table again.
+                reason = _first_line(error)  # Another writer was faster, perhaps with this micro-batch: read the table again.
             except delta.exceptions.DeltaError as error:
-                raise LakeError(f"lake {self._path}: micro-batch {batch.batch} cannot be added to its log: {error}") from error
+                raise LakeError(
+                    f"lake {self._path}: micro-batch {batch.batch} cannot be added to its log: {_first_line(error)}"
+                ) from error
         raise LakeError(
             f"lake {self._path}: micro-batch {batch.batch} is committed, and other writers were faster {MAX_ATTEMPTS} times: "
             f"{reason}. Nothing is lost: the next start adds it"
@@ -93,7 +120,38 @@ class DeltaLake:
 
     def _table(self) -> "DeltaTable | None":
         delta = _deltalake()
-        return delta.DeltaTable(str(self._path)) if delta.DeltaTable.is_deltatable(str(self._path)) else None
+        try:
+            return delta.DeltaTable(str(self._path)) if delta.DeltaTable.is_deltatable(str(self._path)) else None
+        except delta.exceptions.DeltaError as error:
+            raise LakeError(f"lake {self._path}: its log cannot be read: {_first_line(error)}") from error
+
+    def _written_as(self, batch: LakeBatch) -> pa.Schema | None:
+        """The columns that the tasks of a micro-batch have written; None if its first file is gone or damaged."""
+        import pyarrow.parquet as pq
+
+        for folder in self._staging.folder, self._path:
+            with suppress(FileNotFoundError, pa.ArrowInvalid):
+                found: pa.Schema = pq.read_schema(folder / batch.files[0].name)
+                return found
+        return None
+
+    def _sync_log(self, version: int) -> None:
+        """Has the entries of the log from a version on survive a power loss, which deltalake does not do."""
+        if not self._sync:
+            return
+        log = self._path / "_delta_log"
+        for name in names_in(log):
+            if name.endswith(".json") and name >= f"{version:020}":
+                with suppress(FileNotFoundError):  # Another writer has deleted it, since a checkpoint of the log contains it.
+                    sync_file(log / name)
+        synced(log)
+
+    def _add_columns(self, table: "DeltaTable", schema: pa.Schema) -> bool:
+        """Adds the columns that the table lacks; False if it lacks none."""
+        missing = self._missing(table, schema)
+        if missing:
+            table.alter.add_columns([_delta_schema(schema).fields[schema.get_field_index(name)] for name in missing])
+        return bool(missing)
 
     def _added(self, name: str, size: int, rows: int, batch: LakeBatch) -> Any:
         self._staging.move(name, self._path)
@@ -116,7 +174,23 @@ class DeltaLake:
         if metadata.partition_columns:
             by = ", ".join(metadata.partition_columns)
             raise LakeError(f"lake {self._path} is partitioned by {by}: use a table without partitions")
+        protocol = table.protocol()
+        features = sorted(set(protocol.writer_features or ()) - _FEATURES)
+        if features or _LAST_WRITER < protocol.min_writer_version < _WRITER_WITH_FEATURES:
+            needs = f"the feature {features[0]}" if features else f"writers of version {protocol.min_writer_version}"
+            raise LakeError(f"lake {self._path} needs {needs}, which lakes do not have: use another table")
+        columns = table.schema().to_json()
+        for rule in _COLUMN_RULES:
+            if f'"{rule}' in columns:
+                raise LakeError(
+                    f"lake {self._path} has a column with the rule {rule}, which lakes do not obey: use another table"
+                )
         for name, value in metadata.configuration.items():
+            if name == _FORGETS:
+                raise LakeError(
+                    f"lake {self._path} has the property {name}={value}: its writers forget which micro-batches it has, so that "
+                    "one may be added twice; remove the property, or use another table"
+                )
             if name.startswith(_MORE_THAN_APPEND) and value != "none":
                 raise LakeError(f"lake {self._path} has the property {name}={value}, which lakes do not obey: use another table")
 
@@ -152,6 +226,11 @@ def _mark_in(table: "DeltaTable", query: str) -> int:
 
 def _application(query: str) -> str:
     return f"headrace-{query}"
+
+
+def _first_line(error: Exception) -> str:
+    """The first line of an error, which names no calls inside the library."""
+    return str(error).strip().partition("\n")[0]
 
 
 def _fields(batch: LakeBatch) -> list[tuple[str, int, int]]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from headrace.engine.sink.writer import Task
 
+BATCH_FOLDER = "micro_batch="
+"""How the name of a micro-batch's folder begins."""
 _FILE = re.compile(r"headrace-([0-9a-f]{1,32})-(\d+)-(\d+)-(\d+)-[0-9a-f]{32}\.parquet")
 
 
@@ -42,4 +44,4 @@ def writer_of(name: str) -> Writer | None:
 
 def folder_of(query: str, batch: int) -> str:
     """The folder that readers find the files of a micro-batch in, in a table without a log."""
-    return f"micro_batch={batch:012d}-{digits_of(query)}"
+    return f"{BATCH_FOLDER}{batch:012d}-{digits_of(query)}"

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch
+from headrace.engine.checkpoint.local_disk import make_folder
 from headrace.engine.lakes.names import digits_of, folder_of
 from headrace.engine.lakes.staging import OWN, Staging, names_in, synced
 
@@ -28,7 +29,7 @@ class ParquetTable:
 
     def __init__(self, path: str, *, sync: bool = False) -> None:
         self._path = Path(path)
-        self._staging = Staging(self._path)
+        self._staging = Staging(self._path, sync=sync)
         self._ready, self._marks = self._path / OWN / "ready", self._path / OWN / "shown"
         self._sync = sync
 
@@ -48,6 +49,7 @@ class ParquetTable:
             OSError: The disk failed. The same call continues.
         """
         if batch.batch <= self.last_visible(batch.query):
+            self._staging.check_none_left(batch)
             return False
         place = self._path / folder_of(batch.query, batch.batch)
         if not names_in(place):
@@ -55,6 +57,8 @@ class ParquetTable:
         if not place.exists() and batch.batch <= self.last_visible(batch.query):
             return False  # Another driver has shown it, and somebody has removed it since.
         self._check(batch, place)
+        if self._sync:
+            synced(self._path)  # Also if another driver has moved the folder, and died before this.
         self._mark(batch)
         return True
 
@@ -63,16 +67,21 @@ class ParquetTable:
         return self._staging.sweep(query, batch, run)
 
     def prepare(self, schema: pa.Schema) -> None:
-        """Nothing: a table without a log has no schema of its own."""
+        """A table without a log has no schema of its own. See `Table`."""
+        if (self._path / "_delta_log").exists():
+            raise LakeError(
+                f"lake {self._path} is a Delta table, which does not know files of format='parquet', and deletes them when it is "
+                "vacuumed: write format='delta', or to another folder"
+            )
 
     def _gather(self, batch: LakeBatch, place: Path) -> None:
         """Moves the files of a micro-batch into one folder, and the folder to its place."""
         ready = self._ready / place.name
-        ready.mkdir(parents=True, exist_ok=True)
+        make_folder(ready, sync=self._sync)
         for file in batch.files:
             self._staging.move(file.name, ready)  # The check that follows finds one that is gone.
         if self._sync:
-            for folder in (self._staging.folder, ready, self._ready):
+            for folder in (ready, self._ready, self._staging.folder):
                 synced(folder)
         try:
             if _files_in(ready) == _files_of(batch):
@@ -84,8 +93,6 @@ class ParquetTable:
         except OSError:
             if not place.exists():
                 raise
-        if self._sync:
-            synced(self._path)
 
     def _check(self, batch: LakeBatch, place: Path) -> None:
         wanted, found = _files_of(batch), _files_in(place)

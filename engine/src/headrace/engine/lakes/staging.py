@@ -4,8 +4,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from headrace.engine.checkpoint.lake_batches import LakeFile
-from headrace.engine.checkpoint.local_disk import sync_folder
+from headrace.engine._errors import LakeError
+from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile
+from headrace.engine.checkpoint.local_disk import make_folder, sync_file, sync_folder
 from headrace.engine.lakes.names import digits_of, writer_of
 
 OWN = "_headrace"
@@ -16,20 +17,41 @@ class Staging:
 
     Args:
         path: The folder of the table.
+        sync: Whether they survive a power loss.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, sync: bool) -> None:
         self.folder = path / OWN / "staged"
+        self._sync = sync
 
     def place(self, name: str) -> Path:
         """Where a task writes a file; its folder exists."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder, sync=self._sync)
         return self.folder / name
 
     def move(self, name: str, folder: Path) -> None:
-        """Moves a file out, unless it was moved before, or another driver does so now."""
+        """Moves a file out, unless it was moved before, or another driver does so now.
+
+        It becomes as new as the move, since a vacuum of Delta deletes files of a certain age that its log does not name yet.
+        """
+        with suppress(OSError):  # It may be of another user. Then a rename is permitted, and a new time is not.
+            os.utime(self.folder / name)
         with suppress(FileNotFoundError):
             os.rename(self.folder / name, folder / name)
+
+    def check_none_left(self, batch: LakeBatch) -> None:
+        """Checks that a micro-batch that the table has as shown waits here no longer: its files were moved out before the mark.
+
+        Raises:
+            LakeError: It waits, so the mark is of another micro-batch with its number.
+        """
+        for file in batch.files:
+            if (self.folder / file.name).exists():
+                raise LakeError(
+                    f"lake {batch.path}: the table has another micro-batch {batch.batch} of query {batch.query}, and {file.name} "
+                    f"still waits in {self.folder}: a copy of the checkpoint writes to the table, or two lakes of the pipeline "
+                    "are one folder. Stop the copy, or give each lake a folder of its own, and continue on a new checkpoint"
+                )
 
     def sweep(self, query: str, batch: int, run: int) -> int:
         """Deletes what earlier runs of a query have staged for micro-batches before `batch`, which were committed without it.
@@ -51,11 +73,8 @@ class Staging:
 def written(path: Path, rows: int, *, sync: bool) -> LakeFile:
     """A file that a task has written whole."""
     if sync:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_file(path)
+        sync_folder(path.parent)
     return LakeFile(path.name, path.stat().st_size, rows)
 
 
