@@ -17,8 +17,10 @@ describe("the package", () => {
   });
 
   it("shows its examples in the README as they are", () => {
-    for (const example of ["examples/lines-source.ts", "examples/file-sink.ts"]) {
-      assert.ok(read("README.md").includes(`\`\`\`ts\n${read(example)}\`\`\``), example);
+    const sink = read("examples/file-sink.ts");
+    const methods = sink.slice(sink.indexOf("  async stage("), sink.indexOf("\n  close(): void"));
+    for (const shown of [read("examples/lines-source.ts"), methods]) {
+      assert.ok(read("README.md").includes(`\`\`\`ts\n${shown}\`\`\``), shown);
     }
   });
 
