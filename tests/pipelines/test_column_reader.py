@@ -3,16 +3,20 @@
 import io
 import json as standard
 import math
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import fastavro
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.pipelines import GraphError
-from headrace.pipelines.formats import ColumnReader, avro_columns, json_columns
+from headrace.pipelines.formats import ColumnReader, avro_columns, json, json_columns
 from headrace.pipelines.formats._column_reader import ObjectReader
 
 SCHEMA = pa.schema(
@@ -84,6 +88,7 @@ def alone(payload: bytes | None) -> Any:
     try:
         text = payload.decode()
         document = standard.loads(text, object_pairs_hook=Pairs, parse_constant=refuse) if text[:1] != "\ufeff" else refuse()
+        standard.dumps(document, ensure_ascii=False).encode()  # no text is half a surrogate pair, not even where it is ignored
         return None if document is None else fitting(document, pa.struct(list(SCHEMA)))
     except (ValueError, RecursionError):
         raise Faulty from None
@@ -152,6 +157,8 @@ def sorted_out(payloads: list[bytes | None]) -> tuple[dict[int, Any], set[int]]:
 
 @given(st.lists(PAYLOADS, max_size=6), st.sampled_from([1, 2, 1024]))
 @example([b"{}{}", b'{"a text":"', b'"}'], 1024)
+@example([b'{"a text":"x","further":"\xed\xa0\x80"}', b'{"a text":"x","\xff":1}'], 1024)
+@example([b'{"a text":"x","further":{"\\ud800":null}}', b'{"a text":"x","further":"\\udc00"}'], 1024)
 @example([b'{"a text":"x","whole":9223372036854775808}', b'{"whole":1,"whole":2,"a text":"y"}'], 2)
 def test_json_in_columns_is_what_each_value_is_alone(payloads: list[bytes | None], piece: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
@@ -188,6 +195,77 @@ def test_a_further_field_is_faulty_if_the_columns_are_frozen(payloads: list[byte
             del rows[index]
             faulty.add(index)
     check(FROZEN, payloads, rows, faulty)
+
+
+EXACT = json_columns(
+    pa.schema(
+        [
+            pa.field("price", pa.decimal128(5, 2)),
+            pa.field("prices", pa.list_(pa.map_(pa.string(), pa.struct([pa.field("p", pa.decimal128(5, 2))])))),
+        ]
+    )
+)
+DECIMALS = (
+    st.decimals(allow_nan=False, allow_infinity=False)
+    | st.decimals(-1100, 1100, places=3)
+    | st.sampled_from(
+        ["0E-10000000", "0E+10000000", "1E-99999999", "1E999999999", "9" * 9999, "0." + "0" * 9999, "1E-2", "-0"]
+    ).map(Decimal)
+)
+
+
+@given(st.lists(DECIMALS, max_size=4))
+@example([Decimal("999.99"), Decimal("0E-10000000"), Decimal("1000")])
+def test_a_decimal_is_exact_or_faulty_whatever_its_exponent(numbers: list[Decimal]) -> None:
+    payloads: list[bytes | None] = []
+    rows, faulty = dict[int, Any](), set[int]()
+    for index, number in enumerate(numbers * 2):
+        nested = index >= len(numbers)
+        text = f'{{"prices":[null,{{"k":{{"p":{number}}}}}]}}' if nested else f'{{"price":{number}}}'
+        payloads.append(text.encode())
+        if not number or (-9 < number.adjusted() < 3 and number * 100 % 1 == 0):
+            price = number.quantize(Decimal("0.01"))
+            rows[index] = {"price": None if nested else price, "prices": [None, [("k", {"p": price})]] if nested else None}
+        else:
+            faulty.add(index)
+    check(EXACT, payloads, rows, faulty)
+    assert all(
+        "at most 5 digits, of which 2 are behind the point - at `$.price" in str(e) for e in EXACT.read(payloads).errors.values()
+    )
+
+
+@dataclass
+class Dated:
+    at: datetime
+    others: list[datetime]
+
+
+class DatedStruct(msgspec.Struct):
+    at: datetime
+
+
+TIMES = pa.schema([("at", pa.timestamp("us", "UTC")), ("others", pa.list_(pa.timestamp("us", "UTC")))])
+
+
+@pytest.mark.parametrize(
+    "reader", [json_columns(TIMES), json(Dated).columns(), json(DatedStruct).columns()], ids=["schema", "class", "struct"]
+)
+def test_a_time_outside_the_calendar_in_utc_is_faulty(reader: ColumnReader) -> None:
+    texts = ["0001-01-01T00:00:00+01:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-01:00", "9999-12-31T23:59:59+00:00"]
+    whole = [f'{{"at":"{text}","others":[]}}'.encode() for text in texts]
+    block = reader.read(whole)
+    assert (list(block.there), sorted(block.errors)) == ([1, 3], [0, 2])
+    assert [row["at"].year for row in block.batch.to_pylist()] == [1, 9999]
+    if "others" in reader.schema.names:
+        block = reader.read([f'{{"at":"2026-01-01T00:00:00Z","others":["{text}"]}}'.encode() for text in texts])
+        assert (list(block.there), sorted(block.errors)) == ([1, 3], [0, 2])
+
+
+def test_a_number_that_is_infinite_in_32_bits_is_faulty() -> None:
+    reader = json_columns(pa.schema([("a", pa.float32())]))
+    block = reader.read([b'{"a":1e39}', b'{"a":-1e39}', b'{"a":3.4028235e38}', b'{"a":-7}'])
+    assert (list(block.there), sorted(block.errors)) == ([2, 3], [0, 1])
+    assert all(math.isfinite(row["a"]) for row in block.batch.to_pylist())
 
 
 AVRO = {
@@ -286,12 +364,13 @@ def test_avro_in_columns_is_what_each_record_is_alone(name: str, data: st.DataOb
     check(reader, payloads, rows, faulty)
 
 
-def test_a_block_of_faultless_records_is_read_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_of_faultless_records_and_tombstones_is_read_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     schema, reader = READERS["fast"]
     whole = {"id": 1, "small": None, "text": None, "number": 0.5, "flag": True, "at": None, "kind": "B", "list": [1, None]}
     payloads: list[bytes | None] = [avro_payload(schema, {**whole, "inner": inner}) for inner in (None, {"x": "y"})]
     monkeypatch.setattr(ObjectReader, "read", refuse)
     check(reader, payloads, dict(enumerate(avro_alone(schema, reader, payload) for payload in payloads)), set())
+    check(reader, [None, payloads[0], None], {1: avro_alone(schema, reader, payloads[0])}, set())
 
 
 def test_records_are_read_one_by_one_where_the_decoder_of_blocks_panics(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,5 +411,8 @@ def test_an_avro_schema_without_columns_is_refused_with_its_field(schema: Any, r
 def test_a_column_that_json_cannot_be_read_into_is_refused() -> None:
     with pytest.raises(GraphError, match=r"column a\[...\]: JSON cannot be read as duration"):
         json_columns(pa.schema([("a", pa.list_(pa.duration("s")))]))
+    for name in ('a"b', "a\\b", "a\nb"):
+        with pytest.raises(GraphError, match="JSON cannot be read into a column of this name"):
+            json_columns(pa.schema([("list", pa.list_(pa.struct([(name, pa.int64())])))]))
     with pytest.raises(GraphError, match="two columns have the same name: a, a"):
         json_columns(pa.schema([("a", pa.int64()), ("a", pa.string())]))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.formats._column_reader import Block, ColumnReader, ObjectReader
+from headrace.pipelines.formats.arrays import is_in_calendar
 from headrace.pipelines.formats.avro_schemas import parsed, record_reader
 
 if TYPE_CHECKING:
@@ -20,14 +21,12 @@ _FAST = {"long", "string", "boolean", "double", "float", "int"}
 _MAX_DIGITS = 38
 _PANIC = "PanicException"
 """What a fault in Rust raises. It is not an `Exception`, and its class has no public name."""
-_YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000
-"""In microseconds since 1970 UTC."""
 _FAST_TIMES = {"timestamp-millis", "timestamp-micros"}
 
 
 @dataclass(frozen=True)
 class AvroColumns(ColumnReader):
-    """Reads all payloads of a block in one call; if one of them is null or faulty, record by record."""
+    """Reads all payloads of a block in one call; if one of them is faulty, record by record."""
 
     text: str
     """The schema for pyruhvro: with `END`."""
@@ -43,10 +42,12 @@ class AvroColumns(ColumnReader):
 
     def read(self, payloads: Sequence[bytes | None]) -> Block:
         """As `ColumnReader.read`."""
-        if payloads and None not in payloads:
-            batch = self._at_once(payloads)
+        there = [index for index, payload in enumerate(payloads) if payload is not None] if None in payloads else None
+        records = payloads if there is None else [payloads[index] for index in there]
+        if records:
+            batch = self._at_once(records)
             if batch is not None:
-                return Block(batch, range(len(payloads)))
+                return Block(batch, range(len(payloads)) if there is None else there)
         return self.each.read(payloads)
 
     def _at_once(self, payloads: Sequence[Any]) -> "pa.RecordBatch | None":
@@ -65,24 +66,13 @@ class AvroColumns(ColumnReader):
             arrays = [a if a.type == kind else a.cast(kind) for a, kind in zip(batch.columns[:-1], types, strict=True)]
             batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
             batch.validate(full=True)
-            if not all(map(_is_in_calendar, batch.columns)):
+            if not all(map(is_in_calendar, batch.columns)):
                 return None
         except BaseException as error:
             if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
                 raise
             return None  # each record alone shows which one is faulty
         return batch
-
-
-def _is_in_calendar(column: "pa.Array") -> bool:
-    """Whether all times of a column are within the years that fastavro, and Headrace, know."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pa.types.is_timestamp(column.type):
-        return True
-    ends = pc.min_max(column.cast(pa.int64())).as_py()
-    return ends["min"] is None or (ends["min"] >= _YEAR_1 and ends["max"] < _YEAR_10000)
 
 
 def avro_columns(name: str, schema: str) -> ColumnReader:

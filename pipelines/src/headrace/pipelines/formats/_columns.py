@@ -9,7 +9,7 @@ from msgspec import Struct, inspect
 from msgspec.structs import astuple
 
 from headrace.pipelines._errors import GraphError
-from headrace.pipelines.formats.arrays import array_of
+from headrace.pipelines.formats.arrays import array_of, is_in_calendar
 from headrace.pipelines.formats.records import called, is_protobuf, is_pydantic, taker
 
 if TYPE_CHECKING:
@@ -31,11 +31,13 @@ class Columns:
     struct: type[Struct] | None = None
 
     def batch(self, objects: Sequence[Any]) -> "pa.RecordBatch":
-        """Returns a row for each object."""
+        """Returns a row for each object. It may raise any exception if one does not fit."""
         import pyarrow as pa
 
         if self.struct is not None and set(map(type, objects)) == {self.struct}:
             rows = pa.array(list(map(astuple, objects)), pa.struct(list(self.schema)))
+            if not all(map(is_in_calendar, rows.flatten())):
+                raise OverflowError("a time is outside the years 1 to 9999 UTC")
             return pa.RecordBatch.from_arrays(rows.flatten(), schema=self.schema)
         arrays = [array_of(list(map(get, objects)), field.type) for get, field in zip(self.getters, self.schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)

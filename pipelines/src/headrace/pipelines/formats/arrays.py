@@ -1,12 +1,15 @@
 """Arrow arrays of an application's values, without a loss that pyarrow would not report."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000
+"""In microseconds since 1970 UTC."""
 
 
 def array_of(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
@@ -14,6 +17,7 @@ def array_of(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
 
     Raises:
         ValueError: A value has a part that the type does not hold, such as the fraction of a number.
+        OverflowError: A time is outside the calendar in UTC.
         pa.ArrowException: Another value does not fit.
     """
     import pyarrow as pa
@@ -23,8 +27,19 @@ def array_of(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
     return array
 
 
+def is_in_calendar(column: "pa.Array[Any]") -> bool:
+    """Whether a column has no times, or all are within the years 1 to 9999 UTC: Arrow holds others, but no Python object does."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_timestamp(column.type):
+        return True
+    ends = pc.min_max(column.cast(pa.int64())).as_py()
+    return ends["min"] is None or (ends["min"] >= _YEAR_1 and ends["max"] < _YEAR_10000)
+
+
 def _check(values: Iterable[Any], kind: "pa.DataType") -> None:
-    """Checks for what pyarrow cuts off: fractions of numbers, and the time of day."""
+    """Checks for what pyarrow cuts off: fractions of numbers, and the time of day. Checks times as `is_in_calendar`."""
     import pyarrow as pa
 
     types = pa.types
@@ -34,6 +49,10 @@ def _check(values: Iterable[Any], kind: "pa.DataType") -> None:
             if types.is_date32(kind) if issubclass(one, datetime) else types.is_integer(kind) and not issubclass(one, Integral):
                 value = next(each for each in found if type(each) is one)
                 raise ValueError(f"{value!r} is a {one.__name__}, and the column is of type {kind}")
+    elif types.is_timestamp(kind):
+        for value in values:
+            if isinstance(value, datetime) and value.tzinfo is not None:
+                value.astimezone(UTC)
     elif types.is_list(kind):
         _check((item for value in values if value is not None for item in value), kind.value_type)
     elif types.is_struct(kind):
