@@ -126,11 +126,21 @@ def test_errors_name_option_value_and_remedy(given: dict[str, str], names: list[
     assert [name for name in names if name not in str(caught.value)] == []
 
 
-def test_a_column_that_the_format_lacks_is_refused_before_anything_is_read() -> None:
-    text = WHOLE.replace('"long"', '"interval day to second"')
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("interval day to second", "column id: JSON cannot be read as duration"),
+        ("interval year to month", "YearMonthIntervalType"),
+        ("char(5)", "CharType"),
+        ("variant", "column id: JSON cannot be read as VARIANT"),
+        ("time(6)", "column id: JSON cannot be read as time64"),
+    ],
+)
+def test_a_column_that_the_format_lacks_is_refused_before_anything_is_read(kind: str, reason: str) -> None:
+    text = WHOLE.replace('"long"', f'"{kind}"')
     schema = typed_schema(options(decode="json", schema=text))
     assert isinstance(schema, StructType)
-    with pytest.raises(OptionError, match="option schema: column id: JSON cannot be read as duration"):
+    with pytest.raises(OptionError, match=f"option schema: .*{reason}"):
         TypedRows(options(decode="json", schema=text), schema)
 
 

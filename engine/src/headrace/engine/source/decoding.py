@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import groupby
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
@@ -138,3 +139,5 @@ def _reader_of(form: str, schema: str, rows: str, freeze: bool) -> ColumnReader:
         return json_columns(pa.schema(list(_arrow(rows).field("value").type)), freeze=freeze)
     except GraphError as error:
         raise OptionError(f"option schema: {error}") from error
+    except PySparkException as error:  # Arrow has no such type
+        raise OptionError(f"option schema: values cannot be read into it: {error}") from error
