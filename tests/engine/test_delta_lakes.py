@@ -10,10 +10,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis.stateful import Bundle, rule
 from tests.engine.lakes import QUERY, SCHEMA, Drivers, lake_at, staged
 from tests.engine.one_at_a_time import Stepped
+from tests.pipelines.test_lakes import KINDS
 
 from headrace.engine import LakeError
 from headrace.engine.checkpoint.lake_batches import joined
@@ -21,7 +22,7 @@ from headrace.engine.lakes.delta_lake import DeltaLake
 from headrace.engine.lakes.parquet_table import ParquetTable
 from headrace.engine.lakes.task_files import TaskFiles
 from headrace.engine.sink.writer import Task
-from headrace.pipelines import Pipeline
+from headrace.pipelines import GraphError, Pipeline
 
 
 def numbers_in_delta(path: Path) -> list[int]:
@@ -143,6 +144,17 @@ NESTED = pa.schema(
         ("f", pa.binary(3)),
     ]
 )
+
+
+@given(KINDS)
+def test_the_types_that_a_delta_table_accepts_are_those_of_its_own_log(kind: pa.DataType) -> None:
+    schema = pa.schema([("n", kind)])
+    try:
+        Pipeline("lake").source("o/*").lake("t", schema=schema, format="delta")
+    except GraphError:
+        return
+    named = Schema.from_arrow(schema).to_json()
+    assert not any(word in named for word in ("void", "nanos")), "no standard type of Delta"
 
 
 def test_nested_columns_are_the_same_in_a_file_and_in_the_log(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,6 +137,11 @@ def test_messages_become_rows_of_their_own_columns() -> None:
         ("t", pa.schema([("a", pa.int8()), ("A", pa.int8())]), "parquet", "cannot distinguish the column A from a"),
         ("t", pa.schema([("Micro_Batch", pa.int8())]), "parquet", "since each micro-batch has a folder of that name"),
         ("t", pa.schema([("a\n", pa.int8())]), "parquet", "is no name of a column"),
+        ("t", pa.schema([("a", pa.list_(pa.uint8()))]), "delta", "field a: tables of format='delta' do not have the type uint8"),
+        ("t", pa.schema([("a", pa.timestamp("ns", "UTC"))]), "delta", "do not have the type timestamp"),
+        ("t", pa.schema([("a", pa.time64("us"))]), "delta", "do not have the type time64"),
+        ("a%20b", pa.schema([("a", pa.int8())]), "delta", "path: deltalake would open another folder than .*/a%20b"),
+        ("a\\b", pa.schema([("a", pa.int8())]), "delta", "path: deltalake would open another folder"),
     ],
 )
 def test_what_is_no_table_is_refused_when_the_graph_is_built(path: Any, schema: Any, format: str, reason: str) -> None:
@@ -149,8 +155,53 @@ def test_two_steps_that_write_to_one_table_are_refused_and_several_tables_are_no
     numbers = app.source("o/*", decode=int)
     for path in tmp_path / "a", str(tmp_path / "b"), tmp_path / "b" / ".." / "a":
         numbers.map(lambda n: {"n": n}).lake(path, schema=pa.schema([("n", "int64")]))
-    with pytest.raises(GraphError, match=r"step lake-3 writes to .*/a, as another step does: merge the flows before"):
+    with pytest.raises(GraphError, match=r"step lake-3 writes to .*/a, and step lake to .*/a, which are one folder, or"):
         _ = app.graph
+
+
+@pytest.mark.parametrize("second", ["link", "link/../a", "a/b", "link/b", "."])
+def test_a_table_that_is_the_folder_of_another_one_by_a_link_or_inside_it_is_refused(tmp_path: Path, second: str) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    app = Pipeline("lake")
+    numbers = app.source("o/*", decode=int)
+    for path in "a", second:
+        numbers.map(lambda n: {"n": n}).lake(f"{tmp_path}/{path}", schema=pa.schema([("n", "int64")]))
+    with pytest.raises(GraphError, match="merge the flows before, or write to a folder beside it"):
+        _ = app.graph
+
+
+SCALARS = [
+    *(pa.null(), pa.bool_(), pa.int8(), pa.uint8(), pa.uint64(), pa.float16(), pa.float32(), pa.string(), pa.large_string()),
+    *(pa.string_view(), pa.binary(), pa.large_binary(), pa.binary(4), pa.date32(), pa.date64(), pa.time32("s"), pa.time64("ns")),
+    *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC", "Europe/Berlin")),
+    *(pa.duration("us"), pa.month_day_nano_interval(), pa.struct([]), pa.dense_union([pa.field("a", pa.int8())])),
+    *(pa.decimal128(10, 2), pa.decimal128(10, -2), pa.decimal256(40, 2), pa.run_end_encoded(pa.int32(), pa.int8()), pa.uuid()),
+    pa.dictionary(pa.int32(), pa.string()),
+]
+KINDS = st.recursive(
+    st.sampled_from(SCALARS),
+    lambda inner: st.one_of(
+        inner.map(pa.list_),
+        inner.map(pa.large_list),
+        inner.map(lambda kind: pa.list_(kind, 2)),
+        inner.map(lambda kind: pa.map_(pa.string(), kind)),
+        inner.map(lambda kind: pa.struct([("a", kind)])),
+    ),
+    max_leaves=3,
+)
+
+
+@given(KINDS)
+def test_exactly_the_types_that_parquet_has_are_accepted(kind: pa.DataType) -> None:
+    schema = pa.schema([("n", kind)])
+    try:
+        pq.ParquetWriter(pa.BufferOutputStream(), schema).close()
+    except (pa.ArrowNotImplementedError, OSError):
+        with pytest.raises(GraphError, match="field n: tables of format='parquet' do not have the type"):
+            Pipeline("lake").source("o/*").lake("t", schema=schema)
+    else:
+        Pipeline("lake").source("o/*").lake("t", schema=schema)
 
 
 def test_a_trial_knows_its_tables() -> None:

@@ -74,14 +74,20 @@ class Graph:
                     f"pipeline {self.name}: step {step.name} uses OnError.DEAD_LETTER, and there is no dead-letter sink; "
                     "set one: Pipeline(..., dead_letters='failed')"
                 )
-            if isinstance(step, Lake) and self.lakes[step.path] != number:
-                raise GraphError(
-                    f"pipeline {self.name}: step {step.name} writes to {step.path}, as another step does: merge the flows "
-                    "before, or write to another table"
-                )
+            if isinstance(step, Lake):
+                self._check_folder(number, step)
             if isinstance(step, KeyedStep):
                 # A copy, since what it caches must not be sent to the workers.
                 replace(step.state_class).check()
+
+    def _check_folder(self, number: int, lake: Lake) -> None:
+        """Checks that no step before a lake writes to its folder, around it or inside it."""
+        for before in self.steps[:number]:
+            if isinstance(before, Lake) and not lake.is_beside(before):
+                raise GraphError(
+                    f"pipeline {self.name}: step {lake.name} writes to {lake.path}, and step {before.name} to {before.path}, "
+                    "which are one folder, or one is inside the other: merge the flows before, or write to a folder beside it"
+                )
 
     @cached_property
     def consumers(self) -> list[list[int]]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from headrace.pipelines import arguments as check
 from headrace.pipelines._errors import GraphError
@@ -12,6 +13,7 @@ from headrace.pipelines.elements.elements import Elements
 from headrace.pipelines.elements.rows import MessageRows, Rows, TableRows
 from headrace.pipelines.formats import Columns, columns_of
 from headrace.pipelines.formats.arrays import array_of
+from headrace.pipelines.steps.lake_types import lacking
 from headrace.pipelines.steps.step import Step, StepPass
 
 if TYPE_CHECKING:
@@ -53,6 +55,11 @@ class Lake(Step):
     def label(self) -> str:
         """The kind, with its table."""
         return f"lake {self.path}"
+
+    def is_beside(self, other: "Lake") -> bool:
+        """Whether no reader of one table finds files of the other one: they are neither one folder, nor one inside the other."""
+        here, there = os.path.realpath(self.path), os.path.realpath(other.path)
+        return os.path.commonpath([here, there]) not in (here, there)
 
     def _sound(self, some: Elements, first: int, elements: Elements, step_pass: StepPass) -> Iterator[int]:
         """Yields the indices of elements that the columns can hold. The others fail, each by itself."""
@@ -98,7 +105,16 @@ def lake_columns(where: str, path: Any, format: Any, schema: Any) -> tuple[str, 
         raise GraphError(f"{where}: format is one of {', '.join(map(repr, FORMATS))}, not {check.excerpt(format)}")
     columns = _columns(where, schema)
     _check_names(where, columns.schema.names)
-    return located(where, path), columns
+    for field in columns.schema:
+        if (kind := lacking(field.type, format)) is not None:
+            raise GraphError(
+                f"{where}: schema: field {field.name}: tables of format={format!r} do not have the type {kind}; map the values "
+                "to another type"
+            )
+    place = located(where, path)
+    if format == "delta" and (unquote(place) != place or "\\" in place):
+        raise GraphError(f"{where}: path: deltalake would open another folder than {place}; name it without % and \\")
+    return place, columns
 
 
 def located(where: str, path: Any) -> str:
