@@ -4,15 +4,18 @@ import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import pydantic
 import pytest
-from hypothesis import given
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+from google.protobuf.struct_pb2 import Struct
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.pipelines.rig import cut
 
-from headrace.pipelines import GraphError, Message, OnError, Pipeline, StepError, Trial
+from headrace.pipelines import GraphError, Message, OnError, Pipeline, StepError, TimeUnit, Trial, count, tumbling
 from headrace.pipelines.expressions import Condition
 from headrace.pipelines.formats import json
 
@@ -89,6 +92,93 @@ def test_a_result_that_is_no_boolean_ends_the_query() -> None:
     Trial(app).send(Message(b'{"flag": true}', stream="orders/0"))
     with pytest.raises(StepError, match=r"stream orders/0, sequence 1: ValueError: 'value.flag' has no result"):
         Trial(app).send(Message(b'{"flag": 1}', stream="orders/0"))
+
+
+class Pair(NamedTuple):
+    left: int
+    right: tuple[int, ...]
+
+
+class Named(msgspec.Struct):
+    model_dump: int
+
+
+class Site(pydantic.BaseModel):
+    url: pydantic.AnyUrl
+    raw: bytes = b"\xff"
+
+
+PROTO = Struct()
+PROTO.update({"text": "a\0b"})
+SEEN: list[tuple[Any, str]] = [
+    (Pair(1, (2, 3)), "value[0] == 1 && 3 in value[1]"),
+    ({"pair": (1, 2)}, "2 in value.pair"),
+    (Named(4), "value.model_dump == 4"),
+    (Site(url=pydantic.AnyUrl("http://h/")), 'value.url == "http://h/" && value.raw == "/w=="'),
+    ([Site(url=pydantic.AnyUrl("http://h/"))], 'value[0].url == "http://h/"'),
+    (PROTO, 'value.text == "a\\u0000b"'),
+    (FieldDescriptorProto(number=2**31 - 1), "value.number > 2147483646 && value.name == '' && !has(value.name)"),
+    (b"\0", 'value == "AA=="'),
+    ({1: "x"}, 'value["1"] == "x"'),
+    (float("nan"), "!(value > 1)"),
+    (2**63, "value > 9223372036854775807"),
+]
+
+
+@pytest.mark.parametrize(("value", "condition"), SEEN, ids=[text for _, text in SEEN])
+def test_a_condition_sees_a_value_of_any_class_as_its_json_and_a_message_of_protobuf_by_its_fields(
+    value: Any, condition: str
+) -> None:
+    assert Condition(condition)(value) is True
+
+
+@pytest.mark.parametrize(
+    ("value", "condition", "reason"),
+    [
+        ({"text": "a\0b"}, 'value.text == "a"', "contains a zero character"),
+        ({"a\0b": 1}, "value.a == 1", "contains a zero character"),
+        ("\ud800", 'value == "a"', "has no result"),
+        (list(range(300)), "value.all(a, value.all(b, a + b >= 0))", "has no result: .*budget"),
+        ("x" * 9999, "dyn(value)", "^.{,600}$"),
+        ({"x": 1}, f'value.x == "{"x" * 9999}".size() + value.y', "^.{,600}$"),
+        (FieldDescriptorProto(), "value.other == 1", "no_such_field"),
+    ],
+    ids=["text", "name", "surrogate", "steps", "result", "long text", "field"],
+)
+def test_a_value_that_a_condition_cannot_see_whole_has_no_result(value: Any, condition: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Condition(condition)(value)
+
+
+def test_a_value_without_json_is_named() -> None:
+    with pytest.raises((TypeError, ValueError), match=r"complex|object"):
+        Condition("true")(object())
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=12),
+    st.lists(st.integers(0, 12), max_size=3),
+    st.booleans(),
+)
+@example([(0, 2), (1, 0), (0, 9)], [1], False)
+def test_event_time_advances_as_after_a_filter_also_where_a_stream_is_dropped(
+    sent: list[tuple[int, int]], ends: list[int], has_idle: bool
+) -> None:
+    def windows(**where: str) -> list[bytes | None]:
+        app = Pipeline("shop")
+        source = app.source("orders/*", decode=json, idle_after="5s" if has_idle else None, **where)  # type: ignore[call-overload]
+        kept = source if where else source.filter(lambda value: value["stream"] != 1)
+        timed = kept.event_time(lambda value: value["at"], unit=TimeUnit.SECONDS)
+        timed.key_by(lambda value: "k").window(tumbling("2s")).aggregate(count()).sink("out", encode=json)
+        trial, messages = Trial(app), list[Message]()
+        for sequence, (stream, at) in enumerate(sent, 1):
+            payload = b'{"stream": %d, "at": %d}' % (stream, at)
+            messages.append(Message(payload, stream=f"orders/{stream}", sequence=sequence))
+        for batch in cut(messages, ends):
+            trial.send(*batch)
+        return trial.values("out")
+
+    assert windows(where="value.stream != 1") == windows()
 
 
 def test_a_condition_crosses_processes() -> None:
