@@ -10,6 +10,7 @@ from hypothesis import settings
 from tests.engine.lakes import QUERY, SCHEMA, Drivers, lake_at, numbers_in, staged
 
 from headrace.engine import LakeError, OlderCheckpoint
+from headrace.engine.applications.stages import results
 from headrace.engine.checkpoint.fence import Fence
 from headrace.engine.checkpoint.folder import LocalFolder
 from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile, joined
@@ -117,6 +118,14 @@ def test_a_task_that_fails_leaves_no_file_and_a_large_one_begins_further_files(
             files.write(lake.path, pa.RecordBatch.from_pydict({"n": list(range(first, first + 5))}, schema=SCHEMA))
         (written,) = files.finish()
     assert [file.rows for file in written.files] == [10, 10, 10, 10]
+
+
+def test_blocks_of_large_rows_are_not_joined_beyond_what_one_column_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "LARGEST_BYTES", 100)
+    blocks = [("t", pa.RecordBatch.from_pydict({"n": [b"x" * size]})) for size in (60, 60, 60, 200, 1, 1)]
+    joined_blocks = list(results.joined(iter([*blocks, ("u", blocks[0][1])])))
+    assert [(table, block.num_rows) for table, block in joined_blocks] == [("t", 2), ("t", 2), ("t", 2), ("u", 1)]
+    assert pa.Table.from_batches([block for _, block in joined_blocks]).num_rows == 7
 
 
 def test_manifests_have_files_of_lakes_beside_states_and_those_without_are_as_before() -> None:

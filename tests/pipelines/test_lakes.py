@@ -1,7 +1,7 @@
 """Rows of a table: what a lake takes, and what it refuses with an error that names the field."""
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from headrace.pipelines import GraphError, Message, OnError, Pipeline, StepError, Trial, TrialError
 
@@ -26,6 +27,12 @@ class Order:
 class Sale(NamedTuple):
     shop: str
     amount: int
+
+
+class Count(Struct):
+    n: int
+    day: date | None = None
+    at: datetime | None = None
 
 
 def lake_of(values: dict[bytes, Any], schema: Any, on_error: OnError = OnError.FAIL) -> tuple[Trial, list[dict[str, Any]]]:
@@ -70,12 +77,70 @@ def test_a_value_that_does_not_fit_names_stream_sequence_and_field_and_follows_o
         (Decimal("1.5"), pa.int64(), ""),
         (datetime(2026, 1, 1, 7, tzinfo=UTC), pa.date32(), "is a datetime, and the column is of type date32"),
         (300, pa.int8(), ""),
+        (1e39, pa.float32(), "1e.39 is a float, and the column is of type float, which does not hold all of it"),
+        (1e6, pa.float16(), "1000000.0 is a float"),
+        (datetime(2026, 1, 1, 7, tzinfo=UTC), pa.date64(), "is a datetime, and the column is of type date64"),
+        (
+            datetime(2026, 1, 1, 0, 0, 0, 5, tzinfo=UTC),
+            pa.timestamp("ms", "UTC"),
+            "is a datetime, and the column is of type times",
+        ),
+        (datetime(2026, 1, 1, 0, 0, 0, 1000, tzinfo=UTC), pa.timestamp("s"), "is a datetime"),
+        (time(1, 2, 3, 4), pa.time32("s"), "is a time, and the column is of type time32"),
+        (time(1, 2, 3, tzinfo=UTC), pa.time64("us"), "is a time, and the column is of type time64"),
+        (timedelta(microseconds=5), pa.duration("ms"), "is a timedelta, and the column is of type duration"),
+        *((1.5, kind, "1.5 is a float") for kind in (pa.timestamp("us"), pa.date32(), pa.time64("us"), pa.duration("s"))),
+        *(
+            ([1.5], kind, "1.5 is a float")
+            for kind in (pa.large_list(pa.int64()), pa.list_(pa.int64(), 1), pa.list_view(pa.int8()))
+        ),
+        ({1.5: 1}, pa.map_(pa.int64(), pa.int8()), "1.5 is a float"),
+        (1.5, pa.dictionary(pa.int32(), pa.int64()), "1.5 is a float"),
         ("a", pa.float64(), ""),
     ],
 )
 def test_no_part_of_a_value_is_cut_off(value: Any, kind: pa.DataType, reason: str) -> None:
     with pytest.raises(StepError, match=f"field n: .*{reason}"):
         lake_of({b"a": {"n": value}}, pa.schema([("n", kind)]))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        *(
+            (number, kind)
+            for number in (float("inf"), 3.4028234663852886e38, -1.0, True, 7)
+            for kind in (pa.float32(), pa.float64())
+        ),
+        (65504.0, pa.float16()),
+        (date(2026, 1, 1), pa.date64()),
+        (datetime(2026, 1, 1, 0, 0, 0, 5000, tzinfo=UTC), pa.timestamp("ms", "UTC")),
+        (time(1, 2, 3), pa.time32("s")),
+        (timedelta(days=-1), pa.duration("s")),
+        (5, pa.timestamp("ns", "UTC")),
+        ([None, 1], pa.list_view(pa.int8())),
+        ("x", pa.dictionary(pa.int32(), pa.string())),
+    ],
+)
+def test_values_that_a_column_holds_whole_are_taken(value: Any, kind: pa.DataType) -> None:
+    _, (row,) = lake_of({b"a": {"n": value}}, pa.schema([("n", kind)]))
+    assert pa.array([row["n"]], kind).equals(pa.array([value], kind))
+
+
+@pytest.mark.parametrize(
+    ("count", "reason"),
+    [
+        (Count(1.5), "is a float, and the column is of type int64"),  # type: ignore[arg-type]
+        (Count(1, datetime(2026, 1, 1, 7, tzinfo=UTC)), "is a datetime, and the column is of type date32"),
+        (Count(1, at=1.5), "is a float, and the column is of type timestamp"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_struct_as_columns_is_not_cut_off_either(count: Count, reason: str) -> None:
+    app = Pipeline("lake")
+    app.source("o/*").map(lambda message: count).to_columns(Count).lake("table", schema=Count)
+    trial = Trial(app)
+    with pytest.raises(StepError, match=reason):
+        trial.send(Message(b"", stream="o/0"))
 
 
 def test_none_where_the_schema_permits_none_and_a_missing_field_are_refused() -> None:

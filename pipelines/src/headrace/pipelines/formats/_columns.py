@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +10,14 @@ from msgspec import Struct, inspect
 from msgspec.structs import astuple
 
 from headrace.pipelines._errors import GraphError
-from headrace.pipelines.formats.arrays import array_of, is_in_calendar
+from headrace.pipelines.formats.arrays import array_of, check, is_in_calendar
 from headrace.pipelines.formats.records import called, is_protobuf, is_pydantic, taker
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_WHOLE, _TIMES = {int, str, bytes, type(None)}, {datetime, type(None)}
+"""Classes whose values a column holds whole, if it takes them: one of times, if they are in the calendar, and any other one."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,11 @@ class Columns:
         import pyarrow as pa
 
         if self.struct is not None and set(map(type, objects)) == {self.struct}:
-            rows = pa.array(list(map(astuple, objects)), pa.struct(list(self.schema)))
+            tuples = list(map(astuple, objects))
+            rows = pa.array(tuples, pa.struct(list(self.schema)))
+            for values, field in zip(zip(*tuples, strict=True), self.schema, strict=True):
+                if not set(map(type, values)) <= (_TIMES if pa.types.is_timestamp(field.type) else _WHOLE):
+                    check(values, field.type)
             if not all(map(is_in_calendar, rows.flatten())):
                 raise OverflowError("a time is outside the years 1 to 9999 UTC")
             return pa.RecordBatch.from_arrays(rows.flatten(), schema=self.schema)

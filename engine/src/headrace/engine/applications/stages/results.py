@@ -10,8 +10,9 @@ from headrace.engine.applications.stages.plan import BlockRow
 from headrace.engine.sink.options import SinkOptions
 from headrace.engine.sink.writer import Task, TaskWriter, Writer, Written
 
-LARGEST_ROWS = 16_384
-"""Blocks of one sink are joined up to about this number of rows, so that small blocks do not become separate frames."""
+LARGEST_ROWS, LARGEST_BYTES = 16_384, 64 << 20
+"""Blocks of one sink are joined up to about this number of rows, so that small blocks do not become separate frames, or this
+size, since a column of Arrow holds 2 GiB."""
 
 
 class Results:
@@ -89,11 +90,15 @@ def blocks_of(rows: Iterable[BlockRow]) -> Iterator[pa.RecordBatch]:
 def joined(blocks: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Joins consecutive blocks of each sink or table that have the same columns."""
     waiting: dict[str, list[pa.RecordBatch]] = {}
+    sizes: dict[str, tuple[int, int]] = {}
     for sink, block in blocks:
         gathered = waiting.setdefault(sink, [])
-        if gathered and (gathered[0].schema != block.schema or sum(b.num_rows for b in gathered) >= LARGEST_ROWS):
+        rows, size = sizes.get(sink, (0, 0))
+        if gathered and (gathered[0].schema != block.schema or rows >= LARGEST_ROWS or size >= LARGEST_BYTES):
             yield sink, pa.concat_batches(gathered)
             gathered.clear()
+            rows = size = 0
         gathered.append(block)
+        sizes[sink] = rows + block.num_rows, size + block.nbytes
     for sink, gathered in waiting.items():
         yield sink, pa.concat_batches(gathered)
