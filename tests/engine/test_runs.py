@@ -26,6 +26,7 @@ from headrace.engine.spark.reporter import CommitReporter
 from headrace.engine.spark.reporting import CommitLog, ReportedRun
 from headrace.engine.wire.gateway_options import Defaults
 from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1.metrics_pb2 import RunFault
 
 STEPS = 5
 """So often a driver that starts lists the store or writes to it."""
@@ -378,3 +379,13 @@ def test_a_run_that_was_replaced_writes_no_votes(gateway: FakeSinkGateway) -> No
         written.clear()
         CommitReporter(lambda: False).end(reported)
         assert bool(written) is not replaced
+
+
+def test_a_process_that_ends_before_its_listeners_know_reports_why_the_query_has_failed(gateway: FakeSinkGateway) -> None:
+    reported, reporter = begun(gateway, Query(), RunLog(Store())), CommitReporter(lambda: False)
+    failures: list[RunFault] = []
+    reported.find_failure = lambda: failures[-1] if failures else None
+    reporter.start(reported)
+    failures.append(RunFault(message="ValueError: there is no price", batch=3))
+    reporter.finish()
+    assert gateway.commit_reports[-1].fault == failures[0]

@@ -179,6 +179,13 @@ class Execution:
         """Whether the query was stopped or has ended: its thread may still wait for a vote."""
         return not self._query.isActive()
 
+    @property
+    def error(self) -> str | None:
+        """The error by which it has ended, with its causes, as Spark tells it to listeners; None if it runs, or was stopped."""
+        failure = self._query.exception()
+        cause = failure.get().cause() if failure.isDefined() else None
+        return None if cause is None else str(self._jvm.org.apache.spark.util.Utils.exceptionString(cause))
+
     def refuse(self, reason: str) -> None:
         """Ends the query before its first batch, with an error that `exception()` and `awaitTermination()` report."""
         self._set_cause(reason)

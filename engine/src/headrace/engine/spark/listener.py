@@ -38,7 +38,7 @@ from headrace.engine.spark.shared_checkpoint import refuse_local_checkpoint
 from headrace.engine.wire.connection import Connection, to_error
 from headrace.engine.wire.gateway_options import Defaults
 from headrace.protocol.v1 import engine_pb2 as pb
-from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_ORIGIN_OTHER_RUN
+from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_ORIGIN_OTHER_RUN, RunFault
 
 DETACH_TIMEOUT_S = 2.0
 ASYNC_REFUSED = (
@@ -156,14 +156,10 @@ class QueryListener:
             if watched.reported.options is not None and watched.reported.options.run is not None:
                 remove_handler(self._spark, watched.reported.options.run)
             end_run(self._spark, watched.execution.checkpoint, watched.reported.run.id)
-            if event.exception().isDefined():
-                committed = watched.execution.last_committed()
-                batch, error = 0 if committed is None else committed + 1, event.exception().get()
-                failure = failed(batch, error, watched.execution.checkpoint, local_folders(self._spark))
-                watched.reported.failure = failure
-                if failure.origin == RUN_FAULT_ORIGIN_OTHER_RUN:
-                    # A micro-batch has found the other driver before the reports did, which end here.
-                    watched.reported.tell_replaced()
+            watched.reported.read()
+            if (failure := watched.reported.failure) is not None and failure.origin == RUN_FAULT_ORIGIN_OTHER_RUN:
+                # A micro-batch has found the other driver before the reports did, which end here.
+                watched.reported.tell_replaced()
             for reported in (watched.reported, *watched.followed):
                 self._reporter.end(reported)
             if watched.sources:
@@ -221,6 +217,7 @@ class QueryListener:
             application = options.run if options is not None else None
             reported.hindered = lambda: executors.lost() or (fault_of(application) if application is not None else None)
             reported.beat = self._heartbeats.send
+            reported.find_failure = partial(_failure, self._spark, execution)
             for each in (*followed, reported):
                 self._reporter.start(each)
             if options is not None and options.run is not None:
@@ -260,6 +257,16 @@ def _begin_run(execution: Execution, query_id: str, run_id: str, options: SinkOp
 
     votes = Votes(execution.read_votes, write_votes, {"query": query_id, "run": run_id})
     return ReportedRun(query_id, run, options, commits, runs, votes, committed=last)
+
+
+def _failure(spark: SparkSession, execution: Execution) -> RunFault | None:
+    """Why a query has ended, if by an error."""
+    error = execution.error
+    if error is None:
+        return None
+    committed = execution.last_committed()
+    batch = 0 if committed is None else committed + 1
+    return failed(batch, error, execution.checkpoint, local_folders(spark))
 
 
 def _of_predecessor(query: Predecessor, reported: ReportedRun) -> ReportedRun:

@@ -80,6 +80,8 @@ class ReportedRun:
     """Tells the gateways of its sources that the driver runs. Returns at once."""
     failure: RunFault | None = None
     """Why the query has ended, if by an error."""
+    find_failure: Callable[[], RunFault | None] | None = None
+    """Finds that: the process may end before Spark has notified its listeners."""
     stages_ms: Counter[str] = field(default_factory=Counter)
     """The time that its micro-batches have spent on each stage."""
     due: float = 0.0
@@ -339,13 +341,15 @@ class ReportedRun:
             self._own = min(first, batch), max(last, batch)
 
     def read(self) -> None:
-        """Reads the commit log once more: the last entries may not have been noted."""
+        """Reads the commit log once more, whose last entries may not have been noted, and why the query has ended."""
         try:
             if self.log is not None and (last := self.log.last()) is not None:
                 self._attribute_own()
                 self._attribute(last)
+            if self.failure is None and self.find_failure is not None:
+                self.failure = self.find_failure()
         except Exception:
-            log.info("cannot read the commit log of query %s", self.query_id, exc_info=True, extra=self._fields)
+            log.info("cannot read the end of query %s", self.query_id, exc_info=True, extra=self._fields)
 
 
 def _to_proto(segment: Segment) -> pb.RunSegment:
