@@ -178,6 +178,13 @@ def test_an_error_names_the_field_and_the_limit() -> None:
 FROZEN = json_columns(SCHEMA, freeze=True)
 
 
+def test_an_error_about_a_very_long_name_is_short() -> None:
+    (error,) = FROZEN.read([b'{"a text":"x","%s":1}' % (b"n" * 1_000_000)]).errors.values()
+    assert str(error).startswith("json: Object contains unknown field `nnn")
+    assert str(error).endswith("n... (1,000,032 characters)")
+    assert len(str(error)) < 5_000
+
+
 def has_further(document: Any, kind: pa.DataType) -> bool:
     """Whether an object, or one in it, has a field that its struct lacks."""
     if not pa.types.is_struct(kind) or type(document) is not Pairs:

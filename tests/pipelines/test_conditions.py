@@ -86,6 +86,19 @@ def test_a_value_without_a_result_follows_the_policy_and_is_named() -> None:
     assert "amount" in trial.failed[0]
 
 
+def test_a_very_long_error_of_a_function_is_a_short_reason() -> None:
+    def refuse(value: Any) -> bool:
+        raise ValueError("v" * 1_000_000)
+
+    app = Pipeline("shop", on_error=OnError.DEAD_LETTER, dead_letters="letters")
+    app.source("orders/*", decode=json).filter(refuse).sink("out", encode=json)
+    trial = Trial(app)
+    trial.send(Message(b"1", stream="orders/0"))
+    assert "ValueError: vvv" in trial.failed[0]
+    assert trial.failed[0].endswith("v... (1,000,000 characters)")
+    assert len(trial.failed[0]) < 5_000
+
+
 def test_a_result_that_is_no_boolean_ends_the_query() -> None:
     app = Pipeline("shop")
     app.source("orders/*", decode=json, where="value.flag").sink("out", encode=json)

@@ -12,6 +12,9 @@ PipelineError
 
 from headrace.contract.errors import HeadraceError
 
+_MAX_REASON = 4_000
+"""The length of the text of an error about one value, in characters."""
+
 
 class PipelineError(HeadraceError):
     """The root of all errors of pipelines."""
@@ -95,3 +98,9 @@ def text_of(error: BaseException) -> str:
     except Exception as another:
         return f"(its text cannot be read: __str__ raises {type(another).__name__})"
     return text.encode(errors="backslashreplace").decode()
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns the text of an error for a log, a column or a header of a dead letter, which a long one would not fit into."""
+    text = text_of(error)
+    return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}... ({len(text):,} characters)"

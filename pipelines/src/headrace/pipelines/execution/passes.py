@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.pipelines._errors import NotStored, StepError, Unavailable, text_of, too_many_keys
+from headrace.pipelines._errors import NotStored, StepError, Unavailable, reason_of, text_of, too_many_keys
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.execution.call_record import CallRecord, call_record
 from headrace.pipelines.execution.measures import StepMeasures
@@ -180,7 +180,7 @@ class Pass:
             StepError: The policy is `OnError.FAIL`, or something that the step needs does not answer.
             KeyboardInterrupt: Somebody interrupts the program, which is no matter of a policy.
         """
-        where, raised = self._where(step, elements, index), f"{type(error).__name__}: {text_of(error)}"
+        where, raised = self._where(step, elements, index), f"{type(error).__name__}: {reason_of(error)}"
         if isinstance(error, KeyboardInterrupt):
             error.add_note(f"{where} was being processed")
             raise error

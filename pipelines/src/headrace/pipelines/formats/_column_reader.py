@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipelines._errors import FormatError, Unavailable, text_of
+from headrace.pipelines._errors import FormatError, Unavailable, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,7 +98,7 @@ class ObjectReader(ColumnReader):
                     raise
                 errors[index] = error
             except Exception as error:
-                errors[index] = FormatError(f"{self.name}: {text_of(error)}")
+                errors[index] = FormatError(f"{self.name}: {reason_of(error)}")
             else:
                 if value is not None:
                     values.append(value)
