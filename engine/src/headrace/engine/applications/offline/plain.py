@@ -24,8 +24,8 @@ def plain(value: Any) -> Any:
     """Converts a state or a key to JSON types, whatever it contains; `json.dumps` accepts the result, and other programs read it.
 
     An instance becomes its fields, bytes become text with escapes for invalid UTF-8, times text of ISO 8601, enum members their
-    values, and numbers that JSON does not have text. A dict becomes a list of pairs if two of its keys would have one name. A part
-    that is deeper than `MAX_DEPTH`, or contains itself, is `...`.
+    values, and numbers that JSON does not have text. A dict becomes a list of pairs if two of its keys would have one name. A
+    part that is deeper than `MAX_DEPTH`, or contains itself, is `...`.
     """
     return _plain(value, ())
 
