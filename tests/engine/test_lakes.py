@@ -18,8 +18,10 @@ from headrace.engine.checkpoint.manifests import Entry, Manifest, ManifestLog
 from headrace.engine.lakes.names import folder_of
 from headrace.engine.lakes.parquet_table import ParquetTable
 from headrace.engine.lakes.showing import Showing
+from headrace.engine.lakes.tables import open_table
 from headrace.engine.lakes.task_files import TaskFiles
 from headrace.engine.sink.writer import Task
+from headrace.pipelines.runtime import Lake
 
 
 def test_files_of_a_micro_batch_are_seen_after_its_commit_and_once_however_often_it_is_shown(tmp_path: Path) -> None:
@@ -118,6 +120,53 @@ def test_a_task_that_fails_leaves_no_file_and_a_large_one_begins_further_files(
             files.write(lake.path, pa.RecordBatch.from_pydict({"n": list(range(first, first + 5))}, schema=SCHEMA))
         (written,) = files.finish()
     assert [file.rows for file in written.files] == [10, 10, 10, 10]
+
+
+def showing(lakes: list[Lake], folder: Path) -> Showing:
+    return Showing(lakes, Fence(ManifestLog(LocalFolder(folder / "manifests")), None))
+
+
+def test_a_copy_of_an_older_checkpoint_that_a_command_made_is_refused(tmp_path: Path) -> None:
+    lake, table = lake_at(tmp_path / "t"), ParquetTable(str(tmp_path / "t"))
+    written = [staged(lake, batch, 1, [batch])[0] for batch in (0, 1)]
+    showing([lake], tmp_path).resume("of-another-query", 1, written[:1], 1)
+    table.show(written[1])
+    with pytest.raises(OlderCheckpoint, match="has micro-batch 1 of this query, and the checkpoint continues with 1"):
+        showing([lake], tmp_path).resume("of-another-query", 1, written[:1], 1)
+    assert numbers_in(tmp_path / "t") == [0, 1]
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_a_table_that_was_moved_is_an_error_until_a_link_leads_to_it(tmp_path: Path, form: str) -> None:
+    lake = lake_at(tmp_path / "t", form)
+    showing([lake], tmp_path).resume(QUERY, 0, (), 1)
+    last = staged(lake, 0, 1, [1])
+    open_table(lake.path, form).show(last[0])
+    (tmp_path / "t").rename(tmp_path / "moved")
+    moved = lake_at(tmp_path / "moved", form)
+    with pytest.raises(LakeError, match="the folder is gone: restore it; if the table was moved, make a link"):
+        showing([moved], tmp_path).resume(QUERY, 1, last, 2)
+    assert not (tmp_path / "t").exists()
+    (tmp_path / "t").symlink_to(tmp_path / "moved")
+    showing([moved], tmp_path).resume(QUERY, 1, last, 2)
+    assert open_table(moved.path, form).last_visible(QUERY) == 0
+
+
+def test_columns_of_another_type_than_those_of_the_last_micro_batch_are_refused(tmp_path: Path) -> None:
+    lake, table = lake_at(tmp_path), ParquetTable(str(tmp_path))
+    table.prepare(SCHEMA)
+    table.show(*staged(lake, 0, 1, [1]))
+    for fitting in SCHEMA, pa.schema([("m", pa.string()), ("n", pa.int64())]), pa.schema([("m", pa.time32("s"))]):
+        table.prepare(fitting)
+    for other in pa.schema([("n", pa.string())]), pa.schema([("N", pa.uint64())]), pa.schema([("n", pa.timestamp("us"))]):
+        with pytest.raises(LakeError, match=r"the column n is INT64 .* now .*, and readers cannot read both: rename the field"):
+            table.prepare(other)
+
+
+def test_a_task_that_cannot_write_names_the_table(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("in the way")
+    with pytest.raises(LakeError, match=r"lake .*/t: a task cannot write its files: "):
+        staged(lake_at(tmp_path / "t"), 0, 1, [1])
 
 
 def test_blocks_of_large_rows_are_not_joined_beyond_what_one_column_holds(monkeypatch: pytest.MonkeyPatch) -> None:

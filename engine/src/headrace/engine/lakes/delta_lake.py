@@ -88,6 +88,7 @@ class DeltaLake:
     def show(self, batch: LakeBatch) -> bool:
         """Adds the files of a committed micro-batch to the log; False if they were added before. See `Table`."""
         delta = _deltalake()
+        self._staging.check_table(batch)
         reason = ""
         for _ in range(MAX_ATTEMPTS):
             table = self._table()

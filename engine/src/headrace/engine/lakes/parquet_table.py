@@ -7,16 +7,19 @@ at the same time as another one finds nothing left to move. `_headrace/shown` ha
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch
 from headrace.engine.checkpoint.local_disk import make_folder
-from headrace.engine.lakes.names import digits_of, folder_of
+from headrace.engine.lakes.names import BATCH_FOLDER, digits_of, folder_of, writer_of
 from headrace.engine.lakes.staging import OWN, Staging, names_in, synced
 
 _RESTORE = "restore the table and the checkpoint from the same backup"
+_Columns = dict[str, tuple[str, str]]
+"""The types of columns as a file has them, by their path in small letters."""
 
 
 class ParquetTable:
@@ -48,6 +51,7 @@ class ParquetTable:
             LakeError: A file of it is gone, is another one, or the folder of the micro-batch has others.
             OSError: The disk failed. The same call continues.
         """
+        self._staging.check_table(batch)
         if batch.batch <= self.last_visible(batch.query):
             self._staging.check_none_left(batch)
             return False
@@ -67,12 +71,27 @@ class ParquetTable:
         return self._staging.sweep(query, batch, run)
 
     def prepare(self, schema: pa.Schema) -> None:
-        """A table without a log has no schema of its own. See `Table`."""
+        """Checks that readers can read the columns beside the ones that the last micro-batch has. See `Table`."""
         if (self._path / "_delta_log").exists():
             raise LakeError(
                 f"lake {self._path} is a Delta table, which does not know files of format='parquet', and deletes them when it is "
                 "vacuumed: write format='delta', or to another folder"
             )
+        import pyarrow.parquet as pq  # only if it is needed, since every Python process of an application imports this module
+
+        folders = sorted(name for name in names_in(self._path) if name.startswith(BATCH_FOLDER))
+        files = sorted(name for name in names_in(self._path / folders[-1]) if writer_of(name)) if folders else []
+        if not files:
+            return
+        new = pa.BufferOutputStream()
+        pq.ParquetWriter(new, schema).close()
+        wanted = _columns(pq.read_metadata(pa.BufferReader(new.getvalue())).schema)
+        for path, kind in _columns(pq.read_metadata(self._path / folders[-1] / files[0]).schema).items():
+            if wanted.get(path, kind) != kind:
+                raise LakeError(
+                    f"lake {self._path}: the column {path} is {' '.join(kind)} in {folders[-1]}, now {' '.join(wanted[path])}, "
+                    "and readers cannot read both: rename the field, or write to another table"
+                )
 
     def _gather(self, batch: LakeBatch, place: Path) -> None:
         """Moves the files of a micro-batch into one folder, and the folder to its place."""
@@ -114,6 +133,11 @@ class ParquetTable:
     def _marks_of(self, query: str) -> list[tuple[int, Path]]:
         names = ((name, name.partition(".")) for name in names_in(self._marks))
         return [(int(n), self._marks / name) for name, (of, _, n) in names if of == digits_of(query) and n.isdecimal()]
+
+
+def _columns(schema: Any) -> _Columns:
+    columns = (schema.column(number) for number in range(len(schema)))
+    return {column.path.lower(): (column.physical_type, str(column.logical_type)) for column in columns}
 
 
 def _files_of(batch: LakeBatch) -> set[tuple[str, int]]:

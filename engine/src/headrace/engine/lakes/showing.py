@@ -61,6 +61,9 @@ class Showing:
             LakeError: A table does not match the checkpoint, or cannot be read or written.
             Replaced: Another run has replaced this one.
         """
+        for each in last:
+            with self._fence.guarding():
+                self._check_last(each)
         self._show(last)
         for lake in self._lakes if query is not None else ():
             with self._fence.guarding():
@@ -140,20 +143,32 @@ class Showing:
                         "is lost: the next start shows it, once the storage can be written"
                     ) from error
 
+    def _check_last(self, last: LakeBatch) -> None:
+        """Checks the table against the query that has written the last micro-batch: a command may have copied its checkpoint."""
+        try:
+            shown = self._open(last.path, last.format).last_visible(last.query)
+        except OSError as error:
+            raise LakeError(f"lake {last.path} cannot be read: {error}; correct that, and start again") from error
+        if shown > last.batch:
+            raise OlderCheckpoint(_older(last.path, shown, last.batch + 1))
+
     def _resume(self, lake: Lake, query: str, batch: int, run: int) -> None:
         try:
             table = self._open(lake.path, lake.format)
             shown = table.last_visible(query)
             if shown >= batch:
-                raise OlderCheckpoint(
-                    f"lake {lake.path} has micro-batch {shown} of this query, and the checkpoint continues with {batch}: an "
-                    "older checkpoint was restored. Restore the table of the same time, or start on a new checkpoint with "
-                    "another table"
-                )
+                raise OlderCheckpoint(_older(lake.path, shown, batch))
             table.prepare(lake.columns.schema)
             table.sweep(query, batch, run)
         except OSError as error:
             raise LakeError(f"lake {lake.path} cannot be read: {error}; correct that, and start again") from error
+
+
+def _older(path: str, last: int, batch: int) -> str:
+    return (
+        f"lake {path} has micro-batch {last} of this query, and the checkpoint continues with {batch}: an older checkpoint was "
+        "restored. Restore the table of the same time, or start on a new checkpoint with another table"
+    )
 
 
 def _warn(waiting: tuple[int, tuple[LakeBatch, ...]] | None, error: Exception) -> None:

@@ -21,6 +21,7 @@ class Staging:
     """
 
     def __init__(self, path: Path, *, sync: bool) -> None:
+        self._table = path
         self.folder = path / OWN / "staged"
         self._sync = sync
 
@@ -38,6 +39,18 @@ class Staging:
             os.utime(self.folder / name)
         with suppress(FileNotFoundError):
             os.rename(self.folder / name, folder / name)
+
+    def check_table(self, batch: LakeBatch) -> None:
+        """Checks that the folder of the table exists, which the tasks of a micro-batch have created.
+
+        Raises:
+            LakeError: It does not.
+        """
+        if not self._table.exists():
+            raise LakeError(
+                f"lake {batch.path}: micro-batch {batch.batch} of query {batch.query} is committed, and the folder is gone: "
+                "restore it; if the table was moved, make a link to it here, which may go after the next micro-batch"
+            )
 
     def check_none_left(self, batch: LakeBatch) -> None:
         """Checks that a micro-batch that the table has as shown waits here no longer: its files were moved out before the mark.

@@ -1,12 +1,14 @@
 """Writes the rows of one task to files of tables, which readers do not see yet."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile
 from headrace.engine.lakes.names import new_name
 from headrace.engine.lakes.staging import written
@@ -52,22 +54,39 @@ class TaskFiles:
         """Writes rows of the table at a path.
 
         Raises:
-            OSError: The storage failed.
+            LakeError: The storage failed.
         """
-        if path not in self._tables:
-            self._tables[path] = _TableFiles(self._lakes[path], self._task, sync=self._sync)
-        self._tables[path].write(rows)
+        with _naming(path):
+            if path not in self._tables:
+                self._tables[path] = _TableFiles(self._lakes[path], self._task, sync=self._sync)
+            self._tables[path].write(rows)
 
     def finish(self) -> tuple[LakeBatch, ...]:
         """Completes the files; returns them.
 
         Raises:
-            OSError: The storage failed.
+            LakeError: The storage failed.
         """
         query, batch = self._task.query_id, self._task.batch
-        done = [LakeBatch(path, self._lakes[path].format, query, batch, files.finish()) for path, files in self._tables.items()]
+        done = []
+        for path, files in self._tables.items():
+            with _naming(path):
+                done.append(LakeBatch(path, self._lakes[path].format, query, batch, files.finish()))
         self._is_finished = True
         return tuple(each for each in done if each.files)
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Has an error of the storage name the table.
+
+    Raises:
+        LakeError: The storage failed.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise LakeError(f"lake {path}: a task cannot write its files: {error}. Correct that, and start again") from error
 
 
 class _TableFiles:
