@@ -71,7 +71,8 @@ class Showing:
 
     def recover(self, last: Callable[[], Sequence[LakeBatch]]) -> None:
         """Shows what the last committed micro-batch has written soon, in a thread of its own. `resume` reports what fails."""
-        self._running = self._thread.submit(self._try_last, last)
+        if self._lakes:  # Others need not read the manifest twice; for lakes that are no longer written, `resume` is in time.
+            self._running = self._thread.submit(self._try_last, last)
 
     def noted(self, batch: int, written: tuple[LakeBatch, ...]) -> None:
         """The manifest of a micro-batch is written, and Spark is about to commit it."""
