@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -176,13 +177,13 @@ def test_a_connector_that_fails_after_its_restart_is_told_with_its_error(tmp_pat
     assert caught.value.exit_code == 1
 
 
-@pytest.mark.parametrize("name", ["gateway", "app", "sonk"])
-def test_only_connectors_are_restarted_by_it(tmp_path: Path, callers: Callers, name: str) -> None:
+@pytest.mark.parametrize(("name", "hint"), [("gateway", ""), ("app", ""), ("sonk", "; did you mean sink?")])
+def test_only_connectors_are_restarted_by_it(tmp_path: Path, callers: Callers, name: str, hint: str) -> None:
     watched = Watched(plan(tmp_path, app=(Kind.PIPELINE, SLEEPS), sink=(Kind.SINK, SLEEPS)))
     watched.when(runs("gateway", "app", "sink"), callers.restart(name))
     watched.when(callers.answered(1), stop)
     watched.run()
-    with pytest.raises(CannotRestart, match=f"^the deployment has no connector {name}; it has sink$") as caught:
+    with pytest.raises(CannotRestart, match=f"^the deployment has no connector {name}; it has sink{re.escape(hint)}$") as caught:
         callers.calls[0].result()
     assert caught.value.exit_code == 2
     assert [len(pids_of(watched, one)) for one in ("gateway", "app", "sink")] == [1, 1, 1]
@@ -338,8 +339,8 @@ def test_the_command(tmp_path: Path, callers: Callers) -> None:
     assert told.output.startswith(f"sink is restarted: process {first} ended with exit code -15, process {second} runs (")
     answer = json.loads(document.output)
     assert (answer["command"], answer["ok"], answer["error"], answer["result"]["pid"]) == ("restart", True, None, third)
-    assert json.loads(unknown.output)["error"] == "the deployment has no connector sonk; it has sink"
-    assert unknown_told.output == "Error: the deployment has no connector sonk; it has sink\n"
+    assert json.loads(unknown.output)["error"] == "the deployment has no connector sonk; it has sink; did you mean sink?"
+    assert unknown_told.output == "Error: the deployment has no connector sonk; it has sink; did you mean sink?\n"
     after = CliRunner().invoke(cli, ["restart", "sink", "--deployment", str(file)])
     assert (after.exit_code, after.output.startswith("Error: no deployment runs in ")) == (1, True)
     missing = CliRunner().invoke(cli, ["restart", "sink", "--deployment", str(tmp_path / "none.toml")])

@@ -19,7 +19,7 @@ from headrace.deploy.lock import exclusive_run
 from headrace.deploy.log_pipes import LogPipes
 
 SILENT = {"_listen mkdir", "_opened mkdir", "opened mkdir", "opened open", "size_of stat", "_look stat"}
-SILENT |= {"_listen lexists", "_listen lstat", "_remove lstat", "_remove stat", "_remove unlink"}
+SILENT |= {"close close", "_leave close", "_listen lexists", "_listen lstat", "_remove lstat", "_remove stat", "_remove unlink"}
 """What is done again before anybody misses it."""
 
 

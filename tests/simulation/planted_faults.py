@@ -345,7 +345,7 @@ SDKS = (
     ),
     _fault(
         "votes before its parts are staged",
-        f"{SDK}.sinks.two_phase:TwoPhaseHandler._told",
+        f"{SDK}.sinks.two_phase:TwoPhaseHandler._completes",
         "return False",
         "return True",
         "sinks",
@@ -353,7 +353,7 @@ SDKS = (
     _fault(
         "says that a transaction is committed before it is",
         f"{SDK}.sinks.two_phase:TwoPhaseHandler._carry_out",
-        'if await self._told(decision.transaction, "committing", self._sink.commit, decision.transaction):',
+        'if await self._completes(decision.transaction, "committing", self._sink.commit, decision.transaction):',
         "if True:",
     ),
     _fault(
