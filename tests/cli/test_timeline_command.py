@@ -1,6 +1,7 @@
 """`headrace timeline` and `headrace why`, at a real gateway."""
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -70,6 +71,46 @@ async def test_a_micro_batch_is_followed_from_its_plan_to_its_acknowledgement() 
         assert done.stdout == "orders/0 3 is acknowledged\n"
         following = await answer("why", "orders/0", address=address)
         assert (following["sequence"], following["state"]) == (4, "not-received")
+
+
+async def test_a_timeline_without_a_name_is_that_of_the_only_pipeline() -> None:
+    async with serve() as (_, address):
+        none = await call("timeline", address=address)
+        assert (none.exit_code, none.stderr) == (1, "Error: the gateway knows no pipeline yet: start its query\n")
+        reader, other = Engine(address), Engine(address, "q", streams="others/*")
+        await reader.attach()
+        only = await call("timeline", address=address)
+        assert (only.exit_code, only.stdout) == (0, "Pipeline p has planned no micro-batch since the gateway started.\n")
+        assert (await answer("timeline", address=address))["pipeline"] == "p"
+        empty = await call("timeline", "", address=address)
+        assert (empty.exit_code, "no pipeline ''" in empty.stderr) == (1, True), empty.stderr
+        await other.attach()
+        both = await call("timeline", address=address)
+        assert (both.exit_code, both.stderr) == (2, "Error: the gateway knows 2 pipelines, name one of them: p, q\n")
+        for each in (reader, other):
+            await each.close()
+
+
+async def test_why_names_a_problem_once_and_says_the_same_when_it_is_asked_twice() -> None:
+    """The message and its reader wait for the same sink; only ages differ from one answer to the next."""
+
+    def without_ages(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: without_ages(each) for key, each in value.items() if key not in ("age_ms", "since")}
+        return [without_ages(each) for each in value] if isinstance(value, list) else value
+
+    async with serve() as (_, address), sink_and_source(address, committed=6) as (sink, _writer, source, reader):
+        await source.send(frame=numbered(1, 1, 3))
+        await reader.status_once(lambda status: status.gateway.received_messages == 3)
+        await sink.close()
+        await reader.status_once(lambda status: any(problem.part == "pipeline p" for problem in status.problems))
+        asked = [await call("why", "orders/0", "2", address=address) for _ in range(2)]
+        lines = [re.sub(r"received \S+ \S+ ago", "received", each.stdout) for each in asked]
+        assert lines[0] == lines[1]
+        (cause,) = [line.strip() for line in lines[0].splitlines() if line.strip().startswith("sink out: ")]
+        assert lines[0].count(cause) == 1
+        documents = [without_ages(await answer("why", "orders/0", "2", address=address)) for _ in range(2)]
+        assert documents[0] == documents[1]
 
 
 async def test_what_the_gateway_does_not_know_is_an_error() -> None:

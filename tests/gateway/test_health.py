@@ -193,6 +193,18 @@ def test_what_has_no_session_for_another_reason_is_a_fault(told: dict[str, Any])
     assert listed["stream a/0"].is_fault
 
 
+@pytest.mark.parametrize("last_instance", ["", "c"], ids=["it never had a session", "it had one"])
+def test_a_process_that_runs_without_a_session_is_not_connected_whether_it_ever_was(last_instance: str) -> None:
+    """What it was before is not known for certain, so that the cause only names what holds now."""
+    deployed = deployment(source="a", failure="", unconnected_ms=60_000)
+    deployed.processes.append(process(state=pb.PROCESS_STATE_KIND_RUNS))
+    away = stream(stream="a/0", state=pb.STREAM_STATE_DETACHED, instance="", last_instance=last_instance)
+    listed = found(status(streams=[away], sessions=[], deployments=[deployed]))
+    assert {problem.kind for problem in listed.values()} == {Kind.NOT_CONNECTED}
+    assert {problem.cause for problem in listed.values()} == {"the process of c in deploy.toml runs, and is not connected"}
+    assert listed["stream a/0"].root == "connector c"
+
+
 @pytest.mark.parametrize("last_instance", ["", "c", "an-earlier-name"])
 def test_why_the_process_of_a_source_fails_is_the_cause_of_its_streams(last_instance: str) -> None:
     away = [stream(stream=f"{name}/0", state=pb.STREAM_STATE_DETACHED, instance="", last_instance=last_instance) for name in "ab"]

@@ -8,6 +8,7 @@ from headrace.contract.limits import MAX_BATCHES
 from headrace.gateway_cli.watching import watch_json, watch_view
 from headrace.terminal import (
     CALL_TIMEOUT_S,
+    EXIT_INVALID,
     Connection,
     Failure,
     ProgramCommand,
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
 
     from headrace.gateway_status import TimelineDocument
 
+_MAX_NAMES = 10
+"""How many pipelines a failure names."""
+
 
 @click.command(cls=ProgramCommand)
-@click.argument("pipeline")
+@click.argument("pipeline", required=False)
 @click.option("--limit", type=click.IntRange(1, MAX_BATCHES), default=20, show_default=True, help="How many micro-batches.")
 @click.option("--batch", type=click.IntRange(min=0), help="Show one micro-batch with its streams, among the last 500.")
 @json_option("with --watch, bare documents, one per line")
@@ -33,26 +37,30 @@ if TYPE_CHECKING:
 @click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between refreshes.")
 @connection_options
 def timeline(
-    pipeline: str, limit: int, batch: int | None, as_json: bool, watch: bool, interval: float, connection: Connection
+    pipeline: str | None, limit: int, batch: int | None, as_json: bool, watch: bool, interval: float, connection: Connection
 ) -> None:
     """Show when the last micro-batches of a pipeline were planned, read, processed, staged, committed and acknowledged.
 
     Each stage has the time that it took after the one before. The rows min, avg and max count from `planned`. A stage that
-    a micro-batch has yet to reach, or does not need, is a dash. A gateway keeps the last 500 micro-batches.
+    a micro-batch has yet to reach, or does not need, is a dash. A gateway keeps the last 500 micro-batches. Without PIPELINE,
+    it is the only one that the gateway knows.
 
     \b
     Examples:
+      headrace timeline
       headrace timeline market-spread
       headrace timeline market-spread --limit 100 --watch
       headrace timeline market-spread --batch 41
       headrace timeline market-spread --json | jq '.result.summary.acknowledged.max_ms'
 
-    Exit codes: 0 shown, 1 the gateway does not know the pipeline or the micro-batch, refuses or is away.
+    Exit codes: 0 shown, 1 the gateway does not know the pipeline or the micro-batch, refuses or is away, 2 you must name one of
+    several pipelines.
     """
     with connection.channel() as channel:
+        name = _only_pipeline(channel, connection) if pipeline is None else pipeline
 
         def fetch() -> "TimelineDocument":
-            found = fetch_timeline(channel, connection, pipeline, MAX_BATCHES if batch is not None else limit)
+            found = fetch_timeline(channel, connection, name, MAX_BATCHES if batch is not None else limit)
             return found if batch is None else _only(found, batch)
 
         def view() -> "RenderableType":
@@ -64,9 +72,30 @@ def timeline(
             watch_json(fetch, interval) if as_json else watch_view(view, interval)
         elif as_json:
             found = fetch()
-            print_result(f"{len(found['batches'])} micro-batches of pipeline {pipeline}", found)
+            print_result(f"{len(found['batches'])} micro-batches of pipeline {name}", found)
         else:
             console().print(view())
+
+
+def _only_pipeline(channel: "grpc.Channel", connection: Connection) -> str:
+    """Returns the name of the only pipeline that the gateway knows.
+
+    Raises:
+        Failure: there is none, or there are several; or the call failed.
+    """
+    from headrace.protocol.v1.admin_pb2 import GetStatusRequest
+    from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+    with connection.failures():
+        status = AdminServiceStub(channel).GetStatus(GetStatusRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
+    names = sorted(one.pipeline for one in status.pipelines)
+    if not names:
+        raise Failure("the gateway knows no pipeline yet: start its query")
+    if len(names) > 1:
+        more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+        known = ", ".join(names[:_MAX_NAMES])
+        raise Failure(f"the gateway knows {len(names):,} pipelines, name one of them: {known}{more}", EXIT_INVALID)
+    return names[0]
 
 
 def fetch_timeline(channel: "grpc.Channel", connection: Connection, pipeline: str, limit: int) -> "TimelineDocument":
