@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from scripts.generate_documents import Documents
 from scripts.go_environ import GO_ENVIRON
 
 from headrace.contract.languages import LANGUAGES
@@ -58,7 +59,7 @@ def protoc(*arguments: str | Path, sources: Sequence[Path] = ()) -> None:
 
 
 def generate_python(folder: Path) -> None:
-    """Writes the Python stubs and their types."""
+    """Writes the Python stubs and their types, and the types of the status document."""
     plugins = Path(sys.executable).parent
     with tempfile.TemporaryDirectory() as out:
         protoc(
@@ -68,13 +69,18 @@ def generate_python(folder: Path) -> None:
             f"--grpc_python_out={out}",
             f"--mypy_out=quiet:{out}",
             f"--mypy_grpc_out=quiet:{out}",
+            f"--descriptor_set_out={out}/descriptors",
+            "--include_imports",
+            "--include_source_info",
         )
         shutil.copytree(Path(out) / PACKAGE, folder)
+        documents = Documents((Path(out) / "descriptors").read_bytes()).text()
     for services in folder.rglob("*_pb2_grpc.py"):
         if "class " not in services.read_text():
             services.unlink()
             services.with_suffix(".pyi").unlink()
     (folder / "__init__.py").write_text(PYTHON_INIT)
+    (folder / "admin_documents.py").write_text(documents)
 
 
 def generate_go(folder: Path) -> None:

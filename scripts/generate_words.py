@@ -9,8 +9,8 @@ from typing import get_args
 from scripts.generated_page import ROOT, generate
 
 from headrace.gateway.core import Kind, Problem
-from headrace.gateway_status.document import Condition, ProcessStateKind
 from headrace.gateway_status.timeline import MESSAGE_STATES
+from headrace.protocol.v1.admin_documents import Condition, ProcessStateKind
 
 FILE = ROOT / "gateway" / "console" / "src" / "model" / "words.ts"
 

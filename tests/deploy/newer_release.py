@@ -12,7 +12,7 @@ _CHANGES = {
         "  string language = 3;\n  // How it was built.\n  string build = 4;\n",
     ),
     "sdk/python/src/headrace/sdk/wire/_reports.py": ('language="python")', f'language="python", build="{BUILT}")'),
-    "gateway/src/headrace/gateway_status/document.py": ("    language: str\n", "    language: str\n    build: str\n"),
+    "base/src/headrace/protocol/v1/admin_documents.py": ("    language: str\n", "    language: str\n    build: str\n"),
 }
 """Each file with what is replaced once in it."""
 _STUBS = "headrace/protocol/v1/connector.proto"

@@ -21,9 +21,9 @@ from headrace.gateway.observer import Observer
 from headrace.gateway_cli.live.rows import Shown
 from headrace.gateway_cli.status_tables import status_tables
 from headrace.gateway_status import status_document
-from headrace.gateway_status.document import Condition
 from headrace.gateway_status.timeline import MESSAGE_STATES, MessageState
 from headrace.protocol.v1 import admin_pb2 as pb
+from headrace.protocol.v1.admin_documents import Condition
 
 WORDS = {number: name.removeprefix("CONDITION_").lower().replace("_", " ") for name, number in pb.Condition.items() if number}
 

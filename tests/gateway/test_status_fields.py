@@ -16,58 +16,41 @@ from headrace.gateway_status import messages as messages_of
 from headrace.gateway_status import timeline
 from headrace.gateway_status.fields import UNKNOWN, Fields
 from headrace.gateway_status.last_errors import NONE
-from headrace.protocol.v1 import admin_pb2, connector_pb2, metrics_pb2
+from headrace.protocol.v1 import admin_documents, admin_pb2, connector_pb2, metrics_pb2
 
 REPORTED = set(documents.ReportedDocument.__annotations__)
-ROWS: dict[Any, tuple[Any, set[str], set[str]]] = {
-    documents.GatewayDocument: (
-        admin_pb2.GatewayStatus,
-        {"address"},
-        {
-            "clock_jump_ms",
-            "clock_jump_age_ms",
-            "own_faults",
-            "certificates",
-            "unconnected_ms",
-            "refusals",
-            "reconnecting",
-            "lost_supervisors",
-        },
-    ),
-    documents.StreamDocument: (admin_pb2.StreamStatus, {*NONE}, {"latest_sequence", "last_error", "session", "error"}),
-    documents.ReportedDocument: (admin_pb2.ReportedStatus, {"state_age_ms", *NONE}, set()),
-    documents.SessionDocument: (admin_pb2.SessionStatus, REPORTED, {"reported", "silent_ms"}),
-    documents.SinkSessionDocument: (admin_pb2.SinkSessionStatus, REPORTED, {"reported", "silent_ms", "success_age_ms"}),
-    documents.PipelineDocument: (
-        admin_pb2.PipelineStatus,
-        {"committed", "steps", *NONE},
-        {"metrics", "voted_ms", "fault", "silent_ms", "rival", "error", "planner_silent_ms", "unmatched"},
-    ),
-    documents.StepDocument: (metrics_pb2.StepMetrics, {"time_ms"}, {"ahead", "fired", "time_us"}),
-    documents.SinkDocument: (admin_pb2.SinkStatus, {"committed", "lost", *NONE}, {"last_error", "error"}),
-    documents.DeploymentDocument: (admin_pb2.DeploymentStatus, set(), set()),
-    documents.SupervisedDocument: (admin_pb2.SupervisedConnector, set(), {"source", "sink", "unconnected_ms"}),
-    documents.ProcessDocument: (admin_pb2.ProcessState, set(), {"reads"}),
-    documents.ErrorDocument: (connector_pb2.ConnectorError, set(), set()),
-    documents.ProblemDocument: (admin_pb2.Problem, {"since"}, {"age_ms"}),
-    messages_of.HeaderDocument: (admin_pb2.HeaderPreview, {"value"}, set()),
-    messages_of.MessagePreviewDocument: (
-        admin_pb2.MessagePreview,
-        {"event_time", "key", "value", "headers"},
-        {"event_time_us"},
-    ),
-    messages_of.DeadLetterDocument: (
-        admin_pb2.DeadLetter,
-        {"committed_at", *messages_of.ContentDocument.__annotations__},
-        {"committed_ms", "message"},
-    ),
-    messages_of.SinkDeadLettersDocument: (admin_pb2.SinkDeadLetters, {"letters"}, set()),
-    timeline.EventDocument: (admin_pb2.Event, {"at"}, {"at_ms"}),
-    timeline.BatchDocument: (admin_pb2.BatchStatus, {"stages", "streams"}, set()),
-    timeline.BatchStreamDocument: (admin_pb2.BatchStreamStatus, {"epoch", "after", "end"}, set()),
-    timeline.MessageReaderDocument: (admin_pb2.MessageReader, {"since", "problem"}, {"age_ms"}),
+ROWS: dict[Any, tuple[Any, set[str]]] = {
+    documents.GatewayDocument: (admin_pb2.GatewayStatus, {"address"}),
+    documents.StreamDocument: (admin_pb2.StreamStatus, {*NONE}),
+    documents.ReportedDocument: (admin_pb2.ReportedStatus, {"errors", "state_age_ms", *NONE}),
+    documents.SessionDocument: (admin_pb2.SessionStatus, REPORTED),
+    documents.SinkSessionDocument: (admin_pb2.SinkSessionStatus, REPORTED),
+    documents.PipelineDocument: (admin_pb2.PipelineStatus, {"committed", "steps", *NONE}),
+    documents.StepDocument: (metrics_pb2.StepMetrics, {"time_ms"}),
+    documents.SinkDocument: (admin_pb2.SinkStatus, {"committed", "lost", *NONE}),
+    admin_documents.DeploymentDocument: (admin_pb2.DeploymentStatus, set()),
+    admin_documents.SupervisedDocument: (admin_pb2.SupervisedConnector, set()),
+    admin_documents.ProcessDocument: (admin_pb2.ProcessState, set()),
+    documents.ErrorDocument: (connector_pb2.ConnectorError, set()),
+    documents.ProblemDocument: (admin_pb2.Problem, {"since"}),
+    messages_of.HeaderDocument: (admin_pb2.HeaderPreview, {"value"}),
+    messages_of.MessagePreviewDocument: (admin_pb2.MessagePreview, {"event_time", "key", "value", "headers"}),
+    messages_of.DeadLetterDocument: (admin_pb2.DeadLetter, {"committed_at", *messages_of.ContentDocument.__annotations__}),
+    messages_of.SinkDeadLettersDocument: (admin_pb2.SinkDeadLetters, {"letters"}),
+    timeline.EventDocument: (admin_pb2.Event, {"at"}),
+    timeline.BatchDocument: (admin_pb2.BatchStatus, {"stages", "streams"}),
+    timeline.BatchStreamDocument: (admin_pb2.BatchStreamStatus, {"epoch", "after", "end"}),
+    timeline.MessageReaderDocument: (admin_pb2.MessageReader, {"since", "problem"}),
 }
-"""The message of each document, the fields that are worked out, and the fields of the message that only health reads."""
+"""The message of each document, and the fields that are worked out."""
+NOT_SHOWN = {
+    metrics_pb2.StepMetrics: {"ahead", "fired", "time_us"},
+    admin_pb2.MessagePreview: {"event_time_us"},
+    admin_pb2.DeadLetter: {"committed_ms", "message"},
+    admin_pb2.Event: {"at_ms"},
+    admin_pb2.MessageReader: {"age_ms"},
+}
+"""The fields that documents which are not generated do not contain as they are."""
 SHORT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
 SCALARS: dict[int, st.SearchStrategy[Any]] = {
     FieldDescriptor.TYPE_STRING: SHORT,
@@ -77,6 +60,12 @@ SCALARS: dict[int, st.SearchStrategy[Any]] = {
     FieldDescriptor.TYPE_UINT64: st.integers(0, 2**64 - 1),
     FieldDescriptor.TYPE_SINT64: st.integers(-(2**63), 2**63 - 1),
 }
+
+
+def not_shown(message: Any) -> set[str]:
+    """The fields of a message that its document does not contain as they are."""
+    options = {field.name: field.GetOptions().Extensions[admin_pb2.shown] for field in message.DESCRIPTOR.fields}
+    return NOT_SHOWN.get(message, set()) | {name for name, shown in options.items() if shown == admin_pb2.SHOWN_NOT}
 
 
 def values(field: FieldDescriptor, depth: int) -> st.SearchStrategy[Any]:
@@ -129,8 +118,8 @@ def agree(found: Any, told: Any, field: FieldDescriptor) -> None:
 @pytest.mark.parametrize("document", ROWS, ids=lambda document: document.__name__)
 @given(data=st.data())
 def test_a_document_has_the_values_of_the_protocols_json(document: Any, data: st.DataObject) -> None:
-    message, worked_out, only_health = ROWS[document]
-    made = data.draw(messages(message.DESCRIPTOR, without=frozenset(only_health)))
+    message, worked_out = ROWS[document]
+    made = data.draw(messages(message.DESCRIPTOR, without=frozenset(not_shown(message))))
     found = Fields(document, message.DESCRIPTOR, *worked_out)(made, dict.fromkeys(worked_out))
     told = MessageToDict(made, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
     assert set(found) == set(get_type_hints(document))
@@ -139,9 +128,9 @@ def test_a_document_has_the_values_of_the_protocols_json(document: Any, data: st
 
 
 @pytest.mark.parametrize("document", ROWS, ids=lambda document: document.__name__)
-def test_every_field_of_a_message_is_shown_or_only_read_by_health(document: Any) -> None:
-    message, worked_out, only_health = ROWS[document]
-    assert set(message.DESCRIPTOR.fields_by_name) - only_health - worked_out == set(get_type_hints(document)) - worked_out
+def test_every_field_of_a_message_is_shown_or_declares_that_it_is_not(document: Any) -> None:
+    message, worked_out = ROWS[document]
+    assert set(message.DESCRIPTOR.fields_by_name) - not_shown(message) - worked_out == set(get_type_hints(document)) - worked_out
 
 
 class Misspelt(TypedDict):

@@ -22,6 +22,7 @@ from headrace.gateway_status.timeline import (
     message_document,
     timeline_document,
 )
+from headrace.protocol.v1.admin_documents import PauseDocument
 
 __all__ = [
     "DeadLettersDocument",
@@ -29,6 +30,7 @@ __all__ = [
     "EventLogDocument",
     "GatewayDocument",
     "MessageDocument",
+    "PauseDocument",
     "PeekDocument",
     "PipelineDocument",
     "ProblemDocument",

@@ -3,10 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 from headrace.gateway_status.document import (
-    DeploymentDocument,
     GatewayDocument,
     PipelineDocument,
-    PositionDocument,
     ProblemDocument,
     ReportedDocument,
     SessionDocument,
@@ -18,6 +16,7 @@ from headrace.gateway_status.document import (
 )
 from headrace.gateway_status.fields import Fields, time_text
 from headrace.gateway_status.last_errors import NONE, LastErrors
+from headrace.protocol.v1.admin_documents import DeploymentDocument, PositionDocument
 from headrace.protocol.v1.admin_pb2 import (
     DeploymentStatus,
     GatewayStatus,

@@ -2,20 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
-from typing_extensions import TypedDict
-
-from headrace.gateway_status.document import NO_FAULTS, LastErrorDocument
+from headrace.gateway_status.document import NO_FAULTS, LastErrorFields
 from headrace.gateway_status.fields import time_text
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse, PipelineStatus, ReportedStatus, SinkStatus, StreamStatus
 from headrace.protocol.v1.connector_pb2 import CONNECTOR_STATE_DEGRADED, CONNECTOR_STATE_WAITING
-
-
-class LastErrorFields(TypedDict):
-    """The fields of a part with its last error."""
-
-    last_error: LastErrorDocument | None
-    last_error_age_ms: int | None
-
 
 NONE: LastErrorFields = {"last_error": None, "last_error_age_ms": None}
 

@@ -5,9 +5,11 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import descriptor_pb2 as _descriptor_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf.internal import extension_dict as _extension_dict
 from headrace.protocol.v1 import connector_pb2 as _connector_pb2
 from headrace.protocol.v1 import frame_pb2 as _frame_pb2
 from headrace.protocol.v1 import metrics_pb2 as _metrics_pb2
@@ -22,6 +24,32 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _Shown:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ShownEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Shown.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SHOWN_UNSPECIFIED: _Shown.ValueType  # 0
+    """As it is; null if it is absent."""
+    SHOWN_OR_NULL: _Shown.ValueType  # 1
+    """Null if it is an empty text or not specified."""
+    SHOWN_NOT: _Shown.ValueType  # 2
+    """Not as it is: only health reads it, or the gateway makes other fields of it."""
+
+class Shown(_Shown, metaclass=_ShownEnumTypeWrapper):
+    """How the status that `headrace status --json` and the HTTP API return shows a field. The types of that document are generated from
+    the messages here, so that a field is declared once.
+    """
+
+SHOWN_UNSPECIFIED: Shown.ValueType  # 0
+"""As it is; null if it is absent."""
+SHOWN_OR_NULL: Shown.ValueType  # 1
+"""Null if it is an empty text or not specified."""
+SHOWN_NOT: Shown.ValueType  # 2
+"""Not as it is: only health reads it, or the gateway makes other fields of it."""
+Global___Shown: _TypeAlias = Shown  # noqa: Y015
 
 class _ProcessKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -501,18 +529,18 @@ class ProcessState(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
     PIPELINES_FIELD_NUMBER: _builtins.int
-    READS_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     STATE_AGE_MS_FIELD_NUMBER: _builtins.int
     RESTARTS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
-    VERSION_FIELD_NUMBER: _builtins.int
-    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
-    PID_FIELD_NUMBER: _builtins.int
-    NEXT_START_MS_FIELD_NUMBER: _builtins.int
     REASON_AGE_MS_FIELD_NUMBER: _builtins.int
     LOG_FAULT_FIELD_NUMBER: _builtins.int
     LOG_FAULT_AGE_MS_FIELD_NUMBER: _builtins.int
+    NEXT_START_MS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    PID_FIELD_NUMBER: _builtins.int
+    READS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the deployment: letters, digits and `._-`."""
     kind: Global___ProcessKind.ValueType
@@ -527,20 +555,20 @@ class ProcessState(_message.Message):
     """Why it last ended, with the error that it has logged last; empty once it is stable again. The gateway shows the first 300
     characters.
     """
-    version: _builtins.str
-    """The version of Headrace with which it was started; empty if it was not. The gateway shows the first 100 characters."""
-    memory_bytes: _builtins.int
-    """The resident memory of the process and of all that it has started, in bytes; absent if it does not run or is not measured."""
-    pid: _builtins.int
-    """Its process id; absent if it does not run."""
-    next_start_ms: _builtins.int
-    """Until it is started again, in milliseconds; absent if it is not waiting for that."""
     reason_age_ms: _builtins.int
     """How long ago it last ended, in milliseconds, when this is sent; absent if there is no reason."""
     log_fault: _builtins.str
     """Why its log cannot be written, while the process runs on; empty if it can. The gateway shows the first 300 characters."""
     log_fault_age_ms: _builtins.int
     """For how long its log could not be written, in milliseconds, when this is sent; absent if it can."""
+    next_start_ms: _builtins.int
+    """Until it is started again, in milliseconds; absent if it is not waiting for that."""
+    version: _builtins.str
+    """The version of Headrace with which it was started; empty if it was not. The gateway shows the first 100 characters."""
+    memory_bytes: _builtins.int
+    """The resident memory of the process and of all that it has started, in bytes; absent if it does not run or is not measured."""
+    pid: _builtins.int
+    """Its process id; absent if it does not run."""
     @_builtins.property
     def pipelines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The pipelines that it runs at this gateway, at most 100, and 5,000 of all processes."""
@@ -555,18 +583,18 @@ class ProcessState(_message.Message):
         name: _builtins.str = ...,
         kind: Global___ProcessKind.ValueType = ...,
         pipelines: _abc.Iterable[_builtins.str] | None = ...,
-        reads: _abc.Iterable[_builtins.str] | None = ...,
         state: Global___ProcessStateKind.ValueType = ...,
         state_age_ms: _builtins.int = ...,
         restarts: _builtins.int = ...,
         reason: _builtins.str = ...,
-        version: _builtins.str = ...,
-        memory_bytes: _builtins.int | None = ...,
-        pid: _builtins.int | None = ...,
-        next_start_ms: _builtins.int | None = ...,
         reason_age_ms: _builtins.int | None = ...,
         log_fault: _builtins.str = ...,
         log_fault_age_ms: _builtins.int | None = ...,
+        next_start_ms: _builtins.int | None = ...,
+        version: _builtins.str = ...,
+        memory_bytes: _builtins.int | None = ...,
+        pid: _builtins.int | None = ...,
+        reads: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_log_fault_age_ms", b"_log_fault_age_ms", "_memory_bytes", b"_memory_bytes", "_next_start_ms", b"_next_start_ms", "_pid", b"_pid", "_reason_age_ms", b"_reason_age_ms", "log_fault_age_ms", b"log_fault_age_ms", "memory_bytes", b"memory_bytes", "next_start_ms", b"next_start_ms", "pid", b"pid", "reason_age_ms", b"reason_age_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -720,10 +748,10 @@ class SupervisedConnector(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
     REPLAYS_FIELD_NUMBER: _builtins.int
-    SOURCE_FIELD_NUMBER: _builtins.int
-    SINK_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     FAILING_MS_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    SINK_FIELD_NUMBER: _builtins.int
     UNCONNECTED_MS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the deployment."""
@@ -731,16 +759,16 @@ class SupervisedConnector(_message.Message):
     """The instance in the Hello of its sessions."""
     replays: _builtins.str
     """The sink whose dead letters the deployment can replay, since this connector has written them; empty if it cannot."""
-    source: _builtins.str
-    """The source whose streams it sends to this gateway, if it is the connector of a source."""
-    sink: _builtins.str
-    """The sink that it serves at this gateway, if it is the connector of a sink."""
     failure: _builtins.str
     """Why its process does not run: how it has ended, and the error that it has logged last. Empty while it runs. The gateway shows
     the first 300 characters.
     """
     failing_ms: _builtins.int
     """In a status: for how long its process has not run, if it does not. A supervisor does not set it."""
+    source: _builtins.str
+    """The source whose streams it sends to this gateway, if it is the connector of a source."""
+    sink: _builtins.str
+    """The sink that it serves at this gateway, if it is the connector of a sink."""
     unconnected_ms: _builtins.int
     """In a status: for how long it has had no session, if it has none. A supervisor does not set it."""
     def __init__(
@@ -749,10 +777,10 @@ class SupervisedConnector(_message.Message):
         name: _builtins.str = ...,
         instance: _builtins.str = ...,
         replays: _builtins.str = ...,
-        source: _builtins.str = ...,
-        sink: _builtins.str = ...,
         failure: _builtins.str = ...,
         failing_ms: _builtins.int | None = ...,
+        source: _builtins.str = ...,
+        sink: _builtins.str = ...,
         unconnected_ms: _builtins.int | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_failing_ms", b"_failing_ms", "_unconnected_ms", b"_unconnected_ms", "failing_ms", b"failing_ms", "unconnected_ms", b"unconnected_ms"]  # noqa: Y015
@@ -1966,8 +1994,8 @@ class Problem(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
     ROOT_FIELD_NUMBER: _builtins.int
-    AGE_MS_FIELD_NUMBER: _builtins.int
     REMEDY_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
     part: _builtins.str
     """What is degraded: `gateway`, or a kind and a name, such as `stream orders/0`."""
     kind: _builtins.str
@@ -1976,10 +2004,10 @@ class Problem(_message.Message):
     """The first cause, for people."""
     root: _builtins.str
     """The part where it began; the degraded part itself if it began there."""
-    age_ms: _builtins.int
-    """For how long, in milliseconds."""
     remedy: _builtins.str
     """What to do."""
+    age_ms: _builtins.int
+    """For how long, in milliseconds."""
     def __init__(
         self,
         *,
@@ -1987,8 +2015,8 @@ class Problem(_message.Message):
         kind: _builtins.str = ...,
         cause: _builtins.str = ...,
         root: _builtins.str = ...,
-        age_ms: _builtins.int = ...,
         remedy: _builtins.str = ...,
+        age_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -2342,43 +2370,53 @@ class StreamStatus(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STREAM_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
+    STATE_AGE_MS_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
+    LAST_INSTANCE_FIELD_NUMBER: _builtins.int
+    READERS_FIELD_NUMBER: _builtins.int
     REPLAYABLE_FIELD_NUMBER: _builtins.int
     RECEIVED_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
     RECEIVED_MESSAGES_FIELD_NUMBER: _builtins.int
+    RECEIVED_BYTES_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_MESSAGES_FIELD_NUMBER: _builtins.int
     DUPLICATE_MESSAGES_FIELD_NUMBER: _builtins.int
     LOSSES_FIELD_NUMBER: _builtins.int
     LAG_MESSAGES_FIELD_NUMBER: _builtins.int
     LAG_BYTES_FIELD_NUMBER: _builtins.int
     OLDEST_UNACKNOWLEDGED_MS_FIELD_NUMBER: _builtins.int
+    STALLED_MS_FIELD_NUMBER: _builtins.int
     HOLDERS_FIELD_NUMBER: _builtins.int
-    STATE_AGE_MS_FIELD_NUMBER: _builtins.int
-    READERS_FIELD_NUMBER: _builtins.int
-    LAST_INSTANCE_FIELD_NUMBER: _builtins.int
-    RECEIVED_BYTES_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
     LATEST_SEQUENCE_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
-    STALLED_MS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
-    CONDITION_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Its name."""
+    condition: Global___Condition.ValueType
+    """What it does, in a word."""
     state: Global___StreamState.ValueType
     """What it is doing."""
     detail: _builtins.str
     """An explanation of the state for operators: what it waits for, or what was lost; empty if everything is in order."""
+    state_age_ms: _builtins.int
+    """How long it has been in its state, in milliseconds."""
     instance: _builtins.str
     """The instance that owns it; empty if none does."""
+    last_instance: _builtins.str
+    """The instance that owned it last; empty if none has since the gateway started."""
+    readers: _builtins.int
+    """The number of pipelines that read it."""
     replayable: _builtins.bool
     """True if its source is replayable."""
     received_messages: _builtins.int
     """Messages received since the gateway started, after deduplication."""
+    received_bytes: _builtins.int
+    """Bytes of the frames received since the gateway started, after deduplication."""
     acknowledged_messages: _builtins.int
     """Messages acknowledged since the gateway started."""
     duplicate_messages: _builtins.int
@@ -2391,14 +2429,10 @@ class StreamStatus(_message.Message):
     """Bytes of these messages."""
     oldest_unacknowledged_ms: _builtins.int
     """How long the gateway has held the oldest unacknowledged message, in milliseconds; 0 if there is none."""
-    state_age_ms: _builtins.int
-    """How long it has been in its state, in milliseconds."""
-    readers: _builtins.int
-    """The number of pipelines that read it."""
-    last_instance: _builtins.str
-    """The instance that owned it last; empty if none has since the gateway started."""
-    received_bytes: _builtins.int
-    """Bytes of the frames received since the gateway started, after deduplication."""
+    stalled_ms: _builtins.int
+    """For how long its connector has sent nothing of it, although it reports that messages are left and may send them, in
+    milliseconds; absent if that is not so, or only since a moment ago.
+    """
     latest_sequence: _builtins.int
     """The sequence of the last message that the source has, as its connector last reported it; absent if it has not."""
     last_error: _builtins.str
@@ -2409,12 +2443,6 @@ class StreamStatus(_message.Message):
     """The session that sends it; while none does, one of the instance that sent it last, if the token of that session allows the
     stream. Empty if there is none. Another connector may use the same name for its instance.
     """
-    stalled_ms: _builtins.int
-    """For how long its connector has sent nothing of it, although it reports that messages are left and may send them, in
-    milliseconds; absent if that is not so, or only since a moment ago.
-    """
-    condition: Global___Condition.ValueType
-    """What it does, in a word."""
     @_builtins.property
     def received(self) -> _frame_pb2.Position:
         """The last message received."""
@@ -2443,31 +2471,31 @@ class StreamStatus(_message.Message):
         self,
         *,
         stream: _builtins.str = ...,
+        condition: Global___Condition.ValueType = ...,
         state: Global___StreamState.ValueType = ...,
         detail: _builtins.str = ...,
+        state_age_ms: _builtins.int = ...,
         instance: _builtins.str = ...,
+        last_instance: _builtins.str = ...,
+        readers: _builtins.int = ...,
         replayable: _builtins.bool = ...,
         received: _frame_pb2.Position | None = ...,
         acknowledged: _frame_pb2.Position | None = ...,
         received_messages: _builtins.int = ...,
+        received_bytes: _builtins.int = ...,
         acknowledged_messages: _builtins.int = ...,
         duplicate_messages: _builtins.int = ...,
         losses: _builtins.int = ...,
         lag_messages: _builtins.int = ...,
         lag_bytes: _builtins.int = ...,
         oldest_unacknowledged_ms: _builtins.int = ...,
+        stalled_ms: _builtins.int | None = ...,
         holders: _abc.Iterable[Global___AcknowledgementHolder] | None = ...,
-        state_age_ms: _builtins.int = ...,
-        readers: _builtins.int = ...,
-        last_instance: _builtins.str = ...,
-        received_bytes: _builtins.int = ...,
         paused: Global___PauseStatus | None = ...,
         latest_sequence: _builtins.int | None = ...,
         last_error: _builtins.str = ...,
         session: _builtins.str = ...,
-        stalled_ms: _builtins.int | None = ...,
         error: Global___PartError | None = ...,
-        condition: Global___Condition.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "_stalled_ms", b"_stalled_ms", "acknowledged", b"acknowledged", "error", b"error", "latest_sequence", b"latest_sequence", "paused", b"paused", "received", b"received", "stalled_ms", b"stalled_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -2566,21 +2594,21 @@ Global___AcknowledgementHolder: _TypeAlias = AcknowledgementHolder  # noqa: Y015
 
 @_typing.final
 class ReportedStatus(_message.Message):
-    """What a connector says of itself."""
+    """The report of a connector about itself."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SDK_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
-    STATE_AGE_MS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
+    STATE_AGE_MS_FIELD_NUMBER: _builtins.int
     state: _connector_pb2.ConnectorState.ValueType
     """What it is doing; unspecified if it has not reported in this session."""
-    state_age_ms: _builtins.int
-    """How long it has been in this state, in milliseconds."""
     reason: _builtins.str
     """Why it is in this state; empty if there is nothing to say."""
+    state_age_ms: _builtins.int
+    """How long it has been in this state, in milliseconds."""
     @_builtins.property
     def sdk(self) -> _connector_pb2.Sdk:
         """The library that speaks for it; absent if it did not say."""
@@ -2594,9 +2622,9 @@ class ReportedStatus(_message.Message):
         *,
         sdk: _connector_pb2.Sdk | None = ...,
         state: _connector_pb2.ConnectorState.ValueType = ...,
-        state_age_ms: _builtins.int = ...,
         reason: _builtins.str = ...,
         errors: _abc.Iterable[_connector_pb2.ConnectorError] | None = ...,
+        state_age_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sdk", b"sdk"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -2618,16 +2646,16 @@ class SessionStatus(_message.Message):
     INSTANCE_FIELD_NUMBER: _builtins.int
     PEER_FIELD_NUMBER: _builtins.int
     AGE_MS_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
     STREAMS_FIELD_NUMBER: _builtins.int
     CREDIT_BYTES_FIELD_NUMBER: _builtins.int
     CREDIT_MESSAGES_FIELD_NUMBER: _builtins.int
     OUTSTANDING_BYTES_FIELD_NUMBER: _builtins.int
     OUTSTANDING_MESSAGES_FIELD_NUMBER: _builtins.int
     LINGER_MS_FIELD_NUMBER: _builtins.int
-    REPORTED_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
+    REPORTED_FIELD_NUMBER: _builtins.int
     SILENT_MS_FIELD_NUMBER: _builtins.int
-    CONDITION_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     """Its id."""
     connector: _builtins.str
@@ -2640,6 +2668,8 @@ class SessionStatus(_message.Message):
     """The address that it connects from."""
     age_ms: _builtins.int
     """How long it has existed, in milliseconds."""
+    condition: Global___Condition.ValueType
+    """What it does, in a word."""
     streams: _builtins.int
     """The number of its open streams."""
     credit_bytes: _builtins.int
@@ -2656,15 +2686,13 @@ class SessionStatus(_message.Message):
     """How long it has sent nothing although it promises heartbeats, in milliseconds, while the gateway could receive; absent if
     that is no longer than the gateway accepts, or if it promises nothing (SES-35).
     """
-    condition: Global___Condition.ValueType
-    """What it does, in a word."""
-    @_builtins.property
-    def reported(self) -> Global___ReportedStatus:
-        """What the connector says of itself."""
-
     @_builtins.property
     def paused(self) -> Global___PauseStatus:
         """The pause of the connector; absent if it is not paused."""
+
+    @_builtins.property
+    def reported(self) -> Global___ReportedStatus:
+        """The report of the connector about itself."""
 
     def __init__(
         self,
@@ -2675,16 +2703,16 @@ class SessionStatus(_message.Message):
         instance: _builtins.str = ...,
         peer: _builtins.str = ...,
         age_ms: _builtins.int = ...,
+        condition: Global___Condition.ValueType = ...,
         streams: _builtins.int = ...,
         credit_bytes: _builtins.int = ...,
         credit_messages: _builtins.int = ...,
         outstanding_bytes: _builtins.int = ...,
         outstanding_messages: _builtins.int = ...,
         linger_ms: _builtins.int = ...,
-        reported: Global___ReportedStatus | None = ...,
         paused: Global___PauseStatus | None = ...,
+        reported: Global___ReportedStatus | None = ...,
         silent_ms: _builtins.int | None = ...,
-        condition: Global___Condition.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_paused", b"_paused", "_silent_ms", b"_silent_ms", "paused", b"paused", "reported", b"reported", "silent_ms", b"silent_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -2714,10 +2742,10 @@ class SinkSessionStatus(_message.Message):
     INSTANCE_FIELD_NUMBER: _builtins.int
     PEER_FIELD_NUMBER: _builtins.int
     AGE_MS_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
     REPORTED_FIELD_NUMBER: _builtins.int
     SILENT_MS_FIELD_NUMBER: _builtins.int
     SUCCESS_AGE_MS_FIELD_NUMBER: _builtins.int
-    CONDITION_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     """Its id."""
     sink: _builtins.str
@@ -2732,15 +2760,15 @@ class SinkSessionStatus(_message.Message):
     """The address that it connects from."""
     age_ms: _builtins.int
     """How long it has existed, in milliseconds."""
+    condition: Global___Condition.ValueType
+    """What it does, in a word."""
     silent_ms: _builtins.int
     """As in SessionStatus."""
     success_age_ms: _builtins.int
     """How long ago it last staged, voted or committed, in milliseconds; absent if it has not yet."""
-    condition: Global___Condition.ValueType
-    """What it does, in a word."""
     @_builtins.property
     def reported(self) -> Global___ReportedStatus:
-        """What the connector says of itself."""
+        """The report of the connector about itself."""
 
     def __init__(
         self,
@@ -2752,10 +2780,10 @@ class SinkSessionStatus(_message.Message):
         instance: _builtins.str = ...,
         peer: _builtins.str = ...,
         age_ms: _builtins.int = ...,
+        condition: Global___Condition.ValueType = ...,
         reported: Global___ReportedStatus | None = ...,
         silent_ms: _builtins.int | None = ...,
         success_age_ms: _builtins.int | None = ...,
-        condition: Global___Condition.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms", "_success_age_ms", b"_success_age_ms", "reported", b"reported", "silent_ms", b"silent_ms", "success_age_ms", b"success_age_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -2781,23 +2809,23 @@ class PipelineStatus(_message.Message):
     PIPELINE_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
     ATTACHED_FIELD_NUMBER: _builtins.int
-    PATTERNS_FIELD_NUMBER: _builtins.int
-    COMMITTED_FIELD_NUMBER: _builtins.int
-    IDLE_MS_FIELD_NUMBER: _builtins.int
-    LAG_MESSAGES_FIELD_NUMBER: _builtins.int
-    LAG_BYTES_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     AWAY_MS_FIELD_NUMBER: _builtins.int
-    BATCH_MS_FIELD_NUMBER: _builtins.int
+    PATTERNS_FIELD_NUMBER: _builtins.int
+    IDLE_MS_FIELD_NUMBER: _builtins.int
     PLANNED_BATCHES_FIELD_NUMBER: _builtins.int
+    BATCH_MS_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    LAG_MESSAGES_FIELD_NUMBER: _builtins.int
+    LAG_BYTES_FIELD_NUMBER: _builtins.int
+    COMMITTED_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     VOTED_MS_FIELD_NUMBER: _builtins.int
     FAULT_FIELD_NUMBER: _builtins.int
-    PAUSED_FIELD_NUMBER: _builtins.int
     SILENT_MS_FIELD_NUMBER: _builtins.int
     RIVAL_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
-    CONDITION_FIELD_NUMBER: _builtins.int
     PLANNER_SILENT_MS_FIELD_NUMBER: _builtins.int
     UNMATCHED_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
@@ -2806,20 +2834,22 @@ class PipelineStatus(_message.Message):
     """Its run; 0 if it is declared and was never attached."""
     attached: _builtins.bool
     """True while a query runs it."""
-    idle_ms: _builtins.int
-    """How long ago it last called, in milliseconds; 0 if it never did."""
-    lag_messages: _builtins.int
-    """Messages received and not yet committed by it."""
-    lag_bytes: _builtins.int
-    """Bytes of these messages."""
+    condition: Global___Condition.ValueType
+    """What it does, in a word."""
     state: Global___PipelineState.ValueType
     """Its state, as the gateway sees it."""
     away_ms: _builtins.int
     """How long ago its lease expired, in milliseconds; absent if it has not."""
-    batch_ms: _builtins.int
-    """How long ago its micro-batch was planned that it has not committed, in milliseconds; absent if there is none."""
+    idle_ms: _builtins.int
+    """How long ago it last called, in milliseconds; 0 if it never did."""
     planned_batches: _builtins.int
     """Micro-batches planned for it since the gateway started."""
+    batch_ms: _builtins.int
+    """How long ago its micro-batch was planned that it has not committed, in milliseconds; absent if there is none."""
+    lag_messages: _builtins.int
+    """Messages received and not yet committed by it."""
+    lag_bytes: _builtins.int
+    """Bytes of these messages."""
     voted_ms: _builtins.int
     """How long ago all sinks voted for its micro-batch, in milliseconds; absent if the batch is in the commit log, or there is
     none.
@@ -2828,8 +2858,6 @@ class PipelineStatus(_message.Message):
     """For how long its driver has not reported, in milliseconds, although others of its processes call; absent if it reports, or
     never did.
     """
-    condition: Global___Condition.ValueType
-    """What it does, in a word."""
     planner_silent_ms: _builtins.int
     """For how long the process that plans its micro-batches has not called, in milliseconds, although its driver reports; absent if
     that is no longer than a lease, or if it never renewed one.
@@ -2837,6 +2865,10 @@ class PipelineStatus(_message.Message):
     @_builtins.property
     def patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The patterns of the streams that it reads."""
+
+    @_builtins.property
+    def paused(self) -> Global___PauseStatus:
+        """The pause of it; absent if it is not paused."""
 
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.StreamPosition]:
@@ -2849,10 +2881,6 @@ class PipelineStatus(_message.Message):
     @_builtins.property
     def fault(self) -> _metrics_pb2.RunFault:
         """Why its run makes no progress, as its driver reports it; absent if the driver has reported nothing."""
-
-    @_builtins.property
-    def paused(self) -> Global___PauseStatus:
-        """The pause of it; absent if it is not paused."""
 
     @_builtins.property
     def rival(self) -> Global___RivalRun:
@@ -2872,23 +2900,23 @@ class PipelineStatus(_message.Message):
         pipeline: _builtins.str = ...,
         run: _builtins.int = ...,
         attached: _builtins.bool = ...,
-        patterns: _abc.Iterable[_builtins.str] | None = ...,
-        committed: _abc.Iterable[_frame_pb2.StreamPosition] | None = ...,
-        idle_ms: _builtins.int = ...,
-        lag_messages: _builtins.int = ...,
-        lag_bytes: _builtins.int = ...,
+        condition: Global___Condition.ValueType = ...,
         state: Global___PipelineState.ValueType = ...,
         away_ms: _builtins.int | None = ...,
-        batch_ms: _builtins.int | None = ...,
+        patterns: _abc.Iterable[_builtins.str] | None = ...,
+        idle_ms: _builtins.int = ...,
         planned_batches: _builtins.int = ...,
+        batch_ms: _builtins.int | None = ...,
+        paused: Global___PauseStatus | None = ...,
+        lag_messages: _builtins.int = ...,
+        lag_bytes: _builtins.int = ...,
+        committed: _abc.Iterable[_frame_pb2.StreamPosition] | None = ...,
         metrics: _metrics_pb2.RunMetrics | None = ...,
         voted_ms: _builtins.int | None = ...,
         fault: _metrics_pb2.RunFault | None = ...,
-        paused: Global___PauseStatus | None = ...,
         silent_ms: _builtins.int | None = ...,
         rival: Global___RivalRun | None = ...,
         error: Global___PartError | None = ...,
-        condition: Global___Condition.ValueType = ...,
         planner_silent_ms: _builtins.int | None = ...,
         unmatched: _abc.Iterable[Global___UnmatchedPattern] | None = ...,
     ) -> None: ...
@@ -3003,33 +3031,47 @@ class SinkStatus(_message.Message):
 
     SINK_FIELD_NUMBER: _builtins.int
     MODE_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
     INSTANCES_FIELD_NUMBER: _builtins.int
     AWAY_FIELD_NUMBER: _builtins.int
+    ABSENT_MS_FIELD_NUMBER: _builtins.int
+    WRITERS_FIELD_NUMBER: _builtins.int
+    COMMITTED_TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    ABORTED_TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    FAILURE_AGE_MS_FIELD_NUMBER: _builtins.int
     OPEN_PARTS_FIELD_NUMBER: _builtins.int
     PENDING_TRANSACTIONS_FIELD_NUMBER: _builtins.int
     STAGED_MESSAGES_FIELD_NUMBER: _builtins.int
     REFUSED_MESSAGES_FIELD_NUMBER: _builtins.int
-    COMMITTED_FIELD_NUMBER: _builtins.int
-    LOST_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     LOSSES_FIELD_NUMBER: _builtins.int
-    WRITERS_FIELD_NUMBER: _builtins.int
-    ABSENT_MS_FIELD_NUMBER: _builtins.int
-    FAILURE_FIELD_NUMBER: _builtins.int
-    FAILURE_AGE_MS_FIELD_NUMBER: _builtins.int
-    COMMITTED_TRANSACTIONS_FIELD_NUMBER: _builtins.int
-    ABORTED_TRANSACTIONS_FIELD_NUMBER: _builtins.int
-    FAILURES_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
     OUTSTANDING_FIELD_NUMBER: _builtins.int
     OUTSTANDING_MS_FIELD_NUMBER: _builtins.int
+    COMMITTED_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
-    DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
-    CONDITION_FIELD_NUMBER: _builtins.int
     sink: _builtins.str
     """Its name."""
     mode: _sink_pb2.SinkMode.ValueType
     """What it promises; unspecified if no instance has attached yet."""
+    condition: Global___Condition.ValueType
+    """What it does, in a word."""
+    absent_ms: _builtins.int
+    """How long it has had no live instance, in milliseconds; absent while it has one."""
+    committed_transactions: _builtins.int
+    """Transactions that its instances committed since the gateway started. Each instance that has parts of one counts."""
+    aborted_transactions: _builtins.int
+    """Transactions that the gateway had its instances abort."""
+    failures: _builtins.int
+    """Parts and transactions that its instances failed."""
+    failure: _builtins.str
+    """The first failure since it last staged, voted or committed successfully; empty if there is none."""
+    failure_age_ms: _builtins.int
+    """How long ago that was, in milliseconds; absent if there is no failure."""
     open_parts: _builtins.int
     """Parts that are being delivered to it."""
     pending_transactions: _builtins.int
@@ -3038,30 +3080,16 @@ class SinkStatus(_message.Message):
     """Messages staged since the gateway started."""
     refused_messages: _builtins.int
     """Messages that it refused permanently since the gateway started."""
+    dead_letters: _builtins.int
+    """How many dead letters queries have delivered to it in committed micro-batches, since the gateway started."""
     losses: _builtins.int
     """How many times that has happened since the gateway started."""
-    absent_ms: _builtins.int
-    """How long it has had no live instance, in milliseconds; absent while it has one."""
-    failure: _builtins.str
-    """The first failure since it last staged, voted or committed successfully; empty if there is none."""
-    failure_age_ms: _builtins.int
-    """How long ago that was, in milliseconds; absent if there is no failure."""
-    committed_transactions: _builtins.int
-    """Transactions that its instances committed since the gateway started. Each instance that has parts of one counts."""
-    aborted_transactions: _builtins.int
-    """Transactions that the gateway had its instances abort."""
-    failures: _builtins.int
-    """Parts and transactions that its instances failed."""
     outstanding: _builtins.str
     """What an instance has yet to answer, for the longest time; empty if nothing is outstanding."""
     outstanding_ms: _builtins.int
     """How long that has been outstanding, in milliseconds; absent if nothing is."""
     last_error: _builtins.str
     """The same for its last instance, if it has none now."""
-    dead_letters: _builtins.int
-    """How many dead letters queries have delivered to it in committed micro-batches, since the gateway started."""
-    condition: Global___Condition.ValueType
-    """What it does, in a word."""
     @_builtins.property
     def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its live instances."""
@@ -3069,6 +3097,14 @@ class SinkStatus(_message.Message):
     @_builtins.property
     def away(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Instances that were lost while they held something undecided."""
+
+    @_builtins.property
+    def writers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The running pipelines that write to it."""
+
+    @_builtins.property
+    def paused(self) -> Global___PauseStatus:
+        """The pause of it; absent if it is not paused."""
 
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[_sink_pb2.Transaction]:
@@ -3081,14 +3117,6 @@ class SinkStatus(_message.Message):
         """
 
     @_builtins.property
-    def writers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The running pipelines that write to it."""
-
-    @_builtins.property
-    def paused(self) -> Global___PauseStatus:
-        """The pause of it; absent if it is not paused."""
-
-    @_builtins.property
     def error(self) -> Global___PartError:
         """The last error that its instances reported, that failed a part or a transaction, or that ended a session; absent if there was
         none since the gateway started. The first 300 characters.
@@ -3099,29 +3127,29 @@ class SinkStatus(_message.Message):
         *,
         sink: _builtins.str = ...,
         mode: _sink_pb2.SinkMode.ValueType = ...,
+        condition: Global___Condition.ValueType = ...,
         instances: _abc.Iterable[_builtins.str] | None = ...,
         away: _abc.Iterable[_builtins.str] | None = ...,
+        absent_ms: _builtins.int | None = ...,
+        writers: _abc.Iterable[_builtins.str] | None = ...,
+        committed_transactions: _builtins.int = ...,
+        aborted_transactions: _builtins.int = ...,
+        failures: _builtins.int = ...,
+        failure: _builtins.str = ...,
+        failure_age_ms: _builtins.int | None = ...,
         open_parts: _builtins.int = ...,
         pending_transactions: _builtins.int = ...,
         staged_messages: _builtins.int = ...,
         refused_messages: _builtins.int = ...,
-        committed: _abc.Iterable[_sink_pb2.Transaction] | None = ...,
-        lost: _abc.Iterable[Global___LostVote] | None = ...,
+        dead_letters: _builtins.int = ...,
         losses: _builtins.int = ...,
-        writers: _abc.Iterable[_builtins.str] | None = ...,
-        absent_ms: _builtins.int | None = ...,
-        failure: _builtins.str = ...,
-        failure_age_ms: _builtins.int | None = ...,
-        committed_transactions: _builtins.int = ...,
-        aborted_transactions: _builtins.int = ...,
-        failures: _builtins.int = ...,
         paused: Global___PauseStatus | None = ...,
         outstanding: _builtins.str = ...,
         outstanding_ms: _builtins.int | None = ...,
+        committed: _abc.Iterable[_sink_pb2.Transaction] | None = ...,
+        lost: _abc.Iterable[Global___LostVote] | None = ...,
         last_error: _builtins.str = ...,
-        dead_letters: _builtins.int = ...,
         error: Global___PartError | None = ...,
-        condition: Global___Condition.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_outstanding_ms", b"_outstanding_ms", "_paused", b"_paused", "absent_ms", b"absent_ms", "error", b"error", "failure_age_ms", b"failure_age_ms", "outstanding_ms", b"outstanding_ms", "paused", b"paused"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -3620,3 +3648,7 @@ class MessageReader(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__problem) -> _WhichOneofReturnType__problem | None: ...
 
 Global___MessageReader: _TypeAlias = MessageReader  # noqa: Y015
+
+SHOWN_FIELD_NUMBER: _builtins.int
+shown: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, Global___Shown.ValueType]
+"""How."""

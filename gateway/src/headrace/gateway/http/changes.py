@@ -29,7 +29,7 @@ from headrace.gateway.core.streams import PartKind
 from headrace.gateway.http.callers import Callers
 from headrace.gateway.http.guard import guarded_change
 from headrace.gateway.rules import PROCESS_LOG, REPLAY, RESTART
-from headrace.gateway_status.document import PauseDocument
+from headrace.gateway_status import PauseDocument
 
 _API = "/api/v1"
 

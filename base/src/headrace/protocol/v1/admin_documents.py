@@ -1,0 +1,290 @@
+"""The types of the status document, generated from admin.proto. Sizes are in bytes and times in milliseconds."""
+
+from typing import Literal
+
+# Pydantic, which makes the JSON schemas, needs this one before Python 3.12.
+from typing_extensions import TypedDict
+
+
+class GatewayFields(TypedDict):
+    """The gateway itself."""
+
+    version: str
+    uptime_ms: int
+    buffered_bytes: int
+    buffer_limit_bytes: int
+    draining: bool
+    rejected_sessions: dict[str, int]
+    received_frames: int
+    received_messages: int
+    received_bytes: int
+    acknowledged_messages: int
+    duplicate_messages: int
+    losses: int
+    buffered_messages: int
+
+
+Condition = Literal[
+    "flows",
+    "idle",
+    "waits",
+    "no credit",
+    "stalled",
+    "source stalled",
+    "trouble",
+    "paused",
+    "detached",
+    "ended",
+]
+"""What a part does, in a word. The gateway decides it once: whoever shows it uses the same word."""
+
+
+StreamState = Literal[
+    "parked",
+    "live",
+    "detached",
+    "ended",
+    "lost",
+]
+"""What a stream is doing."""
+
+
+class PositionDocument(TypedDict):
+    """A place in a stream: everything at or before it has been read, and nothing after it. Positions of one stream are ordered by (epoch, sequence)."""
+
+    epoch: int
+    sequence: int
+    cursor: str | None
+
+
+PipelineState = Literal[
+    "attached",
+    "away",
+    "detached",
+    "awaited",
+]
+"""The state of a pipeline, as its gateway sees it."""
+
+
+class HolderDocument(TypedDict):
+    """A pipeline that has not committed all that was received of a stream: the rest is not acknowledged before it has."""
+
+    pipeline: str
+    state: PipelineState
+    committed: PositionDocument | None
+    held_ms: int
+
+
+class PauseDocument(TypedDict):
+    """A pause."""
+
+    part: str
+    by: str
+    age_ms: int
+
+
+class StreamFields(TypedDict):
+    """One stream."""
+
+    stream: str
+    condition: Condition
+    state: StreamState
+    detail: str
+    state_age_ms: int
+    instance: str | None
+    last_instance: str | None
+    readers: int
+    replayable: bool
+    received: PositionDocument | None
+    acknowledged: PositionDocument | None
+    received_messages: int
+    received_bytes: int
+    acknowledged_messages: int
+    duplicate_messages: int
+    losses: int
+    lag_messages: int
+    lag_bytes: int
+    oldest_unacknowledged_ms: int
+    stalled_ms: int | None
+    holders: list[HolderDocument]
+    paused: PauseDocument | None
+
+
+class SessionFields(TypedDict):
+    """One session of a source."""
+
+    session: str
+    connector: str
+    connector_version: str
+    instance: str
+    peer: str
+    age_ms: int
+    condition: Condition
+    streams: int
+    credit_bytes: int
+    credit_messages: int
+    outstanding_bytes: int
+    outstanding_messages: int
+    linger_ms: int
+    paused: PauseDocument | None
+
+
+class PipelineFields(TypedDict):
+    """One pipeline."""
+
+    pipeline: str
+    run: int
+    attached: bool
+    condition: Condition
+    state: PipelineState
+    away_ms: int | None
+    patterns: list[str]
+    idle_ms: int
+    planned_batches: int
+    batch_ms: int | None
+    paused: PauseDocument | None
+    lag_messages: int
+    lag_bytes: int
+
+
+SinkMode = Literal[
+    "two-phase",
+    "batch-idempotent",
+    "at-least-once",
+]
+"""What a sink promises."""
+
+
+class SinkFields(TypedDict):
+    """One sink."""
+
+    sink: str
+    mode: SinkMode | None
+    condition: Condition
+    instances: list[str]
+    away: list[str]
+    absent_ms: int | None
+    writers: list[str]
+    committed_transactions: int
+    aborted_transactions: int
+    failures: int
+    failure: str | None
+    failure_age_ms: int | None
+    open_parts: int
+    pending_transactions: int
+    staged_messages: int
+    refused_messages: int
+    dead_letters: int
+    losses: int
+    paused: PauseDocument | None
+    outstanding: str | None
+    outstanding_ms: int | None
+
+
+class SinkSessionFields(TypedDict):
+    """One session of a sink."""
+
+    session: str
+    sink: str
+    connector: str
+    connector_version: str
+    instance: str
+    peer: str
+    age_ms: int
+    condition: Condition
+
+
+class ProblemFields(TypedDict):
+    """A degraded part, and its first cause. The same list is at /readyz."""
+
+    part: str
+    kind: str
+    cause: str
+    root: str
+    remedy: str
+
+
+class SupervisedDocument(TypedDict):
+    """A connector that a deployment runs."""
+
+    name: str
+    instance: str
+    replays: str | None
+    failure: str | None
+    failing_ms: int | None
+
+
+ProcessKind = Literal[
+    "gateway",
+    "connector",
+    "application",
+    "query",
+]
+"""What a process is."""
+
+
+ProcessStateKind = Literal[
+    "starts",
+    "runs",
+    "waits",
+    "ended",
+    "stopped",
+]
+"""The state of a process."""
+
+
+class ProcessDocument(TypedDict):
+    """A process of a deployment, and its state."""
+
+    name: str
+    kind: ProcessKind
+    pipelines: list[str]
+    state: ProcessStateKind
+    state_age_ms: int
+    restarts: int
+    reason: str | None
+    reason_age_ms: int | None
+    log_fault: str | None
+    log_fault_age_ms: int | None
+    next_start_ms: int | None
+    version: str | None
+    memory_bytes: int | None
+    pid: int | None
+
+
+class DeploymentDocument(TypedDict):
+    """A deployment whose supervisor is registered."""
+
+    deployment: str
+    run: str
+    peer: str
+    age_ms: int
+    connectors: list[SupervisedDocument]
+    restarting: list[str]
+    replaying: list[str]
+    processes: list[ProcessDocument]
+
+
+class SdkDocument(TypedDict):
+    """The library that speaks the protocol for a connector. A connector that uses none leaves it out."""
+
+    name: str
+    version: str
+    language: str
+
+
+ConnectorState = Literal[
+    "connecting",
+    "running",
+    "degraded",
+    "waiting",
+]
+"""What a connector is doing."""
+
+
+class ReportedFields(TypedDict):
+    """The report of a connector about itself."""
+
+    sdk: SdkDocument | None
+    state: ConnectorState | None
+    reason: str
