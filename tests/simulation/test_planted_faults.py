@@ -11,7 +11,7 @@ from headrace.simulation.simulating import simulate
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(fault: Fault) -> None:
     with planted(*fault.changes):
-        found = next((seed for seed in range(1, fault.within + 1) if _finds(fault, seed)), None)
+        found = next((seed for seed in fault.seeds if _finds(fault, seed)), None)
     assert found is not None, f"no schedule of {fault.within} found it"
     assert not _finds(fault, found), "the schedule fails without the fault, too"
     print(f"{fault.name}: found by seed {found} --profile {fault.profile} --scale {fault.scale.name}")
