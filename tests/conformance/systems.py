@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.forked import COMMAND, forks
-from tests.conformance.kit import Judged, judged_here
+from tests.conformance.kit import PATIENT, Judged, judged_here
 
 from headrace.conformance.core.changes import Changes
 from headrace.conformance.core.spec import SinkSpec, SourceSpec, Spec
@@ -28,8 +28,7 @@ CLOSE = {"close", "close-refused", "close-last"}
 COMMON = {
     "report": True,
     "heartbeat": True,
-    # 12,288 requests take the HTTP sink and a server in Python more than the usual 15 s on a machine that is overloaded.
-    "deadlines": {"answer": 60, "connect": 90, "heartbeat": 60, "shutdown": 60},
+    "deadlines": PATIENT,
     # The variables of the environment are enough. An option may be that for the certificates of the connector's broker.
     "tls": "",
     "mutual_tls": "",

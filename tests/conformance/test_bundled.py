@@ -13,7 +13,6 @@ from headrace.connectors import CONNECTORS as REGISTRY
 CONNECTORS = [sys.executable, "-m", "headrace.connectors_cli", "run"]
 COMMON = """
 report = true
-deadlines = { answer = 60, connect = 90, heartbeat = 60, shutdown = 60 }
 heartbeat = true
 tls = "--tls-ca {ca}"
 mutual_tls = "--tls-cert {certificate} --tls-key {key}"

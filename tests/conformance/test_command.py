@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from tests.cli.json_shape import result_of
-from tests.conformance.kit import ROOT
+from tests.conformance.kit import ROOT, be_patient
 from tests.conformance.test_sources import COMMON, command
 
 from headrace.conformance.sources import SOURCE_CHECKS
@@ -34,7 +34,7 @@ def source(
     tmp_path: Path, only: Sequence[str], *options: str, fault: str = "none", text: str = ""
 ) -> "subprocess.CompletedProcess[str]":
     """Runs the kit on the source of this folder."""
-    words = ["source", "--spec", spec(tmp_path, text), *(f"--only={name}" for name in only), *options]
+    words = ["source", "--spec", str(be_patient(Path(spec(tmp_path, text)))), *(f"--only={name}" for name in only), *options]
     return run(*words, "--", *command("replayable", fault))
 
 

@@ -2,6 +2,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.conformance.kit import be_patient
 from tests.gateway.processes import GatewayProcess, gateway_process
 from tests.scaffold.projects import BUILD, ROOT, Project, create, require_tools
 from tests.sdk.java.conftest import Toolchain as Maven
@@ -33,6 +34,7 @@ def checked(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str, st
         folder = tmp_path / "projects"
         folder.mkdir()
         project = create(kind, language, folder)
+        be_patient(project.folder / "conformance.toml")
         return project, project.checked_by_ci()
 
     return check

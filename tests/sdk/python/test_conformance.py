@@ -11,7 +11,7 @@ from tests.docs.pages import blocks
 
 pytestmark = pytest.mark.timeout(600)
 
-COMMON = "report = true\nheartbeat = true\ntls = ''\nmutual_tls = ''\ndeadlines = { answer = 60, connect = 90, heartbeat = 60 }\n"
+COMMON = "report = true\nheartbeat = true\ntls = ''\nmutual_tls = ''\n"
 """The SDK takes certificates from the variables."""
 SOURCE = "messages = 10\nends = true\ncredit_request = true\nclosed = 'the source is closed'\n"
 READ = """
