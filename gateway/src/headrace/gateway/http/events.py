@@ -168,12 +168,13 @@ class EventStream(StreamingResponse):
     def __init__(self, events: AsyncGenerator[bytes]) -> None:
         super().__init__(events)
         self._events = events
+        self._read_timeout_s = READ_TIMEOUT_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends events. While it does, the server's limit on the time of a response does not apply."""
 
         async def send_in_time(message: Any) -> None:
-            async with asyncio.timeout(READ_TIMEOUT_S):
+            async with asyncio.timeout(self._read_timeout_s):
                 await send(message)
 
         scope["state"]["is_stream"] = True
