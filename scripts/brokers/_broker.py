@@ -130,13 +130,15 @@ class Broker(ABC):
                 self._write(ports=self._choose_ports(taken))
 
     def start(self) -> None:
-        """Starts it, unless it is running, and waits until it is ready.
+        """Starts it, unless it is running, in which case it is thawed, and waits until it is ready.
 
         Raises:
             BrokerFailed: It is not installed, its port is in use, or it does not become ready.
         """
         with self._locked():
-            if not self.running:
+            if self.running:
+                self._signal(signal.SIGCONT)
+            else:
                 self._end(signal.SIGKILL)
                 self._start()
 
@@ -150,6 +152,16 @@ class Broker(ABC):
         """Kills its processes and their children; `start` restarts it with the same ports and data."""
         with self._locked():
             self._end(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """Has all its processes stand still: it keeps its connections, and its kernel accepts new ones; nobody answers."""
+        with self._locked():
+            self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Ends what `freeze` has begun."""
+        with self._locked():
+            self._signal(signal.SIGCONT)
 
     def restart(self) -> None:
         """Stops it cleanly, and restarts it with the same ports and data."""
@@ -192,6 +204,10 @@ class Broker(ABC):
     def _end(self, number: signal.Signals) -> None:
         for process in reversed(self._processes()):
             process.kill() if number is signal.SIGKILL else process.stop(number)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self._processes():
+            process.signal(number)
 
     def _choose_ports(self, taken: Sequence[int] = ()) -> dict[str, int]:
         ports: dict[str, int] = {}

@@ -59,6 +59,14 @@ class Process:
             _wait([root])
             _kill(family)
 
+    def signal(self, number: signal.Signals) -> None:
+        """Sends it and all its children a signal, the parent first, so that it starts no others meanwhile."""
+        root = self._find()
+        if root is not None:
+            for process in [root, *root.children(recursive=True)]:
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(number)
+
     def kill(self) -> None:
         """Kills it with all its children, and waits until they are gone."""
         root = self._find()

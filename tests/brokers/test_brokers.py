@@ -114,6 +114,19 @@ def test_a_broker_is_restarted_on_its_port(nats: Nats) -> None:
     assert pids(nats.folder) == running
 
 
+async def test_a_frozen_broker_answers_nobody_until_it_is_thawed(nats: Nats) -> None:
+    for thaw in (nats.thaw, nats.start):
+        await asyncio.to_thread(nats.freeze)
+        reader, writer = await asyncio.open_connection(nats.host, nats.port)
+        answer = asyncio.create_task(reader.read(1))
+        assert psutil.Process(pids(nats.folder)[0]).status() == psutil.STATUS_STOPPED
+        assert not answer.done()
+        await asyncio.to_thread(thaw)
+        async with asyncio.timeout(DEADLINE_S):
+            assert await answer == b"I"
+        writer.close()
+
+
 def test_a_broker_that_is_not_installed_is_a_skip_that_says_so_and_a_failure_where_nothing_may_be_skipped(
     tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.connectors.http.receiver import receiving
-from tests.connectors.sink_systems import PATIENCE, Network, sink_behind_a_network
+from tests.connectors.sink_systems import AT_LEAST_ONCE, LIMITS, OUTAGES, PATIENCE, Network, sink_behind_a_network, sink_to
 from tests.health.site import Site
 from tests.sdk.python.test_sinks_with_gateway import serving
 
@@ -29,10 +29,11 @@ pytestmark = pytest.mark.timeout(900)
 async def querying(
     spark: SparkSession, here: Site, sink: object, name: str, folder: Path
 ) -> AsyncIterator[tuple[StreamingQuery, Path]]:
-    """A query from a file to a sink, both of a name; yields it, and the file."""
+    """A query from a file to a sink, both of a name; yields it, and the file. Another one of the name continues it."""
     file = folder / name / "0"
-    file.parent.mkdir()
-    file.write_text("first\n")
+    if not file.exists():
+        file.parent.mkdir()
+        file.write_text("first\n")
 
     register(spark)
     rows = spark.readStream.format("headrace").options(gateway=here.address, stream=f"{name}/*").load()
@@ -46,29 +47,59 @@ async def querying(
             await asyncio.to_thread(query.stop)
 
 
-@pytest.mark.parametrize("case", ["http-sink", "kafka-sink", "postgresql-sink"])
+@pytest.mark.each_value
+@pytest.mark.parametrize("outage", OUTAGES)
+@pytest.mark.parametrize("case", ["http-sink", "kafka-sink", "nats-sink", "postgresql-sink", "rabbitmq-sink"])
 async def test_a_query_lives_on_while_what_its_sink_writes_to_is_away(
-    case: str, spark: SparkSession, here: Site, network: Network, request: pytest.FixtureRequest, tmp_path: Path
+    case: str, outage: str, spark: SparkSession, here: Site, network: Network, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """A sink of each guarantee: at least once, batch-idempotent, two-phase."""
-    name = f"outage-{case}"
+    """Sinks of each guarantee: at least once, batch-idempotent, two-phase."""
+    name = f"outage-{case}-{outage}"
     part, connector = f"sink {name}", f"connector i of sink {name}"
     async with (
-        sink_behind_a_network(case, name, network, request) as (sink, between),
+        sink_behind_a_network(case, name, network, request) as (sink, system),
         querying(spark, here, sink, name, tmp_path) as (query, file),
     ):
         async with asyncio.timeout(END_S):
             await asyncio.to_thread(query.processAllAvailable)
-        between.refuse()
+        system.fail(outage)
         with file.open("a") as more:
             more.write("second\n")
-        await here.names("connector-reports", part, f"127.0.0.1:{between.port}", root=connector)
+        await here.names("connector-reports", part, f"127.0.0.1:{system.network.port}", root=connector)
         assert query.isActive
-        between.restore()
+        system.repair(outage)
         async with asyncio.timeout(END_S):
             await asyncio.to_thread(query.processAllAvailable)
         await here.clears(part, connector)
         assert query.isActive
+        stored = await system.stored()
+        assert (sorted({*stored}) if case in AT_LEAST_ONCE else stored) == [b"first", b"second"]
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize("outage", OUTAGES)
+@pytest.mark.parametrize("case", ["http-sink", "kafka-sink", "nats-sink", "rabbitmq-sink"])
+async def test_a_query_whose_sink_no_longer_waits_names_it_and_the_setting_and_loses_nothing(
+    case: str, outage: str, spark: SparkSession, here: Site, network: Network, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    name, (setting, seconds) = f"limit-{case}-{outage}", LIMITS[case]
+    async with sink_behind_a_network(case, name, network, request, patience=seconds) as (sink, system):
+        async with querying(spark, here, sink, name, tmp_path) as (query, file):
+            async with asyncio.timeout(END_S):
+                await asyncio.to_thread(query.processAllAvailable)
+            system.fail(outage)
+            with file.open("a") as more:
+                more.write("second\n")
+            with pytest.raises(StreamingQueryException) as failed:
+                await asyncio.to_thread(query.awaitTermination, END_S)
+            assert f"sink {name}" in str(failed.value)
+            assert f"{setting} is {seconds:g} s: raise it to wait longer" in str(failed.value)
+            system.repair(outage)
+        async with querying(spark, here, sink_to(case, name, system), name, tmp_path) as (query, _):
+            async with asyncio.timeout(END_S):
+                await asyncio.to_thread(query.processAllAvailable)
+            stored = await system.stored()
+            assert (sorted({*stored}) if case in AT_LEAST_ONCE else stored) == [b"first", b"second"]
 
 
 async def test_a_receiver_that_rejects_the_sink_fails_the_query_at_once(spark: SparkSession, here: Site, tmp_path: Path) -> None:

@@ -75,11 +75,17 @@ class Rabbit:
             channel.cancel()
         return taken
 
+    def look(self, queue: str) -> list[bytes]:
+        """Returns the values of all messages that wait, which stay in the queue."""
+        found = []
+        with contextlib.closing(self.channel()) as channel:
+            while (got := channel.basic_get(queue))[0] is not None:
+                found.append(got[2])
+        return found
+
     def deliver_in_vain(self, queue: str) -> None:
         """Takes all messages that wait, and loses the channel before it acknowledges them."""
-        with contextlib.closing(self.channel()) as channel:
-            while channel.basic_get(queue)[0] is not None:
-                pass
+        self.look(queue)
 
     def close(self) -> None:
         # The broker may have been killed since.
