@@ -13,8 +13,8 @@ from headrace.laboratory.bench.profile.flame import svg
 from headrace.laboratory.bench.profile.jvm import Interval
 from headrace.laboratory.bench.profile.parts import PARTS, part_of, seconds_by_part, seconds_by_stack
 from headrace.laboratory.bench.profile.process import MODULE, role_of
+from headrace.laboratory.bench.profile.run import tables
 from headrace.laboratory.bench.profile.sampler import FOLDER
-from headrace.laboratory.bench.profile.tables import tables
 
 _USES_S = 1.0
 PROGRAM = f"""

@@ -10,8 +10,7 @@ from tests.cli.json_shape import result_of
 
 from headrace.laboratory.bench import operate, operate_names
 from headrace.laboratory.bench.faults import measure
-from headrace.laboratory.bench.faults.fault import Fault
-from headrace.laboratory.bench.faults.site import Site
+from headrace.laboratory.bench.faults.fault import Fault, Site
 from headrace.laboratory.commands.bench import bench
 
 

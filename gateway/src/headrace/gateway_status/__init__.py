@@ -12,7 +12,6 @@ from headrace.gateway_status.document import (
     StreamDocument,
 )
 from headrace.gateway_status.messages import DeadLettersDocument, PeekDocument, dead_letters_document, peek_document
-from headrace.gateway_status.oldest import oldest_unacknowledged
 from headrace.gateway_status.timeline import (
     EventDocument,
     EventLogDocument,
@@ -20,6 +19,7 @@ from headrace.gateway_status.timeline import (
     TimelineDocument,
     event_log_document,
     message_document,
+    oldest_unacknowledged,
     timeline_document,
 )
 from headrace.protocol.v1.admin_documents import PauseDocument

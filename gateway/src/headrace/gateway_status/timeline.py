@@ -1,4 +1,4 @@
-"""What happened, as plain data: events, the commit timeline of a pipeline, and where a message stands. The names are stable."""
+"""Events, the commit timeline of a pipeline, and where a message stands, as plain data. The names are stable."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -7,6 +7,7 @@ from typing import Literal
 # Pydantic, which makes the JSON schemas, needs this one before Python 3.12.
 from typing_extensions import TypedDict
 
+from headrace.contract.limits import MAX_SEQUENCE
 from headrace.gateway_status.convert import problem_document
 from headrace.gateway_status.document import ProblemDocument
 from headrace.gateway_status.fields import UNKNOWN, Fields, since_1970, time_text, words_of
@@ -163,6 +164,20 @@ def message_document(answer: pb.LocateMessageResponse) -> MessageDocument:
             "problem": problem_of(answer),
         },
     )
+
+
+def oldest_unacknowledged(status: pb.GetStatusResponse, stream: str) -> tuple[int, int | None]:
+    """Returns the sequence and the epoch of the oldest message of a stream that is not acknowledged.
+
+    They follow the last acknowledged position. If sequences have gaps, no message may have them; the answer then describes the
+    next message. For a stream that the gateway does not know, any sequence will do: the gateway refuses it.
+    """
+    found = next((one for one in status.streams if one.stream == stream), None)
+    if found is None or not found.HasField("received"):
+        return 0, None
+    if not found.HasField("acknowledged") or found.acknowledged.epoch < found.received.epoch:
+        return 0, found.received.epoch
+    return min(found.acknowledged.sequence + 1, MAX_SEQUENCE), found.acknowledged.epoch
 
 
 def _times(batch: pb.BatchStatus) -> Mapping[str, object]:

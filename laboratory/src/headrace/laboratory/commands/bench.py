@@ -342,8 +342,7 @@ def profile(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, flam
       headrace bench profile --only small_frames
       headrace bench profile --flame flames --json
     """
-    from headrace.laboratory.bench.profile.run import run
-    from headrace.laboratory.bench.profile.tables import tables
+    from headrace.laboratory.bench.profile.run import run, tables
 
     if flame is not None and not flame.parent.is_dir():
         raise click.BadParameter(f"{flame.parent} is no folder", param_hint="--flame")

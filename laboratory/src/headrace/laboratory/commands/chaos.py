@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.spark_options import verbose_option
 from headrace.laboratory.commands.work_folder import end_at_sigterm, new_folder, say, shown_logs
-from headrace.terminal import EXIT_FAILED, Failure, ProgramCommand, console, json_option, print_result
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, ProgramCommand, console, json_option, print_result
 
 _KEEP = click.Path(file_okay=False, path_type=Path)
 
@@ -43,13 +43,13 @@ def chaos(ctx: click.Context, minutes: float, seed: int | None, master: str, kee
     """
     from headrace.laboratory.chaos.report import document, print_outcome, summary
     from headrace.laboratory.chaos.run import Run
-    from headrace.laboratory.demo.java import require_java
-    from headrace.laboratory.errors import ChaosError, EnvironmentLacks
+    from headrace.laboratory.errors import ChaosError
+    from headrace.processes import JavaMissing, require_java
 
     try:
         require_java()
-    except EnvironmentLacks as error:
-        raise Failure(str(error), error.exit_code) from None
+    except JavaMissing as error:
+        raise Failure(str(error), EXIT_ENVIRONMENT) from None
     seed = random.randrange(1000) if seed is None else seed
     folder = new_folder(keep, "chaos")
     end_at_sigterm()

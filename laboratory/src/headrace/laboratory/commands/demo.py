@@ -137,9 +137,13 @@ def cluster(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
 
 def _carry_out(run: "Run", as_json: bool) -> bool:
     """Runs a demo and prints its outcome. Returns whether the results are as expected."""
-    from headrace.laboratory.demo.java import require_java
+    from headrace.laboratory.errors import EnvironmentLacks
+    from headrace.processes import JavaMissing, require_java
 
-    require_java()
+    try:
+        require_java()
+    except JavaMissing as missing:
+        raise EnvironmentLacks(str(missing)) from None
     outcome = run.to_the_end()
     if as_json:
         error = None if outcome.equal else outcome.summary()

@@ -17,9 +17,8 @@ from nats.js.api import StreamConfig
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.laboratory.bench.faults.fault import Fault
+from headrace.laboratory.bench.faults.fault import Fault, Site
 from headrace.laboratory.bench.faults.gateway import running
-from headrace.laboratory.bench.faults.site import Site
 from headrace.laboratory.bench.queries import headrace, stop
 from headrace.laboratory.bench.rig import START_S, Restartable, status, wait_for
 from headrace.machine.ports import free_address

@@ -13,10 +13,9 @@ from pathlib import Path
 import psutil
 from pyspark.sql import SparkSession
 
-from headrace.laboratory.bench.faults.fault import Fault
+from headrace.laboratory.bench.faults.fault import Fault, Site
 from headrace.laboratory.bench.faults.gateway import Gateway, running
 from headrace.laboratory.bench.faults.limits import limit_files, signal_driver
-from headrace.laboratory.bench.faults.site import Site
 from headrace.laboratory.bench.rig import Restartable, sink_command, source_command, status, wait_for
 from headrace.processes import OwnedProcess
 

@@ -8,8 +8,7 @@ from pyspark.sql import SparkSession
 
 from headrace.laboratory.bench.cluster.drivers import submitted
 from headrace.laboratory.bench.cluster.run import is_everywhere, stamped, started
-from headrace.laboratory.bench.faults.fault import Fault
-from headrace.laboratory.bench.faults.site import Site
+from headrace.laboratory.bench.faults.fault import Fault, Site
 from headrace.laboratory.bench.rig import owned, wait_for
 from headrace.laboratory.cluster import SparkCluster, Worker
 from headrace.machine.ports import free_address

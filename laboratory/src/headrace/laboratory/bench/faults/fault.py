@@ -1,10 +1,13 @@
-"""A fault, and what `/readyz` lists."""
+"""A fault, what `/readyz` lists, and a site that is well, in which faults are injected."""
 
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
 
 _TIMEOUT_S = 10.0
 
@@ -57,3 +60,27 @@ def problems(url: str) -> list[dict[str, str]] | None:
         return None
     found: list[dict[str, str]] = document["problems"]
     return found
+
+
+Running = Callable[[SparkSession, frozenset[str]], AbstractContextManager[tuple[str, Sequence[Fault]]]]
+"""Runs a site for the faults of these names: yields the URL of its gateway's HTTP server, and these faults."""
+
+
+def nothing() -> Mapping[str, str]:
+    """Returns that this machine lacks nothing."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A site.
+
+    Attributes:
+        faults: The names of the faults that it can have, in order.
+        run: Runs it.
+        lacks: What this machine lacks for each fault that cannot be made on it.
+    """
+
+    faults: tuple[str, ...]
+    run: Running
+    lacks: Callable[[], Mapping[str, str]] = nothing

@@ -16,9 +16,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from pyspark.sql import SparkSession
 
-from headrace.laboratory.bench.faults.fault import Fault
+from headrace.laboratory.bench.faults.fault import Fault, Site
 from headrace.laboratory.bench.faults.gateway import running
-from headrace.laboratory.bench.faults.site import Site
 from headrace.laboratory.bench.rig import START_S, Restartable, sink_command, status, wait_for
 from headrace.machine.ports import free_address
 from headrace.protocol.v1 import engine_pb2 as pb

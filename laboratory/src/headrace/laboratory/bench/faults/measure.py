@@ -9,12 +9,11 @@ from pyspark.sql import SparkSession
 from headrace.laboratory.bench.faults.broker import BROKER
 from headrace.laboratory.bench.faults.drivers import DRIVERS
 from headrace.laboratory.bench.faults.executors import EXECUTORS
-from headrace.laboratory.bench.faults.fault import Fault, problems
+from headrace.laboratory.bench.faults.fault import Fault, Site, problems
 from headrace.laboratory.bench.faults.files import FILES
 from headrace.laboratory.bench.faults.plain import PLAIN
 from headrace.laboratory.bench.faults.query import QUERY
 from headrace.laboratory.bench.faults.receiver import RECEIVER
-from headrace.laboratory.bench.faults.site import Site
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.rig import wait_for

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from headrace.laboratory.bench.faults.fault import Fault
+from headrace.laboratory.bench.faults.fault import Fault, Site
 from headrace.laboratory.bench.faults.gateway import running
 from headrace.laboratory.bench.faults.limits import signal_driver
-from headrace.laboratory.bench.faults.site import Site
 from headrace.laboratory.bench.rig import Restartable, owned, source_command, status, wait_for
 from headrace.processes import OwnedProcess
 

@@ -14,10 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.laboratory.bench.faults.disk import fill, freeze, is_missing, own_disk, thaw
-from headrace.laboratory.bench.faults.fault import Fault
+from headrace.laboratory.bench.faults.fault import Fault, Site
 from headrace.laboratory.bench.faults.gateway import Gateway, running
 from headrace.laboratory.bench.faults.limits import limit_descriptors, limit_files, send
-from headrace.laboratory.bench.faults.site import Site
 from headrace.laboratory.bench.queries import headrace, sink_query, stop
 from headrace.laboratory.bench.rig import Restartable, sink_command, source_command, status, wait_for
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from headrace.laboratory.bench.faults.fault import Fault
+from headrace.laboratory.bench.faults.fault import Fault, Site
 from headrace.laboratory.bench.faults.gateway import running
-from headrace.laboratory.bench.faults.site import Site
 from headrace.laboratory.bench.queries import headrace, sink_query, stop
 from headrace.laboratory.bench.rig import Restartable, source_command, wait_for
 
