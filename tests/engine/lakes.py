@@ -32,7 +32,7 @@ SCHEMA = pa.schema([("n", pa.int64())])
 QUERY = "0b0a3a5e-0000-4000-8000-000000000001"
 
 
-def lake_at(path: Path, format: str = "parquet") -> Lake:
+def lake_at(path: Path | str, format: str = "parquet") -> Lake:
     app = Pipeline("lake")
     app.source("n/*", decode=int).lake(path, schema=SCHEMA, format=format)
     return app.graph.lake_steps[0]
@@ -43,6 +43,10 @@ def staged(lake: Lake, batch: int, run: int, numbers: list[int], partition: int 
     with TaskFiles([lake], Task(QUERY, f"run-{run}", batch, partition, run), sync=False) as files:
         files.write(lake.path, pa.RecordBatch.from_pydict({"n": numbers}, schema=SCHEMA))
         return files.finish()
+
+
+def showing(lakes: list[Lake], folder: Path) -> Showing:
+    return Showing(lakes, Fence(ManifestLog(LocalFolder(folder / "manifests")), None))
 
 
 def numbers_in(path: Path) -> list[int]:

@@ -76,14 +76,18 @@ class Pausing:
         self._names = names
         self.running: Stepped | None = None
 
+    def pause(self) -> None:
+        """The running thread pauses, if there is one."""
+        if self.running is not None:
+            self.running.pause()
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._module, name)
         if name not in self._names:
             return found
 
         def paused(*arguments: Any, **others: Any) -> Any:
-            if self.running is not None:
-                self.running.pause()
+            self.pause()
             return found(*arguments, **others)
 
         return paused

@@ -25,7 +25,7 @@ from headrace.engine.sink.writer import Task
 from headrace.pipelines import GraphError, Pipeline
 
 
-def numbers_in_delta(path: Path) -> list[int]:
+def numbers_in_delta(path: Path | str) -> list[int]:
     if not DeltaTable.is_deltatable(str(path)):
         return []
     return sorted(DeltaTable(str(path)).to_pyarrow_table().column("n").to_pylist())

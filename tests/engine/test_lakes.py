@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from hypothesis import settings
-from tests.engine.lakes import QUERY, SCHEMA, Drivers, lake_at, numbers_in, staged
+from tests.engine.lakes import QUERY, SCHEMA, Drivers, lake_at, numbers_in, showing, staged
 
 from headrace.engine import LakeError, OlderCheckpoint
 from headrace.engine.applications.stages import results
@@ -21,7 +21,6 @@ from headrace.engine.lakes.showing import Showing
 from headrace.engine.lakes.tables import open_table
 from headrace.engine.lakes.task_files import TaskFiles
 from headrace.engine.sink.writer import Task
-from headrace.pipelines.runtime import Lake
 
 
 def test_files_of_a_micro_batch_are_seen_after_its_commit_and_once_however_often_it_is_shown(tmp_path: Path) -> None:
@@ -122,8 +121,18 @@ def test_a_task_that_fails_leaves_no_file_and_a_large_one_begins_further_files(
     assert [file.rows for file in written.files] == [10, 10, 10, 10]
 
 
-def showing(lakes: list[Lake], folder: Path) -> Showing:
-    return Showing(lakes, Fence(ManifestLog(LocalFolder(folder / "manifests")), None))
+def test_what_a_killed_run_has_staged_is_deleted_once_its_micro_batch_is_committed_without_it(tmp_path: Path) -> None:
+    lake, folder = lake_at(tmp_path / "t"), tmp_path / "t" / "_headrace" / "staged"
+    for batch in 3, 4, 5:
+        staged(lake, batch, 1, [1])
+    shows = showing([lake], tmp_path)
+    shows.resume(QUERY, 4, (), 2)
+    assert len(os.listdir(folder)) == 2, "a run that was replaced may still commit one of these"
+    written = staged(lake, 4, 2, [2])
+    shows.noted(4, written)
+    shows.settle()
+    assert [name.split("-")[2] for name in os.listdir(folder)] == ["5"]
+    assert numbers_in(tmp_path / "t") == [2]
 
 
 def test_a_copy_of_an_older_checkpoint_that_a_command_made_is_refused(tmp_path: Path) -> None:

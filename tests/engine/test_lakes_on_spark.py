@@ -13,7 +13,11 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileSelector, PyFileSystem
 from pyspark.sql import SparkSession
+from scripts.brokers import S3
+from tests.engine.test_lakes_on_s3 import s3_environ
 from tests.faults.rig import Rig
 from tests.faults.sources import Numbers, number_value
 
@@ -49,7 +53,8 @@ app = Pipeline("lake")
 numbers = app.source("numbers/*", decode=int)
 numbers.map(lambda n: Row(n, "odd" if n % 2 else "even")).lake(table, schema=Row, name="rows", format=format)
 numbers.key_by(lambda n: n % 2).stateful(seen, Seen, name="seen").lake(
-    table + "-seen", schema=__import__("pyarrow").schema([("parity", "int32"), ("count", "int64")]), name="counts")
+    table + "-seen", schema=__import__("pyarrow").schema([("parity", "int32"), ("count", "int64")]), name="counts",
+    format="delta" if "://" in table else "parquet")
 
 if __name__ == "__main__":
     spark = build_session("lake", "local[2]")
@@ -71,20 +76,18 @@ def world(tmp_path: Path) -> Iterator[Rig]:
         world.dispose()
 
 
-@pytest.mark.parametrize("format", ["parquet", "delta"])
-def test_a_table_has_each_message_once_after_kills_of_its_driver_and_never_a_part_of_a_micro_batch(
-    spark: SparkSession, tmp_path: Path, world: Rig, format: str
-) -> None:
-    table, program, checkpoint = tmp_path / "orders", tmp_path / "program.py", tmp_path / "checkpoint"
+def killed_and_run_again(world: Rig, folder: Path, table: str, format: str, environ: dict[str, str]) -> None:
+    """Runs the application on a table: two drivers, which are killed, and a third one, which ends. Readers see nothing else."""
+    program, checkpoint = folder / "program.py", folder / "checkpoint"
     program.write_text(PROGRAM)
-    (tmp_path / "rows_of_a_lake.py").write_text(ROWS)
-    command = [sys.executable, str(program), str(checkpoint), world.gateway.address, str(table), format]
+    (folder / "rows_of_a_lake.py").write_text(ROWS)
+    command = [sys.executable, str(program), str(checkpoint), world.gateway.address, table, format]
     for shown in 1, 3:
-        with (tmp_path / "driver.log").open("w") as said:
-            driver = subprocess.Popen(command, stderr=said, start_new_session=True, cwd=tmp_path)
+        with (folder / "driver.log").open("w") as said:
+            driver = subprocess.Popen(command, stderr=said, start_new_session=True, cwd=folder, env=environ)
         try:
             world.wait_for(f"{shown} micro-batches", partial(is_shown, table, shown, driver))
-            assert driver.poll() is None, (tmp_path / "driver.log").read_text()
+            assert driver.poll() is None, (folder / "driver.log").read_text()
         finally:
             if driver.poll() is None:
                 os.killpg(driver.pid, signal.SIGKILL)
@@ -93,30 +96,54 @@ def test_a_table_has_each_message_once_after_kills_of_its_driver_and_never_a_par
         assert micro_batches(table) <= committed
         values = Counter(row["n"] for row in rows(table))
         assert values <= Counter(number_value(n) for n in range(1, MESSAGES + 1))
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=folder, env=environ)
     assert ended.returncode == 0, ended.stderr
     expected = Counter(number_value(n) for n in range(1, MESSAGES + 1))
     assert Counter(row["n"] for row in rows(table)) == expected
-    counts = Counter((row["parity"], row["count"]) for row in rows(tmp_path / "orders-seen"))
+    counts = Counter((row["parity"], row["count"]) for row in rows(f"{table}-seen"))
     odd = sum(times for value, times in expected.items() if value % 2)
     assert counts == Counter([*((1, c + 1) for c in range(odd)), *((0, c + 1) for c in range(MESSAGES - odd))])
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_a_table_has_each_message_once_after_kills_of_its_driver_and_never_a_part_of_a_micro_batch(
+    spark: SparkSession, tmp_path: Path, world: Rig, format: str
+) -> None:
+    table = tmp_path / "orders"
+    killed_and_run_again(world, tmp_path, str(table), format, {**os.environ})
     read = spark.read.parquet(*(DeltaTable(str(table)).file_uris() if format == "delta" else [str(table)]))
     assert (read.count(), {"n", "parity"} <= set(read.columns)) == (MESSAGES, True)
     assert not list((table / "_headrace" / "staged").iterdir()), "what the killed drivers have staged is deleted"
 
 
-def is_shown(table: Path, number: int, driver: "subprocess.Popen[bytes]") -> bool:
+def test_a_table_on_s3_has_each_message_once_after_kills_of_its_driver_and_nothing_stays_staged(
+    tmp_path: Path, world: Rig, s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_environ(s3).items():
+        monkeypatch.setenv(name, value)
+    table = f"s3://{s3.bucket}/{tmp_path.name}"
+    killed_and_run_again(world, tmp_path, table, "delta", {**os.environ})
+    staged = PyFileSystem(DeltaStorageHandler(table)).get_file_info(FileSelector("_headrace/staged", allow_not_found=True))
+    assert staged == [], "what the killed drivers have staged is deleted"
+
+
+def is_shown(table: str, number: int, driver: "subprocess.Popen[bytes]") -> bool:
     return len(micro_batches(table)) >= number or driver.poll() is not None
 
 
-def micro_batches(table: Path) -> set[int]:
+def micro_batches(table: str) -> set[int]:
     """The micro-batches that readers see."""
-    names = {path.name.partition("=")[2] for path in table.glob("micro_batch=*")}
-    found = (json.loads(line) for log in table.glob("_delta_log/*.json") for line in log.read_text().splitlines())
-    return {int(name.partition("-")[0]) for name in names} | {line["txn"]["version"] for line in found if "txn" in line}
+    found = {int(path.name.partition("=")[2].partition("-")[0]) for path in Path(table).glob("micro_batch=*")}
+    if DeltaTable.is_deltatable(table):
+        files = PyFileSystem(DeltaStorageHandler(table))
+        for info in files.get_file_info(FileSelector("_delta_log")):
+            if info.extension == "json":
+                lines = files.open_input_file(info.path).read().splitlines()
+                found |= {line["txn"]["version"] for line in map(json.loads, lines) if "txn" in line}
+    return found
 
 
-def rows(table: Path) -> list[dict[str, object]]:
-    if DeltaTable.is_deltatable(str(table)):
-        return list(DeltaTable(str(table)).to_pyarrow_table().to_pylist())
+def rows(table: str) -> list[dict[str, object]]:
+    if DeltaTable.is_deltatable(table):
+        return list(DeltaTable(table).to_pyarrow_table().to_pylist())
     return list(ds.dataset(table, partitioning="hive").to_table().to_pylist())

@@ -190,12 +190,34 @@ def test_messages_become_rows_of_their_own_columns() -> None:
     assert trial.rows("table") == [{"value": b"a", "sequence": 1}, {"value": b"b", "sequence": 2}]
 
 
+NO_PLACES = (
+    "bucket",
+    "bucket/",
+    "B/x",
+    "/x",
+    "bucket//x",
+    "bucket/../x",
+    "bucket/a b",
+    "bucket/a%20b",
+    "bucket/?y",
+    "u@bucket/x",
+)
+
+
 @pytest.mark.parametrize(
     ("path", "schema", "format", "reason"),
     [
         ("", Order, "parquet", "path is the folder of a table"),
         (7, Order, "parquet", "path is the folder of a table"),
-        ("s4://x/y", Order, "parquet", "path is a folder on a disk that all workers share, without a scheme, not 's4://x/y'"),
+        (
+            "s4://x/y",
+            Order,
+            "parquet",
+            "path is a folder on a disk that all workers share, without a scheme, or .*, not 's4://x/y'",
+        ),
+        (Path("s3://b/x"), Order, "delta", "path: a Path names no place on S3; give it as text"),
+        ("s3://bucket/x", Order, "parquet", "shows a micro-batch by renaming .* use format='delta' for s3://bucket/x"),
+        *((f"s3a://{place}", Order, "delta", "path is 's3://bucket/folder', whose folders have only") for place in NO_PLACES),
         ("t", Order, "csv", "format is one of 'parquet', 'delta', not 'csv'"),
         ("t", int, "parquet", "schema: dataclasses, NamedTuples, .* have columns, not int"),
         ("t", pa.schema([]), "parquet", "a table needs at least one column"),
@@ -222,6 +244,27 @@ def test_two_steps_that_write_to_one_table_are_refused_and_several_tables_are_no
         numbers.map(lambda n: {"n": n}).lake(path, schema=pa.schema([("n", "int64")]))
     with pytest.raises(GraphError, match=r"step lake-3 writes to .*/a, and step lake to .*/a, which are one folder, or"):
         _ = app.graph
+
+
+@pytest.mark.parametrize("second", ["s3a://bucket/a", "s3://bucket/a/", "s3://bucket/a/b", "s3://bucket/ab", "s3://other/a"])
+def test_two_tables_on_s3_are_refused_if_one_is_inside_the_other(second: str) -> None:
+    app = Pipeline("lake")
+    numbers = app.source("o/*", decode=int)
+    for path in "s3://bucket/a", second:
+        numbers.map(lambda n: {"n": n}).lake(path, schema=pa.schema([("n", "int64")]), format="delta")
+    if second.startswith(("s3a://bucket/a", "s3://bucket/a/")):
+        with pytest.raises(GraphError, match=r"step lake-2 writes to s3://bucket/a.*, and step lake to s3://bucket/a, which"):
+            _ = app.graph
+    else:
+        assert list(app.graph.lakes) == ["s3://bucket/a", second]
+
+
+def test_a_trial_has_the_rows_of_a_table_on_s3() -> None:
+    app = Pipeline("lake")
+    app.source("o/*", decode=int).map(lambda n: {"n": n}).lake("s3a://b.1/x", schema=pa.schema([("n", "int8")]), format="delta")
+    trial = Trial(app)
+    trial.send(Message(b"7", stream="o/0"))
+    assert trial.rows("s3://b.1/x") == [{"n": 7}]
 
 
 @pytest.mark.parametrize("second", ["link", "link/../a", "a/b", "link/b", "."])

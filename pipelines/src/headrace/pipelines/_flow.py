@@ -262,12 +262,13 @@ class Flow(Generic[T_co]):
         """Writes the values as rows of a table of files, each once. Readers see whole micro-batches, after their commit.
 
         Args:
-            path: The folder of the table, on a disk that all workers share.
+            path: The folder of the table, on a disk that all workers share, or, of a Delta table, `s3://bucket/folder`, with
+                credentials, region and endpoint from the environment (`AWS_...`) of driver and workers.
             schema: The columns: a dataclass, `NamedTuple`, `TypedDict`, msgspec `Struct` or pydantic model, or a schema of
                 pyarrow. With the latter, values are dicts, or objects with these attributes. The columns of a columnar step are
                 converted to the types of the schema, without a loss.
             format: "parquet": files in a folder for each micro-batch, without a log; "delta": a Delta table, whose log also knows
-                the micro-batches. It needs `headrace-engine[lake]` on the driver.
+                the micro-batches. It needs `headrace-engine[lake]` on the driver, on S3 also on the workers.
             name: The step's name.
             on_error: The policy for values that the columns cannot hold.
 

@@ -23,7 +23,7 @@ from headrace.pipelines.execution.passes import Pass
 from headrace.pipelines.execution.watermarks import EventTime
 from headrace.pipelines.steps.copies import copied
 from headrace.pipelines.steps.fingerprints import check_fingerprints
-from headrace.pipelines.steps.lake import located
+from headrace.pipelines.steps.lake_places import located
 from headrace.pipelines.steps.step import Counted
 from headrace.pipelines.time.time import END, bounded, first_time, prefix_maxima
 from headrace.pipelines.trial_checks import Counts, Known, check_messages, check_names, check_streams, counted_by, no_states

@@ -19,6 +19,7 @@ from headrace.pipelines.states.values import dumps_plain
 from headrace.pipelines.steps.fingerprints import Fingerprint, check_fingerprints
 from headrace.pipelines.steps.keys import in_order_of_keys, normal_key
 from headrace.pipelines.steps.lake import Lake
+from headrace.pipelines.steps.lake_places import is_on_s3
 from headrace.pipelines.steps.step import Counted, OnError
 from headrace.pipelines.time.time import END, bounded, first_time, prefix_maxima
 
@@ -55,6 +56,7 @@ __all__ = [
     "first_time",
     "in_order",
     "in_order_of_keys",
+    "is_on_s3",
     "matches",
     "merged",
     "no_step",

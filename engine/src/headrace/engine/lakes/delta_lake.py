@@ -1,11 +1,10 @@
-"""A Delta table on a disk: its log shows a micro-batch, with the mark that makes a repeat harmless.
+"""A Delta table, on a disk or on S3: its log shows a micro-batch, with the mark that makes a repeat harmless.
 
 Tasks write below `_headrace/staged`. The driver moves the files that count into the table's folder, where they are not part of
 the table yet, and adds them to its log in one commit. The app transaction `(query, batch)` of that commit is the mark.
 """
 
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,10 @@ import pyarrow as pa
 
 from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch
-from headrace.engine.checkpoint.local_disk import sync_file
 from headrace.engine.lakes.names import BATCH_FOLDER
-from headrace.engine.lakes.staging import Staging, names_in, synced
+from headrace.engine.lakes.objects import INSTALL, ObjectStaging, readable, reason_of
+from headrace.engine.lakes.staging import DiskStaging, Staging
+from headrace.pipelines.runtime import is_on_s3
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -31,29 +31,23 @@ _FEATURES = frozenset(
 )
 """The features of tables that deltalake can write, most of which only matter to writers that do more than append."""
 _LAST_WRITER, _WRITER_WITH_FEATURES = 4, 7
-INSTALL = "format='delta' needs deltalake on the driver: pip install 'headrace-engine[lake]'"
 
 
 class DeltaLake:
     """One table.
 
     Args:
-        path: Its folder.
+        path: Its folder, or its place on S3.
         sync: Whether the files that it shows survive a power loss.
     """
 
     def __init__(self, path: str, *, sync: bool = False) -> None:
-        self._path = Path(path)
-        self._staging = Staging(self._path, sync=sync)
-        self._sync = sync
-
-    def staged(self, name: str) -> Path:
-        """Where a task writes a file."""
-        return self._staging.place(name)
+        self._path = path
+        self.staging = staging_at(path, sync=sync)
 
     def sweep(self, query: str, batch: int, run: int) -> int:
         """See `Staging`."""
-        return self._staging.sweep(query, batch, run)
+        return self.staging.sweep(query, batch, run)
 
     def last_visible(self, query: str) -> int:
         """The last micro-batch of a query in the log; -1 if there is none."""
@@ -71,16 +65,16 @@ class DeltaLake:
                     self._check(table)
                     self._add_columns(table, schema)
                     return
-                if any(name.startswith(BATCH_FOLDER) for name in names_in(self._path)):
+                if any(name.startswith(BATCH_FOLDER) for name in self.staging.make_table()):
                     raise LakeError(
                         f"lake {self._path} has files of format='parquet', which Delta does not read: use another folder"
                     )
-                self._path.mkdir(parents=True, exist_ok=True)
-                delta.DeltaTable.create(str(self._path), schema=_delta_schema(schema), mode="ignore")
+                with readable():
+                    delta.DeltaTable.create(self._path, schema=_delta_schema(schema), mode="ignore")
             except delta.exceptions.CommitFailedError as error:
-                reason = _first_line(error)  # Another writer was faster: read the table again.
+                reason = reason_of(error)  # Another writer was faster: read the table again.
             except delta.exceptions.DeltaError as error:
-                raise LakeError(f"lake {self._path}: its columns cannot be prepared: {_first_line(error)}") from error
+                raise LakeError(f"lake {self._path}: its columns cannot be prepared: {reason_of(error)}") from error
         raise LakeError(
             f"lake {self._path}: its columns cannot be prepared, since other writers change it: {reason}; start again"
         )
@@ -88,31 +82,32 @@ class DeltaLake:
     def show(self, batch: LakeBatch) -> bool:
         """Adds the files of a committed micro-batch to the log; False if they were added before. See `Table`."""
         delta = _deltalake()
-        self._staging.check_table(batch)
+        self.staging.check_table(batch)
         reason = ""
         for _ in range(MAX_ATTEMPTS):
             table = self._table()
             if table is None:
                 raise LakeError(f"lake {self._path} no longer has a log of Delta; {_RESTORE}")
             if _mark_in(table, batch.query) >= batch.batch:
-                self._staging.check_none_left(batch)
-                self._sync_log(0)  # Another driver may have died before it did so.
+                self.staging.check_none_left(batch)
+                self.staging.keep_log(0)  # Another driver may have died before it did so.
                 return False
             self._check(table)
             mark = delta.Transaction(_application(batch.query), batch.batch)
             properties = delta.CommitProperties(app_transactions=[mark])
             try:
-                if (schema := self._written_as(batch)) is not None and self._add_columns(table, schema):
+                if (schema := self.staging.columns_of(batch.files[0].name)) is not None and self._add_columns(table, schema):
                     continue  # Somebody has replaced the table's columns since the start.
                 actions = [self._added(name, size, rows, batch) for name, size, rows in _fields(batch)]
-                table.create_write_transaction(actions, "append", table.schema(), [], commit_properties=properties)
-                self._sync_log(table.version())
+                with readable():
+                    table.create_write_transaction(actions, "append", table.schema(), [], commit_properties=properties)
+                self.staging.keep_log(table.version())
                 return True
             except delta.exceptions.CommitFailedError as error:
-                reason = _first_line(error)  # Another writer was faster, perhaps with this micro-batch: read the table again.
+                reason = reason_of(error)  # Another writer was faster, perhaps with this micro-batch: read the table again.
             except delta.exceptions.DeltaError as error:
                 raise LakeError(
-                    f"lake {self._path}: micro-batch {batch.batch} cannot be added to its log: {_first_line(error)}"
+                    f"lake {self._path}: micro-batch {batch.batch} cannot be added to its log: {reason_of(error)}"
                 ) from error
         raise LakeError(
             f"lake {self._path}: micro-batch {batch.batch} is committed, and other writers were faster {MAX_ATTEMPTS} times: "
@@ -122,30 +117,10 @@ class DeltaLake:
     def _table(self) -> "DeltaTable | None":
         delta = _deltalake()
         try:
-            return delta.DeltaTable(str(self._path)) if delta.DeltaTable.is_deltatable(str(self._path)) else None
+            with readable():
+                return delta.DeltaTable(self._path) if delta.DeltaTable.is_deltatable(self._path) else None
         except delta.exceptions.DeltaError as error:
-            raise LakeError(f"lake {self._path}: its log cannot be read: {_first_line(error)}") from error
-
-    def _written_as(self, batch: LakeBatch) -> pa.Schema | None:
-        """The columns that the tasks of a micro-batch have written; None if its first file is gone or damaged."""
-        import pyarrow.parquet as pq
-
-        for folder in self._staging.folder, self._path:
-            with suppress(FileNotFoundError, pa.ArrowInvalid):
-                found: pa.Schema = pq.read_schema(folder / batch.files[0].name)
-                return found
-        return None
-
-    def _sync_log(self, version: int) -> None:
-        """Has the entries of the log from a version on survive a power loss, which deltalake does not do."""
-        if not self._sync:
-            return
-        log = self._path / "_delta_log"
-        for name in names_in(log):
-            if name.endswith(".json") and name >= f"{version:020}":
-                with suppress(FileNotFoundError):  # Another writer has deleted it, since a checkpoint of the log contains it.
-                    sync_file(log / name)
-        synced(log)
+            raise LakeError(f"lake {self._path}: its log cannot be read: {reason_of(error)}") from error
 
     def _add_columns(self, table: "DeltaTable", schema: pa.Schema) -> bool:
         """Adds the columns that the table lacks; False if it lacks none."""
@@ -155,15 +130,12 @@ class DeltaLake:
         return bool(missing)
 
     def _added(self, name: str, size: int, rows: int, batch: LakeBatch) -> Any:
-        self._staging.move(name, self._path)
-        file = self._path / name
-        if not file.exists() or file.stat().st_size != size:
+        found = self.staging.add(name)
+        if found is None or found.bytes != size:
             where = f"lake {self._path}: micro-batch {batch.batch} of query {batch.query}"
             raise LakeError(f"{where} is committed, and its file {name} is gone or damaged; {_RESTORE}")
-        if self._sync:
-            synced(self._path)
-        modified = int(file.stat().st_mtime * 1000)
-        return _deltalake().transaction.AddAction(name, size, {}, modified, True, json.dumps({"numRecords": rows}))
+        statistics = json.dumps({"numRecords": rows})
+        return _deltalake().transaction.AddAction(name, size, {}, found.modified_ms, True, statistics)
 
     def _check(self, table: "DeltaTable") -> None:
         """Checks that files can be appended to the table as tasks write them.
@@ -220,6 +192,11 @@ class DeltaLake:
         return [field.name for key, field in wanted.items() if key not in present]
 
 
+def staging_at(path: str, *, sync: bool) -> Staging:
+    """The staged files of the table at a place."""
+    return ObjectStaging(path) if is_on_s3(path) else DiskStaging(Path(path), sync=sync)
+
+
 def _mark_in(table: "DeltaTable", query: str) -> int:
     version = table.transaction_version(_application(query))
     return -1 if version is None else version
@@ -227,11 +204,6 @@ def _mark_in(table: "DeltaTable", query: str) -> int:
 
 def _application(query: str) -> str:
     return f"headrace-{query}"
-
-
-def _first_line(error: Exception) -> str:
-    """The first line of an error, which names no calls inside the library."""
-    return str(error).strip().partition("\n")[0]
 
 
 def _fields(batch: LakeBatch) -> list[tuple[str, int, int]]:

@@ -15,7 +15,7 @@ from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch
 from headrace.engine.checkpoint.local_disk import make_folder
 from headrace.engine.lakes.names import BATCH_FOLDER, digits_of, folder_of, writer_of
-from headrace.engine.lakes.staging import OWN, Staging, names_in, synced
+from headrace.engine.lakes.staging import OWN, DiskStaging, names_in, synced
 
 _RESTORE = "restore the table and the checkpoint from the same backup"
 _Columns = dict[str, tuple[str, str]]
@@ -32,13 +32,9 @@ class ParquetTable:
 
     def __init__(self, path: str, *, sync: bool = False) -> None:
         self._path = Path(path)
-        self._staging = Staging(self._path, sync=sync)
+        self.staging = DiskStaging(self._path, sync=sync)
         self._ready, self._marks = self._path / OWN / "ready", self._path / OWN / "shown"
         self._sync = sync
-
-    def staged(self, name: str) -> Path:
-        """Where a task writes a file."""
-        return self._staging.place(name)
 
     def last_visible(self, query: str) -> int:
         """The last micro-batch of a query that readers see; -1 if there is none."""
@@ -51,9 +47,9 @@ class ParquetTable:
             LakeError: A file of it is gone, is another one, or the folder of the micro-batch has others.
             OSError: The disk failed. The same call continues.
         """
-        self._staging.check_table(batch)
+        self.staging.check_table(batch)
         if batch.batch <= self.last_visible(batch.query):
-            self._staging.check_none_left(batch)
+            self.staging.check_none_left(batch)
             return False
         place = self._path / folder_of(batch.query, batch.batch)
         if not names_in(place):
@@ -68,7 +64,7 @@ class ParquetTable:
 
     def sweep(self, query: str, batch: int, run: int) -> int:
         """See `Staging`."""
-        return self._staging.sweep(query, batch, run)
+        return self.staging.sweep(query, batch, run)
 
     def prepare(self, schema: pa.Schema) -> None:
         """Checks that readers can read the columns beside the ones that the last micro-batch has. See `Table`."""
@@ -98,9 +94,9 @@ class ParquetTable:
         ready = self._ready / place.name
         make_folder(ready, sync=self._sync)
         for file in batch.files:
-            self._staging.move(file.name, ready)  # The check that follows finds one that is gone.
+            self.staging.move(file.name, ready)  # The check that follows finds one that is gone.
         if self._sync:
-            for folder in (ready, self._ready, self._staging.folder):
+            for folder in (ready, self._ready, self.staging.folder):
                 synced(folder)
         try:
             if _files_in(ready) == _files_of(batch):

@@ -6,9 +6,9 @@ is committed and not shown, the last one: none is committed before the one befor
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from threading import Lock
 
 from headrace.engine._errors import LakeError, OlderCheckpoint, Replaced
@@ -46,6 +46,8 @@ class Showing:
         self._running: Future[None] | None = None
         self._waiting: tuple[int, tuple[LakeBatch, ...]] | None = None
         """The last micro-batch whose manifest is written, and what it has written, until it is shown."""
+        self._sweeping: tuple[str, int] | None = None
+        """The query and the run, until what earlier runs have staged for its first micro-batch is deleted, too."""
 
     def resume(self, query: str | None, batch: int, last: Sequence[LakeBatch], run: int) -> None:
         """Shows what the last committed micro-batch has written, before the first one of a run, and deletes what is left behind.
@@ -68,6 +70,7 @@ class Showing:
         for lake in self._lakes if query is not None else ():
             with self._fence.guarding():
                 self._resume(lake, str(query), batch, run)
+        self._sweeping = None if query is None else (query, run)
 
     def recover(self, last: Callable[[], Sequence[LakeBatch]]) -> None:
         """Shows what the last committed micro-batch has written soon, in a thread of its own. `resume` reports what fails."""
@@ -129,6 +132,7 @@ class Showing:
         if waiting is None:
             return
         self._show(waiting[1])
+        self._sweep(waiting[0])
         with self._lock:
             if self._waiting is waiting:
                 self._waiting = None
@@ -144,25 +148,44 @@ class Showing:
                         "is lost: the next start shows it, once the storage can be written"
                     ) from error
 
+    def _sweep(self, batch: int) -> None:
+        """Deletes what earlier runs have staged for the first micro-batch of the run, once it is committed without them."""
+        if self._sweeping is None:
+            return
+        query, run = self._sweeping
+        for lake in self._lakes:
+            with self._fence.guarding(), _naming(lake.path):
+                self._open(lake.path, lake.format).sweep(query, batch + 1, run)
+        self._sweeping = None
+
     def _check_last(self, last: LakeBatch) -> None:
         """Checks the table against the query that has written the last micro-batch: a command may have copied its checkpoint."""
-        try:
+        with _naming(last.path):
             shown = self._open(last.path, last.format).last_visible(last.query)
-        except OSError as error:
-            raise LakeError(f"lake {last.path} cannot be read: {error}; correct that, and start again") from error
         if shown > last.batch:
             raise OlderCheckpoint(_older(last.path, shown, last.batch + 1))
 
     def _resume(self, lake: Lake, query: str, batch: int, run: int) -> None:
-        try:
+        with _naming(lake.path):
             table = self._open(lake.path, lake.format)
             shown = table.last_visible(query)
             if shown >= batch:
                 raise OlderCheckpoint(_older(lake.path, shown, batch))
             table.prepare(lake.columns.schema)
             table.sweep(query, batch, run)
-        except OSError as error:
-            raise LakeError(f"lake {lake.path} cannot be read: {error}; correct that, and start again") from error
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Has an error of the storage name the table.
+
+    Raises:
+        LakeError: The storage failed.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise LakeError(f"lake {path} cannot be read: {error}; correct that, and start again") from error
 
 
 def _older(path: str, last: int, batch: int) -> str:

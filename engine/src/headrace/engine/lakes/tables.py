@@ -1,6 +1,5 @@
 """Tables by their format."""
 
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -9,13 +8,15 @@ from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch
 from headrace.engine.lakes.delta_lake import DeltaLake
 from headrace.engine.lakes.parquet_table import ParquetTable
+from headrace.engine.lakes.staging import Staging
 
 
 class Table(Protocol):
     """A table of files. A call that fails, also because its process dies, can be repeated."""
 
-    def staged(self, name: str) -> Path:
-        """Where a task writes a file, which readers do not see."""
+    @property
+    def staging(self) -> Staging:
+        """Where tasks write files, which readers do not see."""
 
     def last_visible(self, query: str) -> int:
         """The last micro-batch of a query that readers see; -1 if there is none."""

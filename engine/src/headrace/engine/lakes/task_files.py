@@ -1,8 +1,7 @@
 """Writes the rows of one task to files of tables, which readers do not see yet."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ import pyarrow as pa
 from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile
 from headrace.engine.lakes.names import new_name
-from headrace.engine.lakes.staging import written
 from headrace.engine.lakes.tables import open_table
 from headrace.engine.sink.writer import Task
 from headrace.pipelines.runtime import Lake
@@ -94,13 +92,13 @@ class _TableFiles:
 
     def __init__(self, lake: Lake, task: Task, *, sync: bool) -> None:
         self._schema = lake.columns.schema
-        self._table = open_table(lake.path, lake.format, sync=sync)
+        self._staging = open_table(lake.path, lake.format, sync=sync).staging
         self._task = task
-        self._sync = sync
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = 0
-        self._paths: list[Path] = []
+        self._names: list[str] = []
         self._done: list[LakeFile] = []
+        self._file: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
 
@@ -117,14 +115,12 @@ class _TableFiles:
         return tuple(self._done)
 
     def discard(self) -> None:
-        try:
-            if self._writer is not None:
-                self._writer.close()
-        except OSError:
-            pass  # The reason is raised already.
-        finally:
-            for path in self._paths:
-                path.unlink(missing_ok=True)
+        for close in (each.close for each in (self._writer, self._file) if each is not None):
+            with suppress(OSError):  # The reason is raised already.
+                close()
+        for name in self._names:
+            with suppress(OSError):  # A later start sweeps what stays.
+                self._staging.discard(name)
 
     def _write_group(self) -> None:
         if not self._waiting:
@@ -133,16 +129,18 @@ class _TableFiles:
 
         group = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
-        if self._writer is None:
-            self._paths.append(self._table.staged(new_name(self._task)))
-            self._writer = pq.ParquetWriter(self._paths[-1], self._schema, compression="zstd")
+        if self._writer is None or self._file is None:
+            self._names.append(new_name(self._task))
+            self._file = self._staging.create(self._names[-1])
+            self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
         self._writer.write_table(group, row_group_size=max(1, group.num_rows))
         self._rows += group.num_rows
-        if self._paths[-1].stat().st_size >= FILE_BYTES:
+        if self._file.tell() >= FILE_BYTES:
             self._close()
 
     def _close(self) -> None:
-        if self._writer is not None:
+        if self._writer is not None and self._file is not None:
             self._writer.close()
-            self._done.append(written(self._paths[-1], self._rows, sync=self._sync))
-            self._writer, self._rows = None, 0
+            self._file.close()
+            self._done.append(self._staging.written(self._names[-1], self._rows))
+            self._writer, self._file, self._rows = None, None, 0

@@ -1,11 +1,8 @@
 """The step that writes values to a table of files: Spark's tasks write the files, and its driver commits them."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from headrace.pipelines import arguments as check
 from headrace.pipelines._errors import GraphError
@@ -13,6 +10,7 @@ from headrace.pipelines.elements.elements import Elements
 from headrace.pipelines.elements.rows import MessageRows, Rows, TableRows
 from headrace.pipelines.formats import Columns, columns_of
 from headrace.pipelines.formats.arrays import array_of
+from headrace.pipelines.steps.lake_places import are_apart, check_for_delta, check_for_parquet, located
 from headrace.pipelines.steps.lake_types import lacking
 from headrace.pipelines.steps.step import Step, StepPass
 
@@ -29,7 +27,7 @@ class Lake(Step):
     """Writes values as rows of a table.
 
     Attributes:
-        path: The folder of the table.
+        path: The folder of the table, or its place on S3.
         format: How its files are committed: one of `FORMATS`.
         columns: The columns of the table, and how values become rows.
     """
@@ -57,9 +55,8 @@ class Lake(Step):
         return f"lake {self.path}"
 
     def is_beside(self, other: "Lake") -> bool:
-        """Whether no reader of one table finds files of the other one: they are neither one folder, nor one inside the other."""
-        here, there = os.path.realpath(self.path), os.path.realpath(other.path)
-        return os.path.commonpath([here, there]) not in (here, there)
+        """Whether no reader of one table finds files of the other one."""
+        return are_apart(self.path, other.path)
 
     def _sound(self, some: Elements, first: int, elements: Elements, step_pass: StepPass) -> Iterator[int]:
         """Yields the indices of elements that the columns can hold. The others fail, each by itself."""
@@ -112,25 +109,8 @@ def lake_columns(where: str, path: Any, format: Any, schema: Any) -> tuple[str, 
                 "to another type"
             )
     place = located(where, path)
-    if format == "delta" and (unquote(place) != place or "\\" in place):
-        raise GraphError(f"{where}: path: deltalake would open another folder than {place}; name it without % and \\")
+    (check_for_delta if format == "delta" else check_for_parquet)(where, place)
     return place, columns
-
-
-def located(where: str, path: Any) -> str:
-    """Returns the place of a table, whatever folder a process works in.
-
-    Raises:
-        GraphError: It is not the path of a folder.
-    """
-    if not isinstance(path, (str, Path)) or not str(path) or not str(path).isprintable():
-        raise GraphError(f"{where}: path is the folder of a table, such as 'tables/orders', not {check.excerpt(path)}")
-    text = str(path)
-    if "://" in text or text.startswith("file:"):
-        raise GraphError(
-            f"{where}: path is a folder on a disk that all workers share, without a scheme, not {check.excerpt(path)}"
-        )
-    return os.path.abspath(text)
 
 
 def _columns(where: str, schema: Any) -> Columns:

@@ -1,0 +1,132 @@
+"""The staged objects of a table on S3, in the store that deltalake keeps its log in, with the same credentials.
+
+An object cannot be renamed: it is copied to its place, then the staged one is deleted, both before the log names it. So a driver
+that does the same late, twice or beside another one finds the same object, or nothing left to move.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.engine._errors import LakeError
+from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile
+from headrace.engine.lakes.staging import STAGED, Found, Staging
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m|↳")
+_REASON_CHARS = 400
+
+
+class ObjectStaging(Staging):
+    """The staged objects of one table.
+
+    Args:
+        place: The place of the table.
+        objects: The objects below it, as a file system of Arrow; by default, in deltalake's store.
+    """
+
+    def __init__(self, place: str, objects: Any = None) -> None:
+        super().__init__(place)
+        self._objects = _stored(place) if objects is None else objects
+
+    def create(self, name: str) -> pa.NativeFile:
+        """See `Staging`."""
+        with readable():
+            created: pa.NativeFile = self._objects.open_output_stream(f"{STAGED}/{name}")
+            return created
+
+    def written(self, name: str, rows: int) -> LakeFile:
+        """See `Staging`."""
+        found = self._look_up(f"{STAGED}/{name}")
+        if found is None:
+            raise OSError(f"{self._place}/{STAGED}/{name} is gone although it was written")
+        return LakeFile(name, found.bytes, rows)
+
+    def discard(self, name: str) -> None:
+        """See `Staging`."""
+        with readable(), suppress(FileNotFoundError):
+            self._objects.delete_file(f"{STAGED}/{name}")
+
+    def add(self, name: str) -> Found | None:
+        """See `Staging`."""
+        with readable(), suppress(FileNotFoundError):  # It was moved before.
+            self._objects.move(f"{STAGED}/{name}", name)
+        return self._look_up(name)
+
+    def columns_of(self, name: str) -> pa.Schema | None:
+        """See `Staging`."""
+        import pyarrow.parquet as pq
+
+        for path in f"{STAGED}/{name}", name:
+            with readable(), suppress(FileNotFoundError, pa.ArrowInvalid), self._objects.open_input_file(path) as file:
+                found: pa.Schema = pq.read_schema(file)
+                return found
+        return None
+
+    def make_table(self) -> list[str]:
+        """See `Staging`. A table on S3 needs no folder, and no other format has files there."""
+        return []
+
+    def check_table(self, batch: LakeBatch) -> None:
+        """See `Staging`. A store of objects has no folders."""
+
+    def keep_log(self, version: int) -> None:
+        """See `Staging`. A store of objects has answered once they survive."""
+
+    def _look_up(self, path: str) -> Found | None:
+        with readable():
+            (info,) = self._objects.get_file_info([path])
+        return Found(info.size, int((info.mtime_ns or 0) / 1_000_000)) if info.is_file else None
+
+    def _names(self) -> list[str]:
+        from pyarrow.fs import FileSelector
+
+        with readable():
+            return [info.base_name for info in self._objects.get_file_info(FileSelector(STAGED, allow_not_found=True))]
+
+    def _is_staged(self, name: str) -> bool:
+        return self._look_up(f"{STAGED}/{name}") is not None
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Has an error of the store be one line, without the colours of a terminal.
+
+    Raises:
+        OSError: The store failed.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise OSError(reason_of(error)) from error
+
+
+def reason_of(error: Exception) -> str:
+    """An error as one line, without colours and the document that the server sent."""
+    lines = (" ".join(line.split()) for line in _ESCAPES.sub("", str(error)).partition("<?xml")[0].splitlines())
+    return ": ".join(line for line in lines if line)[:_REASON_CHARS]
+
+
+def _stored(place: str) -> Any:
+    """The objects below a place.
+
+    Raises:
+        LakeError: deltalake is not installed.
+    """
+    from pyarrow.fs import PyFileSystem
+
+    try:
+        from deltalake.fs import DeltaStorageHandler
+    except ImportError:
+        raise LakeError(INSTALL) from None
+    with readable():
+        return PyFileSystem(DeltaStorageHandler(place))
+
+
+INSTALL = (
+    "format='delta' needs deltalake on the driver, and for a table on S3 on the workers: pip install 'headrace-engine[lake]'"
+)
