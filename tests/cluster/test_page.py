@@ -28,7 +28,7 @@ TOLD_ELSEWHERE = {"HDFS", "S3"}
 """Sections whose commands `test_stores.py` runs."""
 DEADLINE_S = 240.0
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.in_turn(1)]
 
 
 class Site:

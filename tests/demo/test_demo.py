@@ -79,6 +79,7 @@ def _result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.timeout(_WITHIN_S)
 def test_every_figure_is_right(mark: str, tmp_path: Path) -> None:
     # What configures a user's own gateway is not for the demo.

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.machines import find_fault, run
+from tests.selection.turns import in_turns
 
 from headrace.deploy import log_pipes as log_pipes_module
 from headrace.deploy import supervisor_log, writer_process
@@ -331,7 +332,7 @@ real_hand_over = LogPipes._hand_over
 read = Writer._read
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", in_turns(FAULTS))
 def test_the_machine_finds(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target, name, value = FAULTS[fault]
     monkeypatch.setattr(target, name, value)

@@ -167,10 +167,11 @@ async def test_a_stranger_whose_headers_do_not_end_is_dropped(monkeypatch: pytes
         await rig.call(channel)
 
 
-async def test_a_watch_ends_with_its_gateway() -> None:
+async def test_a_watch_ends_with_its_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "PATIENCE_S", 0.0)
     async with rigged(most=100) as rig:
-        watching = asyncio.create_task(rig.bounds.watch())
         await rig.strangers(7)
+        watching = asyncio.create_task(rig.bounds.watch())
         await rig.until_there("127.0.0.2", 5)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from psycopg import Connection
 from tests import machines
 from tests.connectors.postgresql.rig import DEADLINE_S, entries
+from tests.selection.turns import in_turns
 
 from headrace.connectors.postgresql import PostgreSQLParameters, PostgreSQLSource, continuity, fingerprint, reading
 from headrace.sdk import Batch, InvalidSource, Position, PositionLost
@@ -361,7 +362,7 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", in_turns(FAULTS))
 def test_a_planted_fault_is_found(url, fault, monkeypatch):
     PostgreSQLMachine.url = url
     where, name, instead = FAULTS[fault]

@@ -508,9 +508,9 @@ def without_second(arrived: Arrived) -> Arrived:
 @pytest.mark.parametrize(
     ("machine", "fault", "found"),
     [
-        (QueueMachine, swapped, "not in the order of publication"),
-        (QueueMachine, without_second, "messages are lost"),
-        (StreamMachine, without_second, "gone without a word|comes twice"),
+        pytest.param(QueueMachine, swapped, "not in the order of publication", marks=pytest.mark.in_turn(1)),
+        pytest.param(QueueMachine, without_second, "messages are lost", marks=pytest.mark.in_turn(2)),
+        pytest.param(StreamMachine, without_second, "gone without a word|comes twice", marks=pytest.mark.in_turn(3)),
     ],
 )
 def test_a_fault_is_found(
