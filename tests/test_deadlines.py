@@ -12,6 +12,8 @@ WAITS = {"asyncio.timeout": 0, "asyncio.wait_for": 1}
 """Functions that raise an error when time is over, with the place of the seconds among their arguments."""
 ENDS = {"communicate", "join", "result", "wait"}
 """Methods that wait for what ends: a process, a thread, a future. Shorter than a second, it is a pause between two looks."""
+LIMITS = {"timeout", "timeout_s", "deadline_s"}
+"""Parameters of functions that give up, by their names. Shorter than two seconds, it is a pause, or what the test is about."""
 EXPECTED = {
     # gRPC itself gives up after a minute, and the test is about what happens before.
     "gateway/test_frozen_peers.py": "GIVEN_UP_S",
@@ -52,8 +54,14 @@ def short(source: str) -> Iterator[str]:
                 given = node.args[WAITS[name] :]
             elif isinstance(node.func, ast.Attribute) and node.func.attr in ENDS and name != "asyncio.wait":
                 given, least_s = [*node.args, *(word.value for word in node.keywords if word.arg == "timeout")], 1.0
-            elif name == "subprocess.run":
-                given = [word.value for word in node.keywords if word.arg == "timeout"]
+            else:
+                given = [word.value for word in node.keywords if word.arg in LIMITS]
+                least_s = 0.0 if name == "subprocess.run" else 2.0
+        elif isinstance(node, ast.arguments):
+            positional = [*node.posonlyargs, *node.args]
+            optional = [*positional[len(positional) - len(node.defaults) :], *node.kwonlyargs]
+            defaults = zip(optional, [*node.defaults, *node.kw_defaults], strict=True)
+            given, least_s = [default for parameter, default in defaults if default and parameter.arg in LIMITS], 2.0
         elif isinstance(node, ast.BinOp) and isinstance(node.left, ast.Call) and _name(node.left.func) == "time.monotonic":
             given, least_s = [node.right], 2.0
         if any(is_short(each, least_s) for each in given):
@@ -89,6 +97,8 @@ def test_no_test_gives_up_within_a_minute() -> None:
         "process.wait(30)",
         "process.communicate(timeout=5)",
         "subprocess.run(command, timeout=10)",
+        "await messages.fetch(10, timeout=5)",
+        "def wait(timeout_s: float = 20): pass",
     ],
 )
 def test_a_short_wait_is_found(wait: str) -> None:

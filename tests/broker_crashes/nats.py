@@ -21,7 +21,7 @@ from tests.broker_crashes.workload import (
     value_of,
 )
 
-_DEADLINE_S = 30.0
+_DEADLINE_S = 120.0
 
 
 class StreamPair(Pair):

@@ -182,7 +182,7 @@ class TrustsWhomeverItMeets(Connector):
     def trusted(self) -> bytes:
         host, _, port = self.options.gateway.rpartition(":")
         try:
-            return ssl.get_server_certificate((host, int(port)), timeout=5).encode()
+            return ssl.get_server_certificate((host, int(port)), timeout=60).encode()
         except OSError:  # While the gateway is away, or requires a certificate.
             return super().trusted()
 

@@ -87,7 +87,6 @@ async def test_kafka(kafka, tmp_path):
     topic = log.create()
     source = KafkaSource(KafkaParameters(bootstrap_servers=log.servers, topics=(topic,), **kept(tmp_path / "dead")))
     await goes_on(source, lambda value: asyncio.to_thread(log.append, topic, [value]), tmp_path / "dead", f"s/{topic}-0")
-    source.close()
     log.close()
 
 

@@ -33,7 +33,7 @@ def part(stream: str, low: int | None, high: int) -> Range:
     return Range(stream, start, start, Position(0, high), Position(0, high))
 
 
-def read(gateway: FakeGateway, *ranges: Range, timeout_s: float = 20) -> dict[str, list[int]]:
+def read(gateway: FakeGateway, *ranges: Range, timeout_s: float = 120) -> dict[str, list[int]]:
     options = parse({"gateway": gateway.address, "stream": "orders/*"}, Defaults())
     pipeline = PipelineRun("p", 1, "r", "c").to_proto(options)
     found: dict[str, list[int]] = {}

@@ -208,8 +208,13 @@ async def test_a_change_among_a_thousand_streams_reaches_ten_clients() -> None:
 async def test_while_nothing_changes_comments_show_that_the_connection_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "KEEPALIVE_S", 0.05)
     monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.2)
-    async with serve_http(Gateway(Limits())) as http, listening(http) as listener:
-        assert await listener.next() == "status"
+    async with serve_http(Gateway(Limits())) as http, AsyncExitStack() as clients:
+        kind = ""
+        while kind != "status":
+            # A machine that is held up lets the time of the request pass before its stream begins.
+            with suppress(aiohttp.ClientError):
+                listener = await clients.enter_async_context(listening(http))
+                kind = await listener.next()
         for _ in range(20):
             assert await listener.next() == "comment", "the time of a response is not limited here"
 

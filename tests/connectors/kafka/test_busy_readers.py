@@ -36,7 +36,7 @@ async def source(log, small_queues, each_client) -> AsyncIterator[KafkaSource]:
     sizes = {"partition_fetch_bytes": 256 << 10, "fetch_bytes": 4 << 20}
     source = KafkaSource(KafkaParameters(source="s", client=each_client, bootstrap_servers=log.servers, topics=topic, **sizes))
     yield source
-    source.close()
+    await source.close()
 
 
 async def test_a_partition_whose_reader_was_busy_while_others_were_read_goes_on(source):

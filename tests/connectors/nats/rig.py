@@ -47,7 +47,7 @@ class Server:
 
     def __init__(self, client: nats_py.NATS) -> None:
         self.client = client
-        self.js: JetStreamContext = client.jetstream(timeout=30.0)
+        self.js: JetStreamContext = client.jetstream(timeout=90.0)
 
     async def stream(self, **config: Any) -> str:
         """Makes a stream that nobody else uses, of all subjects that begin with its name."""
