@@ -1,7 +1,7 @@
 """Finds constructions that stop a reader, in the pages, docstrings, texts and comments of the product: part of `make lint`.
 
-Texts are help, errors, log lines, and the docstrings of attributes. Comments are read in `proto/` and in languages other than
-Python, and all that `headrace new` writes.
+Texts are help, errors, log lines, and the docstrings of attributes. Comments are read in `proto/` and in all languages, and all
+that `headrace new` writes.
 
 Name the thing instead of a pronoun ("those of", "those that"), and write who does what, in the order in which it happens.
 """
@@ -9,7 +9,10 @@ Name the thing instead of a pronoun ("those of", "those that"), and write who do
 import ast
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
+from io import StringIO
+from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,6 +43,8 @@ CONSTRUCTIONS = {
     "start with the subject": r"\bAs for\b|\b(?:of|after|for) so (?:many|long)\b(?! (?:as|that))",
     "permanently, or forever": r"\bfor good\b",
     "no longer": r"\b(?:not|never|nothing|nobody|no|none)\b[^.;:]*\bany more\b",
+    "name the place": r"\bas\b[^.:;,()]{1,40}\b(?:has|have|had) (?:it|them)\b(?! [a-z]+ed\b)",
+    "name who says it, or the report": r"\bwhat (?:is|was) (?:said|told)\b",
     "contain, get, keep or own": r"\b(?:has|have|had) it\b(?! [a-z]+ed\b)",
 }
 EXCEPTIONS = frozenset[str]()
@@ -99,6 +104,15 @@ def docstring_findings(source: str) -> Iterator[tuple[int, str, str]]:
                 yield text.lineno + line - 1, words, advice
 
 
+def python_comment_findings(source: str) -> Iterator[tuple[int, str, str]]:
+    """The line of each construction in the comments of a module, its words, and what to do instead. Adjacent lines are one."""
+    found = [token for token in tokenize.generate_tokens(StringIO(source).readline) if token.type == tokenize.COMMENT]
+    for _, comment in groupby(enumerate(found), lambda numbered: numbered[1].start[0] - numbered[0]):
+        lines = [token for _, token in comment]
+        for line, words, advice in findings("\n".join(token.string.lstrip("#") for token in lines)):
+            yield lines[0].start[0] + line - 1, words, advice
+
+
 def text_findings(source: str) -> Iterator[tuple[int, str, str]]:
     """The line of each construction in the texts of a module, its words, and what to do instead. A text may be no sentence."""
     tree = ast.parse(source)
@@ -114,7 +128,7 @@ def text_findings(source: str) -> Iterator[tuple[int, str, str]]:
 def main() -> int:
     """Prints each construction with its place, and returns how the process ends."""
     searches = [(page, findings) for page in pages()] + [(source, docstring_findings) for source in sources()]
-    searches += [(source, text_findings) for source in sources()]
+    searches += [(source, search) for source in sources() for search in (text_findings, python_comment_findings)]
     searches += [(source, comment_findings) for source in commented()] + [(template, findings) for template in templates()]
     lines = [
         f"{path.relative_to(ROOT)}:{line}: {words!r}: {advice}"

@@ -1,4 +1,4 @@
-"""`headrace soak`: everything runs for a short time, a planted leak is found, and it ends in good order when it is told to."""
+"""`headrace soak`: everything runs for a short time, a planted leak is found, and it ends in good order on request."""
 
 import json
 import os

@@ -34,7 +34,7 @@ class Store(ABC):
     @property
     @abstractmethod
     def root(self) -> str:
-        """The folder of checkpoints here, as Spark is told it."""
+        """The folder of checkpoints here, as Spark's setting names it."""
 
     @abstractmethod
     def environ(self, folder: Path) -> Mapping[str, str]:

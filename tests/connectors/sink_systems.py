@@ -34,7 +34,7 @@ LIMITS = {
     "nats-sink": ("retry_seconds", 0.5),
     "rabbitmq-sink": ("wait_seconds", 0.5),
 }
-"""The setting that limits how long each sink waits, and a low value; those of PostgreSQL wait without a limit."""
+"""The setting that limits how long each sink waits, and a low value; sinks of PostgreSQL wait without a limit."""
 
 Network = Callable[..., FaultyNetwork]
 

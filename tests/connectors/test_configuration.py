@@ -1,4 +1,4 @@
-"""Configuration files of connectors: what they say, and what is said of them where they are wrong."""
+"""Configuration files of connectors, and the errors for invalid ones."""
 
 import json
 import re

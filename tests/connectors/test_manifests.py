@@ -1,4 +1,4 @@
-"""Manifests: what they declare, what is said of them where they are wrong, and who may put them there."""
+"""Manifests: what they declare, the errors for invalid ones, and who may put them there."""
 
 import json
 import os

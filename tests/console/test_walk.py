@@ -54,7 +54,7 @@ async def port() -> AsyncIterator[socket.socket]:
 
 
 async def http_of(folder: Path) -> str:
-    """The HTTP address of a deployment's gateway, as its log has it."""
+    """The HTTP address of a deployment's gateway, from its log."""
     async with asyncio.timeout(START_S):
         while True:
             if found := re.search(r"http://(127\.0\.0\.1:\d+)", await asyncio.to_thread(log_of, folder)):

@@ -1,4 +1,4 @@
-"""Deployment files: what they say, what is said of them where they are wrong, and which command lines come of them."""
+"""Deployment files: their content, the errors for invalid ones, and the command lines that they lead to."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -126,7 +126,7 @@ def test_the_command_lines_of_a_deployment(tmp_path: Path) -> None:
 
 
 def options_of(*path: str) -> set[str]:
-    """The options of a command, as configuration files have them."""
+    """The options of a command, as keys of configuration files."""
     command: click.Command = cli
     for word in path:
         assert isinstance(command, click.Group)

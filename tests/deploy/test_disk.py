@@ -1,4 +1,4 @@
-"""A disk that hangs delays only itself: pipes are read on, questions are answered, and what is missing is told in its place."""
+"""A disk that hangs delays only itself: pipes are read, questions are answered, and a line stands for what is missing."""
 
 import json
 import os

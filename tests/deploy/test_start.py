@@ -1,4 +1,4 @@
-"""A deployment starts where its folder has no room, and is told what cannot be; two runs of it never meet."""
+"""A deployment starts although its folder has no room, and reports what it cannot do; two runs of it never meet."""
 
 import errno
 import os

@@ -16,6 +16,8 @@ PLANTED = {
     "As for sinks, nothing changes.": "As for",
     "It holds the slot for good.": "for good",
     "Only the first gateway has it.": "has it",
+    "Types of columns, as a file has them.": "as a file has them",
+    "The page shows what is said about it.": "what is said",
 }
 
 
@@ -73,6 +75,11 @@ def test_a_sentence_over_two_lines_of_a_comment_is_one() -> None:
     assert [words for _, words, _ in prose.comment_findings("x := 1\n\t// Here the sink is\n\t// told more.\n")] == ["is told"]
 
 
+def test_a_sentence_over_two_comments_of_a_module_is_one() -> None:
+    source = 'text = "it goes on"\n\n# Here the sink is\n# told more.\nx = 1  # It has it.\n'
+    assert [(line, words) for line, words, _ in prose.python_comment_findings(source)] == [(3, "is told"), (5, "has it")]
+
+
 def test_a_text_in_code_is_no_comment() -> None:
     assert list(prose.comment_findings('url = "https://host/goes on";\n')) == []
 
@@ -87,6 +94,11 @@ def test_the_comments_and_the_new_projects_contain_none() -> None:
 
 def test_the_texts_contain_none() -> None:
     found = {path.relative_to(ROOT).as_posix(): list(prose.text_findings(path.read_text())) for path in prose.sources()}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+def test_the_comments_of_modules_contain_none() -> None:
+    found = {path.relative_to(ROOT).as_posix(): list(prose.python_comment_findings(path.read_text())) for path in prose.sources()}
     assert {path: lines for path, lines in found.items() if lines} == {}
 
 

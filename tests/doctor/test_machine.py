@@ -14,7 +14,7 @@ from headrace.terminal import EXIT_ENVIRONMENT
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment as a user has it: Spark sessions of other tests have left theirs."""
+    """The environment of a user: Spark sessions of other tests have left theirs."""
     for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "HEADRACE_WORKER_PYTHON", "SPARK_HOME", "SPARK_LOCAL_DIRS"):
         monkeypatch.delenv(variable, raising=False)
 

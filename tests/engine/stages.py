@@ -140,7 +140,7 @@ class Stages:
             self._write(row)
 
     def states(self, level: int = 1) -> dict[str, dict[Key, object]]:
-        """All states, as the stores have them."""
+        """All states in the stores."""
         found: defaultdict[str, dict[Key, object]] = defaultdict(dict)
         for (of_level, _), store in self.stores.items():
             if of_level == level:

@@ -1,4 +1,4 @@
-"""What Spark is told from outside the program, as far as it is found out before there is a JVM to ask."""
+"""Settings that Spark gets from outside the program, as far as they can be read before there is a JVM to ask."""
 
 from pathlib import Path
 

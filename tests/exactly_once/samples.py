@@ -1,4 +1,4 @@
-"""Which of all the deaths one run of the tests has; a seed decides, and `make chaos` has them all."""
+"""Chooses by a seed which of all deaths one run of the tests plays; `make chaos` plays all of them."""
 
 import random
 from collections import defaultdict

@@ -32,7 +32,7 @@ class FakeGateway(EngineServiceServicer):
         self.detached: list[pb.DetachRequest] = []
         self.sinks_away: list[str] = []
         self.streams_away: list[str] = []
-        """What a run that awaits streams is told is away; it is not exhausted then."""
+        """The streams that a run awaits and that have no connector; the run is not exhausted then."""
         self.metadata: list[dict[str, str]] = []
         self.failure: tuple[grpc.StatusCode, str] | None = None
         """Ends every call."""

@@ -1,4 +1,4 @@
-"""What a driver is told to run, and what its queries leave on disk: their state, and their checkpoints."""
+"""The queries that a driver runs, and what its queries leave on disk: their state, and their checkpoints."""
 
 import json
 from collections.abc import Iterator, Mapping

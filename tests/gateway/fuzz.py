@@ -224,7 +224,7 @@ def serve_sink(rng: random.Random) -> Iterator[Message]:
 
 
 def answers(rng: random.Random, told: sink_pb2.SinkServiceAttachResponse) -> Iterator[Message]:
-    """What a sink says to what it is told: mostly what it should."""
+    """How a sink answers its requests: mostly as it should."""
     request = sink_pb2.SinkServiceAttachRequest
     if rng.random() < 0.05:
         yield random_message(rng, request.DESCRIPTOR.full_name)

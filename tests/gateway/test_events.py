@@ -32,7 +32,7 @@ from headrace.protocol.v1 import source_pb2
 
 
 def apply(document: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a status after changes, as a client has it; rows are in the order in which they were first seen."""
+    """Returns the status that a client knows after changes; rows are in the order in which they were first seen."""
     result = dict(document)
     for part in ("gateway", "health"):
         result[part] = changed.get(part, document[part])

@@ -125,7 +125,7 @@ async def test_a_new_stream_begins_with_its_first_message_once_the_one_before_is
     assert [frame.count for frame in await pipeline.fetch("orders/1", None, 4)] == [5]
     await pipeline.plan({"orders/1": 4}, wait_ms=0)
     assert await idle(pipeline, forgotten=[at("orders/1", 2)]) == []
-    assert await names(pipeline) == ["orders/1"], "what is said late of the one before is without effect"
+    assert await names(pipeline) == ["orders/1"], "a late call about the forgotten stream has no effect"
 
 
 async def test_a_stream_that_is_offered_again_after_a_lost_session_is_read_again_once_it_was_forgotten(

@@ -88,7 +88,7 @@ class Fuzz:
         return await made.code(), await made.details() or ""
 
     async def _serve_sink(self, channel: grpc.aio.Channel, call: Call) -> tuple[grpc.StatusCode, str]:
-        """Makes a sink's call, which answers what it is told."""
+        """Makes a sink's call, which answers its requests."""
         rng = random.Random(f"{self._seed}/{call}")
         made = channel.stream_stream(call.method, response_deserializer=sink_pb2.SinkServiceAttachResponse.FromString)(
             timeout=3 * CALL_S

@@ -38,7 +38,7 @@ async def rig() -> AsyncIterator[tuple[Gateway, Connector, Engine]]:
 
 
 async def document(gateway: Gateway) -> dict[str, Any]:
-    """The status as JSON has it."""
+    """The status as JSON."""
     observed = await Observer(gateway, Http()).observe()
     return dict(status_document("", observed.status, observed.taken_at))
 

@@ -97,7 +97,7 @@ async def calling(*tokens: Token) -> AsyncIterator[grpc.aio.Channel]:
 
 
 async def outcome(channel: grpc.aio.Channel, path: str, method: MethodDescriptor, caller: str) -> grpc.StatusCode:
-    """How a method answers an empty request: whoever may call it is told of the request, not of rights."""
+    """How a method answers an empty request: whoever may call it gets an error about the request, not about rights."""
     kind = ("stream" if method.client_streaming else "unary") + "_" + ("stream" if method.server_streaming else "unary")
     call = getattr(channel, kind)(path, request_serializer=bytes, response_deserializer=bytes)
     request = iter([b""]) if method.client_streaming else b""

@@ -1,4 +1,4 @@
-"""Secrets and messages are planted, errors are provoked, and nothing that anybody can read has them."""
+"""Secrets and messages are planted, errors are provoked, and nothing that anybody can read contains them."""
 
 import asyncio
 import hashlib

@@ -100,8 +100,8 @@ async def restarted(here: Guarded, folder: Path) -> None:
         await asyncio.sleep(0.5)
 
 
-async def test_a_connector_that_still_has_the_token_of_before(guarded: Guarded, tmp_path: Path) -> None:
-    """The gateway takes only a new token; the connector's file has it later."""
+async def test_a_connector_that_still_has_the_previous_token(guarded: Guarded, tmp_path: Path) -> None:
+    """The gateway accepts only a new token, which reaches the connector's file later."""
     (tmp_path / "0").write_text("a line\n")
     (tmp_path / "token").write_text("old\n")
     (tmp_path / "token").chmod(0o600)

@@ -69,7 +69,7 @@ class Basket:
 
 @pytest.fixture
 def module() -> Iterator[Callable[[str, str], Any]]:
-    """Makes modules, as an application has them at one time or another."""
+    """Makes modules of an application at one time or another."""
     before = dict(sys.modules)
 
     def made(name: str, source: str) -> Any:

@@ -128,7 +128,7 @@ func (st *stream) acknowledge(position *pb.Position) bool {
 	return true
 }
 
-// backlog returns what to tell about what is left, if it is news.
+// backlog returns the report of the messages that are left, if it is news.
 func (st *stream) backlog() *pb.Backlog {
 	left := st.gather.tellBacklog()
 	if left == nil {

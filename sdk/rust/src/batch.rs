@@ -1,4 +1,4 @@
-//! Messages in columns, as a frame has them.
+//! Messages in columns, as in a frame.
 
 use bytes::{BufMut, Bytes, BytesMut};
 

@@ -38,7 +38,7 @@ export class Health {
     this.#say(ConnectorState.CONNECTING, reason);
   }
 
-  /** The connector works. Say it when what was said before is over. */
+  /** The connector works. Call it when an earlier trouble is over. */
   running(): void {
     this.#say(ConnectorState.RUNNING, "");
   }

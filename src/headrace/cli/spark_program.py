@@ -20,7 +20,7 @@ def stop_queries() -> bool:
     spark = sys.modules.get("pyspark.sql")
     session = spark.SparkSession.getActiveSession() if spark is not None else None
     if session is None and spark is not None:
-        # The active session is that of a thread; the default one is that of the process.
+        # The active session belongs to a thread; the default one belongs to the process.
         session = spark.SparkSession._instantiatedSession
     if session is None:
         return False

@@ -76,5 +76,5 @@ class Reload:
         try:
             reading.set_result(self._replan(is_stopped))
         except BaseException as error:
-            # Also SystemExit of a plugin: whoever looks is told.
+            # Also SystemExit of a plugin: whoever waits for the plan gets it.
             reading.set_exception(error)

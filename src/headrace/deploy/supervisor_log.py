@@ -39,7 +39,7 @@ class SupervisorLog:
         Args:
             opened: Returns a descriptor of the pipe that does not block, if this has none yet; may raise an OSError.
         """
-        # Not under the lock: whatever fails in it is told here.
+        # Not under the lock: a failure in it writes to this log.
         pipe = opened() if self._pipe is None else None
         with self._lock:
             self._pipe = self._pipe if pipe is None else pipe

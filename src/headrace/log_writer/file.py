@@ -218,7 +218,7 @@ class LogFile:
             try:
                 os.close(descriptor)
             except OSError as error:
-                # It is closed nevertheless: its number may be that of another file by now.
+                # It is closed nevertheless: another file may have its number by now.
                 self._failed("write it", error)
 
     def _failed(self, what: str, error: OSError) -> None:

@@ -1,4 +1,4 @@
-"""What the Kafka connectors can be told, and what kafka-python is told then."""
+"""The parameters of the Kafka connectors, and the settings of kafka-python that follow from them."""
 
 import logging
 import threading

@@ -94,7 +94,7 @@ async def test_a_credentials_file(tmp_path):
 
 
 def token(issuer: nkeys.KeyPair, subject: nkeys.KeyPair, claims: dict) -> str:
-    """A JWT as NATS has it."""
+    """A JWT in the form that NATS uses."""
     body = {"iat": 1_700_000_000, "iss": issuer.public_key.decode(), "sub": subject.public_key.decode(), "nats": claims}
     body["jti"] = base64.b32encode(hashlib.sha256(json.dumps(body).encode()).digest()).decode().rstrip("=")
     parts = [_encoded(json.dumps(part).encode()) for part in ({"typ": "JWT", "alg": "ed25519-nkey"}, body)]

@@ -1,4 +1,4 @@
-"""What the NATS connectors can be told, and what is said of what they cannot."""
+"""The parameters of the NATS connectors, and the errors for invalid ones."""
 
 import pytest
 from pydantic import ValidationError

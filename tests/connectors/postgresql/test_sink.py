@@ -1,4 +1,4 @@
-"""The sink that inserts: what is staged is nowhere, what is committed is in the table once, what the table refuses is told."""
+"""The sink that inserts: staged rows are nowhere, committed rows are in the table once, and refused rows are reported."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""sdk/examples/rust-syslog: its own tests, the kit, and a real gateway; only what is in its memory is lost with it."""
+"""sdk/examples/rust-syslog: its own tests, the kit, and a real gateway; only the messages in its memory are lost with it."""
 
 import asyncio
 import signal

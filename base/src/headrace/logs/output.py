@@ -38,7 +38,7 @@ FIELDS = (
     "caller",
     "peer",
 )
-"""The fields that have the same meaning in all lines that have them."""
+"""The fields that mean the same in every line that contains them."""
 SECRET_FIELDS = frozenset({"authorization", "token", "sha256", "password"})
 HIDDEN = "(hidden)"
 

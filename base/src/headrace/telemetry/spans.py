@@ -103,7 +103,7 @@ class Spans:
         self._processor.on_end(span)
 
     def flush(self) -> None:
-        """Exports all spans that have ended, and waits until the collector has them."""
+        """Exports all spans that have ended, and waits until the collector has received them."""
         self._processor.force_flush()
 
     def close(self, within_s: float) -> None:

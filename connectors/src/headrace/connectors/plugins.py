@@ -76,7 +76,7 @@ def _entries(distribution: Distribution) -> list[EntryPoint] | None:
     """Returns the connectors of a distribution; None if that cannot be read."""
     try:
         return list(distribution.entry_points.select(group=GROUP))
-    except Exception:  # Damaged entry points of one distribution, which pip reports, must not hide those of others.
+    except Exception:  # Damaged entry points of one distribution, which pip reports, must not hide the others.
         return None
 
 

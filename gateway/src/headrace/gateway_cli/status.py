@@ -47,7 +47,7 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
     \b
     The result with --json. Names and types are stable; sizes are in bytes,
     times in milliseconds:
-      problems   [part, kind, cause, root, since, remedy], as /readyz has
+      problems   [part, kind, cause, root, since, remedy], as /readyz lists
                  them
       problems_in_all  how many there are; the list has at most 1,000
       gateway    address, version, uptime_ms, buffered_bytes,

@@ -169,8 +169,8 @@ def message_document(answer: pb.LocateMessageResponse) -> MessageDocument:
 def oldest_unacknowledged(status: pb.GetStatusResponse, stream: str) -> tuple[int, int | None]:
     """Returns the sequence and the epoch of the oldest message of a stream that is not acknowledged.
 
-    They follow the last acknowledged position. If sequences have gaps, no message may have them; the answer then describes the
-    next message. For a stream that the gateway does not know, any sequence will do: the gateway refuses it.
+    They follow the last acknowledged position. If sequences have gaps, there may be no such message; the answer then describes
+    the next one. For a stream that the gateway does not know, any sequence will do: the gateway refuses it.
     """
     found = next((one for one in status.streams if one.stream == stream), None)
     if found is None or not found.HasField("received"):

@@ -15,7 +15,7 @@ _INSTRUMENTS = (*INSTRUMENTS, *CONNECTOR_INSTRUMENTS, *STREAM_INSTRUMENTS)
 
 
 class Metrics:
-    """The values of all instruments, as /metrics has them."""
+    """The values of all instruments, as /metrics lists them."""
 
     def __init__(self, observed: Observation) -> None:
         self._values = {

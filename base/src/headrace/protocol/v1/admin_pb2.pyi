@@ -416,7 +416,7 @@ class SuperviseRequest(_message.Message):
 
     @_builtins.property
     def processes(self) -> Global___SupervisedProcesses:
-        """Replaces what is known of its processes, after a change of one, and every few seconds."""
+        """Replaces the list of its processes, after a change of one, and every few seconds."""
 
     @_builtins.property
     def goodbye(self) -> Global___SuperviseGoodbye:

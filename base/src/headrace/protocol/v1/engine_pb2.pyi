@@ -1270,7 +1270,7 @@ class ReportCommitsRequest(_message.Message):
     then forgotten.
     """
     stopped: _builtins.bool
-    """True once the query was stopped, so that nobody waits for its deliveries and votes: they end with ABORTED.
+    """True once the query was stopped. Its deliveries and votes then end with ABORTED, since nobody waits for them.
     Prepared transactions wait for the commit log as before.
     """
     replaced: _builtins.bool

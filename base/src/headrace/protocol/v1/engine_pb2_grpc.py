@@ -193,7 +193,7 @@ class EngineServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReportBatches(self, request, context):
-        """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
+        """Reports micro-batches of the checkpoint, for the timeline that operators see. Nothing else depends on it, and it
         renews no lease. Called by the driver when `commits/N` is written. NOT_FOUND if the gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
         reported, or the pipeline has another checkpoint now.
         """

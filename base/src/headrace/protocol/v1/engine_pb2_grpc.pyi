@@ -85,7 +85,7 @@ class EngineServiceStub:
     attached. A run follows with one call at a time: a newer call ends the older one with ABORTED.
     """
     ReportBatches: _grpc.UnaryUnaryMultiCallable[_engine_pb2.ReportBatchesRequest, _engine_pb2.ReportBatchesResponse]
-    """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
+    """Reports micro-batches of the checkpoint, for the timeline that operators see. Nothing else depends on it, and it
     renews no lease. Called by the driver when `commits/N` is written. NOT_FOUND if the gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
     reported, or the pipeline has another checkpoint now.
     """
@@ -188,7 +188,7 @@ class EngineServiceAsyncStub(EngineServiceStub):
     attached. A run follows with one call at a time: a newer call ends the older one with ABORTED.
     """
     ReportBatches: _aio.UnaryUnaryMultiCallable[_engine_pb2.ReportBatchesRequest, _engine_pb2.ReportBatchesResponse]  # type: ignore[assignment]
-    """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
+    """Reports micro-batches of the checkpoint, for the timeline that operators see. Nothing else depends on it, and it
     renews no lease. Called by the driver when `commits/N` is written. NOT_FOUND if the gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
     reported, or the pipeline has another checkpoint now.
     """
@@ -330,7 +330,7 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.ReportBatchesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.ReportBatchesResponse, _abc.Awaitable[_engine_pb2.ReportBatchesResponse]]:
-        """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
+        """Reports micro-batches of the checkpoint, for the timeline that operators see. Nothing else depends on it, and it
         renews no lease. Called by the driver when `commits/N` is written. NOT_FOUND if the gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
         reported, or the pipeline has another checkpoint now.
         """

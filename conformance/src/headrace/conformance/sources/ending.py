@@ -36,7 +36,7 @@ async def gone(trial: SourceTrial) -> None:
     await trial.until(lambda: bool(_ended_streams(session)), "CloseStream with gone", must_run=False)
     await trial.until_quiet()
     names = {stream.name for stream in _ended_streams(session)}
-    # It has heard of the acknowledgements before it ends, or is told to.
+    # It learns of the acknowledgements before it ends by itself or by a signal.
     trial.terminate()
     await trial.exits("the end of the process after SIGTERM")
     before = len(trial.gateway.sessions)

@@ -37,7 +37,7 @@ class Encoding(Enum):
         return b"\n" if self.unit == 1 else "\n".encode(self.value)
 
 
-# The mark of UTF-16 begins that of UTF-32, if both are little-endian.
+# The mark of UTF-32 begins with the mark of UTF-16, if both are little-endian.
 _MARKED = (Encoding.UTF_32_LE, Encoding.UTF_32_BE, Encoding.UTF_16_LE, Encoding.UTF_16_BE, Encoding.UTF_8)
 
 

@@ -120,7 +120,7 @@ class Watch:
         looking, self._looking = self._looking, None
         if looking is not None:
             looking.cancel()
-            # Not awaited by itself: its cancellation could not be told from that of this wait, which must not be lost.
+            # Not awaited by itself: its cancellation would look like a cancellation of this wait, which must not be lost.
             await asyncio.wait({looking})
 
 

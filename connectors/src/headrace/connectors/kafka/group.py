@@ -56,7 +56,7 @@ class GroupOffsets:
                     await self._questions.call(self._cluster.commit, self._group, offsets)
                     backoff.reset()
                     self._log.over(f"committing offsets of group {self._group} again")
-                except Exception as error:  # also those that kafka-python does not name: the offsets stay due
+                except Exception as error:  # also errors that kafka-python does not document: the offsets stay due
                     self._offsets = {**offsets, **self._offsets}
                     self._log.report(f"{error if isinstance(error, HeadraceError) else repr(error)}; retrying")
                     pause = backoff.next()

@@ -88,7 +88,7 @@ class TopicLimits:
         if not self._cluster.topics([topic]):
             return None
         settings = self._cluster.settings(topic)
-        # If the broker sets the timestamps, those of the producer do not count.
+        # If the broker sets the timestamps, the producer's do not count.
         stamped = settings.get("message.timestamp.type") == "LogAppendTime"
         return Limits(
             message_bytes=int(settings.get("max.message.bytes", _DEFAULT_MESSAGE_BYTES)),

@@ -21,7 +21,7 @@ from headrace.contract.names import is_stream_name
 from headrace.sdk import Backlog, Batch, InvalidSource, Position
 
 _ROWS_AT_ONCE = 10_000
-# An index that begins with the column finds each value in one step, however many rows have it.
+# An index that begins with the column finds each value in one step, however many rows contain the value.
 _PARTITIONS = """
     WITH RECURSIVE found (name) AS (
         (SELECT message.{column} FROM {table} AS message ORDER BY message.{column} LIMIT 1)

@@ -25,8 +25,9 @@ _PACKED_KEYS = """
 """
 _PACKED_TIMES = "pg_catalog.string_agg(coalesce(pg_catalog.timestamptz_send(packed.event_time), '\\x8000000000000000'), '')"
 # Functions have their schema, because the user's may have the same name and fit better.
-# The rows, and so the aggregates, are in the order of the window. What is too large is left out before it is fetched from where
-# large values are stored, and converted. OFFSET 0 keeps the planner from converting a value for each place that mentions it.
+# The rows, and so the aggregates, are in the order of the window. The query leaves out values that are too large before it
+# fetches them from where large values are stored. OFFSET 0 keeps the planner from converting a value for each place
+# that mentions it.
 _PAGE = """
     SELECT pg_catalog.string_agg(pg_catalog.int8send(packed.number), ''), pg_catalog.string_agg(packed.value, ''),
            pg_catalog.string_agg(coalesce(pg_catalog.int4send(pg_catalog.octet_length(packed.value)), '\\xffffffff'), ''),

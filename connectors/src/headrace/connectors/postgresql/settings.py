@@ -33,8 +33,8 @@ _CONDUCT = {
 }
 """How statements are executed. Several processes would not pack rows in order."""
 _SINCE_17 = {"transaction_timeout": "0"}
-# Functions and operators of other schemas must not hide those of the server; where the user's own are found stays the user's
-# choice. A commit that is reported must survive a crash of the server.
+# Functions and operators of other schemas must not hide the server's; where the user's own are found stays the user's choice.
+# A commit that is reported must survive a crash of the server.
 SEARCH_PATH = """
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
     UNION ALL

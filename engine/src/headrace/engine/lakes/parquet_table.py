@@ -19,7 +19,7 @@ from headrace.engine.lakes.staging import OWN, DiskStaging, names_in, synced
 
 _RESTORE = "restore the table and the checkpoint from the same backup"
 _Columns = dict[str, tuple[str, str]]
-"""The types of columns as a file has them, by their path in small letters."""
+"""The types of the columns of a file, by their path in small letters."""
 
 
 class ParquetTable:

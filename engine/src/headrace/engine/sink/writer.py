@@ -117,7 +117,7 @@ class Writer(DataSourceStreamArrowWriter):
 
     Args:
         options: The options of the sink.
-        is_over: Whether the query was stopped, so that nobody waits for a vote; None if it is unknown.
+        is_over: Whether the query was stopped: nobody waits for a vote then. None if it is unknown.
     """
 
     def __init__(self, options: SinkOptions, is_over: Callable[[], bool] | None = None) -> None:

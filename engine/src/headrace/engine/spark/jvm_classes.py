@@ -57,7 +57,7 @@ def install(spark: SparkSession) -> None:
                 )
             loader.addURL(jvm.java.io.File(str(JAR)).toURI().toURL())
         if not is_one_jvm(str(spark.sparkContext.master)):
-            # Executors fetch it from the driver before their first task, including those that join later.
+            # Executors fetch it from the driver before their first task, also executors that join later.
             spark.sparkContext._jsc.addJar(_jar_of(jvm, loader))
     except Py4JError as error:
         raise HeadraceError(f"this JVM cannot load the engine's Java classes: {error}") from None

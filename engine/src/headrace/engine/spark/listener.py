@@ -195,7 +195,7 @@ class QueryListener:
             options = execution.sink_options(defaults) if execution.writes_to_sink else None
             shared = any(each.shared_checkpoint for each in (*sources, *((options,) if options is not None else ())))
             refuse_local_checkpoint(self._spark, execution.checkpoint, shared=shared)
-            # A query that is told where to resume is the one that completes a rescaled checkpoint.
+            # A query with a position to resume at is the one that completes a rescaled checkpoint.
             completes = any(source.resume_at is not None for source in sources)
             if execution.is_unfinished and not completes:
                 raise HeadraceError(

@@ -38,7 +38,7 @@ class _Connection(H11Protocol):
     turn = 0
     """Orders connections by when they began to wait: for their first request, or since their last one."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self.turn = next(self._turns)
         self._set_deadline(transport)
@@ -50,7 +50,7 @@ class _Connection(H11Protocol):
             log_dropped("HTTP", dropped.peer)
             dropped.transport.abort()
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # as uvicorn has it
+    def eof_received(self) -> bool:  # type: ignore[override]  # as in uvicorn
         """Lets a client that has closed its sending side have its answer; a stream of events ends."""
         self._has_ended = True
         in_progress = self.cycle is not None and not self.cycle.response_complete

@@ -137,7 +137,7 @@ class AdminService(AdminServiceServicer):
             )
             if left.done:
                 return
-            # The drain goes on if the caller leaves.
+            # The drain continues if the caller leaves.
             await asyncio.wait({task}, timeout=DRAIN_REPORT_S)
 
     async def Reload(self, request: pb.ReloadRequest, context: Context) -> pb.ReloadResponse:

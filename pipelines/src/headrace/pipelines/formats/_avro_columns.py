@@ -179,7 +179,7 @@ def _arrow(schema: Any, where: str, names: dict[str, Any], above: tuple[str, ...
 
 
 def _with_plain_uuids(schema: Any) -> Any:
-    """Returns a schema whose UUIDs are text, as columns have them."""
+    """Returns a schema whose UUIDs are text, since columns represent UUIDs as text."""
     if isinstance(schema, list):
         return [_with_plain_uuids(one) for one in schema]
     if isinstance(schema, Mapping):

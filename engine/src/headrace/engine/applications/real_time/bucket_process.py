@@ -49,7 +49,7 @@ class BucketProcess:
             # A session of its own: Ctrl-C is for the driver, which then stops this process.
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[other.fileno()], start_new_session=True)
         root = None if plan.programs is None else SparkFiles.getRootDirectory()
-        # As for Spark's workers: functions that cannot be imported are sent whole.
+        # Functions that cannot be imported are sent whole, as to Spark's workers.
         self._ask("load", sys.path, cloudpickle.dumps((plan, files, root)))  # type: ignore[no-untyped-call]
 
     @property

@@ -62,7 +62,7 @@ def divided(plan: Plan, level: int, arriving: Iterable[BlockRow]) -> tuple[list[
     here = [row for row in rows if row.is_mark or (row.target >= 0 and graph.levels[row.target] == level)]
     passing = [row for row in rows if not row.is_mark and (row.target < 0 or graph.levels[row.target] != level)]
     leaving = passing + (list(mark_rows(here)) if level < graph.shuffles else [])
-    # Every stage knows the event time of all streams, also of those that reach only later ones.
+    # Every stage knows the event time of all streams, also of streams that reach only later stages.
     return here + list(mark_rows(passing)) if here else here, leaving
 
 

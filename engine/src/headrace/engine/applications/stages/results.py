@@ -72,7 +72,7 @@ def vote(
         sinks: The names of the sinks.
         written: What each task has delivered, by sink.
         batch: The micro-batch.
-        is_over: Whether the query was stopped, so that nobody waits; None if it is unknown.
+        is_over: Whether the query was stopped: nobody waits for a vote then. None if it is unknown.
 
     Raises:
         VoteGivenUp: The query was stopped.

@@ -24,7 +24,7 @@ ProtocolError
 ├── NotPermitted          PERMISSION_DENIED    the token does not allow it
 ├── TokenRevoked          UNAUTHENTICATED      the session's token is no longer valid
 ├── Superseded            ABORTED              a newer session or run has taken over
-├── RunStopped            ABORTED              the run was stopped, so that nobody waits for the call
+├── RunStopped            ABORTED              the run was stopped: nobody waits for the call
 ├── UnknownPart           NOT_FOUND            a part that this gateway does not know, in a request to change it
 ├── ChangeRefused         FAILED_PRECONDITION  a change that the state of a part does not allow
 ├── SourceSilent          DEADLINE_EXCEEDED    a source sends none of the messages that a batch needs

@@ -218,7 +218,7 @@ class Timeline:
         if record is not None and record.durable and all(map(is_visible, record.durable)):
             record.reach(Stage.SINK_COMMITTED)
 
-    # What the sources are told
+    # Acknowledgements to sources
 
     def acknowledge(self, stream: str, position: Position) -> None:
         """Notes up to where a source knows that a stream is committed."""

@@ -87,7 +87,7 @@ class CommitLog:
     former: tuple[str, ...] = ()
     """Those of `sinks` that the query no longer writes to."""
     stopped: bool = False
-    """Whether the query was stopped, so that nobody waits for the current run's deliveries and votes."""
+    """Whether the query was stopped: nobody waits for the deliveries and votes of the current run then."""
 
     def decision(self, transaction: Transaction, run_ids: set[str], *, prepared: bool) -> Decision:
         """Returns the decision about a transaction of which an instance holds parts of these runs.

@@ -189,7 +189,7 @@ def _letter(part: Part, preview: MessagePreview) -> DeadLetter:
         sequence=int(sequence) if sequence.isdecimal() and len(sequence) < 20 else None,
         message=preview,
     )
-    # Those of the row; the message's own sequence is that of the letter.
+    # The headers of the row; the letter has the message's own sequence.
     letter.message.ClearField("sequence")
     letter.message.headers_in_all -= len(preview.headers) - len(own)
     del letter.message.headers[:]

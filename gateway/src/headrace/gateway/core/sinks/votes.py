@@ -1,4 +1,4 @@
-"""The transactions that sink instances have voted for. They must still have them when they reconnect."""
+"""The transactions that sink instances have voted for. An instance must still hold its own when it reconnects."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass

@@ -67,7 +67,7 @@ class Tally:
         """
         if not frames:
             return
-        # They may have been released before, together with those that follow them.
+        # They may have been released before, together with the frames that follow them.
         self._divide(frames[-1].last, frames, start)
         kept = {*readers, frames[-1].last}
         low = self._released[-1].last if self._released else self._last_counted(start.epoch)

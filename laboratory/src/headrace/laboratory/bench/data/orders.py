@@ -1,4 +1,4 @@
-"""Orders as a shop has them: text, numbers, a flag, a time and a note that few have."""
+"""Orders of a shop: text, numbers, a flag, a time, and a note that few of them contain."""
 
 import io
 import json

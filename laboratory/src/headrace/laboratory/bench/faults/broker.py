@@ -1,4 +1,4 @@
-"""A NATS server, its connector, and a query: faults of the broker, and of what is known of it."""
+"""A NATS server, its connector, and a query: faults of the broker, and of how its state is observed."""
 
 import asyncio
 import os

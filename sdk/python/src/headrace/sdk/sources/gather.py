@@ -80,7 +80,7 @@ class Gather:
         Raises:
             InvalidMessage: The item is neither a message nor a batch, or a key or value is not bytes.
         """
-        # Runs for each message, so the commonest kind is added without the lock and without a call, such as that of `fields_of`.
+        # Runs for each message, so the commonest kind is added without the lock and without a call, such as `fields_of`.
         if type(item) is Message and type(item.value) is bytes and (item.key is None or type(item.key) is bytes):
             key, value, fields = item.key, item.value, self._fields
             size = self._last_bytes + len(value) + (0 if key is None else len(key))

@@ -1,4 +1,4 @@
-"""The positions at which partitions begin for new queries: requested once, and kept until a checkpoint has them."""
+"""The positions at which partitions begin for new queries: requested once, and kept until a checkpoint contains them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 

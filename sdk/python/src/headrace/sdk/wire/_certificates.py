@@ -39,7 +39,7 @@ def credentials(tls: Tls, names: TlsNames) -> grpc.ChannelCredentials:
         ) from error
     try:
         if tls.certificate is not None:
-            # Without a password, OpenSSL would ask for that of an encrypted key at the terminal.
+            # Without a password, OpenSSL would ask at the terminal for the password of an encrypted key.
             context.load_cert_chain(tls.certificate, tls.key, password="")
     except ssl.SSLError as error:
         raise InvalidCertificates(

@@ -60,7 +60,7 @@ final class Handoff {
     }
   }
 
-  /** What the reader says of what is left. */
+  /** The reader's report of the messages that are left. */
   record Left(boolean caughtUp, Optional<Backlog> backlog) {}
 
   // For the session
@@ -83,7 +83,7 @@ final class Handoff {
     }
   }
 
-  /** What the reader has said last of what is left. */
+  /** The reader's last report of the messages that are left. */
   Left left() {
     try (var ignored = lock.hold()) {
       return new Left(caughtUp && ready.isEmpty(), backlog);

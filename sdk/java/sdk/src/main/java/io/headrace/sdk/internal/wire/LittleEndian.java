@@ -5,7 +5,7 @@ import com.google.protobuf.UnsafeByteOperations;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
-/** Integers as frames have them: fixed-width, little-endian and packed. */
+/** Integers as in frames: fixed-width, little-endian and packed. */
 final class LittleEndian {
   private LittleEndian() {}
 
