@@ -21,7 +21,9 @@ build_session("ends", quiet={quiet})
 def test_a_java_that_ends_at_once_is_an_error_with_what_it_has_printed(tmp_path: Path, quiet: bool) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho 'Error: Could not create the Java Virtual Machine.' >&2\nexit 1\n")
+    frames = "\\tat a.B.c(B.java:1)\\n" * 50
+    said = f"Unrecognized VM option\\nError: Could not create the Java Virtual Machine.\\n{frames}"
+    java.write_text(f"#!/bin/sh\nprintf '{said}' >&2\nexit 1\n")
     java.chmod(0o755)
     environ = {**os.environ, "JAVA_HOME": str(tmp_path)}
     command = [sys.executable, "-c", PROGRAM.format(quiet=quiet)]
@@ -29,7 +31,7 @@ def test_a_java_that_ends_at_once_is_an_error_with_what_it_has_printed(tmp_path:
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 1
     assert "Spark's JVM has ended before it was ready" in last
-    assert ("it has printed: Error: Could not create the Java Virtual Machine." in last) is quiet
+    assert ("it has printed: Unrecognized VM option; Error: Could not create the Java Virtual Machine." in last) is quiet
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +68,9 @@ def test_a_limit_that_is_too_low_for_the_jvm_is_named() -> None:
 
 def test_a_folder_without_room_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "is_full", lambda folder: True)
-    assert "has no room left; it has printed: java.io.IOException: no" in why_exited(["a", "java.io.IOException: no", "at b"])
+    assert "has no room left; it has printed: a; java.io.IOException: no" in why_exited(
+        ["a", "java.io.IOException: no", "at b.c(d)"]
+    )
 
 
 def test_nothing_that_is_known_is_no_empty_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,3 +34,45 @@ def test_a_driver_that_ends_in_a_trace_is_not_reduced_to_its_last_line(tmp_path:
     log = tmp_path / "app.log"
     log.write_text("\n\t".join(TRACE) + "\n")
     assert last_error_line(log, 0) == "java.io.IOException: No space left on device"
+
+
+def gone(*printed: str) -> str:
+    """What a plain Spark program prints whose JVM does not start."""
+    raised = "pyspark.errors.exceptions.base.PySparkRuntimeError: [JAVA_GATEWAY_EXITED] Java gateway process exited."
+    return "\n".join([*printed, "Traceback (most recent call last):", '  File "prices.py", line 9, in <module>', raised, ""])
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        (
+            ["Error occurred during initialization of VM", "Initial heap size set to a larger value than the maximum heap size"],
+            "it has printed: Error occurred during initialization of VM; Initial heap size set to a larger value than the "
+            "maximum heap size",
+        ),
+        (
+            ["WARNING: incubating", "Unrecognized VM option 'X'", "Error: Could not create the JVM.", "Error: It will exit."],
+            "it has printed: Unrecognized VM option 'X'; Error: Could not create the JVM.; Error: It will exit.",
+        ),
+        (
+            ["Exception in thread main java.io.IOException: No space", *["\tat a.B.c(B.java:1)"] * 90],
+            "it has printed: Exception in thread main java.io.IOException: No space",
+        ),
+        ([], "it has printed nothing; headrace doctor looks for what this machine lacks"),
+    ],
+)
+def test_a_jvm_that_does_not_start_is_reported_with_what_it_has_printed(
+    tmp_path: Path, printed: list[str], expected: str
+) -> None:
+    log = tmp_path / "prices.log"
+    log.write_text(gone(*printed))
+    assert last_error_line(log, 0) == f"Spark's JVM has ended before it was ready: {expected}"
+
+
+@pytest.mark.parametrize(
+    "line", ["Error occurred during initialization of VM", "ERROR:root:Exception while sending command", "Errors: 3"]
+)
+def test_a_line_of_another_program_that_begins_with_error_is_shown_whole(tmp_path: Path, line: str) -> None:
+    log = tmp_path / "app.log"
+    log.write_text(f"first\n{line}\n")
+    assert last_error_line(log, 0) == line

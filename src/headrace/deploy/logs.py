@@ -8,12 +8,12 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from headrace.processes import last_words
+from headrace.processes import JVM_ENDED, last_words
 
 _LAST_BYTES = 16 << 10
 _LARGEST_TAIL_BYTES = 256 << 10
-_SAYS_WHY = re.compile(r"(?:\d{4}-\d\d-\d\dT\S+Z )?(?:Error|ERROR)\b:?\s*(?P<why>.*)")
-"""Log lines begin with a timestamp; other output of a command does not."""
+_SAYS_WHY = re.compile(r"(?:\d{4}-\d\d-\d\dT\S+Z (?:Error|ERROR)\b:?\s*|(?:Error|ERROR): )(?P<why>.*)")
+"""Log lines begin with a timestamp; other output of a command does not, and other programs begin lines with Error, too."""
 
 
 def size_of(log: Path) -> int:
@@ -34,8 +34,10 @@ def last_error_line(log: Path, offset: int) -> str:
     except OSError:
         return ""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
+    last = last_words(lines)
     whys = [why for line in lines if (why := _why_of(line)) is not None]
-    return whys[-1] if whys else last_words(lines)
+    # A JVM that does not start begins lines with Error, too.
+    return whys[-1] if whys and not last.startswith(JVM_ENDED) else last
 
 
 def last_lines(log: Path, count: int) -> list[str]:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from headrace.contract.printable import printable
 from headrace.engine.spark.daemon import QUIET
 from headrace.engine.spark.submission import spark_home
+from headrace.machine.jvm import is_of_a_trace
 
 _CONFIGURATION = Path(__file__).with_name("quiet.log4j2.properties")
 _JAVA_SETTINGS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
@@ -48,7 +49,7 @@ def _has_configuration(settings: Mapping[str, str]) -> bool:
 
 
 last_lines: deque[str] = deque(maxlen=20)
-"""What the JVM has printed last."""
+"""What the JVM has printed last, without the lines of traces, which may be many."""
 
 
 def launch_quietly(conf: SparkConf) -> Any:
@@ -91,6 +92,8 @@ def discard_output(spark: SparkSession) -> None:
 def _pass_on(printed: IO[bytes]) -> None:
     with printed:
         for line in printed:
-            last_lines.append(line.decode(errors="replace"))
+            text = line.decode(errors="replace")
+            if not is_of_a_trace(text):
+                last_lines.append(text)
             if _is_passed_on.is_set() and not line.startswith(_STARTUP):
-                print(printable(line.decode(errors="replace")), end="", file=sys.stderr, flush=True)
+                print(printable(text), end="", file=sys.stderr, flush=True)

@@ -5,7 +5,6 @@ Where Spark's JVM has ended before it was ready, the error gives the reason: wha
 
 import logging
 import os
-import re
 import resource
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from headrace.engine.spark.quiet import last_lines, launch_quietly, log_options
 from headrace.engine.spark.submission import MASTER, has_jvm, jvm_settings, settings_before_jvm, spark_home
 from headrace.engine.wire.gateway_options import Defaults
 from headrace.logs.output import is_verbose
+from headrace.machine.jvm import last_words_of_jvm
 from headrace.machine.resources import REMEDY, in_use, limit
 
 log = logging.getLogger("headrace.engine")
@@ -217,7 +217,6 @@ def _text(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_SAYS_WHY = re.compile(r"Error|Exception|Too many|annot|No space|not found|unable", re.IGNORECASE)
 _LEAST_DESCRIPTORS = 64
 _JVM_DESCRIPTORS = 512
 """How many descriptors the JVM needs: it opens each of Spark's archives, which are about 280."""
@@ -230,9 +229,8 @@ def why_exited(printed: Sequence[str]) -> str:
         printed: The last lines that it has printed, the newest last.
     """
     lacks = _lacks()
-    lines = [line.strip() for line in printed if line.strip()]
-    said = next((line for line in lines if _SAYS_WHY.search(line)), lines[-1] if lines else "")
-    return "; ".join(text for text in (lacks, said and f"it has printed: {said[:500]}") if text) or (
+    said = last_words_of_jvm(printed)
+    return "; ".join(text for text in (lacks, said and f"it has printed: {said}") if text) or (
         "it has printed nothing; run headrace doctor, which starts Java and looks for what this machine lacks"
     )
 
