@@ -85,11 +85,13 @@ def test_a_replay_goes_on_after_a_position(folder: Path) -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSource, match="no such folder"):
+    with pytest.raises(InvalidSource, match="nowhere does not exist; name the folder"):
         list(dead_letters(tmp_path / "nowhere"))
     (tmp_path / "x.jsonl").write_text('{"value": "no headers"}\n')
     with pytest.raises(InvalidSource, match=r"x\.jsonl, byte 0: not a dead letter"):
         list(dead_letters(tmp_path))
+    with pytest.raises(InvalidSource, match=r"x\.jsonl is no folder"):
+        list(dead_letters(tmp_path / "x.jsonl"))
 
 
 async def dead_letters_of_files(*arguments: str | Path) -> asyncio.subprocess.Process:
@@ -106,6 +108,26 @@ async def test_show(folder: Path) -> None:
     as_json = await dead_letters_of_files("list-files", folder, "--json")
     out, _ = await as_json.communicate()
     assert [letter["sequence"] for letter in result_of(out)["dead_letters"]] == [100, 101, 102]
+
+
+async def replayed(folder: Path, *more: str) -> tuple[int | None, str]:
+    """How a replay ends that needs no gateway, since there is nothing to send."""
+    command = [sys.executable, "-m", "headrace.cli", "dead-letters", "replay-files", str(folder), "--source", "again", *more]
+    # Nobody listens there.
+    replay = await asyncio.create_subprocess_exec(*command, "--gateway", "127.0.0.1:9", stderr=asyncio.subprocess.PIPE)
+    _, said = await replay.communicate()
+    return replay.returncode, said.decode()
+
+
+async def test_a_replay_of_nothing_ends(tmp_path: Path) -> None:
+    code, said = await replayed(tmp_path)
+    assert (code, "has no dead letters: nothing is replayed" in said) == (0, True)
+
+
+async def test_a_replay_of_what_nobody_refused_is_an_error_that_names_who_has(folder: Path) -> None:
+    code, said = await replayed(folder, "--sink", "alrets")
+    assert code == 2
+    assert "no dead letters that alrets refused, but of: alerts, other" in " ".join(said.split())
 
 
 async def test_replay(folder: Path) -> None:

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,6 +14,7 @@ from headrace.connectors.version import VERSION
 from headrace.sdk import InvalidSource, Message, Position, Source, SourceFailed
 
 _PREFIX = "headrace-"
+_SHOWN_NAMES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,8 @@ def files(folder: str | os.PathLike[str]) -> list[Path]:
         InvalidSource: The folder does not exist.
     """
     if not Path(folder).is_dir():
-        raise InvalidSource(f"no such folder: {os.fspath(folder)}; name the folder that the dead-letter sink writes to")
+        what = "is no folder" if Path(folder).exists() else "does not exist"
+        raise InvalidSource(f"{os.fspath(folder)} {what}; name the folder that the dead-letter sink writes to")
     return sorted(Path(folder).glob("*.jsonl"))
 
 
@@ -95,8 +98,25 @@ class DeadLetterSource(Source):
             InvalidSource: The folder does not exist.
         """
         self.name = name
+        self._folder = folder
         self._files = {path.name: path for path in files(folder)}
         self._sink = sink
+
+    def has_letters(self) -> bool:
+        """Returns whether there is anything to replay. Looks no further than at the first dead letter of the sink.
+
+        Raises:
+            InvalidSource: The folder contains something else, or only dead letters of others than the sink.
+        """
+        others: Counter[str] = Counter()
+        for letter in dead_letters(self._folder):
+            if self._sink in (None, letter.sink):
+                return True
+            others[letter.sink] += 1
+        if others:
+            known = ", ".join(name for name, _ in others.most_common(_SHOWN_NAMES))
+            raise InvalidSource(f"{os.fspath(self._folder)} has no dead letters that {self._sink} refused, but of: {known}")
+        return False
 
     def partitions(self) -> Sequence[str]:
         """Returns the files that existed when the source was created."""

@@ -68,7 +68,7 @@ def list_files(path: Path, limit: int, as_json: bool) -> None:
 @dead_letters.command()
 @_path
 @click.option("--source", metavar="NAME", required=True, help="Streams are named NAME/<file name>.")
-@click.option("--sink", metavar="NAME", help="Only dead letters of this sink.")
+@click.option("--sink", metavar="NAME", help="Only what this sink, or this step (application/step), refused.")
 @click.option("-v", "--verbose", is_flag=True, help="Also log normal events, not only problems.")
 @format_option
 @own_connection_options
@@ -86,8 +86,12 @@ def replay_files(path: Path, source: str, sink: str | None, verbose: bool, log_f
 
     try:
         letters = DeadLetterSource(source, path, sink)
+        if not letters.has_letters():
+            print_line(f"{path} has no dead letters: nothing is replayed", err=True)
+            return
     except HeadraceError as error:
         raise Failure(str(error), error.exit_code) from None
+    print_line(f"sends {path} as {source}/FILE; a query that reads it must commit what is sent", err=True)
     run_connector(letters, connection, None, verbose, log_format)
 
 
