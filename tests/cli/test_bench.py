@@ -1,5 +1,6 @@
 """`headrace bench`: its output, for programs and for people. The figures of so short a run mean nothing."""
 
+import json
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from scripts.brokers import Kafka, Nats, RabbitMQ
+from scripts.generate_performance_page import RUNS
 from tests.cli.json_shape import result_of
 
 from headrace.laboratory.bench.connectors.run import PARTS as OF_CONNECTORS
@@ -138,9 +140,12 @@ def test_what_a_gateway_needs_for_sessions_streams_and_bytes_is_measured_if_it_i
         "buffered",
         "memory_of_a_buffered_byte",
     ]
-    assert figures["gateway_memory_idle"] > 10
     assert 1 <= figures["descriptors_of_a_session"] < 3
     assert figures["buffered"] > 1
+    # What few sessions add to the memory is less than what it varies by: the page has it from many.
+    documented = {figure["name"]: figure["value"] for figure in json.loads((RUNS / "capacity.json").read_text())["figures"]}
+    for name in ("gateway_memory_idle", "gateway_descriptors_idle", "memory_of_a_buffered_byte"):
+        assert documented[name] / 3 < figures[name] < documented[name] * 3, name
 
 
 @pytest.mark.in_turn(3)
