@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 from tests.engine.one_at_a_time import Pausing, Stepped
 
 from headrace.engine import Replaced
@@ -32,16 +33,20 @@ SCHEMA = pa.schema([("n", pa.int64())])
 QUERY = "0b0a3a5e-0000-4000-8000-000000000001"
 
 
-def lake_at(path: Path | str, format: str = "parquet") -> Lake:
+def lake_at(path: Path | str, format: str = "parquet", partition_by: Sequence[str] = ()) -> Lake:
+    """A lake of numbers, and in partitions of their parity."""
+    schema = pa.schema([*SCHEMA, *(pa.field(name, pa.string()) for name in partition_by)])
     app = Pipeline("lake")
-    app.source("n/*", decode=int).lake(path, schema=SCHEMA, format=format)
+    app.source("n/*", decode=int).lake(path, schema=schema, format=format, partition_by=partition_by)
     return app.graph.lake_steps[0]
 
 
 def staged(lake: Lake, batch: int, run: int, numbers: list[int], partition: int = 0) -> tuple[LakeBatch, ...]:
     """What one attempt of a task writes."""
     with TaskFiles([lake], Task(QUERY, f"run-{run}", batch, partition, run), sync=False) as files:
-        files.write(lake.path, pa.RecordBatch.from_pydict({"n": numbers}, schema=SCHEMA))
+        columns = {"n": numbers, **{name: ["even", "odd"] * len(numbers) for name in lake.partition_by}}
+        columns = {name: values[: len(numbers)] for name, values in columns.items()}
+        files.write(lake.path, pa.RecordBatch.from_pydict(columns, schema=lake.columns.schema))
         return files.finish()
 
 
@@ -83,6 +88,10 @@ class Drivers(RuleBasedStateMachine):
         self.patched.undo()
         shutil.rmtree(self.folder)
 
+    @initialize(partition_by=st.sampled_from([(), ("half", "third")]))
+    def is_divided(self, partition_by: tuple[str, ...]) -> None:
+        self.lake = lake_at(self.table, self.format, partition_by)
+
     @rule(target=drivers)
     def starts(self) -> Stepped:
         self.started.append(Stepped(self.run))
@@ -106,10 +115,11 @@ class Drivers(RuleBasedStateMachine):
         for folder in sorted(self.table.glob("micro_batch=0*"))[:1]:
             if int(folder.name.split("=")[1].split("-")[0]) <= shown:
                 kept = self.table / "micro_batch=compacted"
-                kept.mkdir(exist_ok=True)
-                for file in folder.iterdir():
-                    os.rename(file, kept / file.name)
-                folder.rmdir()
+                for file in folder.rglob("*.parquet"):
+                    moved = kept / file.relative_to(folder)
+                    moved.parent.mkdir(exist_ok=True, parents=True)
+                    os.rename(file, moved)
+                shutil.rmtree(folder)
 
     def run(self, driver: Stepped) -> None:
         """One run: between any two steps, and any two operations on files of the table, others may do anything."""

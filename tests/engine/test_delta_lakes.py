@@ -91,7 +91,7 @@ def test_a_delta_table_gets_the_columns_that_it_lacks_and_a_partitioned_one_is_r
     DeltaLake(str(tmp_path / "t")).prepare(pa.schema([("m", pa.string()), ("n", pa.int64())]))
     assert [field.name for field in DeltaTable(str(tmp_path / "t")).schema().fields] == ["n", "m"]
     DeltaTable.create(str(tmp_path / "p"), schema=SCHEMA, partition_by=["n"])
-    with pytest.raises(LakeError, match="is partitioned by n: use a table without partitions"):
+    with pytest.raises(LakeError, match="is partitioned by n, and partition_by of the application by nothing: make them equal"):
         DeltaLake(str(tmp_path / "p")).prepare(SCHEMA)
 
 
@@ -214,7 +214,8 @@ class DriversOnDelta(Drivers):
     @rule()
     def somebody_appends(self) -> None:
         if DeltaTable.is_deltatable(str(self.table)):
-            write_deltalake(str(self.table), pa.table({"n": [-1]}, schema=SCHEMA), mode="append")
+            of_partitions = {name: ["odd"] for name in self.lake.partition_by}
+            write_deltalake(str(self.table), pa.table({"n": [-1], **of_partitions}), mode="append")
 
     def numbers(self) -> list[int]:
         return [number for number in numbers_in_delta(self.table) if number >= 0]

@@ -118,6 +118,7 @@ CAN_BE: Mapping[str, set[str]] = {
     "headers": {"True"},
     "initial": {"None", "a function without parameters"},
     "lake.path": {"text", "spaces around", "long text"},
+    "lake.partition_by": {"an empty list"},
     "map_columns.headers": {"True"},
     "max_ahead": {"None", "no time"},
     "name": {"None", "text"},

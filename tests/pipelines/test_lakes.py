@@ -237,6 +237,38 @@ def test_what_is_no_table_is_refused_when_the_graph_is_built(path: Any, schema: 
         numbers.lake(path, schema=schema, format=format)
 
 
+@pytest.mark.parametrize(
+    ("partition_by", "reason"),
+    [
+        ("n", r"is a list of columns, such as \['day'\], not 'n'"),
+        (7, "is a list of columns"),
+        (["m"], "the schema has no column 'm'"),
+        ([7], "the schema has no column 7"),
+        (["at"], "the column at is of type timestamp.*; texts, signed integers, booleans and dates divide a table"),
+        (["x" * 250], "is too long for a folder"),
+        (["n", "n"], "names each column once"),
+        (["n", "at", "x" * 250], "the column at is of type"),
+    ],
+)
+def test_what_divides_no_table_is_refused_when_the_graph_is_built(partition_by: Any, reason: str) -> None:
+    schema = pa.schema([("n", "int64"), ("at", pa.timestamp("us")), ("x" * 250, "int64")])
+    with pytest.raises(GraphError, match=f"pipeline lake, step lake: partition_by:? .*{reason}"):
+        Pipeline("lake").source("o/*").lake("t", schema=schema, partition_by=partition_by)
+    with pytest.raises(GraphError, match="leaves at least one to the files"):
+        Pipeline("lake").source("o/*").lake("t", schema=pa.schema([("n", "int8")]), partition_by=["n"])
+
+
+def test_values_that_name_no_folder_are_refused_and_the_others_of_the_block_are_written() -> None:
+    app = Pipeline("lake", on_error=OnError.SKIP)
+    values = ["", "a", "__HIVE_DEFAULT_PARTITION__", "é" * 50, None, "b", "x" * 230]
+    rows = app.source("o/*", decode=int).map(lambda n: {"n": n, "shop": values[n]})
+    rows.lake("t", schema=pa.schema([("n", "int8"), ("shop", "string")]), partition_by=["shop"], name="t")
+    trial = Trial(app)
+    trial.send(*(Message(b"%d" % n, stream="o/0") for n in range(len(values))))
+    assert [row["n"] for row in trial.rows("t")] == [1, 4, 5, 6]
+    assert trial.counts["skipped", "t"] == 3
+
+
 def test_two_steps_that_write_to_one_table_are_refused_and_several_tables_are_not(tmp_path: Path) -> None:
     app = Pipeline("lake")
     numbers = app.source("o/*", decode=int)

@@ -1,6 +1,6 @@
 """Flows: the values between the sources and the sinks of a pipeline. Each method adds a step."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -22,6 +22,7 @@ from headrace.pipelines.steps.columnar import DecodeColumns, KeyStates, Stateful
 from headrace.pipelines.steps.context import Context
 from headrace.pipelines.steps.deduplicate import Deduplicate, DeduplicateKeys, KeyById, key_of
 from headrace.pipelines.steps.lake import Lake, lake_columns
+from headrace.pipelines.steps.lake_partitions import partition_columns
 from headrace.pipelines.steps.lasting import LastingRunning
 from headrace.pipelines.steps.program import StatefulProgram, payload
 from headrace.pipelines.steps.running import Running
@@ -256,6 +257,7 @@ class Flow(Generic[T_co]):
         *,
         schema: "type[Any] | pa.Schema",
         format: str = "parquet",
+        partition_by: Sequence[str] = (),
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> None:
@@ -269,6 +271,8 @@ class Flow(Generic[T_co]):
                 converted to the types of the schema, without a loss.
             format: "parquet": files in a folder for each micro-batch, without a log; "delta": a Delta table, whose log also knows
                 the micro-batches. It needs `headrace-engine[lake]` on the driver, on S3 also on the workers.
+            partition_by: The columns that divide the table: texts, signed integers, booleans or dates. Each combination of
+                values has files of its own, of Parquet in a folder such as `day=2026-11-29`.
             name: The step's name.
             on_error: The policy for values that the columns cannot hold.
 
@@ -279,7 +283,8 @@ class Flow(Generic[T_co]):
         where = builder.where(name, "lake", "lake")
         policy = builder.policy(where, on_error)
         place, columns = lake_columns(where, path, format, schema)
-        builder.add(Lake(builder.name_for(name, "lake"), policy, place, format, columns), self._number)
+        divided_by = partition_columns(where, partition_by, columns.schema)
+        builder.add(Lake(builder.name_for(name, "lake"), policy, place, format, columns, divided_by), self._number)
 
     def _then(self, method: Method, function: Any, name: str | None, on_error: OnError | None) -> int:
         return self._builder.add(method.step(self._builder, function, name, on_error), self._number)

@@ -19,6 +19,7 @@ from headrace.pipelines.states.values import dumps_plain
 from headrace.pipelines.steps.fingerprints import Fingerprint, check_fingerprints
 from headrace.pipelines.steps.keys import in_order_of_keys, normal_key
 from headrace.pipelines.steps.lake import Lake
+from headrace.pipelines.steps.lake_partitions import divided, values_of
 from headrace.pipelines.steps.lake_places import is_on_s3
 from headrace.pipelines.steps.step import Counted, OnError
 from headrace.pipelines.time.time import END, bounded, first_time, prefix_maxima
@@ -52,6 +53,7 @@ __all__ = [
     "bounded",
     "call_record",
     "check_fingerprints",
+    "divided",
     "dumps_plain",
     "first_time",
     "in_order",
@@ -64,4 +66,5 @@ __all__ = [
     "prefix_maxima",
     "summed",
     "text_of",
+    "values_of",
 ]

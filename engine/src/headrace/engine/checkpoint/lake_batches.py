@@ -13,11 +13,33 @@ class LakeFile:
         name: Its name, which no other attempt uses.
         bytes: Its size.
         rows: The number of its rows.
+        folder: The folder of its partition, such as `day=2026-11-29`; empty in a table without partitions.
     """
 
     name: str
     bytes: int
     rows: int
+    folder: str = ""
+
+    @property
+    def path(self) -> str:
+        """Its path in a table whose readers find partitions by their folders."""
+        return f"{self.folder}/{self.name}" if self.folder else self.name
+
+    def to_json(self) -> list[Any]:
+        """The file as a document."""
+        return [self.name, self.bytes, self.rows, *([self.folder] if self.folder else [])]
+
+    @classmethod
+    def of_json(cls, document: Any) -> "LakeFile":
+        """The file of a document.
+
+        Raises:
+            ValueError: The document is not a file.
+            TypeError: The document is not a file.
+        """
+        name, size, rows, *folder = document
+        return cls(str(name), int(size), int(rows), *map(str, folder))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +62,7 @@ class LakeBatch:
 
     def to_json(self) -> list[Any]:
         """The batch as a document."""
-        return [self.path, self.format, self.query, self.batch, [[each.name, each.bytes, each.rows] for each in self.files]]
+        return [self.path, self.format, self.query, self.batch, [each.to_json() for each in self.files]]
 
     @classmethod
     def of_json(cls, document: Any) -> "LakeBatch":
@@ -51,7 +73,7 @@ class LakeBatch:
             TypeError: The document is not a batch.
         """
         path, form, query, batch, files = document
-        return cls(str(path), str(form), str(query), int(batch), tuple(LakeFile(str(n), int(b), int(r)) for n, b, r in files))
+        return cls(str(path), str(form), str(query), int(batch), tuple(map(LakeFile.of_json, files)))
 
 
 def joined(batches: Iterable[LakeBatch]) -> tuple[LakeBatch, ...]:

@@ -5,17 +5,18 @@ the table yet, and adds them to its log in one commit. The app transaction `(que
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.engine._errors import LakeError
-from headrace.engine.checkpoint.lake_batches import LakeBatch
+from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile
 from headrace.engine.lakes.names import BATCH_FOLDER
 from headrace.engine.lakes.objects import INSTALL, ObjectStaging, readable, reason_of
 from headrace.engine.lakes.staging import DiskStaging, Staging
-from headrace.pipelines.runtime import is_on_s3
+from headrace.pipelines.runtime import is_on_s3, values_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -54,7 +55,7 @@ class DeltaLake:
         table = self._table()
         return -1 if table is None else _mark_in(table, query)
 
-    def prepare(self, schema: pa.Schema) -> None:
+    def prepare(self, schema: pa.Schema, partition_by: Sequence[str] = ()) -> None:
         """Creates the table, or adds the columns that it lacks. See `Table`."""
         delta = _deltalake()
         reason = ""
@@ -62,7 +63,7 @@ class DeltaLake:
             try:
                 table = self._table()
                 if table is not None:
-                    self._check(table)
+                    self._check(table, partition_by)
                     self._add_columns(table, schema)
                     return
                 if any(name.startswith(BATCH_FOLDER) for name in self.staging.make_table()):
@@ -70,7 +71,8 @@ class DeltaLake:
                         f"lake {self._path} has files of format='parquet', which Delta does not read: use another folder"
                     )
                 with readable():
-                    delta.DeltaTable.create(self._path, schema=_delta_schema(schema), mode="ignore")
+                    columns, by = _delta_schema(schema), list(partition_by)
+                    delta.DeltaTable.create(self._path, schema=columns, partition_by=by, mode="ignore")
             except delta.exceptions.CommitFailedError as error:
                 reason = reason_of(error)  # Another writer was faster: read the table again.
             except delta.exceptions.DeltaError as error:
@@ -83,6 +85,7 @@ class DeltaLake:
         """Adds the files of a committed micro-batch to the log; False if they were added before. See `Table`."""
         delta = _deltalake()
         self.staging.check_table(batch)
+        partition_by = list(values_of(batch.files[0].folder))
         reason = ""
         for _ in range(MAX_ATTEMPTS):
             table = self._table()
@@ -92,15 +95,16 @@ class DeltaLake:
                 self.staging.check_none_left(batch)
                 self.staging.keep_log(0)  # Another driver may have died before it did so.
                 return False
-            self._check(table)
+            self._check(table, partition_by)
             mark = delta.Transaction(_application(batch.query), batch.batch)
             properties = delta.CommitProperties(app_transactions=[mark])
             try:
-                if (schema := self.staging.columns_of(batch.files[0].name)) is not None and self._add_columns(table, schema):
+                schema = self.staging.columns_of(batch.files[0].name)
+                if schema is not None and self._add_columns(table, schema, partition_by):
                     continue  # Somebody has replaced the table's columns since the start.
-                actions = [self._added(name, size, rows, batch) for name, size, rows in _fields(batch)]
+                actions = [self._added(file, batch) for file in batch.files]
                 with readable():
-                    table.create_write_transaction(actions, "append", table.schema(), [], commit_properties=properties)
+                    table.create_write_transaction(actions, "append", table.schema(), partition_by, commit_properties=properties)
                 self.staging.keep_log(table.version())
                 return True
             except delta.exceptions.CommitFailedError as error:
@@ -122,31 +126,34 @@ class DeltaLake:
         except delta.exceptions.DeltaError as error:
             raise LakeError(f"lake {self._path}: its log cannot be read: {reason_of(error)}") from error
 
-    def _add_columns(self, table: "DeltaTable", schema: pa.Schema) -> bool:
-        """Adds the columns that the table lacks; False if it lacks none."""
-        missing = self._missing(table, schema)
+    def _add_columns(self, table: "DeltaTable", schema: pa.Schema, partition_by: Sequence[str] = ()) -> bool:
+        """Adds the columns that the table lacks; False if it lacks none. Files do not have the ones that divide it."""
+        missing = self._missing(table, schema, partition_by)
         if missing:
             table.alter.add_columns([_delta_schema(schema).fields[schema.get_field_index(name)] for name in missing])
         return bool(missing)
 
-    def _added(self, name: str, size: int, rows: int, batch: LakeBatch) -> Any:
-        found = self.staging.add(name)
-        if found is None or found.bytes != size:
+    def _added(self, file: LakeFile, batch: LakeBatch) -> Any:
+        found = self.staging.add(file.name)
+        if found is None or found.bytes != file.bytes:
             where = f"lake {self._path}: micro-batch {batch.batch} of query {batch.query}"
-            raise LakeError(f"{where} is committed, and its file {name} is gone or damaged; {_RESTORE}")
-        statistics = json.dumps({"numRecords": rows})
-        return _deltalake().transaction.AddAction(name, size, {}, found.modified_ms, True, statistics)
+            raise LakeError(f"{where} is committed, and its file {file.name} is gone or damaged; {_RESTORE}")
+        statistics, values = json.dumps({"numRecords": file.rows}), values_of(file.folder)
+        return _deltalake().transaction.AddAction(file.name, file.bytes, values, found.modified_ms, True, statistics)
 
-    def _check(self, table: "DeltaTable") -> None:
+    def _check(self, table: "DeltaTable", partition_by: Sequence[str]) -> None:
         """Checks that files can be appended to the table as tasks write them.
 
         Raises:
             LakeError: They cannot.
         """
         metadata = table.metadata()
-        if metadata.partition_columns:
-            by = ", ".join(metadata.partition_columns)
-            raise LakeError(f"lake {self._path} is partitioned by {by}: use a table without partitions")
+        if metadata.partition_columns != list(partition_by):
+            there, here = (", ".join(each) or "nothing" for each in (metadata.partition_columns, partition_by))
+            raise LakeError(
+                f"lake {self._path} is partitioned by {there}, and partition_by of the application by {here}: make them "
+                "equal, or use another table"
+            )
         protocol = table.protocol()
         features = sorted(set(protocol.writer_features or ()) - _FEATURES)
         if features or _LAST_WRITER < protocol.min_writer_version < _WRITER_WITH_FEATURES:
@@ -167,7 +174,7 @@ class DeltaLake:
             if name.startswith(_MORE_THAN_APPEND) and value != "none":
                 raise LakeError(f"lake {self._path} has the property {name}={value}, which lakes do not obey: use another table")
 
-    def _missing(self, table: "DeltaTable", schema: pa.Schema) -> list[str]:
+    def _missing(self, table: "DeltaTable", schema: pa.Schema, partition_by: Sequence[str]) -> list[str]:
         """The columns that the table lacks.
 
         Raises:
@@ -187,7 +194,7 @@ class DeltaLake:
             if other is None and not field.nullable and table.version() > 0:
                 raise LakeError(f"lake {self._path} lacks the column {field.name}: only a field that may be None can be added")
         for key, other in present.items():
-            if key not in wanted and not other.nullable:
+            if key not in wanted and not other.nullable and other.name not in partition_by:
                 raise LakeError(f"lake {self._path}: its column {other.name} permits no null, and the schema has no such field")
         return [field.name for key, field in wanted.items() if key not in present]
 
@@ -204,10 +211,6 @@ def _mark_in(table: "DeltaTable", query: str) -> int:
 
 def _application(query: str) -> str:
     return f"headrace-{query}"
-
-
-def _fields(batch: LakeBatch) -> list[tuple[str, int, int]]:
-    return [(file.name, file.bytes, file.rows) for file in batch.files]
 
 
 def _delta_schema(schema: pa.Schema) -> Any:

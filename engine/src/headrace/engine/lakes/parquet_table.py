@@ -6,6 +6,7 @@ at the same time as another one finds nothing left to move. `_headrace/shown` ha
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from headrace.engine.checkpoint.lake_batches import LakeBatch
 from headrace.engine.checkpoint.local_disk import make_folder
 from headrace.engine.lakes.names import BATCH_FOLDER, digits_of, folder_of, writer_of
 from headrace.engine.lakes.staging import OWN, DiskStaging, names_in, synced
+from headrace.pipelines.runtime import values_of
 
 _RESTORE = "restore the table and the checkpoint from the same backup"
 _Columns = dict[str, tuple[str, str]]
@@ -66,7 +68,7 @@ class ParquetTable:
         """See `Staging`."""
         return self.staging.sweep(query, batch, run)
 
-    def prepare(self, schema: pa.Schema) -> None:
+    def prepare(self, schema: pa.Schema, partition_by: Sequence[str] = ()) -> None:
         """Checks that readers can read the columns beside the ones that the last micro-batch has. See `Table`."""
         if (self._path / "_delta_log").exists():
             raise LakeError(
@@ -76,11 +78,19 @@ class ParquetTable:
         import pyarrow.parquet as pq  # only if it is needed, since every Python process of an application imports this module
 
         folders = sorted(name for name in names_in(self._path) if name.startswith(BATCH_FOLDER))
-        files = sorted(name for name in names_in(self._path / folders[-1]) if writer_of(name)) if folders else []
+        paths = sorted(path for path, _ in _files_in(self._path / folders[-1])) if folders else []
+        files = [path for path in paths if writer_of(path.rpartition("/")[2])]
         if not files:
             return
+        there = list(values_of(files[0].rpartition("/")[0]))
+        if there != list(partition_by):
+            before, now = (", ".join(each) or "nothing" for each in (there, partition_by))
+            raise LakeError(
+                f"lake {self._path}: {folders[-1]} is partitioned by {before}, now partition_by is {now}, and readers cannot "
+                "read both: keep it, or write to another table"
+            )
         new = pa.BufferOutputStream()
-        pq.ParquetWriter(new, schema).close()
+        pq.ParquetWriter(new, pa.schema([field for field in schema if field.name not in partition_by])).close()
         wanted = _columns(pq.read_metadata(pa.BufferReader(new.getvalue())).schema)
         for path, kind in _columns(pq.read_metadata(self._path / folders[-1] / files[0]).schema).items():
             if wanted.get(path, kind) != kind:
@@ -92,17 +102,19 @@ class ParquetTable:
     def _gather(self, batch: LakeBatch, place: Path) -> None:
         """Moves the files of a micro-batch into one folder, and the folder to its place."""
         ready = self._ready / place.name
-        make_folder(ready, sync=self._sync)
+        folders = [ready / folder for folder in sorted({file.folder for file in batch.files})]
+        for folder in folders:
+            make_folder(folder, sync=self._sync)
         for file in batch.files:
-            self.staging.move(file.name, ready)  # The check that follows finds one that is gone.
+            self.staging.move(file.name, ready / file.folder)  # The check that follows finds one that is gone.
         if self._sync:
-            for folder in (ready, self._ready, self.staging.folder):
+            for folder in (*folders, ready, self._ready, self.staging.folder):
                 synced(folder)
         try:
             if _files_in(ready) == _files_of(batch):
                 os.rename(ready, place)
-            elif not names_in(ready):
-                ready.rmdir()  # Another driver has shown them.
+            elif not _files_in(ready):
+                _remove_empty(ready)  # Another driver has shown them.
         except FileNotFoundError:
             pass  # Another driver has moved the folder.
         except OSError:
@@ -137,9 +149,25 @@ def _columns(schema: Any) -> _Columns:
 
 
 def _files_of(batch: LakeBatch) -> set[tuple[str, int]]:
-    return {(file.name, file.bytes) for file in batch.files}
+    return {(file.path, file.bytes) for file in batch.files}
 
 
-def _files_in(folder: Path) -> set[tuple[str, int]]:
-    """The files that readers see in a folder, with their sizes."""
-    return {(name, (folder / name).stat().st_size) for name in names_in(folder) if not name.startswith((".", "_"))}
+def _files_in(folder: Path, below: str = "") -> set[tuple[str, int]]:
+    """The files that readers see in a folder and its partitions, with their sizes."""
+    found: set[tuple[str, int]] = set()
+    for name in names_in(folder):
+        if name.startswith((".", "_")):
+            continue
+        path = folder / name
+        if "=" in name and path.is_dir():
+            found |= _files_in(path, f"{below}{name}/")
+        else:
+            found.add((below + name, path.stat().st_size))
+    return found
+
+
+def _remove_empty(folder: Path) -> None:
+    """Removes a folder that has no files."""
+    for name in names_in(folder):
+        _remove_empty(folder / name)
+    folder.rmdir()

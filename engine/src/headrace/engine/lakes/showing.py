@@ -171,7 +171,7 @@ class Showing:
             shown = table.last_visible(query)
             if shown >= batch:
                 raise OlderCheckpoint(_older(lake.path, shown, batch))
-            table.prepare(lake.columns.schema)
+            table.prepare(lake.columns.schema, lake.partition_by)
             table.sweep(query, batch, run)
 
 

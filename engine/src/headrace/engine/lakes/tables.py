@@ -1,5 +1,6 @@
 """Tables by their format."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -29,11 +30,11 @@ class Table(Protocol):
             OSError: The storage failed. The same call continues.
         """
 
-    def prepare(self, schema: pa.Schema) -> None:
+    def prepare(self, schema: pa.Schema, partition_by: Sequence[str] = ()) -> None:
         """Creates the table with these columns, or adds columns that it lacks.
 
         Raises:
-            LakeError: Its columns are of other types, or it needs more than an append.
+            LakeError: Its columns are of other types, others divide it, or it needs more than an append.
             OSError: The storage failed.
         """
 

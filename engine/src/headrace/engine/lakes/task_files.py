@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,10 @@ import pyarrow as pa
 from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile
 from headrace.engine.lakes.names import new_name
+from headrace.engine.lakes.staging import Staging
 from headrace.engine.lakes.tables import open_table
 from headrace.engine.sink.writer import Task
-from headrace.pipelines.runtime import Lake
+from headrace.pipelines.runtime import Lake, divided
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -22,6 +24,8 @@ GROUP_BYTES = 64 << 20
 """Rows are gathered up to about this number or size, and then written as one row group."""
 FILE_BYTES = 256 << 20
 """The size at which a task begins a further file."""
+MAX_OPEN = 64
+"""How many partitions of a table a task writes at once; the one that got rows first gets a further file later."""
 
 
 class TaskFiles:
@@ -91,27 +95,67 @@ class _TableFiles:
     """The files of one task for one table."""
 
     def __init__(self, lake: Lake, task: Task, *, sync: bool) -> None:
-        self._schema = lake.columns.schema
+        by = lake.partition_by
+        self._partition_by = by
+        self._schema = pa.schema([field for field in lake.columns.schema if field.name not in by])
         self._staging = open_table(lake.path, lake.format, sync=sync).staging
         self._task = task
+        self._partitions: dict[str, _PartitionFiles] = {}
+        """The partitions by their folders, in the order in which they last got rows."""
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        for folder, some in divided(rows, self._partition_by):
+            files = self._partitions.pop(folder, None) or _PartitionFiles(self._staging, self._schema, self._task, folder)
+            self._partitions[folder] = files
+            files.add(some)
+        while self._is_full():
+            max(self._partitions.values(), key=lambda files: (files.waiting_bytes, files.waiting_rows)).write_group()
+        for files in [each for each in self._partitions.values() if each.is_open][:-MAX_OPEN]:
+            files.close()
+
+    def finish(self) -> tuple[LakeFile, ...]:
+        return tuple(file for files in self._partitions.values() for file in files.finish())
+
+    def discard(self) -> None:
+        for files in self._partitions.values():
+            files.discard()
+
+    def _is_full(self) -> bool:
+        waiting = self._partitions.values()
+        return (
+            sum(files.waiting_rows for files in waiting) >= GROUP_ROWS
+            or sum(files.waiting_bytes for files in waiting) >= GROUP_BYTES
+        )
+
+
+class _PartitionFiles:
+    """The files of one task for one partition of a table."""
+
+    def __init__(self, staging: Staging, schema: pa.Schema, task: Task, folder: str) -> None:
+        self._staging = staging
+        self._schema = schema
+        self._task = task
+        self._folder = folder
         self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = self._waiting_bytes = 0
+        self.waiting_rows = self.waiting_bytes = 0
         self._names: list[str] = []
         self._done: list[LakeFile] = []
         self._file: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
 
-    def write(self, rows: pa.RecordBatch) -> None:
+    @property
+    def is_open(self) -> bool:
+        return self._writer is not None
+
+    def add(self, rows: pa.RecordBatch) -> None:
         self._waiting.append(rows)
-        self._waiting_rows += rows.num_rows
-        self._waiting_bytes += rows.nbytes
-        if self._waiting_rows >= GROUP_ROWS or self._waiting_bytes >= GROUP_BYTES:
-            self._write_group()
+        self.waiting_rows += rows.num_rows
+        self.waiting_bytes += rows.nbytes
 
     def finish(self) -> tuple[LakeFile, ...]:
-        self._write_group()
-        self._close()
+        self.write_group()
+        self.close()
         return tuple(self._done)
 
     def discard(self) -> None:
@@ -122,13 +166,13 @@ class _TableFiles:
             with suppress(OSError):  # A later start sweeps what stays.
                 self._staging.discard(name)
 
-    def _write_group(self) -> None:
+    def write_group(self) -> None:
         if not self._waiting:
             return
         import pyarrow.parquet as pq  # only if it is needed, since every Python process of an application imports this module
 
         group = pa.Table.from_batches(self._waiting, self._schema)
-        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+        self._waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
         if self._writer is None or self._file is None:
             self._names.append(new_name(self._task))
             self._file = self._staging.create(self._names[-1])
@@ -136,11 +180,12 @@ class _TableFiles:
         self._writer.write_table(group, row_group_size=max(1, group.num_rows))
         self._rows += group.num_rows
         if self._file.tell() >= FILE_BYTES:
-            self._close()
+            self.close()
 
-    def _close(self) -> None:
+    def close(self) -> None:
         if self._writer is not None and self._file is not None:
             self._writer.close()
             self._file.close()
-            self._done.append(self._staging.written(self._names[-1], self._rows))
+            written = self._staging.written(self._names[-1], self._rows)
+            self._done.append(replace(written, folder=self._folder))
             self._writer, self._file, self._rows = None, None, 0

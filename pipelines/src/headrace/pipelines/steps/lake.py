@@ -10,6 +10,7 @@ from headrace.pipelines.elements.elements import Elements
 from headrace.pipelines.elements.rows import MessageRows, Rows, TableRows
 from headrace.pipelines.formats import Columns, columns_of
 from headrace.pipelines.formats.arrays import array_of
+from headrace.pipelines.steps.lake_partitions import check_partitions
 from headrace.pipelines.steps.lake_places import are_apart, check_for_delta, check_for_parquet, located
 from headrace.pipelines.steps.lake_types import lacking
 from headrace.pipelines.steps.step import Step, StepPass
@@ -30,11 +31,13 @@ class Lake(Step):
         path: The folder of the table, or its place on S3.
         format: How its files are committed: one of `FORMATS`.
         columns: The columns of the table, and how values become rows.
+        partition_by: The columns that divide the table into folders.
     """
 
     path: str
     format: str
     columns: Columns
+    partition_by: tuple[str, ...] = ()
 
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """The elements as rows of the table. A value that the columns cannot hold has failed."""
@@ -89,7 +92,9 @@ class Lake(Step):
         for array, field in zip(arrays, schema, strict=True):
             if array.null_count and not field.nullable:
                 raise ValueError(f"field {field.name} is None, and the schema permits no None there")
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        rows = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        check_partitions(rows, self.partition_by)
+        return rows
 
 
 def lake_columns(where: str, path: Any, format: Any, schema: Any) -> tuple[str, Columns]:
