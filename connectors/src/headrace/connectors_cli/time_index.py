@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 _START = "start"
 """The parameter of a source that finds a time itself."""
 _ANSWER_S = 60.0
+_CLOSE_S = 10.0
+"""How long its `close` may take. The command ends without it."""
 
 
 @dataclass(frozen=True)
@@ -68,31 +71,32 @@ def positions_at(
     at = (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).isoformat()
     source: Any = built(implementation, type(parameters).model_validate({**parameters.model_dump(), _START: at}))
     try:
-        if not source.chooses_start:
-            # Its `start` is for what it reads itself: it would not tell where that is.
-            raise cannot
-        found = asyncio.run(_ask(source))
+        found = asyncio.run(_ask(source, cannot))
     except TimeoutError:
         raise Failure(f"{name} did not answer within {_ANSWER_S:g} s: can it reach its system?") from None
-    finally:
-        if close := getattr(source, "close", None):
-            close()
     if not found:
         raise Failure(f"{name} has no streams")
     return TimePositions(at, source.name, dict(sorted(found.items())))
 
 
-async def _ask(source: "Source | AsyncSource") -> "dict[str, Position | None]":
-    """Returns where the streams of a source begin."""
+async def _ask(source: "Source | AsyncSource", cannot: Failure) -> "dict[str, Position | None]":
+    """Returns where the streams of a source begin, and closes it."""
     from headrace.sdk import AsyncSource, HeadraceError
 
     async def answer(call: Callable[..., Any], *arguments: Any) -> Any:
         return await (call(*arguments) if isinstance(source, AsyncSource) else asyncio.to_thread(call, *arguments))
 
     try:
+        if not source.chooses_start:
+            # Its `start` is for what it reads itself: it would not tell where that is.
+            raise cannot
         async with asyncio.timeout(_ANSWER_S):
             partitions = await answer(source.partitions)
             starts = await answer(source.starts, partitions)
     except HeadraceError as error:
         raise Failure(str(error), error.exit_code) from None
+    finally:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await answer(source.close)
     return {f"{source.name}/{partition}": starts.get(partition) for partition in partitions}
