@@ -16,7 +16,7 @@ import (
 )
 
 // deadline is how long a test waits for anything.
-const deadline = 20 * time.Second
+const deadline = 120 * time.Second
 
 // folder is a folder of logs, and what was left out of them.
 type folder struct {

@@ -22,7 +22,7 @@ import (
 )
 
 // deadline is how long a test waits for anything.
-const deadline = 20 * time.Second
+const deadline = 120 * time.Second
 
 const frameOverhead = 512
 

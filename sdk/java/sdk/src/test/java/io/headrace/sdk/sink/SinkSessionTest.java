@@ -55,7 +55,7 @@ class SinkSessionTest {
 
     @Override
     public Outcomes write(Part part, Rows rows) throws InterruptedException {
-      assertTrue(proceed.await(20, TimeUnit.SECONDS));
+      assertTrue(proceed.await(120, TimeUnit.SECONDS));
       Outcomes outcomes = Outcomes.ofEach();
       for (Message row : rows) {
         if (row.valueAsString().equals("crash")) {
@@ -297,7 +297,7 @@ class SinkSessionTest {
     ledger.beforeStaging =
         part -> {
           if (part.partition() == 0) {
-            assertTrue(first.await(20, TimeUnit.SECONDS));
+            assertTrue(first.await(120, TimeUnit.SECONDS));
           }
         };
     ledger.afterStaging =
