@@ -51,7 +51,7 @@ done
 # Two lanes take from the beginning, where tests compute, and two from the end, where they mostly wait; from either side, the long
 # sessions come first, so that the lanes end together. All tests wait for a larger part of their time than the sample: a third
 # lane takes from the end.
-names=(sdks engine kills commands compiled simulation models gateway queues brokers_killed cluster others connectors records)
+names=(engine sdks compiled kills commands simulation models gateway queues brokers_killed records cluster connectors others)
 from_the_beginning=2
 from_the_end=2
 [ "$heavy" != all ] || from_the_end=3
@@ -60,6 +60,8 @@ arguments=("$@")
 machines=()
 turns=()
 [ "$heavy" != all ] || machines=(--machine-seed "$seed") turns=(--in-turn)
+examples=()
+[ "$heavy" != sample ] || examples=(--hypothesis-profile sample)
 # What the tests need comes first, side by side: from the archive of its classes, Spark starts in half the time. No test needs
 # what lints, which runs beside all of that.
 before=(install)
@@ -83,7 +85,7 @@ session() {
     # Without it, the tests only take longer.
     archive) .venv/bin/headrace prepare --if-missing || echo "without an archive of its classes, Spark starts more slowly" ;;
     selected) exec "${pytest[@]}" "${arguments[@]}" ;;
-    *) exec "${pytest[@]}" --heavy "$heavy" --kill-seed "$seed" "${machines[@]}" "${turns[@]}" --left-out "$logs/$1.left-out" --spent "$logs/$1.spent" "${!tests}" ;;
+    *) exec "${pytest[@]}" --heavy "$heavy" --kill-seed "$seed" "${machines[@]}" "${turns[@]}" "${examples[@]}" --left-out "$logs/$1.left-out" --spent "$logs/$1.spent" "${!tests}" ;;
   esac
 }
 

@@ -29,8 +29,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The machine is shared: how long one example takes says nothing.
 hypothesis.settings.register_profile("tests", deadline=None)
-# For `make check`: `make test` has more examples.
+# For `make check` and `make test`: `make test-all` has more examples.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
+hypothesis.settings.register_profile("sample", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("tests")
 
 

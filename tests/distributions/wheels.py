@@ -1,10 +1,12 @@
 """The wheels of all distributions, and environments that one of them is installed into."""
 
+import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 import zipfile
 from collections.abc import Callable
@@ -45,12 +47,26 @@ class Wheel:
 
 
 def build(folder: Path, root: Path = ROOT) -> dict[str, Wheel]:
-    """Builds all distributions of a tree, by name: the source archive of each, and its wheel from that."""
+    """Builds all distributions of a tree, by name: the source archive of each, and its wheel from that; this tree once."""
+    if root == ROOT:
+        shutil.copytree(_built_here(), folder, dirs_exist_ok=True)
+    else:
+        _build(folder, root)
+    wheels = [_read(path) for path in sorted(folder.glob("*.whl"))]
+    return {wheel.name: wheel for wheel in wheels}
+
+
+@functools.cache
+def _built_here() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="headrace-distributions-"))
+    _build(folder, ROOT)
+    return folder
+
+
+def _build(folder: Path, root: Path) -> None:
     # Without isolation: what builds is in this environment, so nothing is downloaded.
     python = ["--no-build-isolation", "--python", sys.executable, "--offline"]
     _uv("build", "--all-packages", *python, "--out-dir", str(folder), root=root)
-    wheels = [_read(path) for path in sorted(folder.glob("*.whl"))]
-    return {wheel.name: wheel for wheel in wheels}
 
 
 def released(version: str, folder: Path, change: Callable[[Path], None]) -> dict[str, Wheel]:
