@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
-from contextlib import aclosing, closing
+from contextlib import AsyncExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -156,7 +156,8 @@ async def test_headers_that_librdkafka_cannot_read_are_told(log, topic):
     pytest.importorskip("confluent_kafka")
     log.append(topic, [b"v"], headers=[(Name("a"), b"1")])
     source = KafkaSource(KafkaParameters(source="s", client="librdkafka", bootstrap_servers=log.servers, topics=topic))
-    async with aclosing(source):
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(source.close)
         told = rf"the record at offset 0 of topic {re.escape(topic)}, partition 0 has a header whose name is not UTF-8"
         with pytest.raises(KafkaFailed, match=told):
             async for _ in source.read((await source.partitions())[0], None):
