@@ -309,6 +309,9 @@ async def test_a_query_without_any_source_is_named_everywhere_until_a_stream_ope
         with pytest.raises(grpc.aio.AioRpcError, match="A query waits for it: no connector sends 'orders/") as unknown:
             await query.admin.LocateMessage(pb.LocateMessageRequest(stream="orders/0"), timeout=DEADLINE_S)
         assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+        code, document = await get(http, "/api/v1/unacknowledged?stream=orders/0")
+        assert code == 404
+        assert ". A query waits for it: no connector sends 'orders/" in document["detail"], document
         source = Connector(address)
         await source.hello()
         assert await found(gateway) == {}, "it may have nothing to offer yet"

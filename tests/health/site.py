@@ -5,16 +5,15 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import aiohttp
-from tests.cli.json_shape import result_of
-from tests.gateway.http_server import get
-from tests.gateway.processes import GatewayProcess, gateway_process, headrace
+from tests.gateway.processes import GatewayProcess, gateway_process
+from tests.health.looks import LOOKS, Asked, Fault, Problem
 
 DEADLINE_S = 120.0
 """How long a cause may take to be named on a slow machine; what it took is printed. The aim is 10 s."""
@@ -22,70 +21,68 @@ SLOW_AFTER_MS = 1_000
 _CLOCKS = Path(__file__).parent / "clock"
 _SHIFT = "TESTS_CLOCK_SHIFT_FILE"
 
-Problem = dict[str, Any]
-
 
 @dataclass(frozen=True)
-class Site:
-    """A gateway, asked over HTTP and by the command line. Tests that share it look at parts of their own."""
+class Site(Asked):
+    """A gateway. Tests that share it look at parts of their own."""
 
-    address: str
-    http: str
+    asked: dict[str, str | None] = field(default_factory=dict)
+    """The stream of which it was asked why its messages wait, by the part that was degraded."""
 
     async def problems(self) -> dict[str, Problem]:
         """What `/readyz` lists, by part."""
-        _, document = await get(self.http, "/readyz")
-        return {problem["part"]: problem for problem in document["problems"]}
+        return {problem["part"]: problem for problem in await self.ready()}
 
-    async def status(self) -> dict[str, Problem]:
-        """What `headrace status --json` lists, by part: the same data as in `headrace top` and in the console."""
-        done = await asyncio.to_thread(headrace, "status", "--gateway", self.address, "--json")
-        return {problem["part"]: problem for problem in result_of(done.stdout)["problems"]}
-
-    async def names(self, kind: str, part: str, cause: str = "", *, root: str = "") -> Problem:
-        """Waits until a part is degraded for a cause of a kind, at `/readyz` and then also in `headrace status --json`.
+    async def names(self, kind: str, part: str, cause: str = "", *, root: str = "", waits: str | None = "") -> Problem:
+        """Waits until a part is degraded for a cause of a kind, at `/readyz`, and then also wherever else people look.
 
         Args:
             kind: The kind.
             part: The part.
             cause: What the cause contains.
             root: The part where it begins; the part itself if this is empty.
+            waits: The stream of a message that waits because of it: the part itself, if this is empty; None if no message does.
         """
-        wanted = {"kind": kind, "root": root or part}
+        if waits == "":
+            assert part.startswith("stream "), f"name the stream of a message that waits because of {part}, or None"
+            waits = part.removeprefix("stream ")
+        self.asked[part] = waits
+        fault = Fault(part, kind, root or part, cause, waits)
         began = time.monotonic()
-        for look in (self.problems, self.status):
-            found: dict[str, Problem] = {}
-            while not (wanted.items() <= found.get(part, {}).items() and cause in found[part]["cause"]):
-                assert time.monotonic() - began < DEADLINE_S, f"{kind} of {part} is not named: {found}"
-                found = await look()
-                await asyncio.sleep(0.05)
-            if look == self.problems:
-                print(f"{kind}: named after {time.monotonic() - began:.1f} s")
-        return found[part]
+        while (problem := fault.among(found := await self.ready(), part)) is None:
+            assert time.monotonic() - began < DEADLINE_S, f"{kind} of {part} is not named: {found}"
+            await asyncio.sleep(0.05)
+        print(f"{kind}: named after {time.monotonic() - began:.1f} s")
+        # At the same time: some faults are over soon.
+        await asyncio.gather(*(self._until_none(look.place, partial(look.lacks, self, fault)) for look in LOOKS))
+        return problem
 
     async def clears(self, *parts: str) -> None:
-        """Waits until nothing is wrong with these parts, at `/readyz` and then also in `headrace status --json`."""
-        began = time.monotonic()
-        for look in (self.problems, self.status):
-            while True:
-                try:
-                    found = await look()
-                except (aiohttp.ClientError, json.JSONDecodeError) as error:
-                    found = {part: {"cause": f"no answer: {error}"} for part in parts}
-                if not found.keys() & set(parts):
-                    break
-                assert time.monotonic() - began < DEADLINE_S, f"still wrong: {found}"
-                await asyncio.sleep(0.05)
-            if look == self.problems:
+        """Waits until nothing is wrong with these parts, at `/readyz`, and then also wherever else people look."""
+        began, streams = time.monotonic(), frozenset(self.asked.pop(part, None) for part in parts) - {None}
+        for look in LOOKS:
+            await self._until_none(look.place, partial(look.still, self, frozenset(parts), streams))
+            if look is LOOKS[0]:
                 print(f"clear after {time.monotonic() - began:.1f} s")
+
+    async def _until_none(self, place: str, ask: Callable[[], Awaitable[object]]) -> None:
+        """Waits until a place has nothing more to object."""
+        began, objection = time.monotonic(), object()
+        while objection is not None:
+            try:
+                objection = await ask()
+            except (aiohttp.ClientError, json.JSONDecodeError) as error:
+                objection = f"no answer: {error}"
+            assert objection is None or time.monotonic() - began < DEADLINE_S, f"{place}: {objection}"
+            await asyncio.sleep(0.05 if objection is not None else 0)
 
 
 @dataclass(frozen=True)
 class OwnSite(Site):
     """A gateway that a test may stop, and whose clock it may set."""
 
-    gateway: GatewayProcess
-    shift: Path
+    gateway: GatewayProcess = field(kw_only=True)
+    shift: Path = field(kw_only=True)
     """The seconds by which the gateway's clock is wrong."""
 
 
@@ -99,4 +96,4 @@ def site(folder: Path, listen: str = "127.0.0.1:0", http: str = "127.0.0.1:0", l
     with gateway_process("--config", config, "--listen", listen, environ={"PYTHONPATH": path, _SHIFT: str(shift)}) as process:
         process.wait_for_log("gateway serves HTTP")
         (served,) = re.findall(r"http://(127\.0\.0\.1:\d+)", process.log)
-        yield OwnSite(process.address, served, process, shift)
+        yield OwnSite(process.address, served, gateway=process, shift=shift)

@@ -57,6 +57,12 @@ async def files(here: Site, name: str, folder: Path) -> AsyncIterator[Path]:
         sink.close()
 
 
+def write_another(folder: Path, name: str) -> None:
+    """Writes a message that waits, until its driver continues."""
+    with (folder / name / "0").open("a") as file:
+        file.write("another\n")
+
+
 @contextmanager
 def driver(here: Site, name: str, folder: Path, log: str) -> Iterator[OwnedProcess]:
     """A driver in the checkpoint of the folder, as a process."""
@@ -118,7 +124,8 @@ async def test_a_driver_that_is_frozen(here: Site, tmp_path: Path) -> None:
             await until_committed(tmp_path)
             await here.clears(part)
             with frozen(running):
-                found = await here.names("pipeline-silent", part, "its driver no longer reports")
+                write_another(tmp_path, "frozen")
+                found = await here.names("pipeline-silent", part, "its driver no longer reports", waits="frozen/0")
                 assert "frozen" in found["remedy"]
             await here.clears(part)
 
@@ -133,7 +140,9 @@ async def test_a_planner_that_is_frozen(tmp_path: Path) -> None:
                 await until_committed(tmp_path)
                 await here.clears(part)
                 with frozen_planner(running):
-                    await here.names("pipeline-silent", part, "the process that plans its micro-batches no longer calls")
+                    write_another(tmp_path, "planner")
+                    cause = "the process that plans its micro-batches no longer calls"
+                    await here.names("pipeline-silent", part, cause, waits="planner/0")
                 await here.clears(part)
 
 
@@ -146,7 +155,7 @@ async def test_a_driver_that_is_frozen_as_soon_as_its_query_without_a_sink_has_a
                 while not await is_attached(here, "plain"):  # noqa: ASYNC110 - there is no event to wait on
                     await asyncio.sleep(0.1)
             with frozen(running):
-                await here.names("pipeline-silent", part, "its driver no longer reports")
+                await here.names("pipeline-silent", part, "its driver no longer reports", waits="plain/0")
             await until_committed(tmp_path)
             await here.clears(part)
 
@@ -167,6 +176,6 @@ async def test_a_second_driver_on_the_same_checkpoint(here: Site, tmp_path: Path
                 async with asyncio.timeout(START_S):
                     while (await here.problems()).get(part, {}).get("kind") != "second-driver":  # noqa: ASYNC110
                         await asyncio.sleep(0.1)
-                found = await here.names("second-driver", part, "two drivers use its checkpoint")
+                found = await here.names("second-driver", part, "two drivers use its checkpoint", waits=None)
                 assert "stop one of the two" in found["remedy"]
                 await here.clears(part)

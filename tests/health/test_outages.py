@@ -65,7 +65,7 @@ async def test_a_query_lives_on_while_what_its_sink_writes_to_is_away(
         system.fail(outage)
         with file.open("a") as more:
             more.write("second\n")
-        await here.names("connector-reports", part, f"127.0.0.1:{system.network.port}", root=connector)
+        await here.names("connector-reports", part, f"127.0.0.1:{system.network.port}", root=connector, waits=f"{name}/0")
         assert query.isActive
         system.repair(outage)
         async with asyncio.timeout(END_S):
@@ -110,6 +110,11 @@ async def test_a_receiver_that_rejects_the_sink_fails_the_query_at_once(spark: S
         async with querying(spark, here, sink, "rejects", tmp_path) as (query, _):
             with pytest.raises(StreamingQueryException, match=f"{receiver.url} was answered 401 .*no token; set token"):
                 await asyncio.to_thread(query.awaitTermination, END_S)
-            found = await here.names("sink-fails", "sink rejects", "was answered 401")
+            found = await here.names("sink-fails", "sink rejects", "was answered 401", waits="rejects/0")
             assert receiver.url in found["cause"]
             assert len(receiver.requests) == 1
+        receiver.answer = lambda _: 204
+        sink = HttpSink(HttpSinkParameters.model_validate({"url": receiver.url, "sink": "rejects"}))
+        async with querying(spark, here, sink, "rejects", tmp_path) as (query, _):
+            await asyncio.to_thread(query.processAllAvailable)
+            await here.clears("sink rejects")

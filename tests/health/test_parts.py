@@ -4,17 +4,17 @@ import asyncio
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
 import pytest
 from scripts.brokers import Nats
 from tests.brokers.network import FaultyNetwork
 from tests.connectors.nats.rig import Server, connection, server
 from tests.gateway.processes import headrace
 from tests.gateway.wire import Engine
+from tests.health.flows import One, connected, querying
 from tests.health.site import DEADLINE_S, OwnSite, Site, site
 
 from headrace.connectors.nats import NatsParameters, NatsRefused, NatsSource
@@ -48,51 +48,6 @@ def rabbitmq_source(name: str) -> AsyncSource:
     return RabbitMQQueueSource(RabbitMQParameters.model_validate(given))
 
 
-@asynccontextmanager
-async def querying(here: Site, name: str, *, skip_lost: bool = False, run: int = 1) -> AsyncIterator[Engine]:
-    """A query that reads a source, and calls as a planner does, so that its lease does not end."""
-    engine = Engine(here.address, f"reads-{name}", run, f"{name}/*", skip_lost=skip_lost)
-    await engine.attach()
-
-    async def call() -> None:
-        while True:
-            with suppress(grpc.aio.AioRpcError):
-                await engine.renew()
-            await asyncio.sleep(0.5)
-
-    calls = asyncio.create_task(call())
-    try:
-        yield engine
-    finally:
-        calls.cancel()
-        with suppress(asyncio.CancelledError):
-            await calls
-        await engine.detach()
-        await engine.close()
-
-
-@asynccontextmanager
-async def connected(here: Site, made: AsyncSource, stream: str, gateway: str = "") -> AsyncIterator[None]:
-    """A connector that is well, and has sent the first message of its stream."""
-    task = asyncio.create_task(serve(made, gateway=gateway or here.address))
-    engine = Engine(here.address)
-    try:
-        async with asyncio.timeout(120):
-            while not await _has_sent(engine, stream):
-                assert not task.done(), task.exception()
-                await asyncio.sleep(0.05)
-        yield
-    finally:
-        await engine.close()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def _has_sent(engine: Engine, stream: str) -> bool:
-    return any(each.stream == stream and each.received.sequence for each in (await engine.status()).streams)
-
-
 async def filled(others: Server, **config: int) -> str:
     """A stream of the broker with one message."""
     stream = await others.stream(**config)
@@ -112,16 +67,19 @@ async def test_a_broker_that_is_stopped(nats: Nats, here: Site) -> None:
         await here.clears(part, root)
 
 
-@pytest.mark.parametrize("make", [nats_source, postgresql_source, rabbitmq_source])
-async def test_a_host_whose_name_no_server_knows(make: Callable[[str], AsyncSource], here: Site) -> None:
+@pytest.mark.parametrize(("make", "partition"), [(nats_source, "s"), (postgresql_source, "0"), (rabbitmq_source, "q")])
+async def test_a_host_whose_name_no_server_knows(make: Callable[[str], AsyncSource], partition: str, here: Site) -> None:
     name = f"unknown-{make.__name__.partition('_')[0]}"
     async with querying(here, name):
         task = asyncio.create_task(serve(make(name), gateway=here.address))
         try:
-            await here.names("connector-reports", f"connector {name}", UNKNOWN)
+            await here.names("connector-reports", f"connector {name}", UNKNOWN, waits=f"{name}/{partition}")
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        # A name that no server knows ever is repaired by another one.
+        async with connected(here, One(name, partition), f"{name}/{partition}"):
+            await here.clears(f"connector {name}")
 
 
 async def test_a_host_whose_name_is_resolved_slowly(nats: Nats, here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +101,7 @@ async def test_a_host_whose_name_is_resolved_slowly(nats: Nats, here: Site, monk
     async with querying(here, name):
         task = asyncio.create_task(serve(made, gateway=here.address))
         try:
-            await here.names("connector-reports", f"connector {name}", UNKNOWN)
+            await here.names("connector-reports", f"connector {name}", UNKNOWN, waits=f"{name}/{stream}")
             answers.set()
             await here.clears(f"connector {name}")
         finally:
@@ -228,7 +186,7 @@ async def test_an_expired_position(nats: Nats, here: Site) -> None:
             await others.numbers(f"{stream}.x", 9, first=1)
             task = asyncio.create_task(serve(source(nats, "e", stream), gateway=here.address))
             await here.names("position-lost", part, "no longer has messages 2 to 8")
-            await here.names("position-lost", reader, "no longer has messages 2 to 8", root=part)
+            await here.names("position-lost", reader, "no longer has messages 2 to 8", root=part, waits=f"e/{stream}")
         # What the query does that is started again with failOnDataLoss=false.
         async with querying(here, "e", skip_lost=True, run=2) as query:
             await query.plan_until(f"e/{stream}", 10)
@@ -244,7 +202,8 @@ async def test_a_paused_pipeline(nats: Nats, here: Site) -> None:
     part = "pipeline reads-p"
     async with querying(here, "p"), connected(here, source(nats, "p", stream), f"p/{stream}"):
         await here.clears(part)
-        for command, seen in (("pause", here.names("paused", part, "paused by")), ("resume", here.clears(part))):
+        is_paused = here.names("paused", part, "paused by", waits=f"p/{stream}")
+        for command, seen in (("pause", is_paused), ("resume", here.clears(part))):
             done = await asyncio.to_thread(headrace, command, "pipeline", "reads-p", "--gateway", here.address)
             assert done.returncode == 0, done.stderr
             await seen
@@ -253,7 +212,7 @@ async def test_a_paused_pipeline(nats: Nats, here: Site) -> None:
 @pytest.mark.parametrize(("seconds", "way"), [(7_200, "forward"), (-7_200, "back")])
 async def test_a_clock_that_is_set(here: OwnSite, seconds: int, way: str) -> None:
     here.shift.write_text(str(seconds))
-    await here.names("clock-jumped", "gateway", f"was set {way} by 7200.")
+    await here.names("clock-jumped", "gateway", f"was set {way} by 7200.", waits=None)
     here.shift.write_text("0")
     await here.clears("gateway")
 
@@ -270,7 +229,7 @@ async def test_a_gateway_that_is_restarted(nats: Nats, tmp_path: Path) -> None:
                 await query.plan_until(name, 1)
                 # It stops, and waits until what it has received is committed.
                 old.gateway.process.terminate()
-                await old.names("stopping", "gateway", "the gateway is stopping")
+                await old.names("stopping", "gateway", "the gateway is stopping", waits=None)
                 await query.plan({name: 1}, wait_ms=0)
                 await query.close()
                 assert await asyncio.to_thread(old.gateway.wait) == 0

@@ -53,7 +53,7 @@ async def test_a_function_that_raises_for_ever(spark: SparkSession, here: Site, 
             more.write("bad\n")
         # It names the first error, also while a supervisor starts the query again and again.
         for _ in range(2):
-            found = await here.names("pipeline-fails", part, "ValueError: no price in 'bad'")
+            found = await here.names("pipeline-fails", part, "ValueError: no price in 'bad'", waits="raises/0")
             assert "in strict" in found["cause"]
             with pytest.raises(StreamingQueryException):
                 await asyncio.to_thread(query.awaitTermination, 60)
@@ -82,12 +82,12 @@ async def test_a_function_that_does_not_return(spark: SparkSession, here: Site, 
         query = await asyncio.to_thread(run, strict)
         with file.open("a") as more:
             more.write("bad\n")
-        await here.names("pipeline-fails", part, "ValueError: no price in 'bad'")
+        await here.names("pipeline-fails", part, "ValueError: no price in 'bad'", waits="endless/0")
         with pytest.raises(StreamingQueryException):
             await asyncio.to_thread(query.awaitTermination, END_S)
         query = await asyncio.to_thread(run, endless)
         try:
-            found = await here.names("batch-stuck", part, "a function has been running for")
+            found = await here.names("batch-stuck", part, "a function has been running for", waits="endless/0")
             assert "price" in found["cause"]
             assert "ValueError" not in found["cause"]
             assert found["remedy"].startswith("if the function does not return by itself, stop the application")
@@ -158,7 +158,7 @@ async def test_a_disk_of_a_checkpoint_that_takes_nothing(
         with fault(small_disk):
             with file.open("a") as more:
                 more.write("good\n")
-            found = await here.names("pipeline-fails", part, said)
+            found = await here.names("pipeline-fails", part, said, waits=f"{name}/0")
             assert str(checkpoint) in found["cause"]
             assert found["remedy"].startswith("make room on the storage that the error names, repair it")
             with pytest.raises(StreamingQueryException):
@@ -197,7 +197,7 @@ async def test_a_slow_commit_log(spark: SparkSession, here: Site, disk_of_commit
             with frozen(disk_of_commits):
                 with file.open("a") as more:
                     more.write("good\n")
-                await here.names("commit-slow", part, "its commit log lacks it")
+                await here.names("commit-slow", part, "its commit log lacks it", waits="slow/0")
             await here.clears(part)
         finally:
             await asyncio.to_thread(query.stop)

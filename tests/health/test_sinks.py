@@ -5,8 +5,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc.aio
@@ -14,28 +13,12 @@ import psutil
 import pytest
 from tests.absent import absent
 from tests.connectors.http.receiver import receiving
-from tests.gateway.sink_wire import Writer
+from tests.health.flows import attached, writing
 from tests.health.site import Site
 
 from headrace.connectors import FileSink
 from headrace.connectors.http import HttpSink, HttpSinkParameters
 from headrace.processes import OwnedProcess
-from headrace.sdk import AsyncSink, Sink, serve
-
-
-@asynccontextmanager
-async def attached(here: Site, sink: AsyncSink | Sink) -> AsyncIterator[Writer]:
-    """A sink that is served, and a query that writes to it."""
-    writer = Writer(here.address, pipeline=f"writes-{sink.name}", sink=sink.name)
-    task = asyncio.create_task(serve(sink, gateway=here.address))
-    try:
-        await writer.report_commits()
-        yield writer
-    finally:
-        await writer.close()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 @pytest.fixture
@@ -58,7 +41,7 @@ async def test_a_sink_that_hangs(here: Site) -> None:
         sink = HttpSink(HttpSinkParameters.model_validate({"url": receiver.url, "sink": "hangs"}))
         async with attached(here, sink) as writer:
             delivery = writer.deliver(0)
-            await here.names("sink-slow", "sink hangs", "has not written partition 0 of batch 0")
+            await here.names("sink-slow", "sink hangs", "has not written partition 0 of batch 0", waits="hangs/0")
             receiver.hold.set()
             await here.clears("sink hangs")
             await delivery
@@ -75,7 +58,7 @@ async def test_a_receiver_that_refuses_connections_for_a_while(here: Site) -> No
     async with attached(here, sink) as writer:
         delivery = writer.deliver(0)
         part = "connector refused of sink refused"
-        found = await here.names("connector-reports", "sink refused", "Cannot connect to host", root=part)
+        found = await here.names("connector-reports", "sink refused", "Cannot connect to host", root=part, waits="refused/0")
         assert found["remedy"].startswith("restore the connector's system")
         async with receiving(listener) as receiver:
             await delivery
@@ -88,23 +71,21 @@ async def test_a_sink_that_cannot_open_a_file_for_want_of_descriptors(here: Site
     command += ["--path", str(tmp_path / "out"), "--format", "lines"]
     running = OwnedProcess("sink", command, tmp_path, os.environ, ends_with_parent=True)
     running.start()
-    writer = Writer(here.address, pipeline="writes-few", sink="few")
     try:
-        await writer.report_commits()
-        await writer.deliver(0)
-        process = psutil.Process(running.pid)
-        _, hard = process.rlimit(psutil.RLIMIT_NOFILE)
-        # Fewer than it has: it may have no further one.
-        process.rlimit(psutil.RLIMIT_NOFILE, (4, hard))
-        with pytest.raises(grpc.aio.AioRpcError):
-            await writer.deliver(0, attempt="b")
-        found = await here.names("sink-fails", "sink few", "Too many open files")
-        assert "4 of 4 descriptors of this process are in use: raise the limit (ulimit -n" in found["cause"]
-        process.rlimit(psutil.RLIMIT_NOFILE, (hard, hard))
-        await writer.deliver(0, attempt="c")
-        await here.clears("sink few")
+        async with writing(here, "few") as writer:
+            await writer.deliver(0)
+            process = psutil.Process(running.pid)
+            _, hard = process.rlimit(psutil.RLIMIT_NOFILE)
+            # Fewer than it has: it may have no further one.
+            process.rlimit(psutil.RLIMIT_NOFILE, (4, hard))
+            with pytest.raises(grpc.aio.AioRpcError):
+                await writer.deliver(0, attempt="b")
+            found = await here.names("sink-fails", "sink few", "Too many open files", waits="few/0")
+            assert "4 of 4 descriptors of this process are in use: raise the limit (ulimit -n" in found["cause"]
+            process.rlimit(psutil.RLIMIT_NOFILE, (hard, hard))
+            await writer.deliver(0, attempt="c")
+            await here.clears("sink few")
     finally:
-        await writer.close()
         running.kill()
 
 
@@ -113,7 +94,7 @@ async def test_a_full_disk_at_the_sink(here: Site, small_disk: Path) -> None:
     async with attached(here, sink) as writer:
         with pytest.raises(grpc.aio.AioRpcError):
             await writer.deliver(0, [b"v" * 100_000])
-        await here.names("sink-fails", "sink full", "No space left on device")
+        await here.names("sink-fails", "sink full", "No space left on device", waits="full/0")
         await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,size=8m", small_disk], check=True)
         await writer.deliver(0, [b"v" * 100_000], attempt="b")
         await here.clears("sink full", "connector full of sink full")

@@ -14,8 +14,8 @@ from scripts.brokers import Kafka, Nats, PostgreSQL, RabbitMQ
 from tests.connectors.kafka.rig import Log
 from tests.connectors.nats.rig import connection, server
 from tests.connectors.rabbitmq.rig import Rabbit
+from tests.health.flows import querying
 from tests.health.site import Site
-from tests.health.test_parts import querying
 
 from headrace.connectors.file import FileSource
 from headrace.connectors.http import HttpParameters, HttpSource
@@ -43,8 +43,8 @@ MESSAGES = 30_000
 Read = Callable[[str, Position | None], AsyncIterator[Any]]
 
 
-def forgetful(read: Read) -> Read:
-    """Reads until there is something, and never again, although the source seems to work."""
+def forgetful(read: Read, again: asyncio.Event) -> Read:
+    """Reads until there is something, and then no more until it is told to, although the source seems to work."""
 
     async def only_a_little(partition: str, position: Position | None) -> AsyncIterator[Any]:
         items = read(partition, position)
@@ -53,8 +53,11 @@ def forgetful(read: Read) -> Read:
                 break
             yield None
         try:
-            while True:
+            while not again.is_set():
                 yield None
+            yield item
+            async for item in items:
+                yield item
         finally:
             await items.aclose()  # type: ignore[attr-defined]
 
@@ -96,13 +99,15 @@ async def test_each_connector_that_stops_reading_is_named(
                 RabbitMQStreamParameters(source="offsets", url=rabbitmq.url, queue=(offsets,), prefetch=10)
             ),
         }
-        tasks = []
+        tasks, again = [], asyncio.Event()
         for name, source in sources.items():
-            source.read = forgetful(source.read)  # type: ignore[method-assign]
+            source.read = forgetful(source.read, again)  # type: ignore[method-assign]
             await stack.enter_async_context(querying(here, name.partition("/")[0]))
             tasks.append(asyncio.create_task(serve(source, gateway=here.address)))
         for name in sources:
             await here.names("source-stalled", f"stream {name}", "it lags by ")
+        again.set()
+        await here.clears(*(f"stream {name}" for name in sources))
         for task in tasks:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -124,9 +129,9 @@ async def test_each_connector_that_stops_passing_on_what_it_receives_is_named(na
         "core/0": core,
     }
     async with server(nats.url) as others, AsyncExitStack() as stack:
-        tasks = []
+        tasks, again = [], asyncio.Event()
         for name, source in sources.items():
-            source.read = forgetful(source.read)  # type: ignore[method-assign]
+            source.read = forgetful(source.read, again)  # type: ignore[method-assign]
             await stack.enter_async_context(querying(here, name.partition("/")[0]))
             tasks.append(asyncio.create_task(serve(source, gateway=here.address)))
         tasks.append(asyncio.create_task(posted(http)))
@@ -140,6 +145,8 @@ async def test_each_connector_that_stops_passing_on_what_it_receives_is_named(na
         tasks.append(asyncio.create_task(published()))
         for name in sources:
             await here.names("source-stalled", f"stream {name}", "it lags by ")
+        again.set()
+        await here.clears(*(f"stream {name}" for name in sources))
         # Clients end before the servers that they call.
         for task in reversed(tasks):
             task.cancel()

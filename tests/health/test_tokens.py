@@ -1,128 +1,117 @@
-"""Tokens that are replaced while everything runs: who still has an old one is named with that, until the new one is there."""
+"""Tokens that are replaced or revoked while everything runs: who has an old one is named with that, until it has the new one."""
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
-from tests.cli.json_shape import result_of
-from tests.gateway.http_server import get
-from tests.gateway.processes import gateway_process, headrace
+from tests.gateway.processes import gateway_process
 from tests.gateway.test_rotation import write
-from tests.health.site import DEADLINE_S
+from tests.health.site import DEADLINE_S, Site
 
 from headrace.connectors import FileSink, FileSource
 from headrace.protocol.v1 import engine_pb2, engine_pb2_grpc
 from headrace.sdk import GatewayRefused, serve
 
 OPERATOR, QUERY = "operator-1", "query-1"
-RIGHTS = {"source": 'sources = ["lines/*"]', "sink": 'sinks = ["out"]'}
-PARTS = {"source": ("connector lines", "stream lines/0"), "sink": ("sink out",)}
+RIGHTS = {
+    "operator": "admin = true",
+    "query": 'pipelines = ["q"]\nreads = ["*/*"]\nwrites = ["*"]',
+    "source": 'sources = ["lines/*"]',
+    "sink": 'sinks = ["out"]',
+}
+PARTS = {"source": ("connector lines", "stream lines/0"), "sink": ("connector out of sink out", "sink out")}
 
 
 @dataclass(frozen=True)
-class Guarded:
+class Guarded(Site):
     """A gateway with tokens, which reads them again when its configuration changes."""
 
-    address: str
-    http: str
-    config: Path
-    role: str
+    config: Path = field(kw_only=True)
 
-    def take(self, secret: str) -> None:
-        """Lets the gateway take this token of the connector, and no other."""
-        allow(self.config, self.role, secret)
-
-    async def problems(self) -> dict[str, Any]:
-        """What `/readyz` lists, by part."""
-        _, document = await get(self.http, "/readyz", OPERATOR)
-        return {problem["part"]: problem for problem in document["problems"]}
-
-    async def until(self, *, wrong: bool) -> dict[str, Any]:
-        """Waits until the connector and what waits for it are named, or no longer; returns the problems."""
-        async with asyncio.timeout(DEADLINE_S):
-            while True:
-                found = await self.problems()
-                named = [found[part] for part in PARTS[self.role] if part in found]
-                if not wrong and not named:
-                    return found
-                if wrong and len(named) == len(PARTS[self.role]) and all("UNAUTHENTICATED" in one["cause"] for one in named):
-                    return found
-                await asyncio.sleep(0.1)
+    def allow(self, **secrets: str) -> None:
+        """Lets the gateway take these tokens of connectors, and those of the operator and of the query."""
+        allow(self.config, **secrets)
 
 
-def allow(config: Path, role: str, secret: str) -> None:
-    query = 'pipelines = ["q"]\nreads = ["*/*"]\nwrites = ["*"]'
-    http = '[http]\nlisten = "127.0.0.1:0"\n'
-    tokens = (("operator", [OPERATOR], "admin = true"), ("query", [QUERY], query), ("connector", [secret], RIGHTS[role]))
-    write(config, *tokens, more=http)
+def allow(config: Path, **secrets: str) -> None:
+    taken = {"operator": OPERATOR, "query": QUERY, "source": "source", "sink": "sink", **secrets}
+    write(config, *((name, [secret], RIGHTS[name]) for name, secret in taken.items()), more='[http]\nlisten = "127.0.0.1:0"\n')
 
 
-@pytest.fixture(params=RIGHTS)
-def guarded(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Guarded]:
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Guarded]:
     config = tmp_path / "gateway.toml"
-    allow(config, request.param, "old")
+    allow(config)
     with gateway_process("--config", config) as gateway:
         gateway.wait_for_log("gateway serves HTTP")
         (http,) = re.findall(r"http://(127\.0\.0\.1:\d+)", gateway.log)
-        yield Guarded(gateway.address, http, config, request.param)
+        yield Guarded(gateway.address, http, OPERATOR, config=config)
 
 
 @asynccontextmanager
 async def querying(here: Guarded) -> AsyncIterator[None]:
-    """A query that reads the source, or writes to the sink."""
+    """A query that reads the source, and writes to the sink."""
     bearer = (("authorization", f"Bearer {QUERY}"),)
     async with grpc.aio.insecure_channel(here.address) as channel:
         stub = engine_pb2_grpc.EngineServiceStub(channel)
-        if here.role == "source":
-            who = engine_pb2.Pipeline(name="q", run=1, streams=["lines/*"])
-            await stub.Attach(engine_pb2.AttachRequest(pipeline=who), metadata=bearer, timeout=DEADLINE_S)
-        else:
-            report = engine_pb2.ReportCommitsRequest(pipeline="q", run="r1", run_number=1, sinks=["out"])
-            await stub.ReportCommits(report, metadata=bearer, timeout=DEADLINE_S)
-        yield
+        who = engine_pb2.Pipeline(name="q", run=1, streams=["lines/*"])
+        await stub.Attach(engine_pb2.AttachRequest(pipeline=who), metadata=bearer, timeout=DEADLINE_S)
+        report = engine_pb2.ReportCommitsRequest(pipeline="q", run="r1", run_number=1, sinks=["out"], readers=["q"])
+
+        async def renew() -> None:
+            while True:
+                with suppress(grpc.aio.AioRpcError):
+                    await stub.Renew(engine_pb2.RenewRequest(pipeline=who), metadata=bearer, timeout=DEADLINE_S)
+                    await stub.ReportCommits(report, metadata=bearer, timeout=DEADLINE_S)
+                await asyncio.sleep(0.5)
+
+        renewing = asyncio.create_task(renew())
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
 
 
-async def restarted(here: Guarded, folder: Path) -> None:
-    """Runs the connector, again whenever it was refused, as a supervisor does."""
+async def restarted(here: Guarded, role: str, folder: Path) -> None:
+    """Runs a connector with the token of its file, again whenever it was refused, as a supervisor does."""
     while True:
-        lines, out = folder / "0", folder / "out"
-        connector = FileSource("lines", [lines]) if here.role == "source" else FileSink("out", out)
+        connector = FileSource("lines", [folder / "0"]) if role == "source" else FileSink("out", folder / "out")
         with suppress(GatewayRefused):
-            await serve(connector, gateway=here.address, token_file=folder / "token")
+            await serve(connector, gateway=here.address, token_file=folder / role)
         await asyncio.sleep(0.5)
 
 
-async def test_a_connector_that_still_has_the_previous_token(guarded: Guarded, tmp_path: Path) -> None:
+def hold(folder: Path, role: str, secret: str) -> None:
+    """Writes the token of a connector to its file."""
+    (folder / role).touch(0o600)
+    (folder / role).write_text(f"{secret}\n")
+
+
+@pytest.mark.parametrize("role", PARTS)
+async def test_a_connector_that_still_has_the_previous_token(role: str, guarded: Guarded, tmp_path: Path) -> None:
     """The gateway accepts only a new token, which reaches the connector's file later."""
     (tmp_path / "0").write_text("a line\n")
-    (tmp_path / "token").write_text("old\n")
-    (tmp_path / "token").chmod(0o600)
-    running = asyncio.create_task(restarted(guarded, tmp_path))
+    for each in PARTS:
+        hold(tmp_path, each, each)
+    running = [asyncio.create_task(restarted(guarded, each, tmp_path)) for each in PARTS]
     try:
         async with querying(guarded):
-            await guarded.until(wrong=False)
-            guarded.take("new")
-            found = await guarded.until(wrong=True)
-            for part in PARTS[guarded.role]:
-                assert "token that the gateway's configuration has" in found[part]["remedy"], found[part]
-            status = await asyncio.to_thread(
-                headrace, "status", "--gateway", guarded.address, "--json", environ={"HEADRACE_TOKEN": OPERATOR}
-            )
-            assert {problem["part"] for problem in result_of(status.stdout)["problems"]} >= set(PARTS[guarded.role]), json.dumps(
-                found
-            )
-            _, metrics = await get(guarded.http, "/metrics", OPERATOR)
-            assert f'part="{PARTS[guarded.role][0]}"' in metrics, metrics
-            (tmp_path / "token").write_text("new\n")
-            await guarded.until(wrong=False)
+            await guarded.clears(*PARTS["source"], *PARTS["sink"])
+            guarded.allow(**{role: "new"})
+            for part in PARTS[role]:
+                root = PARTS[role][0]
+                found = await guarded.names("refused", part, "UNAUTHENTICATED", root=root, waits="lines/0")
+                assert "token that the gateway's configuration has" in found["remedy"], found
+            hold(tmp_path, role, "new")
+            await guarded.clears(*PARTS[role])
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

@@ -12,7 +12,7 @@ from headrace.contract import clock
 from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_SEQUENCE
 from headrace.contract.names import nearest
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.status import list_batches, locate
+from headrace.gateway.core.status import list_batches, locate, missing
 from headrace.gateway.http.guard import Endpoint, problem
 from headrace.gateway.http.status import encoded, json_response
 from headrace.gateway.observer import Observer
@@ -54,8 +54,8 @@ def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, End
             sequence, epoch = oldest_unacknowledged(observed.status, name)
         stream = gateway.streams.get(name)
         if stream is None:
-            near = nearest(name, gateway.streams)
-            return problem(404, f"there is no stream {name[:80]!r}; /api/v1/streams lists all{near}")
+            near, waits = nearest(name, gateway.streams), missing(observed.status, name)
+            return problem(404, f"there is no stream {name[:80]!r}; /api/v1/streams lists all{near}{waits}")
         return JSONResponse(message_document(locate(gateway, stream, sequence, epoch, observed.status.problems)))
 
     return {"/api/v1/pipelines/{name:path}/batches": batches, "/api/v1/unacknowledged": unacknowledged}

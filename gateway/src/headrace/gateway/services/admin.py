@@ -92,9 +92,7 @@ class AdminService(AdminServiceServicer):
         if stream is None:
             near = nearest(request.stream, self._gateway.streams)
             text = f"no stream {request.stream[:80]!r}; headrace status lists all{near}"
-            waits = missing(observed.status, request.stream)
-            text += f". A query waits for it: {waits.cause}; {waits.remedy}" if waits is not None else ""
-            await abort(context, grpc.StatusCode.NOT_FOUND, text)
+            await abort(context, grpc.StatusCode.NOT_FOUND, text + missing(observed.status, request.stream))
         return locate(self._gateway, stream, request.sequence, epoch, observed.status.problems)
 
     async def ForgetPipeline(self, request: pb.ForgetPipelineRequest, context: Context) -> pb.ForgetPipelineResponse:

@@ -51,13 +51,14 @@ def locate(
     return response
 
 
-def missing(status: pb.GetStatusResponse, stream: str) -> pb.Problem | None:
-    """Returns the problem of a query that would read a stream which the gateway does not know; None if there is none."""
+def missing(status: pb.GetStatusResponse, stream: str) -> str:
+    """Returns why a query waits for a stream which the gateway does not know, as a sentence; empty if none does."""
     found = {problem.part: problem for problem in status.problems}
     for pipeline in status.pipelines:
-        if any(covers(one.pattern, stream) for one in pipeline.unmatched) and f"pipeline {pipeline.pipeline}" in found:
-            return found[f"pipeline {pipeline.pipeline}"]
-    return None
+        problem = found.get(f"pipeline {pipeline.pipeline}")
+        if problem is not None and any(covers(one.pattern, stream) for one in pipeline.unmatched):
+            return f". A query waits for it: {problem.cause}; {problem.remedy}"
+    return ""
 
 
 def _state(gateway: Gateway, stream: Stream, at: Position) -> tuple[pb.MessageState.ValueType, str]:
