@@ -53,7 +53,7 @@ def positions(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """The command in this process, with its session, on the checkpoint of an application."""
     program = tmp_path / "moved_application.py"
     program.write_text(PROGRAM)
-    monkeypatch.setattr("headrace.cli.positions.stored._spark", lambda _: nullcontext(spark))
+    monkeypatch.setattr("headrace.cli.positions.commands.spark_session", lambda _, on: nullcontext(spark))
     monkeypatch.setattr(gateway_of_query, "SETTLED_MS", 0)
     monkeypatch.setattr(sys, "path", [*sys.path])
 

@@ -2,18 +2,15 @@
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.application import load
-from headrace.cli.spark_options import SparkOptions, is_local, require_java, spark_options
-from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, bytes_text, json_option, print_result, print_text
+from headrace.cli.spark_options import SparkOptions, spark_options
+from headrace.cli.stored import named_checkpoint, spark_unless_local
+from headrace.terminal import Failure, ProgramGroup, bytes_text, json_option, print_result, print_text
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from headrace.engine import Verification
 
 _SHOWN = 20
@@ -53,8 +50,8 @@ def backup(target: str, folder: str | None, into: str, as_json: bool, on: SparkO
     """
     from headrace.engine import back_up_checkpoint
 
-    place = _folder(target, folder)
-    with _reported(), _session(on, place, into) as spark:
+    place = named_checkpoint(target, folder)
+    with _reported(), spark_unless_local("checkpoint", on, place, into) as spark:
         made = back_up_checkpoint(place, into, spark)
     size = f"{len(made.files):,} files, {bytes_text(made.bytes)}"
     summary = f"micro-batch {made.batch} of {made.checkpoint} is copied to {into} ({size})"
@@ -85,7 +82,7 @@ def verify(ctx: click.Context, /, folder: str, as_json: bool, on: SparkOptions) 
     """
     from headrace.engine import verify_checkpoint
 
-    with _reported(), _session(on, folder) as spark:
+    with _reported(), spark_unless_local("checkpoint", on, folder) as spark:
         found = verify_checkpoint(folder, spark)
     summary = _summary(folder, found)
     if as_json:
@@ -121,22 +118,13 @@ def restore(folder: str, into: str, as_json: bool, on: SparkOptions) -> None:
     """
     from headrace.engine import restore_checkpoint
 
-    with _reported(), _session(on, folder, into) as spark:
+    with _reported(), spark_unless_local("checkpoint", on, folder, into) as spark:
         made = restore_checkpoint(folder, into, spark)
     summary = f"{into} continues after micro-batch {made.batch} of {made.checkpoint}"
     if as_json:
         print_result(summary, {"checkpoint": into, "query": made.query, "batch": made.batch})
     else:
         print_text(summary)
-
-
-def _folder(target: str, checkpoint: str | None) -> str:
-    """Returns the checkpoint that is named by its folder or by the application that writes it."""
-    if target.partition(":")[0].endswith(".py"):
-        return checkpoint or str(Path("checkpoints", load(target).pipeline.name).absolute())
-    if checkpoint is not None:
-        raise Failure("--checkpoint is for an application: name either it or the checkpoint", EXIT_INVALID)
-    return target
 
 
 def _summary(folder: str, verification: "Verification") -> str:
@@ -146,22 +134,6 @@ def _summary(folder: str, verification: "Verification") -> str:
     if verification.wrong:
         return f"the {what} {folder} is not whole: {len(verification.wrong):,} of {verification.files:,} files are wrong"
     return f"the {what} {folder} is whole: micro-batch {verification.batch}, {verification.files:,} files"
-
-
-@contextlib.contextmanager
-def _session(on: SparkOptions, *places: str) -> "Iterator[SparkSession | None]":
-    """A session of Spark, unless all places are on disks of this machine, which need none."""
-    if all(is_local(place, on) for place in places):
-        yield None
-        return
-    require_java()
-    from headrace.engine import build_session
-
-    spark = build_session("headrace checkpoint", on.master, on.conf, quick_start=True, quiet=True)
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 @contextlib.contextmanager

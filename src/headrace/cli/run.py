@@ -15,6 +15,7 @@ from headrace.cli.application import Application, load
 from headrace.cli.prepare import Archives
 from headrace.cli.run_output import Figures, Output, Progress
 from headrace.cli.spark_options import SparkOptions, pairs, require_java, spark_options
+from headrace.cli.stored import checkpoint_of
 from headrace.contract.errors import HeadraceError
 from headrace.contract.settings import OF_RUN, clash
 from headrace.contract.units import UnitError, parse_duration, parse_size
@@ -169,7 +170,7 @@ def run(
         output.end(str(refused), EXIT_FAILED)
     failure: str | None = None
     try:
-        folder = checkpoint or str(Path("checkpoints", graph.name).absolute())
+        folder = checkpoint_of(graph.name, checkpoint)
         query = start(
             application.pipeline,
             spark,

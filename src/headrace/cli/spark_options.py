@@ -14,9 +14,6 @@ from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, setting_o
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-_OTHER_SYSTEMS = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
-"""Variables of the environment that name settings, perhaps also a default file system."""
-
 
 @dataclass(frozen=True)
 class SparkOptions:
@@ -67,16 +64,6 @@ def pairs(option: str, arguments: tuple[str, ...]) -> dict[str, str]:
             raise Failure(f"{option} {text}: want NAME=VALUE", EXIT_INVALID)
         found[name.strip()] = value.strip()
     return found
-
-
-def is_local(place: str, on: SparkOptions) -> bool:
-    """Whether a folder is on a disk of this machine for sure, so that no Spark is needed to read it."""
-    if "://" in place.removeprefix("file://"):
-        return False
-    if place.startswith("file:"):
-        return True
-    # A path without a scheme is on the default file system, which settings may name.
-    return not any(map(os.environ.get, _OTHER_SYSTEMS)) and "spark.hadoop.fs.defaultFS" not in on.conf
 
 
 def require_java() -> None:

@@ -6,19 +6,17 @@ import itertools
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.application import load
-from headrace.cli.spark_options import SparkOptions, is_local, require_java, spark_options
+from headrace.cli.spark_options import SparkOptions, spark_options
+from headrace.cli.stored import checkpoint_of, spark_session, spark_unless_local
 from headrace.contract.names import nearest
 from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, console, json_option, print_json, print_line, print_result
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from headrace.engine import StoredStates
 
 _APP = click.argument("app", metavar="APP.PY[:NAME]")
@@ -147,9 +145,9 @@ def rescale(
     from headrace.engine import rescale as take_over
 
     application = load(app)
-    with _spark(on) as spark:
+    with spark_session("state", on) as spark:
         try:
-            old = _folder(application.pipeline.name, checkpoint)
+            old = checkpoint_of(application.pipeline.name, checkpoint)
             code = application.folder
             keys = take_over(
                 application.pipeline, spark, old, into, parallelism, folder=code, shared_checkpoint=shared_checkpoint
@@ -208,22 +206,6 @@ def _absent(stored: "StoredStates", step: str, key: str) -> str:
     return f"{absent}; its keys are of type {type(sample).__name__}, such as {json.dumps(plain(sample))}: write KEY in JSON"
 
 
-def _folder(pipeline: str, checkpoint: str | None) -> str:
-    return checkpoint or str(Path("checkpoints", pipeline).absolute())
-
-
-@contextlib.contextmanager
-def _spark(on: SparkOptions) -> "Iterator[SparkSession]":
-    require_java()
-    from headrace.engine import build_session
-
-    spark = build_session("headrace state", on.master, on.conf, quick_start=True, quiet=True)
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
 @contextlib.contextmanager
 def _stored(app: str, checkpoint: str | None, on: SparkOptions) -> "Iterator[tuple[StoredStates, list[str]]]":
     application = load(app)
@@ -231,8 +213,8 @@ def _stored(app: str, checkpoint: str | None, on: SparkOptions) -> "Iterator[tup
     steps = [step.name for step in graph.keyed]
     if not steps:
         raise Failure(f"{app}: pipeline {graph.name} keeps no states", EXIT_INVALID)
-    folder = _folder(graph.name, checkpoint)
-    with contextlib.nullcontext() if is_local(folder, on) else _spark(on) as spark:
+    folder = checkpoint_of(graph.name, checkpoint)
+    with spark_unless_local("state", on, folder) as spark:
         from headrace.engine import CheckpointError, StoredStates
         from headrace.pipelines import StateError
 

@@ -1,7 +1,8 @@
 """The commands of `headrace positions`."""
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,12 +11,12 @@ import click
 from headrace.cli.gateway_of_query import QueriesAtGateway
 from headrace.cli.positions.move import Move, check_abandoned, check_patterns, check_states, streams_of, target_of
 from headrace.cli.positions.output import document_of, print_changes, show_batches, show_positions
-from headrace.cli.positions.stored import is_application, stored_positions
 from headrace.cli.spark_options import SparkOptions, spark_options
+from headrace.cli.stored import is_application, named_checkpoint, spark_session
 from headrace.terminal import EXIT_INVALID, Connection, Failure, ProgramGroup, connection_options, json_option
 
 if TYPE_CHECKING:
-    from headrace.engine import Direction
+    from headrace.engine import Direction, StoredPositions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -56,7 +57,7 @@ def show(target: str, checkpoint: str | None, streams: tuple[str, ...], batches:
       headrace positions show app.py --checkpoint /data/checkpoints/orders
     """
     check_patterns(streams)
-    with stored_positions(target, checkpoint, on) as (stored, _):
+    with _stored(named_checkpoint(target, checkpoint), on) as stored:
         if batches:
             show_batches(stored, streams, as_json)
         else:
@@ -171,7 +172,8 @@ def _move(
     streams = streams_of(move)
     if move.into is None and not move.dry_run:
         raise Failure("name the new checkpoint with --into, or see what would change with --dry-run", EXIT_INVALID)
-    with stored_positions(target, checkpoint, on) as (stored, old):
+    old = named_checkpoint(target, checkpoint)
+    with _stored(old, on) as stored:
         names = [offset.pipeline for offset in stored.committed.offsets]
         gateway = QueriesAtGateway(connection, names)
         place = target_of(move, direction, gateway)
@@ -204,3 +206,15 @@ def _move(
             {**document, "checkpoint": move.into},
             as_json,
         )
+
+
+@contextlib.contextmanager
+def _stored(folder: str, on: SparkOptions) -> "Iterator[StoredPositions]":
+    """The positions in a checkpoint."""
+    with spark_session("positions", on) as spark:
+        from headrace.engine import CheckpointError, StoredPositions
+
+        try:
+            yield StoredPositions(spark, folder)
+        except CheckpointError as error:
+            raise Failure(str(error)) from None
