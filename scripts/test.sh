@@ -41,9 +41,6 @@ records=(tests/connectors/kafka tests/connectors/postgresql)
 connectors=(tests/connectors tests/health)
 brokers_killed=(tests/brokers tests/broker_crashes tests/conformance)
 others=(tests)
-for folder in "${queues[@]}" "${records[@]}"; do
-  connectors+=("--ignore=$folder")
-done
 for folder in "${engine[@]}" "${kills[@]}" "${cluster[@]}" "${compiled[@]}" "${sdks[@]}" "${commands[@]}" "${simulation[@]}" \
   "${models[@]}" "${gateway[@]}" tests/connectors tests/health "${brokers_killed[@]}"; do
   others+=("--ignore=$folder")
@@ -51,7 +48,14 @@ done
 # Two lanes take from the beginning, where tests compute, and two from the end, where they mostly wait; from either side, the long
 # sessions come first, so that the lanes end together. All tests wait for a larger part of their time than the sample: a third
 # lane takes from the end.
-names=(engine sdks compiled kills commands simulation models gateway queues brokers_killed records cluster connectors others)
+names=(engine sdks compiled kills commands simulation models gateway brokers_killed cluster connectors others)
+# Of all tests, those of connectors are three sessions. Otherwise they are one, which starts each broker once.
+if [ "$heavy" = all ]; then
+  names=(engine sdks compiled kills commands simulation models gateway queues brokers_killed records cluster connectors others)
+  for folder in "${queues[@]}" "${records[@]}"; do
+    connectors+=("--ignore=$folder")
+  done
+fi
 from_the_beginning=2
 from_the_end=2
 [ "$heavy" != all ] || from_the_end=3
