@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import settings
 from tests.engine.lakes import QUERY, SCHEMA, Drivers, lake_at, numbers_in, showing, staged
 
+from headrace.contract.backoff import Backoff
 from headrace.engine import LakeError, OlderCheckpoint
 from headrace.engine.applications.stages import results
 from headrace.engine.checkpoint.fence import Fence
@@ -21,6 +23,7 @@ from headrace.engine.lakes.showing import Showing
 from headrace.engine.lakes.tables import open_table
 from headrace.engine.lakes.task_files import TaskFiles
 from headrace.engine.sink.writer import Task
+from headrace.pipelines.runtime import Lake
 
 
 def test_files_of_a_micro_batch_are_seen_after_its_commit_and_once_however_often_it_is_shown(tmp_path: Path) -> None:
@@ -133,6 +136,51 @@ def test_what_a_killed_run_has_staged_is_deleted_once_its_micro_batch_is_committ
     shows.settle()
     assert [name.split("-")[2] for name in os.listdir(folder)] == ["5"]
     assert numbers_in(tmp_path / "t") == [2]
+
+
+class FailingTable(ParquetTable):
+    """A table on a storage that fails a number of times."""
+
+    def __init__(self, path: str, failures: int) -> None:
+        super().__init__(path)
+        self._failures = failures
+        self.attempts = 0
+        self.was_shown = threading.Event()
+
+    def show(self, batch: LakeBatch) -> bool:
+        self.attempts += 1
+        if self.attempts <= self._failures:
+            raise OSError("the storage is away")
+        shown = super().show(batch)
+        self.was_shown.set()
+        return shown
+
+
+def shows_in(table: FailingTable, lake: Lake, folder: Path, pause_s: float) -> Showing:
+    fence = Fence(ManifestLog(LocalFolder(folder / "manifests")), None)
+    return Showing([lake], fence, opened=lambda path, form: table, backoff=lambda: Backoff(pause_s, pause_s))
+
+
+def test_a_storage_that_fails_while_the_application_idles_is_tried_until_it_is_back(tmp_path: Path) -> None:
+    lake, table = lake_at(tmp_path / "t"), FailingTable(str(tmp_path / "t"), 3)
+    shows = shows_in(table, lake, tmp_path, 0.001)
+    shows.noted(0, staged(lake, 0, 1, [1]))
+    shows.committed(0)
+    assert table.was_shown.wait(60)
+    shows.close(lambda: 0)
+    assert (table.attempts, numbers_in(tmp_path / "t")) == (4, [1])
+
+
+def test_the_next_micro_batch_and_the_end_wait_for_no_pause(tmp_path: Path) -> None:
+    lake, table = lake_at(tmp_path / "t"), FailingTable(str(tmp_path / "t"), 1_000)
+    shows = shows_in(table, lake, tmp_path, 100_000.0)
+    shows.noted(0, staged(lake, 0, 1, [1]))
+    shows.committed(0)
+    with pytest.raises(LakeError, match="micro-batch 0 is committed, and cannot be shown: the storage is away"):
+        shows.settle()
+    shows.committed(0)
+    shows.close(lambda: 0)
+    assert numbers_in(tmp_path / "t") == []
 
 
 def test_a_copy_of_an_older_checkpoint_that_a_command_made_is_refused(tmp_path: Path) -> None:

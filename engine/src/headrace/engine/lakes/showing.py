@@ -9,8 +9,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from threading import Lock
+from threading import Event, Lock
 
+from headrace.contract.backoff import Backoff
 from headrace.engine._errors import LakeError, OlderCheckpoint, Replaced
 from headrace.engine.checkpoint.fence import Fence
 from headrace.engine.checkpoint.lake_batches import LakeBatch
@@ -18,6 +19,8 @@ from headrace.engine.lakes.tables import Table, open_table
 from headrace.pipelines.runtime import Lake
 
 log = logging.getLogger("headrace.engine")
+FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 60.0
+"""The pauses between attempts to show a micro-batch, in seconds."""
 
 
 class Showing:
@@ -28,6 +31,7 @@ class Showing:
         fence: Admits the changes of the run.
         sync: Whether what is shown survives a power loss.
         opened: Opens a table by its place and its format.
+        backoff: Between two attempts to show a micro-batch while no other follows.
     """
 
     def __init__(
@@ -37,11 +41,15 @@ class Showing:
         *,
         sync: bool = False,
         opened: Callable[[str, str], Table] | None = None,
+        backoff: Callable[[], Backoff] = lambda: Backoff(FIRST_PAUSE_S, LAST_PAUSE_S),
     ) -> None:
         self._lakes = tuple(lakes)
         self._fence = fence
         self._open = opened or (lambda path, form: open_table(path, form, sync=sync))
         self._lock = Lock()
+        self._backoff = backoff
+        self._hurry = Event()
+        """Set once somebody waits for the thread, which does not try again then."""
         self._thread = ThreadPoolExecutor(1, "headrace-lakes")
         self._running: Future[None] | None = None
         self._waiting: tuple[int, tuple[LakeBatch, ...]] | None = None
@@ -83,7 +91,7 @@ class Showing:
             self._waiting = (batch, written) if written else None
 
     def committed(self, batch: int) -> None:
-        """A micro-batch is in the commit log: shows it soon, in a thread of its own. Returns at once."""
+        """A micro-batch is in the commit log: shows it soon, in a thread of its own, which tries again. Returns at once."""
         with self._lock:
             if self._waiting is not None and self._waiting[0] <= batch and (self._running is None or self._running.done()):
                 with suppress(RuntimeError):  # The process ends, and shows it in close().
@@ -97,7 +105,9 @@ class Showing:
             Replaced: Another run has replaced this one.
         """
         if self._running is not None:
+            self._hurry.set()
             self._running.result()
+            self._hurry.clear()
         self._show_waiting()
 
     def close(self, committed: Callable[[], int | None]) -> None:
@@ -106,6 +116,7 @@ class Showing:
         Args:
             committed: Returns the last micro-batch in the commit log.
         """
+        self._hurry.set()
         self._thread.shutdown()
         waiting = self._waiting
         try:
@@ -115,11 +126,15 @@ class Showing:
             _warn(waiting, error)
 
     def _try(self) -> None:
-        waiting = self._waiting
-        try:
-            self._show_waiting()
-        except Exception as error:
-            _warn(waiting, error)
+        waiting, backoff = self._waiting, self._backoff()
+        while True:
+            try:
+                self._show_waiting()
+            except Exception as error:
+                _warn(waiting, error)
+                if not isinstance(error, Replaced) and not self._hurry.wait(backoff.next()):
+                    continue
+            return
 
     def _try_last(self, last: Callable[[], Sequence[LakeBatch]]) -> None:
         try:
