@@ -1,1 +1,1 @@
-"""`headrace bench data`: values with types, a block at a time."""
+"""`headrace bench data`: values with types, a block at a time, and lakes."""

@@ -1,9 +1,10 @@
-"""`headrace bench data`: how fast a block of values becomes columns, compared to one value at a time."""
+"""`headrace bench data`: how fast a block of values becomes columns, compared to one value at a time, and messages a table."""
 
 import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from headrace.laboratory.bench.data.orders import AVRO_SCHEMA, COLUMNS, avro_payloads, json_payloads
@@ -28,19 +29,19 @@ def run(parts: Sequence[str], quick: bool, say: Progress) -> tuple[list[Figure],
     for name in parts:
         if say.begins(name):
             say(f"{name} ...")
-            figures += measured(name, lambda name=name: PARTS[name](_QUICK_ROUNDS if quick else _ROUNDS), say)  # type: ignore[misc]
+            figures += measured(name, lambda name=name: PARTS[name](quick), say)  # type: ignore[misc]
     conditions = {
         "quick": quick,
         "values": _VALUES,
         "json_bytes": len(json_payloads(1)[0]),
         "avro_bytes": len(avro_payloads(1)[0]),
         "load_average": [round(load, 2) for load in os.getloadavg()],
-        "time": "processor time of the process",
+        "time": "processor time of the process, of lakes with Spark's",
     }
     return figures, machine() | conditions
 
 
-def json_decode(rounds: int) -> Iterator[Figure]:
+def json_decode(quick: bool) -> Iterator[Figure]:
     """JSON in Arrow columns, compared to `json.loads` of each value, which makes dicts."""
     import json
 
@@ -53,12 +54,12 @@ def json_decode(rounds: int) -> Iterator[Figure]:
         "json_decode",
         lambda: reader.read(column.to_pylist()).batch.num_rows,
         lambda: len([json.loads(value) for value in column.to_pylist()]),
-        rounds,
+        _QUICK_ROUNDS if quick else _ROUNDS,
         _JSON_TIMES,
     )
 
 
-def avro_decode(rounds: int) -> Iterator[Figure]:
+def avro_decode(quick: bool) -> Iterator[Figure]:
     """Avro in Arrow columns, compared to fastavro's reading of each record, which makes dicts."""
     import io
     import json
@@ -74,12 +75,24 @@ def avro_decode(rounds: int) -> Iterator[Figure]:
         "avro_decode",
         lambda: reader.read(column.to_pylist()).batch.num_rows,
         lambda: len([read(io.BytesIO(value), schema, None) for value in column.to_pylist()]),
-        rounds,
+        _QUICK_ROUNDS if quick else _ROUNDS,
         _AVRO_TIMES,
     )
 
 
-PARTS: Mapping[str, Callable[[int], Iterator[Figure]]] = {"json_decode": json_decode, "avro_decode": avro_decode}
+def _lake(format: str, quick: bool) -> Iterator[Figure]:
+    """Messages in a table, compared to Spark's own file sink."""
+    from headrace.laboratory.bench.data.lakes import lake  # Spark, which the other parts do not need
+
+    return lake(format, quick)
+
+
+PARTS: Mapping[str, Callable[[bool], Iterator[Figure]]] = {
+    "json_decode": json_decode,
+    "avro_decode": avro_decode,
+    "lake_parquet": partial(_lake, "parquet"),
+    "lake_delta": partial(_lake, "delta"),
+}
 
 
 def _compared(
