@@ -15,7 +15,8 @@ from headrace.cli import cli
 from headrace.pipelines.runtime import matches
 
 ROOT = FOLDER.parent
-EXAMPLES = sorted(path.parent.name for path in FOLDER.glob("*/app.py"))
+EXAMPLES = sorted(path.parent.name for path in FOLDER.glob("*/app.py") if not path.with_name("deploy.toml").exists())
+"""Those without a deployment of their own."""
 
 
 def command_lines(example: str) -> list[list[str]]:
@@ -28,7 +29,7 @@ def options(words: list[str]) -> dict[str, str]:
 
 
 def test_all_examples_are_here() -> None:
-    assert EXAMPLES == ["alerts", "alphabet", "celsius", "flights", "go_application", "market_spread", "word_count"]
+    assert EXAMPLES == ["alerts", "alphabet", "celsius", "flights", "fraud", "go_application", "market_spread", "word_count"]
 
 
 def linked(page: str) -> set[str]:

@@ -248,6 +248,31 @@ def test_a_value_of_another_class_is_refused() -> None:
             form.encoder()(Line("a", 1))
 
 
+@pytest.mark.parametrize(
+    "value", [Line("tea", 3), OrderStruct(1, datetime.now(UTC), []), OrderModel(id=1, at=datetime.now(UTC), lines=[])]
+)
+def test_avro_without_a_class_refuses_an_object_and_names_the_remedy(value: Any) -> None:
+    name = type(value).__name__
+    with pytest.raises(FormatError, match=rf"writes dicts, not a {name}; pass the class, as in avro\(schema, {name}\)"):
+        avro(LINE).encoder()(value)
+
+
+class Payment(msgspec.Struct, tag=True):
+    cents: int
+
+
+class Refund(msgspec.Struct, tag=True):
+    payment: int
+
+
+def test_json_of_tagged_structs_reads_each_as_its_own_class() -> None:
+    form = json(Payment | Refund)
+    for value in Payment(3), Refund(7):
+        assert form.decoder()(form.encoder()(value)) == value
+    with pytest.raises(FormatError, match=r"json\(.*Payment \| .*Refund\)"):
+        form.decoder()(b'{"type": "Order"}')
+
+
 def test_avro_refuses_fields_that_its_schema_does_not_have() -> None:
     with pytest.raises(FormatError, match="more"):
         avro(LINE).encoder()({"article": "a", "count": 1, "more": 2})

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -41,7 +42,7 @@ class Json(Format[T]):
     @overload
     def __call__(
         self,
-        kind: None = None,
+        kind: UnionType | None = None,
         *,
         registry: Registry | None = None,
         subject: str | None = None,
@@ -64,8 +65,8 @@ class Json(Format[T]):
 
         Args:
             kind: A dataclass, `NamedTuple`, `TypedDict`, msgspec `Struct`, pydantic model or generated protobuf class, or a type
-                made of them, such as `list[Order]` or `dict[str, Order]`. Fields that the class does not have are ignored unless
-                the class forbids them.
+                made of them, such as `list[Order]` or, of tagged Structs, `Payment | Verdict`. Fields that the class does not
+                have are ignored unless the class forbids them.
             registry: The registry, if payloads begin with the id of their schema, as Confluent's do.
             subject: The subject in the registry whose schema a sink writes with: `orders-value` for a topic; `{record}` in it is
                 the title of the schema, or the name of the class.

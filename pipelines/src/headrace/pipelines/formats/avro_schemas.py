@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.pipelines._errors import FormatError
 from headrace.pipelines.formats._format import check_is
-from headrace.pipelines.formats.records import maker, taker
+from headrace.pipelines.formats.records import is_object, maker, taker
 
 
 def parsed(document: Any, references: Sequence[Any] = ()) -> Any:
@@ -104,6 +104,9 @@ def record_writer(name: str, schema: Any, kind: Any, prefix: bytes = b"") -> Cal
     def write(value: Any) -> bytes:
         if kind is not None:
             check_is(value, kind, name)
+        elif is_object(value):
+            given = type(value).__name__
+            raise FormatError(f"{name}: writes dicts, not a {given}; pass the class, as in avro(schema, {given})")
         stream = io.BytesIO()
         stream.write(prefix)
         # Strictly: a field that the schema does not have would be lost, one that is missing would be a default.

@@ -1,5 +1,6 @@
 """Objects of an application's classes, from and to plain values: dicts, lists, numbers, text, bytes and times."""
 
+import dataclasses
 import datetime
 import decimal
 import uuid
@@ -28,6 +29,11 @@ def is_protobuf(kind: Any) -> bool:
 def is_pydantic(kind: Any) -> bool:
     """Returns whether a type is a pydantic model, or a dataclass of pydantic. Pydantic is imported by whoever has made it."""
     return hasattr(kind, "__pydantic_validator__")
+
+
+def is_object(value: Any) -> bool:
+    """Returns whether a value is a dataclass, a Struct or a pydantic model, whose fields `taker` reads."""
+    return dataclasses.is_dataclass(value) or isinstance(value, msgspec.Struct) or is_pydantic(type(value))
 
 
 def maker(kind: Any) -> Callable[[Any], Any]:
