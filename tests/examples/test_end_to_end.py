@@ -33,7 +33,6 @@ def run(spark: SparkSession, folder: Path, app: Pipeline, file: Path, format: Fo
         ("word_count", "lines/lines.txt", 2_000),
         ("alerts", "sensors/sensors.csv", 4_000),
         ("flights", "flights/flights.csv", 8_000),
-        ("fraud", "cards/cards.jsonl", 4_000),
     ],
 )
 def test_lines(spark: SparkSession, tmp_path: Path, name: str, stream: str, count: int) -> None:

@@ -1,18 +1,44 @@
 """Models that learn online: scores are those of a plain loop, whatever the batches and restarts."""
 
+import os
+import shutil
+import signal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.json import decode, encode
+from tests.deploy.test_processes import is_running, pids, running
 from tests.examples.loading import Example
 
 from headrace.pipelines import Message, Trial
 
 EVENTS = 1_500
 EXAMPLE = Example("fraud")
+DEPLOYMENT = """
+[gateway]
+listen = "127.0.0.1:0"
+
+[connectors.cards]
+connector = "file"
+path = "cards.jsonl"
+source = "cards"
+
+[connectors.scores]
+connector = "file-sink"
+path = "scores"
+sink = "scores"
+format = "lines"
+
+[application.fraud]
+app = "app.py"
+master = "local[2]"
+conf = { "spark.ui.enabled" = false }
+"""
+WITHIN_S = 420.0
 
 
 def of_a_plain_loop(count: int) -> list[Any]:
@@ -50,3 +76,24 @@ def test_the_models_learn_and_the_plot_shows_it(tmp_path: Path) -> None:
     (folder / "scores-1.lines").write_bytes(b"\n".join(map(encode, scores)))
     EXAMPLE.plot.main(str(fed), str(folder), str(plot))
     assert "<svg" in plot.read_text()
+
+
+@pytest.mark.timeout(1200)
+async def test_models_continue_after_a_driver_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "fraud"
+    shutil.copytree(EXAMPLE.folder, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "deploy.toml").write_text(DEPLOYMENT)
+    lines, half = EXAMPLE.feed.lines(EVENTS), EVENTS // 2
+    fed = folder / "cards.jsonl"
+    fed.write_text("".join(f"{line}\n" for line in lines[:half]))
+    async with running(folder) as run:
+        before = await run.until(lambda document: is_running(document) and document["acknowledged"] == half, WITHIN_S)
+        os.kill(pids(before)["fraud"], signal.SIGKILL)
+        with fed.open("a") as file:
+            file.writelines(f"{line}\n" for line in lines[half:])
+        await run.until(lambda document: is_running(document) and document["acknowledged"] == len(lines), WITHIN_S)
+        run.process.terminate()
+        assert await run.end() == 0
+    written = [line for path in (folder / "scores").glob("scores-*") for line in path.read_bytes().splitlines()]
+    scores = sorted((decode(line, type=EXAMPLE.payments.Score) for line in written), key=lambda score: score.payment)
+    assert scores == of_a_plain_loop(EVENTS)
