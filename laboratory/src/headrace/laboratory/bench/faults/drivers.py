@@ -1,4 +1,4 @@
-"""An application whose driver is a process: faults of drivers, of a function, and of a sink that ends the application."""
+"""Drivers that are processes: faults of drivers, of a function, and of a sink that ends the application."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from headrace.laboratory.bench.faults.fault import Fault, Site
 from headrace.laboratory.bench.faults.gateway import Gateway, running
 from headrace.laboratory.bench.faults.limits import limit_files, signal_driver
-from headrace.laboratory.bench.rig import Restartable, sink_command, source_command, status, wait_for
+from headrace.laboratory.bench.rig import Restartable, owned, sink_command, source_command, status, wait_for
 from headrace.processes import OwnedProcess
 
 _RATE = 10
@@ -149,3 +149,31 @@ class _Application:
 
     def _current(self) -> int:
         return max((pipeline.run for pipeline in status(self.gateway.address).pipelines), default=0)
+
+
+@contextmanager
+def _run_without_sink(_: SparkSession, __: frozenset[str]) -> Iterator[tuple[str, list[Fault]]]:
+    """Yields the URL of the gateway, and the fault; the query has committed a micro-batch."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        gateway = stack.enter_context(running(folder))
+        stack.enter_context(Restartable(source_command("stamped", gateway.address, rate=_RATE, seconds=_SECONDS)))
+        command = [sys.executable, "-m", "headrace.laboratory.bench.driver", name, gateway.address, "noop"]
+        driver = stack.enter_context(owned(OwnedProcess("driver", command, folder, os.environ, ends_with_parent=True)))
+
+        def has_acknowledged() -> bool:
+            return any(stream.acknowledged_messages for stream in status(gateway.address).streams)
+
+        wait_for("an acknowledgement", has_acknowledged, _DEADLINE_S)
+        fault = Fault(
+            "frozen_without_sink",
+            frozenset({"pipeline-silent"}),
+            "pipeline ",
+            partial(signal_driver, signal.SIGSTOP, driver),
+            partial(signal_driver, signal.SIGCONT, driver),
+        )
+        yield gateway.url, [fault]
+
+
+WITHOUT_SINK = Site(("frozen_without_sink",), _run_without_sink)
+"""A driver of a query without a sink: it reports nothing but what it reads."""
