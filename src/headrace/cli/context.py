@@ -1,4 +1,4 @@
-"""`headrace context`: names gateways, so that commands need not be told how to call them."""
+"""`headrace context`: saves how to call a gateway under a name, which commands then use."""
 
 import json
 from pathlib import Path

@@ -255,7 +255,7 @@ def opened(path: Path) -> int:
     """Opens a log to append to it, and returns its descriptor. Its folder is created if it is gone.
 
     Raises:
-        OSError: It cannot be opened, or something else is in its place, such as a FIFO, whose reader would be waited for.
+        OSError: It cannot be opened, or something else is in its place, such as a FIFO, which would make it wait for a reader.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, 0o666)

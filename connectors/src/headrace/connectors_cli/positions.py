@@ -1,4 +1,4 @@
-"""`headrace connector positions`: where a time is in the streams of a source, as its system finds it."""
+"""`headrace connector positions`: asks the system of a source where a time is in its streams."""
 
 import base64
 from datetime import datetime

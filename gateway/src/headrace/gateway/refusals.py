@@ -71,12 +71,12 @@ _C = TypeVar("_C", bound=Connection)
 
 
 def to_drop(connections: Iterable[_C], most: int, most_of_address: int) -> _C | None:
-    """Returns the connection that must make room, if there are too many: of the address with most, the one that waits longest.
+    """Returns the connection that must make room if there are too many: the address with most of them loses its longest waiting.
 
     Args:
         connections: All, in the order in which they began to wait: for their first request, or since their last one.
         most: How many there may be.
-        most_of_address: How many of one address there may be without a request of a known caller.
+        most_of_address: How many one address may have without a request of a known caller.
 
     Returns:
         None if there is room, or if none of them makes room.

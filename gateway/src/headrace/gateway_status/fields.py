@@ -157,7 +157,7 @@ def _of_one(
 
 
 def words_of(annotation: Any, enum: EnumDescriptor, *, is_optional: bool = False) -> Mapping[int, str | None]:
-    """Returns the word of each value of an enum: the document's, which may separate its parts by a space or a dash."""
+    """Returns the word of each value of an enum. In the words of the document, a space or a dash may separate the parts."""
     known = {_key(word): word for word in get_args(annotation)} if get_origin(annotation) is Literal else {}
     (prefix,) = {value.name.removesuffix("UNSPECIFIED") for value in enum.values if value.number == 0}
     names = {value.number: value.name.removeprefix(prefix) for value in enum.values}

@@ -59,7 +59,7 @@ class NotStored(StateError):
         self.step, self.reason = step, reason
 
     def __reduce__(self) -> tuple[type[StateError], tuple[str]]:
-        """Crosses processes as what it says."""
+        """Crosses to other processes as its text."""
         return StateError, (str(self),)
 
 

@@ -44,7 +44,7 @@ def name(where: str, parameter: str, value: Any) -> str:
 
 
 def step_name(where: str, value: Any) -> str | None:
-    """Returns the name of a step, which options, counters and errors show in a line; None for none."""
+    """Checks the name of a step, which must fit into one line of options, counters and errors; None for none."""
     if value is None:
         return None
     if isinstance(value, str) and value.isprintable() and value == value.strip() and 1 <= len(value.encode()) <= MAX_NAME_BYTES:

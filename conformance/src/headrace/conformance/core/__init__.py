@@ -1,1 +1,1 @@
-"""What the checks of sources and of sinks are made of: a process under test, a server, a trace, and what both do alike."""
+"""The parts of all checks: a process under test, a server, a trace, and the checks that sources and sinks share."""

@@ -17,7 +17,7 @@ class Http2Frames:
         self._preface = True
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Takes what has arrived; yields each piece that is complete with it."""
+        """Takes bytes that have arrived; yields each piece that they complete."""
         self._buffer += data
         while (size := self._size()) is not None and len(self._buffer) >= size:
             yield bytes(self._buffer[:size])

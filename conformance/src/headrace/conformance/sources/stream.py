@@ -73,7 +73,7 @@ class Stream:
         return [message.value for message in self.messages]
 
     def add(self, message: Message) -> None:
-        """Keeps a message, unless it is at or before what it has or where it resumes."""
+        """Keeps a message, unless it is at or before its last message or its resume position."""
         behind = self.messages[-1].sequence if self.messages else self.resume.sequence if self.resume is not None else -1
         if message.sequence > behind:
             self.messages.append(message)

@@ -147,7 +147,7 @@ class Splitter:
         self._skip(line.data)
 
     def _read(self, records: Records, data: bytes) -> Records:
-        """Moves the place past records, which the data begins with."""
+        """Moves the place past the records at the beginning of the data."""
         self._place.passed(data, records.end - self._place.offset)
         self._place.offset = records.end
         return records

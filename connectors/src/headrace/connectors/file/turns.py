@@ -107,7 +107,7 @@ class Turns:
             self._to_look_at.clear()
 
     def _look_at_closed(self) -> None:
-        """Gives streams another turn that have changed, or were closed long ago; checks some of them at each call."""
+        """Gives another turn to streams that have changed or were closed long ago; checks some of them at each call."""
         now = time.monotonic()
         if now < self._next_look:
             return

@@ -1,4 +1,4 @@
-"""What the sink asks of a client library: to write transactions."""
+"""The interface of a client library that writes transactions for the sink."""
 
 from collections.abc import Iterable
 from typing import ClassVar, Protocol

@@ -114,7 +114,7 @@ class _Waiting:
             self._tell()
 
     def backlog(self) -> Backlog:
-        """Returns how much waits."""
+        """Returns how many messages and bytes wait."""
         return Backlog(messages=len(self.messages), bytes=self._bytes)
 
     def take(self) -> list[Msg]:

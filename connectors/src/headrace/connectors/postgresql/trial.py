@@ -80,7 +80,7 @@ class Writing(Protocol):
         """Statements that write the `message` of a loop."""
 
     def messages(self, chunk: sql.Composable) -> sql.Composed:
-        """Returns the messages of a chunk; follows FROM."""
+        """Returns the SQL of the messages of a chunk, to follow FROM."""
 
 
 @dataclass(frozen=True, slots=True)

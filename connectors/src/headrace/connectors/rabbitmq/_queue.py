@@ -124,10 +124,10 @@ class RabbitMQQueueSource(QueuesSource[RabbitMQParameters]):
             await consumer.close()
 
     async def _check_lifetime(self, link: Link, queue: str) -> None:
-        """Checks that a queue does not go when this connector stops or loses its connection.
+        """Checks that a queue outlives a stop of this connector and the loss of its connection.
 
         Raises:
-            Denied: It does, and that is not accepted.
+            Denied: It does not, and the user has not accepted that.
         """
         lifetime = await lifetime_of(link, queue)
         check_lifetime(lifetime, queue, self._parameters)

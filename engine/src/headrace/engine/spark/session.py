@@ -206,7 +206,7 @@ def _choose_python(settings: Mapping[str, str], local: bool) -> None:
 
 
 def _is_own_python(python: str) -> bool:
-    """Whether nobody has chosen this Python: it is the one of this process, or the script of a process that has started this one.
+    """Whether this Python is the default: the Python of this process, or the script of the process that has started this one.
 
     That process may run Headrace from another environment.
     """

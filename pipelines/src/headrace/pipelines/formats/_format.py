@@ -56,7 +56,7 @@ class Format(ABC, Generic[T]):
         return ObjectReader(self.name, columns.schema, self.reader(), columns.batch)
 
     def column_decoder(self) -> "ColumnDecoder":
-        """Returns what a source's block is read with, which may be sent to other processes.
+        """Returns the reader of a source's blocks, which may be sent to other processes.
 
         Raises:
             GraphError: The format has no columns, as for `columns`.

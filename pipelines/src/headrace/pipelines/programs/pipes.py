@@ -142,7 +142,7 @@ class Pipes:
         self._lines.append(text[:_LINE_BYTES])
 
     def _response(self, limit_bytes: int) -> bytes | None:
-        """Removes a complete message from what was received; None if there is none."""
+        """Removes and returns a complete message from the received bytes; None if there is none."""
         size = shift = at = 0
         for at, byte in enumerate(self._received[:_MAX_VARINT], 1):  # noqa: B007
             size |= (byte & 0x7F) << shift

@@ -1,4 +1,4 @@
-"""The last error of a stream, a pipeline or a sink, which is kept when it is over."""
+"""The last error of a stream, a pipeline or a sink, which is kept after it is over."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How long something took at most since somebody last looked."""
+"""The longest of some durations since somebody last took it."""
 
 from dataclasses import dataclass
 

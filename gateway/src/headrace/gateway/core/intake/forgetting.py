@@ -71,7 +71,7 @@ def forget_gone(gateway: Gateway) -> None:
 def end_again(gateway: Gateway, pipeline: Pipeline) -> None:
     """Ends the streams of a checkpoint that were forgotten before it came, so that it drops them, too.
 
-    Their source will not offer them again: it has met this gateway before the query did.
+    Their source will not offer them again: it met this gateway before the query did.
     """
     for name in pipeline.committed:
         stream = gateway.streams[name]

@@ -105,7 +105,7 @@ def _headers(names: _Bytes, values: _Bytes, indices: Sequence[int]) -> Iterator[
 
 
 def is_secret(name: bytes) -> bool:
-    """Returns whether secrets bear a name like this one."""
+    """Returns whether a name looks like the name of a secret."""
     return _SECRET.search(name) is not None
 
 
