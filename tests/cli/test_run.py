@@ -1,9 +1,14 @@
 """`headrace run` and `headrace state`, as far as they come without Spark: what they load, print and refuse."""
 
+import errno
+import importlib
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,6 +17,7 @@ from tests.cli.json_shape import result_of
 import headrace.engine
 from headrace.cli import cli
 from headrace.processes import first_cause
+from headrace.terminal import Connection
 
 VOTES = """
 from headrace.pipelines import Pipeline
@@ -53,6 +59,53 @@ def program(tmp_path: Path) -> Iterator[Write]:
 def run(*words: str, env: dict[str, str] | None = None) -> Result:
     sys.modules.pop("application_of_a_test", None)
     return CliRunner(env=env).invoke(cli, words)
+
+
+class Running:
+    """A query that is looked at ten times before it ends."""
+
+    id = "q"
+    lastProgress = SimpleNamespace(batchId=7, durationMs={})
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    @property
+    def isActive(self) -> bool:
+        self.looks += 1
+        return self.looks <= 10
+
+
+@pytest.mark.parametrize(
+    ("broken", "what"),
+    [("Archives.look", "archive Spark's classes"), ("Figures.ask", "show the progress"), ("Output.show", "show the progress")],
+)
+def test_what_is_shown_of_a_query_and_cannot_be_ends_no_query(
+    broken: str, what: str, program: Write, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as the output, on a full disk, or a token's file that was removed; it is told once."""
+    module = importlib.import_module("headrace.cli.run")
+    shown: list[str] = []
+    monkeypatch.setattr(module, "_LOOKS_EVERY_S", 0.0)
+    monkeypatch.setattr(module, "_SHOWS_EVERY_S", 0.0)
+    monkeypatch.setattr(module.Archives, "look", lambda self, query: shown.append("archives"))
+    monkeypatch.setattr(module.Figures, "ask", lambda self, now: (1, 2))
+    monkeypatch.setattr(module.Output, "show", lambda self, *_: shown.append("output"))
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    owner, _, method = broken.partition(".")
+    monkeypatch.setattr(getattr(module, owner), method, fails)
+    query, output = Running(), module.Output("votes", logs_json=False, prints_json=False)
+    connection = Connection("127.0.0.1:1")
+    module.watch(query, module.load(program(VOTES)), connection, threading.Event(), output, module.Archives("local"))
+    assert query.looks == 11
+    assert [record.getMessage() for record in caplog.records] == [
+        f"cannot {what}: OSError: [Errno 28] No space left on device; the query continues"
+    ]
+    others = {"archives", "output"} - ({"archives"} if owner == "Archives" else {"output"})
+    assert set(shown) == others
 
 
 def test_a_dry_run_prints_the_graph_and_runs_nothing(program: Write) -> None:

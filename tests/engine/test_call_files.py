@@ -1,18 +1,23 @@
 """A function that ends its process, crashes it or does not return: the driver names the step, the stream and the message."""
 
+import errno
 import logging
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.deploy.faulty_files import Files
+from tests.disks import disk, fill
 
 from headrace.engine.applications.stages import call_files
 from headrace.engine.applications.stages.call_files import Call, CallFiles, function_runs
+from headrace.pipelines.runtime import call_record
 
 DEADLINE_S = 150.0
 PROCESS = """
@@ -122,6 +127,46 @@ def test_a_function_that_does_not_return_is_named_while_it_runs(
 def test_a_call_that_has_not_run_for_long_hinders_nothing() -> None:
     assert function_runs([]) is None
     assert function_runs([Call(1, WHERE, call_files.LONG_S - 1)]) is None
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EMFILE, errno.EACCES])
+def test_every_operation_on_these_files_may_fail_once(
+    error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They explain what a function does: without them, an application runs as well, and its log says why."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    layer, before = Files(monkeypatch, tmp_path, error), -1
+    layer.fails = True
+    try:
+        while len(layer.failed) > before:
+            layer.left, before = 1, len(layer.failed)
+            files = CallFiles(watches_driver=False)
+            call_files.record_calls(files.path)
+            files.close()
+    finally:
+        layer.fails = False
+        call_record().keep_in(None)
+    made = {place.rpartition(" ")[2] for place in layer.failed}
+    assert made >= {"mkdir", "open", "rename", "scandir", "pwrite"}, layer.failed
+    said = "\n".join(record.getMessage() for record in caplog.records)
+    silent = [place for place, function in layer.failed.items() if function not in FOR_OTHERS and place not in said]
+    assert {place.partition(" ")[2] for place in silent} <= SILENT, said
+    assert {path.name for path in tmp_path.iterdir()} == set()
+
+
+SILENT = {"record_calls stat", "_look open", "_look scandir"}
+"""What nobody misses: Spark has the record instead, or the next look finds it."""
+FOR_OTHERS = {"abandoned", "remove"}
+"""Who removes what drivers have left: if that fails, the next driver does it."""
+
+
+def test_a_process_of_an_application_is_not_killed_where_the_disk_has_no_room_for_its_record(tmp_path: Path) -> None:
+    with disk(tmp_path / "full", "size=64k") as folder:
+        fill(folder)
+        process = started(str(folder), "exit")
+        _, errors = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 3, errors
+    assert f"cannot record what functions process, to explain a crash: [Errno 28] No space left on device: '{folder}" in errors
 
 
 @pytest.mark.parametrize("way", ["exit", "abort", "segfault"])

@@ -13,7 +13,7 @@ import click
 
 from headrace.cli.application import Application, load
 from headrace.cli.prepare import Archives
-from headrace.cli.run_output import Figures, Output, Progress
+from headrace.cli.run_output import Aside, Figures, Output, Progress
 from headrace.cli.spark_options import SparkOptions, pairs, require_java, spark_options
 from headrace.cli.stored import checkpoint_of
 from headrace.contract.errors import HeadraceError
@@ -187,7 +187,7 @@ def run(
             real_time_workers=real_time_workers,
         )
         archives = Archives(str(spark.sparkContext.master))
-        _watch(query, application, connection if figures else None, stop, output, archives)
+        watch(query, application, connection if figures else None, stop, output, archives)
         discard_output(spark)
         query.stop()
         error = query.exception()
@@ -206,7 +206,7 @@ def run(
         print_result("stopped", result, compact=True)
 
 
-def _watch(
+def watch(
     query: "StreamingQuery",
     application: Application,
     connection: Connection | None,
@@ -214,24 +214,27 @@ def _watch(
     output: Output,
     archives: Archives,
 ) -> None:
-    """Prints progress until the query ends or `stop` is set; none without a connection."""
+    """Prints progress until the query ends or `stop` is set; none without a connection. What fails in it ends no query."""
     started = shown = time.monotonic()
     before: int | None = None
     figures = None if connection is None else Figures(connection, application.pipeline.graph.streams)
+    archiving, showing = Aside("archive Spark's classes"), Aside("show the progress")
     while query.isActive and not stop.wait(_LOOKS_EVERY_S):
         now = time.monotonic()
-        archives.look(query)
+        with archiving:
+            archives.look(query)
         if figures is None or now - shown < _SHOWS_EVERY_S:
             continue
-        found = figures.ask(now)
-        last = query.lastProgress
-        if found is None or last is None:
-            continue
-        acknowledged, lag = found
-        rate = 0.0 if before is None else max(0, acknowledged - before) / (now - shown)
-        before, shown = acknowledged, now
-        progress = Progress(last.batchId, last.durationMs.get("triggerExecution", 0), acknowledged, rate, lag)
-        output.show(progress, str(query.id), now - started)
+        with showing:
+            found = figures.ask(now)
+            last = query.lastProgress
+            if found is None or last is None:
+                continue
+            acknowledged, lag = found
+            rate = 0.0 if before is None else max(0, acknowledged - before) / (now - shown)
+            before, shown = acknowledged, now
+            progress = Progress(last.batchId, last.durationMs.get("triggerExecution", 0), acknowledged, rate, lag)
+            output.show(progress, str(query.id), now - started)
 
 
 def _connection_options(connection: Connection) -> dict[str, str]:

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, NoReturn
 
 from headrace.terminal import Connection, Failure, print_json, print_line
@@ -51,6 +52,30 @@ class Figures:
 log = logging.getLogger("headrace.run")
 # The progress is part of the log whatever its level.
 log.setLevel(logging.INFO)
+
+
+class Aside:
+    """Work beside a query, which does not depend on it: an error ends nothing, and is logged once until it is another one.
+
+    A context manager, entered each time that the work is done.
+    """
+
+    def __init__(self, what: str) -> None:
+        """Takes the work, for people: "show the progress"."""
+        self._what = what
+        self._reason = ""
+
+    def __enter__(self) -> None:
+        """Begins it."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        """Logs an error, and returns whether it ends here."""
+        if not isinstance(error, Exception):
+            return False
+        if (why := f"{type(error).__name__}: {error}") != self._reason:
+            self._reason = why
+            log.warning("cannot %s: %s; the query continues", self._what, why)
+        return True
 
 
 @dataclass(frozen=True, slots=True)

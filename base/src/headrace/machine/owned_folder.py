@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,23 +23,43 @@ class OwnedFolder:
         """Creates it in a folder, with a name that begins with a prefix."""
         # Until it has its final name, no other process takes it for abandoned.
         unnamed = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=parent))
-        self._lock = (unnamed / OWNER).open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self.path = unnamed.rename(unnamed.with_name(unnamed.name.removeprefix(".")))
+        try:
+            self._lock = (unnamed / OWNER).open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self.path = unnamed.rename(unnamed.with_name(unnamed.name.removeprefix(".")))
+        except OSError:
+            remove(unnamed)
+            raise
 
     def release(self) -> None:
         """Gives up the folder; call it once the folder is removed."""
         self._lock.close()
 
 
+def remove(folder: Path) -> None:
+    """Removes a folder with all that is in it, as far as that is possible."""
+    # Once more if an operation fails: without its owner's file, nobody finds the folder later.
+    for _ in range(2):
+        # Of some operations, `rmtree` raises the errors all the same.
+        with suppress(OSError):
+            shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.lexists(folder):
+            return
+
+
 def abandoned(parent: Path, prefix: str = "[!.]") -> Iterator[Path]:
-    """Yields the folders of this user whose owners have ended, each locked until the next one.
+    """Yields the folders of this user whose owners have ended, each locked until the next one; none that it cannot look at.
 
     Args:
         parent: Where they are.
         prefix: How their names begin, as a shell pattern.
     """
-    for lock in parent.glob(f"{prefix}*/{OWNER}"):
+    try:
+        locks = list(parent.glob(f"{prefix}*/{OWNER}"))
+    except OSError:
+        # Whoever looks next removes them.
+        return
+    for lock in locks:
         # Owned, or removed meanwhile.
         with suppress(OSError), lock.open("r+") as held:
             if os.fstat(held.fileno()).st_uid == os.geteuid():

@@ -29,6 +29,7 @@ class CertificateWatch:
         self._tls = tls
         self._gateway = gateway
         self._stamps: list[Stamp] | None = None
+        self._is_invalid = False
 
     async def watch(self) -> None:
         """Looks once a second, until cancelled."""
@@ -37,9 +38,9 @@ class CertificateWatch:
             await asyncio.sleep(INTERVAL_S)
 
     def look(self) -> None:
-        """Reads the files if they have changed, and notes what is wrong with them now."""
+        """Reads the files if they have changed or could not be used, and notes what is wrong with them now."""
         stamps = self._files.stamps()
-        if stamps != self._stamps:
+        if stamps != self._stamps or self._is_invalid:
             self._read()
             self._stamps = stamps
         for file, expires_at_s in self._gateway.certificates.items():
@@ -48,6 +49,7 @@ class CertificateWatch:
     def _read(self) -> None:
         faults = self._gateway.own_faults
         wrong = {str(getattr(self._tls, key)): text for key, text in self._files.problems()}
+        self._is_invalid = bool(wrong)
         for path in self._paths():
             part = f"file {path}"
             if (text := wrong.get(str(path))) is not None:

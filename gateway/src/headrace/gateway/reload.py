@@ -78,13 +78,18 @@ class Reloading:
         self._registry = registry
         self._gateway = gateway
         self._last_stamps = source.stamps()
+        self._invalid = ""
+        """Why the file could not be used when it was last read; empty if it could."""
 
     async def follow(self) -> None:
-        """Checks the file for changes once a second, and applies the changes of its tokens. Runs until cancelled."""
+        """Checks the file for changes once a second, and applies the changes of its tokens. Runs until cancelled.
+
+        A file that it could not use is read again each time: a disk that fails once does not change the file.
+        """
         while True:
             await asyncio.sleep(INTERVAL_S)
             stamps = self._source.stamps()
-            if stamps != self._last_stamps:
+            if stamps != self._last_stamps or self._invalid:
                 self._last_stamps = stamps
                 self.reload_tokens()
 
@@ -100,7 +105,9 @@ class Reloading:
         except ConfigurationError as error:
             cause = " ".join(str(error).split())[:_MAX_CAUSE]
             self._gateway.own_faults.note(part, OwnFaultKind.CONFIGURATION_INVALID, cause, _REMEDY)
+            self._invalid = str(error)
             raise
+        self._invalid = ""
         self._gateway.own_faults.end(part, OwnFaultKind.CONFIGURATION_INVALID)
         return config
 
@@ -109,10 +116,14 @@ class Reloading:
 
         An invalid file changes nothing: the old tokens remain valid, and the problems are logged.
         """
+        told = self._invalid
         try:
             config = self._load()
         except ConfigurationError as error:
-            log.error("the configuration changed and is invalid; the old tokens stay in force", problems=str(error).splitlines())
+            if str(error) != told:
+                log.error(
+                    "the configuration changed and is invalid; the old tokens stay in force", problems=str(error).splitlines()
+                )
             return
         if self._in_force.tokens and not config.tokens:
             path = str(self._source.path)

@@ -1,7 +1,6 @@
 """Connects the planner, which Spark runs in a process of its own, with the worker in the driver."""
 
 import os
-import shutil
 import socket
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +16,7 @@ from headrace.engine.applications.stages.plan import BlockRow
 from headrace.engine.checkpoint.manifests import Manifest
 from headrace.engine.checkpoint.position import Position
 from headrace.engine.source.ranges import Ends
-from headrace.machine.owned_folder import OwnedFolder, abandoned
+from headrace.machine.owned_folder import OwnedFolder, abandoned, remove
 
 PARENT = Path("/tmp")
 """The path of a socket has at most 107 bytes, and the folder for temporary files may have a long one."""
@@ -34,13 +33,13 @@ class SocketFolder:
     def __init__(self) -> None:
         """Creates it, and removes the folders of drivers that were killed."""
         for folder in abandoned(PARENT, PREFIX):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
         self._owned = OwnedFolder(PARENT, PREFIX)
         self.path = self._owned.path
 
     def remove(self) -> None:
         """Removes it with all that is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove(self.path)
         self._owned.release()
 
 

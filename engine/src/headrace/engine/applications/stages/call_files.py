@@ -4,11 +4,11 @@ A function may end its process, crash it, or not return. Its process cannot tell
 another machine, Spark reads the file, and puts it into the error of the task.
 """
 
+import errno
 import faulthandler
 import logging
 import mmap
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.machine.owned_folder import OwnedFolder, abandoned
+from headrace.machine.owned_folder import OwnedFolder, abandoned, remove
 from headrace.pipelines.runtime import RECORD_BYTES, call_record
 from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_FUNCTION_RUNS, RunFault
 
@@ -33,6 +33,8 @@ within ten. The log names it again after twice the time, and so on."""
 _SPARK_FOLDER = "PYTHON_FAULTHANDLER_DIR"
 """The environment variable with the folder in which Spark looks for the file of a worker that has died."""
 _WATCH = Path(__file__).with_name("call_watch.py")
+
+_CANNOT_RECORD = "cannot record what functions process, to explain a crash: %s"
 
 log = logging.getLogger("headrace.engine")
 _recording = threading.local()
@@ -57,14 +59,17 @@ def record_calls(folder: str | None) -> None:
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            os.ftruncate(file, RECORD_BYTES)
+            # Of a full disk, a write tells this; a process that changes a page which the disk cannot keep is killed.
+            if os.pwrite(file, bytes(RECORD_BYTES), 0) < RECORD_BYTES:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             call_record().keep_in(mmap.mmap(file, RECORD_BYTES))
         finally:
             os.close(file)
         if own is not None:
             _show_spark(own, path)
     except OSError as error:
-        log.warning("cannot record what functions process, to explain a crash: %s", error)
+        error.filename = error.filename or str(path)
+        log.warning(_CANNOT_RECORD, error)
 
 
 def _show_spark(own: Path, path: Path) -> None:
@@ -95,6 +100,8 @@ class Call:
 class CallFiles:
     """The files of one start of an application, in a folder of its own. The driver looks into them in a thread of its own.
 
+    They explain what a function does, and nothing depends on them: where they cannot be, the log names the error.
+
     Args:
         watches_driver: Whether functions run in the driver itself, so that another process must tell what has ended it.
     """
@@ -102,20 +109,26 @@ class CallFiles:
     def __init__(self, *, watches_driver: bool) -> None:
         parent = Path(tempfile.gettempdir())
         for folder in abandoned(parent, PREFIX):
-            shutil.rmtree(folder, ignore_errors=True)
-        self._owned = OwnedFolder(parent, PREFIX)
-        self.path = str(self._owned.path)
-        """The folder."""
+            remove(folder)
+        self._owned: OwnedFolder | None = None
+        self.path: str | None = None
+        """The folder; None if it could not be created."""
         self._previous: dict[str, tuple[str, float, float]] = {}
         """The text of each file, since when it is there, and after how many seconds it is named."""
         self._died: dict[str, float] = {}
         """When the process of a file was found dead."""
         self._ended = threading.Event()
         self._lock = threading.Lock()
+        self._reason = ""
         self._watch: subprocess.Popen[bytes] | None = None
-        if watches_driver:
-            command = [sys.executable, "-I", "-S", str(_WATCH), self.path, str(os.getpid())]
-            self._watch = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+        try:
+            self._owned = OwnedFolder(parent, PREFIX)
+            self.path = str(self._owned.path)
+            if watches_driver:
+                command = [sys.executable, "-I", "-S", str(_WATCH), self.path, str(os.getpid())]
+                self._watch = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+        except OSError as error:
+            log.warning(_CANNOT_RECORD, error)
         self._thread = threading.Thread(target=self._run, name="headrace-calls", daemon=True)
         self._thread.start()
 
@@ -137,20 +150,29 @@ class CallFiles:
         self._ended.set()
         self._thread.join()
         self._look()
-        shutil.rmtree(self.path, ignore_errors=True)
+        if self._owned is not None:
+            remove(self._owned.path)
         if self._watch is not None:
             assert self._watch.stdin is not None
             self._watch.stdin.close()
             self._watch.wait()
-        self._owned.release()
+        if self._owned is not None:
+            self._owned.release()
 
     def _run(self) -> None:
         while not self._ended.wait(LOOKS_EVERY_S):
             self._look()
 
     def _look(self) -> None:
+        try:
+            paths = [] if self._owned is None else list(self._owned.path.glob("[0-9]*"))
+        except OSError as error:
+            if str(error) != self._reason:
+                self._reason = str(error)
+                log.warning("cannot look at what functions process: %s; this is tried again", error)
+            return
         now, found = time.monotonic(), dict[str, tuple[str, float, float]]()
-        for path in Path(self.path).glob("[0-9]*"):
+        for path in paths:
             with suppress(OSError):
                 text = path.read_bytes()[:RECORD_BYTES].decode(errors="replace").strip()
                 if not _is_alive(_pid(path.name)):
