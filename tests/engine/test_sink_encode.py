@@ -1,7 +1,10 @@
 """Rows become frames, and come out of them again as they were."""
 
 import itertools
+import tempfile
+import traceback
 from contextlib import closing
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -9,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
+from tests.disks import disk, fill
 
 from headrace.engine import SCHEMA, SchemaError, codec
 from headrace.engine.sink.spool import Spool
+from headrace.engine.spark.causes import cause_of
 from headrace.protocol.v1 import frame_pb2 as pb
+from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_ORIGIN_STORAGE
 
 small = st.binary(max_size=6)
 text = st.text(max_size=4)
@@ -136,6 +142,23 @@ def test_headers_without_a_name_are_refused(entry: object) -> None:
     batch = pa.RecordBatch.from_pydict({"value": pa.array([b"v"]), "headers": pa.array([[entry]], pa.list_(ENTRY))})
     with pytest.raises(SchemaError, match="headers"):
         list(codec.frames(batch, 0))
+
+
+def test_a_spool_that_a_full_disk_does_not_take_names_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So does the error of the query, which its driver reports to the gateway."""
+    batch = pa.RecordBatch.from_pydict({"value": pa.array([b"v" * 1000])})
+    with disk(tmp_path / "full", "size=64k") as folder, closing(Spool(memory_bytes=0)) as spool:
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        spool.append(batch)
+        filler = fill(folder)
+        large = pa.RecordBatch.from_pydict({"value": pa.array([b"v" * 100_000])})
+        with pytest.raises(OSError, match="No space left on device") as error:
+            spool.append(large)
+        filler.unlink()
+    said = "".join(traceback.format_exception(error.value))
+    assert f"No space left on device: '{folder}'" in said
+    cause = cause_of(said)
+    assert (cause.origin, cause.about) == (RUN_FAULT_ORIGIN_STORAGE, str(folder))
 
 
 @given(batches(), st.data())

@@ -9,7 +9,7 @@ from tests.gateway.sink_wire import Writer
 from tests.gateway.wire import Engine
 from tests.health.site import Site
 
-from headrace.sdk import AsyncSink, AsyncSource, Message, Position, Sink, serve
+from headrace.sdk import AsyncSink, AsyncSource, IdempotentSink, Message, Position, Settings, Sink, serve
 
 SENT_S = 120
 """How long a connector may take to send its first message, in seconds."""
@@ -99,9 +99,11 @@ async def writing(here: Site, name: str) -> AsyncIterator[Writer]:
 
 
 @asynccontextmanager
-async def attached(here: Site, sink: AsyncSink | Sink) -> AsyncIterator[Writer]:
+async def attached(
+    here: Site, sink: AsyncSink | IdempotentSink | Sink, settings: Settings | None = None
+) -> AsyncIterator[Writer]:
     """A sink that is served, and a query that writes to it."""
-    task = asyncio.create_task(serve(sink, gateway=here.address))
+    task = asyncio.create_task(serve(sink, gateway=here.address, settings=settings))
     try:
         async with writing(here, sink.name) as writer:
             yield writer

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.health.site import Site
 from headrace.connectors import FileSink
 from headrace.connectors.http import HttpSink, HttpSinkParameters
 from headrace.processes import OwnedProcess
+from headrace.sdk import IdempotentSink, Rows, Settings, Transaction
 
 
 @pytest.fixture
@@ -99,3 +101,33 @@ async def test_a_full_disk_at_the_sink(here: Site, small_disk: Path) -> None:
         await writer.deliver(0, [b"v" * 100_000], attempt="b")
         await here.clears("sink full", "connector full of sink full")
     sink.close()
+
+
+class Folded(IdempotentSink):
+    """A sink in memory."""
+
+    name = "folded"
+
+    def __init__(self) -> None:
+        self.batches: dict[Transaction, int] = {}
+
+    def write(self, transaction: Transaction, rows: Iterator[Rows]) -> None:
+        self.batches[transaction] = sum(map(len, rows))
+
+    def last(self, pipeline: str) -> int | None:
+        return max((each.batch for each in self.batches if each.pipeline == pipeline), default=None)
+
+    def pipelines(self) -> list[str]:
+        return [each.pipeline for each in self.batches]
+
+
+async def test_a_full_disk_of_temporary_files(here: Site, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of parts that wait for their vote are on it, as far as they exceed the sink's memory."""
+    async with attached(here, Folded(), Settings(hold_bytes=1)) as writer:
+        monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
+        with pytest.raises(grpc.aio.AioRpcError):
+            await writer.deliver(0, [b"v" * 100_000])
+        await here.names("sink-fails", "sink folded", f"No space left on device: '{small_disk}'", waits="folded/0")
+        await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,size=8m", small_disk], check=True)
+        await writer.deliver(0, [b"v" * 100_000], attempt="b")
+        await here.clears("sink folded", "connector folded of sink folded")

@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import sqlite3
+import tempfile
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
+from tests.disks import disk
 from tests.gateway.patience import PATIENCE_MS, Patience
 from tests.gateway.sink_wire import Writer, serving_instances
 from tests.gateway.wire import DEADLINE_S
@@ -166,6 +168,33 @@ async def test_parts_that_are_larger_than_what_waits_for_a_sink_are_staged(kind)
         await visible(writer, 0)
         await writer.close()
     assert sorted(sink.values) == sorted(value for rows in values for value in rows)
+
+
+@pytest.mark.parametrize("kind", [OneAtATime, AsyncOneAtATime])
+async def test_a_part_for_which_the_disk_of_temporary_files_has_no_room_fails_its_task_which_may_try_again(
+    kind, tmp_path, monkeypatch
+):
+    """Rows that wait, since the sink stages another part, are in a file. The other part is staged."""
+    sink, rows = kind(), [b"x" * 2**20] * 14
+    sink.name = "out"
+    async with gateway_serving() as (_, address), serving(sink, address):
+        writer = Writer(address)
+        await writer.report_commits()
+        with disk(tmp_path / "full", "size=1m") as folder:
+            monkeypatch.setattr(tempfile, "tempdir", str(folder))
+            outcomes = await asyncio.gather(
+                *(writer.deliver_frames(0, rows, partition=n) for n in range(3)), return_exceptions=True
+            )
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        failed = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Exception)]
+        assert 1 <= len(failed) <= 2
+        assert all(f"No space left on device: '{folder}'" in str(outcomes[n]) for n in failed), outcomes
+        for n in failed:
+            await writer.deliver(0, [b"again"], partition=n, attempt="b")
+        await writer.vote(0, *(writer.part(0, n, attempt="b" if n in failed else "a") for n in range(3)))
+        await visible(writer, 0)
+        await writer.close()
+    assert sorted(sink.values) == sorted([b"again"] * len(failed) + rows * (3 - len(failed)))
 
 
 async def test_a_part_that_the_sink_cannot_stage_fails_its_task_which_may_try_again():

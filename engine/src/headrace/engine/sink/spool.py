@@ -2,10 +2,13 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import IO
 
 import numpy as np
 import pyarrow as pa
+
+from headrace.machine.temporary import named_folder
 
 MEMORY_BYTES = 16 * 2**20
 _PREFIX_BYTES = 4
@@ -26,22 +29,30 @@ class Spool:
         """Frees all rows."""
         self._batches.clear()
         if self._file is not None:
-            self._file.close()
+            # It could not write everything, which `append` has raised.
+            with suppress(OSError):
+                self._file.close()
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Adds a record batch. All must have the same schema."""
+        """Adds a record batch. All must have the same schema.
+
+        Raises:
+            OSError: The temporary file cannot be written.
+        """
         self.messages += batch.num_rows
         size = batch.get_total_buffer_size()
         if self._file is None and self._kept_bytes + size <= self._memory_bytes:
             self._batches.append(batch)
             self._kept_bytes += size
             return
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="headrace-part-")  # noqa: SIM115
         self._schema = batch.schema
         data = batch.serialize()
-        self._file.write(data.size.to_bytes(_PREFIX_BYTES, "little"))
-        self._file.write(data)
+        with named_folder():
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="headrace-part-")  # noqa: SIM115
+            self._file.write(data.size.to_bytes(_PREFIX_BYTES, "little"))
+            self._file.write(data)
+            self._file.flush()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """All record batches, from the first one. Do not append while iterating."""

@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import IO
 
+from headrace.machine.temporary import named_folder
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.sdk.sinks.rows import Rows
 
@@ -28,9 +29,13 @@ class FrameFile:
         self._open = threading.Lock()
 
     def write(self, frame: Frame) -> Place:
-        """Appends a frame; returns its place."""
+        """Appends a frame; returns its place.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         data = frame.SerializeToString()
-        with self._open:
+        with self._open, named_folder():
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="headrace-", buffering=0)  # noqa: SIM115 - closed by `close`
             place = Place(self._end, len(data))

@@ -136,7 +136,14 @@ class TwoPhaseHandler:
         A sink may stage one part only after another: the other part's rows must not wait because the first one's queue is full.
         """
         if staging.incoming.full:
-            staging.incoming.offer(await asyncio.to_thread(staging.file.write, rows.frame), 0)
+            try:
+                place = await asyncio.to_thread(staging.file.write, rows.frame)
+            except OSError as error:
+                # The part fails alone, and its task may send it again.
+                staging.incoming.drop()
+                await self._answers.part_failed(staging.id, staging.part, error)
+                return
+            staging.incoming.offer(place, 0)
         else:
             staging.incoming.offer(rows, size)
         self._blocked = True
