@@ -10,6 +10,8 @@ from tests.health.site import Site
 
 OF_NO_FAULT = {
     "test_no_secret_and_no_message_is_in_anything_that_is_shown",
+    # Nothing is wrong while a token is replaced in good order.
+    "test_a_driver_takes_a_new_token_from_its_file_while_it_runs",
     # About the error of a query; the test before it is about the same outages while the query waits.
     "test_a_query_whose_sink_no_longer_waits_names_it_and_the_setting_and_loses_nothing",
 }
