@@ -82,6 +82,14 @@ def test_a_spark_program_is_known_by_its_pipelines(tmp_path: Path) -> None:
     assert unnamed.is_connected(Known()) is None
 
 
+def test_a_pipeline_that_has_not_called_since_its_process_was_started_is_of_the_process_before(tmp_path: Path) -> None:
+    clean = role(load(tmp_path), "clean")
+    known = Known(pipelines=frozenset({"clean-1", "clean-2"}), silent_s={"clean-1": 0.5, "clean-2": 3.0})
+    assert clean.is_connected(known.within(3.0))
+    assert clean.is_connected(known.within(2.9)) is False
+    assert known.within(2.9).pipelines == {"clean-1"}
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [

@@ -290,7 +290,7 @@ def test_a_process_that_starts_or_fails_is_listed_before_its_pipeline_is_known()
     for quiet in (running(RUNS), running(ENDED), running(STOPPED)):
         assert not found(status(deployments=[quiet]))
     attached = pipeline(pipeline="p", state=pb.PIPELINE_STATE_ATTACHED)
-    assert not found(status(pipelines=[attached], deployments=[running(WAITS, reason="of before")]))
+    assert not found(status(pipelines=[attached], deployments=[running(WAITS, reason="of before", state_age_ms=1)]))
 
 
 def test_why_the_process_of_a_sink_fails_is_the_cause_of_what_writes_to_it() -> None:

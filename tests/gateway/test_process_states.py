@@ -18,6 +18,8 @@ from headrace.gateway.core.base.errors import ProtocolError
 from headrace.gateway.core.control.supervising import replace_processes, take_outcome
 from headrace.gateway.core.state import deployments, process_states
 from headrace.gateway.core.state.process_states import MAX_LOG_LINES, checked_processes, kept_log
+from headrace.gateway.core.status.health import problems
+from headrace.gateway.core.status.problem import Kind
 from headrace.gateway_status import status_document
 from headrace.protocol.v1 import admin_pb2 as pb
 
@@ -271,3 +273,19 @@ def test_ages_go_on_between_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (kept.now().state_age_ms, kept.now().next_start_ms) == (6_000, 1_000)
     now = 110.0
     assert (kept.now().state_age_ms, kept.now().next_start_ms) == (15_000, 0)
+
+
+@pytest.mark.parametrize("state", [pb.PROCESS_STATE_KIND_WAITS, pb.PROCESS_STATE_KIND_STARTS])
+@pytest.mark.parametrize(("idle_ms", "kind"), [(3_000, Kind.PIPELINE_FAILS), (2_999, Kind.PIPELINE_SILENT)])
+def test_why_a_driver_has_ended_is_named_before_its_lease_ends_unless_another_process_calls(
+    state: pb.ProcessStateKind.ValueType, idle_ms: int, kind: Kind
+) -> None:
+    attached = pb.PipelineStatus(pipeline="orders", state=pb.PIPELINE_STATE_ATTACHED, idle_ms=idle_ms, silent_ms=7_000)
+    ended = pb.ProcessState(
+        name="app", kind=APPLICATION, state=state, state_age_ms=3_000, pipelines=["orders"], reason="killed by SIGKILL"
+    )
+    deployment = pb.DeploymentStatus(deployment="deploy.toml", processes=[ended])
+    listed = problems(pb.GetStatusResponse(pipelines=[attached], deployments=[deployment]), 60_000, 10_000)
+    (found,) = [problem for problem in listed if problem.part == "pipeline orders"]
+    assert found.kind is kind
+    assert (found.cause == "its process fails: killed by SIGKILL") is (kind is Kind.PIPELINE_FAILS)

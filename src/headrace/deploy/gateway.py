@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import grpc
@@ -48,6 +48,7 @@ class Known:
         sinks: The connected instances of each sink, by sink.
         refused: The number of messages that each sink has refused.
         pipelines: The attached pipelines.
+        silent_s: How long ago each of them has last called, in seconds; one that is not here has called just now.
     """
 
     permitted: bool = True
@@ -56,6 +57,12 @@ class Known:
     sinks: Mapping[str, frozenset[str]] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
     pipelines: frozenset[str] = frozenset()
+    silent_s: Mapping[str, float] = field(default_factory=dict)
+
+    def within(self, seconds: float) -> "Known":
+        """Returns it without the pipelines that last called earlier: the process before may have attached them."""
+        called = frozenset(name for name in self.pipelines if self.silent_s.get(name, 0.0) <= seconds)
+        return self if called == self.pipelines else replace(self, pipelines=called)
 
     @property
     def acknowledged(self) -> int:
@@ -141,6 +148,7 @@ def _view_of(status: GetStatusResponse) -> Known:
         sinks={sink.sink: frozenset(sink.instances) for sink in status.sinks},
         refused={sink.sink: sink.refused_messages for sink in status.sinks},
         pipelines=frozenset(pipeline.pipeline for pipeline in status.pipelines if pipeline.attached),
+        silent_s={pipeline.pipeline: pipeline.idle_ms / 1000 for pipeline in status.pipelines},
     )
 
 

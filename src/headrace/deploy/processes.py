@@ -278,7 +278,8 @@ class SupervisedProcesses:
         known = self._known if self._asked_at >= one.started_at else None
         if known is not None and not known.permitted:
             return None
-        return one.role.is_connected(known or Known())
+        # A driver that was killed stays attached until its lease ends.
+        return one.role.is_connected((known or Known()).within(self._asked_at - one.started_at))
 
     def _rate(self) -> int:
         """The recent rate of acknowledged messages per second; a restarted gateway counts from zero."""

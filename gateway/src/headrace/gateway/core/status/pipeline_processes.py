@@ -10,6 +10,7 @@ CONNECTS_WITHIN_MS = 120_000
 """For how long a process starts. One that still runs afterwards, and has not attached, has a problem."""
 LOST_AFTER_MS = 15_000
 """How long a supervisor may take to come back whose connection was lost, in milliseconds."""
+_DOWN = (pb.PROCESS_STATE_KIND_WAITS, pb.PROCESS_STATE_KIND_STARTS)
 _RUN_PIPELINES = (pb.PROCESS_KIND_APPLICATION, pb.PROCESS_KIND_QUERY)
 
 
@@ -19,6 +20,8 @@ class PipelineProcesses:
 
     by_pipeline: dict[str, Problem] = field(default_factory=dict)
     """The first problem of each pipeline that is not attached, by its name."""
+    failed: dict[str, Problem] = field(default_factory=dict)
+    """Why the process of a pipeline has ended whose lease has not, by the name of the pipeline."""
     readers: list[tuple[tuple[str, ...], Problem]] = field(default_factory=list)
     """What each process reads that is neither connected nor stopped, and its problem; no patterns if that is not known."""
 
@@ -40,12 +43,17 @@ class PipelineProcesses:
 
 def pipeline_processes(status: pb.GetStatusResponse) -> PipelineProcesses:
     """Returns why pipelines of deployments are not attached."""
-    attached = {pipeline.pipeline for pipeline in status.pipelines if pipeline.state == pb.PIPELINE_STATE_ATTACHED}
+    attached = {pipeline.pipeline: pipeline for pipeline in status.pipelines if pipeline.state == pb.PIPELINE_STATE_ATTACHED}
     found = PipelineProcesses()
     for deployment in status.deployments:
         for process in deployment.processes:
             if process.kind not in _RUN_PIPELINES:
                 continue
+            if process.reason and process.state in _DOWN:
+                for name in attached.keys() & {*process.pipelines}:
+                    # One that has called since is run by another process.
+                    if attached[name].idle_ms >= process.state_age_ms:
+                        found.failed.setdefault(name, _problem(f"pipeline {name}", deployment, process))
             absent = [name for name in process.pipelines if name not in attached]
             for name in absent:
                 found.by_pipeline.setdefault(name, _problem(f"pipeline {name}", deployment, process))

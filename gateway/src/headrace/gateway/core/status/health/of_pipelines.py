@@ -40,6 +40,9 @@ def of_pipeline(site: Site, pipeline: pb.PipelineStatus) -> Iterator[Problem]:
         yield from _reported(site, pipeline, part)
     elif pipeline.state != pb.PIPELINE_STATE_ATTACHED:
         yield from _not_attached(site, pipeline, part)
+    elif (failed := site.runs.failed.get(pipeline.pipeline)) is not None:
+        # Its lease ends later.
+        yield failed
     elif pipeline.HasField("silent_ms"):
         cause = "its driver no longer reports, although its query is attached"
         remedy = (
