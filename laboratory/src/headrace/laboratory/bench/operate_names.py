@@ -45,6 +45,10 @@ FAULTS = {
     "second_driver": "two drivers use one checkpoint",
     "frozen_without_sink": "a driver whose query has no sink stands still; its planner does not",
     "executor_lost": "an executor of a cluster is killed",
+    "jvm_ends": "the JVM of a deployment's program does not start",
+    "trace_of_a_program": "a deployment's program ends with a trace of the JVM",
+    "descriptors_at_a_driver": "a deployment's application has too few descriptors for its JVM",
+    "logs_full": "the disk of a deployment's logs is full",
 }
 """What each fault is, in the order in which they are injected."""
 

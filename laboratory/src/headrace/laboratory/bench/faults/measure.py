@@ -7,6 +7,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from headrace.laboratory.bench.faults.broker import BROKER
+from headrace.laboratory.bench.faults.deployed import DEPLOYED
 from headrace.laboratory.bench.faults.drivers import DRIVERS, WITHOUT_SINK
 from headrace.laboratory.bench.faults.executors import EXECUTORS
 from headrace.laboratory.bench.faults.fault import Fault, Site, problems
@@ -17,7 +18,7 @@ from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.rig import wait_for
 
-SITES: tuple[Site, ...] = (FILES, QUERY, RECEIVER, BROKER, DRIVERS, WITHOUT_SINK, EXECUTORS)
+SITES: tuple[Site, ...] = (FILES, QUERY, RECEIVER, BROKER, DRIVERS, WITHOUT_SINK, EXECUTORS, DEPLOYED)
 TARGET_S = 10.0
 _DEADLINE_S = 120.0
 _STARTS_WITHIN_S = 300.0
