@@ -25,7 +25,7 @@ import java.util.function.Predicate;
 
 /** A gateway that does only what a test tells it to do, over real gRPC on a free port. */
 public final class FakeGateway implements AutoCloseable {
-  private static final Duration DEADLINE = Duration.ofSeconds(120);
+  private static final Duration DEADLINE = Duration.ofMinutes(2);
 
   private final BlockingQueue<Session<IngestRequest, IngestResponse>> sources =
       new LinkedBlockingQueue<>();

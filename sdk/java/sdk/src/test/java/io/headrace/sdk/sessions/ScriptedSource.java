@@ -26,7 +26,7 @@ import java.util.TreeMap;
 
 /** The source that a script declares. */
 final class ScriptedSource {
-  private static final long DEADLINE_NANOS = Duration.ofSeconds(120).toNanos();
+  private static final long DEADLINE_NANOS = Duration.ofMinutes(2).toNanos();
 
   private final String name;
   private final boolean redelivering;
