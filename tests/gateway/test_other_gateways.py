@@ -1,5 +1,6 @@
 """A run or a connector that was at another gateway meanwhile: what this gateway remembers of it is out of date."""
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -123,6 +124,22 @@ async def test_a_queue_gets_an_epoch_after_those_that_another_gateway_has_given(
         assert (await second.plan_until("orders/0", 1)).end.epoch > epoch + 10_000_000
         for client in (source, first, second):
             await client.close()
+
+
+async def test_gateways_behind_a_checkpoint_count_on_to_different_epochs() -> None:
+    """A clock that was a day ahead: equal epochs would acknowledge messages that only the other gateway's query has read."""
+    ahead = time.time_ns() // 1000 + 86_400_000_000
+    epochs = []
+    for _ in range(2):
+        async with serve() as (_, address):
+            engine = Engine(address)
+            await engine.attach({"orders/0": (ahead, 3)})
+            source = await opened(address, REDELIVERING)
+            epochs.append((await source.expect("stream_opened")).epoch)
+            await source.close()
+            await engine.close()
+    assert len({*epochs, ahead}) == 3
+    assert min(epochs) > ahead
 
 
 async def test_two_connectors_of_one_queue_at_two_gateways_are_a_limit() -> None:

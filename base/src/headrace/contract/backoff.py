@@ -1,7 +1,7 @@
 """Exponential backoff with jitter, so that clients do not all reconnect to a restarted server at the same time.
 
-The gateway and the SDK choose nothing else at random, so that a test or a simulation can repeat what they chose. Secrets come
-from the module `secrets`.
+Whatever the gateway and the SDK choose at random they draw here, so that a test or a simulation can repeat what they chose.
+Secrets come from the module `secrets`.
 """
 
 import contextlib

@@ -8,12 +8,16 @@ from collections.abc import Iterator
 import structlog
 
 from headrace.contract import clock
+from headrace.contract.backoff import uniform
 from headrace.contract.position import Position
 from headrace.gateway.core.base.position import BEGINNING, to_proto
 from headrace.gateway.core.pipelines import Pipeline
 from headrace.gateway.core.streams.starts import ask_for_start
 from headrace.gateway.core.streams.stream import Attachment, Stream
 from headrace.protocol.v1 import source_pb2
+
+_EPOCH_STEP = 2**32
+"""The longest step beyond known epochs: of 10,000 steps from the same epoch, two are equal with a probability of 1 %."""
 
 log = structlog.get_logger("headrace.gateway")
 
@@ -50,7 +54,7 @@ def _open(stream: Stream, attachment: Attachment) -> None:
     earlier = BEGINNING if stream.replayable else _earlier(stream)
     if not stream.replayable:
         newest = max(floor.epoch, stream.newest_epoch, *(p.epoch for r in stream.readers for p in _positions(r, stream)))
-        stream.newest_epoch = max(clock.now_ns() // 1000, newest + 1)
+        stream.newest_epoch = _epoch_after(newest)
         stream.restart(Position(stream.newest_epoch, 0))
     elif floor < stream.start or floor > stream.received:
         stream.restart(floor)
@@ -66,6 +70,17 @@ def _open(stream: Stream, attachment: Attachment) -> None:
     if earlier.epoch:
         opened.earlier.CopyFrom(to_proto(earlier))
     attachment.session.send(source_pb2.IngestResponse(stream_opened=opened))
+
+
+def _epoch_after(newest: int) -> int:
+    """Returns an epoch that is later than those known here, and that no other gateway gives, nor this one after a restart.
+
+    That is the time in microseconds. Where the clock is behind the known epochs, the step beyond them is random: another gateway
+    may count on from the same epoch, and a query that is away may have read what it gave. Equal epochs would acknowledge
+    messages that nobody has read.
+    """
+    now_us = clock.now_ns() // 1000
+    return now_us if now_us > newest else newest + 1 + int(uniform(0, _EPOCH_STEP))
 
 
 def _earlier(stream: Stream) -> Position:
