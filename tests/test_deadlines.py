@@ -22,6 +22,7 @@ EXPECTED = {
     "conformance/source_faults.py": "asyncio.wait_for(read(), 1.0)",
     # Time that is over is a result, and the caller looks again.
     "connectors/nats/rig.py": "asyncio.wait_for(client.close(), 2)",
+    "connectors/nats/test_cluster.py": "ATTEMPT_S",
     "connectors/rabbitmq/test_unreadable.py": "asyncio.wait_for(server.wait_closed(), 5)",
     "connectors/test_vanished_clients.py": "asyncio.timeout(2)",
     "gateway/test_hostile.py": "asyncio.wait_for(reader.read(), 5)",

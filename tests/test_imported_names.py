@@ -18,6 +18,7 @@ GENERATED = "headrace.protocol.v1"
 IMPORT = re.compile(r"^ *from ((?:headrace|tests|scripts)[\w.]*) import (\([^)]*\)|.+)$", re.MULTILINE)
 """Found in the text, also in programs that tests keep as text: to parse all tests takes several times as long."""
 NAME = re.compile(r"(?:^|[(,])\s*(\w+)")
+COMMENT = re.compile(r"#.*")
 
 
 @cache
@@ -67,7 +68,7 @@ def missing(path: Path) -> Iterator[str]:
         if module not in files() and module not in folders():
             yield f"{where}: there is no module {module}"
             continue
-        for name in NAME.findall(found[2]):
+        for name in NAME.findall(COMMENT.sub("", found[2])):
             whole = f"{module}.{name}"
             if name not in names and whole not in files() and whole not in folders() | {GENERATED}:
                 yield f"{where}: {module} has no {name}"

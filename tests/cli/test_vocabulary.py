@@ -15,8 +15,9 @@ from headrace.cli import cli
 from headrace.gateway_cli.live.rows import Shown
 from headrace.gateway_cli.message_lines import message_lines
 from headrace.gateway_cli.status_tables import status_tables
-from headrace.gateway_status import document, message_document, status_document, timeline_document
+from headrace.gateway_status import message_document, status_document, timeline_document
 from headrace.gateway_status.timeline import MESSAGE_STATES
+from headrace.protocol.v1 import admin_documents as document
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.connector_pb2 import ConnectorState
 

@@ -162,7 +162,7 @@ def test_whatever_fails_once_for_the_supervisor_is_named_and_the_processes_run_o
 ) -> None:
     begin_and_end = frozenset({"__init__", "__enter__", "__exit__", "_end_call"})
     faults = Faults(monkeypatch, RuntimeError, threading.current_thread().name, begin_and_end)
-    expected = {"update", "report", "requests", "replays", "_taken", "_start", "send", "processes_message", "connectors_message"}
+    expected = {"update", "report", "requests", "replays", "_all_of", "_start", "send", "processes_message", "connectors_message"}
     # Another problem of the source is news for the gateway.
     waits = f"while [ ! -e {tmp_path}/known ]; do sleep 0.01; done"
     script = f"[ -e {tmp_path}/again ] && exec sleep 600; {waits}; touch {tmp_path}/again; exit 1"
