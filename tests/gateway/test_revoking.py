@@ -18,9 +18,13 @@ from tests.gateway.http_server import get, post, serve_http
 from tests.gateway.test_rights import ALL_NAMES, METHODS, bearer, token
 from tests.gateway.test_supervising import serving
 from tests.gateway.wire import DEADLINE_S, REPLAYABLE, numbered, positions, serve
+from tests.virtual_clock import VirtualClock
 
+from headrace.contract import clock
 from headrace.gateway import Config, Peek
-from headrace.gateway.core import Gateway
+from headrace.gateway.core import Gateway, Kind, problems
+from headrace.gateway.core.batches import end_leases
+from headrace.gateway.core.status import snapshot
 from headrace.gateway.health import Health
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.reload import ConfigSource, Reloading
@@ -214,6 +218,33 @@ async def test_both_ways_to_reload_tokens_end_calls(how: str) -> None:
         await until(lambda: bool(gateway.deployments.by_name))
         getattr(reloading(gateway, KEPT), how)()
         assert await code_of(call) is Code.UNAUTHENTICATED
+
+
+QUERY = engine_pb2.Pipeline(name="p", run=1, streams=["orders/*"])
+
+
+@pytest.mark.parametrize("has_new_token", [False, True])
+async def test_a_query_whose_token_is_revoked_is_refused_in_health_once_its_lease_has_ended(has_new_token: bool) -> None:
+    """Its later calls show no query, and their refusals are forgotten before the lease ends."""
+    with clock.use(VirtualClock()) as now:
+        async with (
+            serve(tokens=(KEPT, REVOKED), has_rounds=False) as (gateway, address),
+            grpc.aio.insecure_channel(address) as channel,
+        ):
+            stub = engine_pb2_grpc.EngineServiceStub(channel)
+            await stub.Attach(engine_pb2.AttachRequest(pipeline=QUERY), metadata=bearer("revoked"), timeout=DEADLINE_S)
+            reloading(gateway, KEPT).reload()
+            if has_new_token:
+                await stub.Renew(engine_pb2.RenewRequest(pipeline=QUERY), metadata=bearer("kept"), timeout=DEADLINE_S)
+            now.advance(gateway.limits.query_lease_ms / 1000 + 1)
+            end_leases(gateway)
+            (problem,) = [one for one in problems(await snapshot(gateway), 900_000, 5_000) if one.part == "pipeline p"]
+    if has_new_token:
+        assert problem.kind is Kind.PIPELINE_AWAY
+        return
+    assert problem.kind is Kind.REFUSED
+    assert "the token of 'revoked' was replaced" in problem.cause
+    assert "give it the token that the gateway's configuration has now" in problem.remedy
 
 
 async def test_whoever_revokes_the_own_token_learns_that_it_worked() -> None:

@@ -68,6 +68,7 @@ class EngineService(EngineServiceServicer):
             check_not_late(pipeline, request.pipeline.attachment)
             committed, planned = _positions(pipeline, request.committed), _positions(pipeline, request.planned)
             attach(self._gateway, pipeline, committed, planned, request.available_now, request.ended)
+            pipeline.caller = identity_of(context)
             self._gateway.refusals.admit(part)
         except ProtocolError as error:
             self._gateway.refusals.note(Role.QUERY, part, context.peer(), error)
@@ -263,6 +264,10 @@ class EngineService(EngineServiceServicer):
         pipeline = self._pipeline(who, identity)
         if not pipeline.attached:
             raise UnknownPipeline(f"pipeline {pipeline.name}: {pipeline.run} is not attached to this gateway; attach it")
+        if pipeline.caller != identity:
+            # It has read its token again.
+            pipeline.caller = identity
+            self._gateway.refusals.admit(f"pipeline {pipeline.name}")
         return pipeline
 
     def _planning(self, who: pb.Pipeline, identity: Identity, peer: str) -> Pipeline:

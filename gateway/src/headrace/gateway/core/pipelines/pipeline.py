@@ -19,6 +19,7 @@ from headrace.gateway.core.base.turns import Signal
 from headrace.gateway.core.pipelines.drivers import Driver
 from headrace.gateway.core.pipelines.run_faults import Fault
 from headrace.gateway.core.pipelines.timeline import Timeline
+from headrace.gateway.identity import Identity
 from headrace.protocol.v1.metrics_pb2 import RunMetrics
 
 MAX_REPLACED = 64
@@ -86,6 +87,8 @@ class Pipeline:
     """What is heard of that driver since the run has named it; None if it sends no heartbeats."""
     planner: Driver | None = None
     """What is heard of the process that plans its micro-batches since it has first renewed its lease; None if it has not."""
+    caller: Identity | None = None
+    """Whose token the process has that plans its micro-batches; None if it has never attached here."""
     away_since: float | None = None
     """When its lease expired, on the monotonic clock; None if it has not, or if the query detached."""
     complete: bool = False

@@ -196,12 +196,17 @@ class Gateway:
     def end_revoked(self, registry: TokenRegistry) -> int:
         """Ends the calls, also of sessions, whose tokens are no longer valid or whose rights have changed.
 
-        The call that has requested this may still answer. Returns how many calls it has ended.
+        The call that has requested this may still answer. A query stays attached until its lease ends, unless it calls with
+        another token; health then names the refusal, since its calls no longer show which query they belong to.
+        Returns how many calls it has ended.
         """
         calls = [call for call in self.open_calls if not call.is_own and not registry.holds(call.identity)]
         for call in calls:
-            text = f"the token of {call.identity.name!r} was replaced, or has other rights now; connect with the new one"
-            call.end(TokenRevoked(text))
+            call.end(_revoked(call.identity))
+        for pipeline in self.pipelines.values():
+            if pipeline.attached and pipeline.caller is not None and not registry.holds(pipeline.caller):
+                peer = "" if pipeline.planner is None else pipeline.planner.peer
+                self.refusals.note(Role.QUERY, f"pipeline {pipeline.name}", peer, _revoked(pipeline.caller), was_admitted=True)
         return len(calls)
 
     def sink(self, name: str) -> Sink:
@@ -317,3 +322,7 @@ class Gateway:
             # What has only begun has until the server stops to answer.
             if call.is_served:
                 call.end(stopping)
+
+
+def _revoked(identity: Identity) -> TokenRevoked:
+    return TokenRevoked(f"the token of {identity.name!r} was replaced, or has other rights now; connect with the new one")
