@@ -19,6 +19,8 @@ IMPORT = re.compile(r"^ *from ((?:headrace|tests|scripts)[\w.]*) import (\([^)]*
 """Found in the text, also in programs that tests keep as text: to parse all tests takes several times as long."""
 NAME = re.compile(r"(?:^|[(,])\s*(\w+)")
 COMMENT = re.compile(r"#.*")
+REPLACED = re.compile(r"setattr\(\s*\"(headrace(?:\.\w+)+)\"")
+"""What a test replaces by its whole name."""
 
 
 @cache
@@ -72,6 +74,21 @@ def missing(path: Path) -> Iterator[str]:
             whole = f"{module}.{name}"
             if name not in names and whole not in files() and whole not in folders() | {GENERATED}:
                 yield f"{where}: {module} has no {name}"
+
+
+def not_there(path: Path) -> Iterator[str]:
+    """What a test replaces that does not exist."""
+    for whole in REPLACED.findall(path.read_text()):
+        parts = whole.split(".")
+        modules = [".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
+        module = next((name for name in modules if name in files()), "headrace")
+        names, name = names_in(module), whole.removeprefix(f"{module}.").partition(".")[0]
+        if names is not None and name not in names and f"{module}.{name}" not in folders():
+            yield f"{path.relative_to(ROOT)}: {module} has no {name}"
+
+
+def test_each_name_that_a_test_replaces_exists() -> None:
+    assert [each for path in sorted((ROOT / "tests").rglob("*.py")) for each in not_there(path)] == []
 
 
 @pytest.mark.parametrize("folder", ["tests", "scripts", "laboratory", "examples", "engine"])

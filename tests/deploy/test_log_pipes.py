@@ -108,6 +108,10 @@ def test_a_log_writer_that_is_killed_is_started_again(tmp_path: Path, pipes: Log
     eventually(lambda: has_caught_up(pipes, 3, log))
 
 
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 def test_a_log_writer_that_is_stopped_is_named_and_replaced_and_no_line_is_lost(tmp_path: Path) -> None:
     """The time passes as the test says; processes and signals are real."""
     log, now, told = tmp_path / "source.log", 0.0, list[str]()
@@ -116,6 +120,7 @@ def test_a_log_writer_that_is_stopped_is_named_and_replaced_and_no_line_is_lost(
         stopped = reader(pipes)
         pipes.catch_up()
         os.kill(stopped, signal.SIGSTOP)
+        eventually(lambda: is_stopped(stopped))
         # More than a pipe has room for.
         process = started(pipes, log, "for i in $(seq 200000); do echo line $i; done", tmp_path / "folder")
         deadline = time.monotonic() + DEADLINE_S

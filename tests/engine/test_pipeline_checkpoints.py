@@ -19,6 +19,7 @@ from tests.examples.rig import rig
 from tests.fake_gateway.sinks import frame_of
 
 from headrace.cli import cli
+from headrace.cli import state as state_commands
 from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import CheckpointError, StoredStates, rescale
 from headrace.engine.applications.starting.start import _dropped
@@ -121,7 +122,8 @@ def test_the_command_shows_states_by_key(
 ) -> None:
     program = tmp_path / "shown_application.py"
     program.write_text(PROGRAM)
-    monkeypatch.setattr("headrace.cli.state._spark", lambda _: nullcontext(spark))
+    for name in "spark_session", "spark_unless_local":
+        monkeypatch.setattr(state_commands, name, lambda *_: nullcontext(spark))
     monkeypatch.setattr(sys, "path", [*sys.path])
 
     def state(command: str, *words: str, checkpoint: str = "checkpoint") -> Result:

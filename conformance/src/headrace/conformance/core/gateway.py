@@ -7,7 +7,7 @@ import grpc
 
 from headrace.conformance.core.changes import Changes
 from headrace.conformance.core.reports import Received
-from headrace.conformance.core.server import UNKNOWN_CAPABILITY, GatewayServer
+from headrace.conformance.core.server import GatewayServer
 from headrace.conformance.core.trace import Trace
 from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.connector_pb2 import Report
@@ -45,7 +45,7 @@ class SessionGateway(GatewayServer, Generic[S]):
         """Whether it answers Hello."""
         self.refusal: tuple[grpc.StatusCode, str] | None = None
         """How it ends each session, instead of a Welcome."""
-        self.capabilities: list[Any] = [source_pb2.CAPABILITY_PACE, source_pb2.CAPABILITY_HEARTBEAT, UNKNOWN_CAPABILITY]
+        self.capabilities: list[Any] = [source_pb2.CAPABILITY_PACE, source_pb2.CAPABILITY_HEARTBEAT]
         """What Welcome lists."""
         self.reports: list[Received] = []
         """The Reports of all sessions."""

@@ -9,6 +9,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
 from headrace.conformance.core.checks import Checks
+from headrace.conformance.core.server import UNKNOWN_CAPABILITY
 from headrace.conformance.core.trial import Trial
 from headrace.contract.limits import MAX_NAME_BYTES
 
@@ -157,6 +158,7 @@ def declare_session_checks(checks: Checks[Any]) -> None:
     @checks.check("unknown-capability", "SES-7")
     async def unknown_capability(trial: AnyTrial) -> None:
         """It does not ignore a capability in Welcome that it does not know."""
+        trial.gateway.capabilities.append(UNKNOWN_CAPABILITY)
         await trial.start()
         session = await trial.session()
         await trial.never(lambda: _broken_off(session), "it broke the session off after Welcome")
