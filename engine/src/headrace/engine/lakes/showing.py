@@ -6,16 +6,16 @@ is committed and not shown, the last one: none is committed before the one befor
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from threading import Event, Lock
 
 from headrace.contract.backoff import Backoff
-from headrace.engine._errors import LakeError, OlderCheckpoint, Replaced
+from headrace.engine._errors import OlderCheckpoint, Replaced
 from headrace.engine.checkpoint.fence import Fence
 from headrace.engine.checkpoint.lake_batches import LakeBatch
-from headrace.engine.lakes.tables import Table, open_table
+from headrace.engine.lakes.tables import Table, naming, open_table
 from headrace.pipelines.runtime import Lake
 
 log = logging.getLogger("headrace.engine")
@@ -154,14 +154,10 @@ class Showing:
 
     def _show(self, written: Sequence[LakeBatch]) -> None:
         for each in written:
-            with self._fence.guarding():
-                try:
-                    self._open(each.path, each.format).show(each)
-                except OSError as error:
-                    raise LakeError(
-                        f"lake {each.path}: micro-batch {each.batch} is committed, and cannot be shown: {error}. Nothing "
-                        "is lost: the next start shows it, once the storage can be written"
-                    ) from error
+            failed = f"lake {each.path}: micro-batch {each.batch} is committed, and cannot be shown"
+            remedy = ". Nothing is lost: the next start shows it, once the storage can be written"
+            with self._fence.guarding(), naming(failed, remedy):
+                self._open(each.path, each.format).show(each)
 
     def _sweep(self, batch: int) -> None:
         """Deletes what earlier runs have staged for the first micro-batch of the run, once it is committed without them."""
@@ -169,19 +165,19 @@ class Showing:
             return
         query, run = self._sweeping
         for lake in self._lakes:
-            with self._fence.guarding(), _naming(lake.path):
+            with self._fence.guarding(), _reading(lake.path):
                 self._open(lake.path, lake.format).sweep(query, batch + 1, run)
         self._sweeping = None
 
     def _check_last(self, last: LakeBatch) -> None:
         """Checks the table against the query that has written the last micro-batch: a command may have copied its checkpoint."""
-        with _naming(last.path):
+        with _reading(last.path):
             shown = self._open(last.path, last.format).last_visible(last.query)
         if shown > last.batch:
             raise OlderCheckpoint(_older(last.path, shown, last.batch + 1))
 
     def _resume(self, lake: Lake, query: str, batch: int, run: int) -> None:
-        with _naming(lake.path):
+        with _reading(lake.path):
             table = self._open(lake.path, lake.format)
             shown = table.last_visible(query)
             if shown >= batch:
@@ -190,17 +186,9 @@ class Showing:
             table.sweep(query, batch, run)
 
 
-@contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Has an error of the storage name the table.
-
-    Raises:
-        LakeError: The storage failed.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise LakeError(f"lake {path} cannot be read: {error}; correct that, and start again") from error
+def _reading(path: str) -> AbstractContextManager[None]:
+    """Has an error of the storage name the table."""
+    return naming(f"lake {path} cannot be read", "; correct that, and start again")
 
 
 def _older(path: str, last: int, batch: int) -> str:

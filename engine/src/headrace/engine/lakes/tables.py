@@ -1,6 +1,7 @@
 """Tables by their format."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import pyarrow as pa
@@ -53,3 +54,20 @@ def open_table(path: str, form: str, *, sync: bool = False) -> Table:
     if form == "delta":
         return DeltaLake(path, sync=sync)
     raise LakeError(f"lake {path}: the format {form!r} is unknown to this release; continue with the release that has written it")
+
+
+@contextmanager
+def naming(failed: str, remedy: str) -> Iterator[None]:
+    """Has an error of the storage name the table.
+
+    Args:
+        failed: The table, and what has failed; the error follows.
+        remedy: What to do, behind the error.
+
+    Raises:
+        LakeError: The storage failed.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise LakeError(f"{failed}: {error}{remedy}") from error

@@ -1,18 +1,17 @@
 """Writes the rows of one task to files of tables, which readers do not see yet."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile
 from headrace.engine.lakes.names import new_name
 from headrace.engine.lakes.staging import Staging
-from headrace.engine.lakes.tables import open_table
+from headrace.engine.lakes.tables import naming, open_table
 from headrace.engine.sink.writer import Task
 from headrace.pipelines.runtime import Lake, divided
 
@@ -58,7 +57,7 @@ class TaskFiles:
         Raises:
             LakeError: The storage failed.
         """
-        with _naming(path):
+        with _writing(path):
             if path not in self._tables:
                 self._tables[path] = _TableFiles(self._lakes[path], self._task, sync=self._sync)
             self._tables[path].write(rows)
@@ -72,23 +71,15 @@ class TaskFiles:
         query, batch = self._task.query_id, self._task.batch
         done = []
         for path, files in self._tables.items():
-            with _naming(path):
+            with _writing(path):
                 done.append(LakeBatch(path, self._lakes[path].format, query, batch, files.finish()))
         self._is_finished = True
         return tuple(each for each in done if each.files)
 
 
-@contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Has an error of the storage name the table.
-
-    Raises:
-        LakeError: The storage failed.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise LakeError(f"lake {path}: a task cannot write its files: {error}. Correct that, and start again") from error
+def _writing(path: str) -> AbstractContextManager[None]:
+    """Has an error of the storage name the table."""
+    return naming(f"lake {path}: a task cannot write its files", ". Correct that, and start again")
 
 
 class _TableFiles:
