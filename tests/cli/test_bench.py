@@ -142,7 +142,7 @@ def test_what_a_gateway_needs_for_sessions_streams_and_bytes_is_measured_if_it_i
     ]
     assert 1 <= figures["descriptors_of_a_session"] < 3
     assert figures["buffered"] > 1
-    # What few sessions add to the memory is less than what it varies by: the page has it from many.
+    # The memory varies by more than a few sessions take: the page states what many take.
     documented = {figure["name"]: figure["value"] for figure in json.loads((RUNS / "capacity.json").read_text())["figures"]}
     for name in ("gateway_memory_idle", "gateway_descriptors_idle", "memory_of_a_buffered_byte"):
         assert documented[name] / 3 < figures[name] < documented[name] * 3, name

@@ -136,7 +136,7 @@ def test_fields_of_the_status() -> None:
     assert document.pop("problems_in_all") == 1  # type: ignore[misc]  # the page says what it is beside the table
     for name, part in document.items():
         fields: Any = part[0] if isinstance(part, list) else part
-        # The page has them by subject. A document, in which order means nothing, has first what is taken over from the protocol.
+        # The page sorts fields by subject. A document begins with the fields of the protocol; its order means nothing.
         assert sorted(names(GATEWAY, f"`{name}`")) == sorted(fields), name
     process = admin_pb2.DeploymentStatus(processes=[admin_pb2.ProcessState(kind=1, state=1)])  # type: ignore[arg-type]
     (deployment,) = status_document("", admin_pb2.GetStatusResponse(deployments=[process]))["deployments"]

@@ -1,4 +1,4 @@
-"""Models that learn online: scores are those of a plain loop, whatever the batches and restarts."""
+"""Models that learn online give the scores of a plain loop, for any batches and restarts."""
 
 import os
 import shutil

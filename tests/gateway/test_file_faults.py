@@ -31,7 +31,7 @@ ERRORS = [errno.EIO, errno.ENOSPC, errno.EMFILE, errno.EACCES]
 
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Kinds and causes of all faults that are noted, also of those that are over soon."""
+    """Kinds and causes of all faults that it notes, even if they are over soon."""
     found: list[tuple[str, str]] = []
     note = OwnFaults.note
 

@@ -38,7 +38,7 @@ class Fault:
     waits: str | None
 
     def among(self, problems: list[Problem], part: str = "") -> Problem | None:
-        """Returns it from these problems, as that of a part, if one is given."""
+        """Returns this fault if the problems contain it; with a part, only as a problem of that part."""
         wanted = {"kind": self.kind, "root": self.root, **({"part": part} if part else {})}
         return next((one for one in problems if wanted.items() <= one.items() and self.cause in one["cause"]), None)
 
@@ -60,7 +60,7 @@ class Asked:
         return found
 
     async def status(self) -> list[Problem]:
-        """The problems that `headrace status` lists; `headrace top` has them from the same data."""
+        """The problems that `headrace status` lists; `headrace top` reads the same data."""
         found: list[Problem] = (await self._command("status"))["problems"]
         return found
 
