@@ -148,6 +148,22 @@ class Writer:
         """Delivers a part whose rows are a frame each."""
         return self._deliver(self.part(batch, partition), [frame(0, n, [value]) for n, value in enumerate(values)], len(values))
 
+    def deliver_frames_held(
+        self, batch: int, values: Sequence[bytes], rest: asyncio.Event, partition: int = 0
+    ) -> "asyncio.Task[engine_pb2.DeliverResponse]":
+        """As `deliver_frames`, but all after the first frame only once `rest` is set."""
+
+        async def requests() -> AsyncIterator[engine_pb2.DeliverRequest]:
+            frames = (frame(0, n, [value]) for n, value in enumerate(values))
+            yield engine_pb2.DeliverRequest(start=self.start(batch, partition))
+            yield engine_pb2.DeliverRequest(frame=next(frames))
+            await rest.wait()
+            for each in frames:
+                yield engine_pb2.DeliverRequest(frame=each)
+            yield engine_pb2.DeliverRequest(end=engine_pb2.DeliveryEnd(messages=len(values)))
+
+        return asyncio.ensure_future(self._present(self.stub.Deliver, requests()))
+
     def deliver_packed(self, part: sink_pb2.Part, rows: Frame) -> "asyncio.Task[engine_pb2.DeliverResponse]":
         """Delivers a part of one frame that is packed already."""
         return self._deliver(part, [rows], rows.count)
