@@ -7,9 +7,9 @@ import grpc
 import pytest
 from tests.gateway.sink_wire import IDEMPOTENT, TWO_PHASE, SinkClient, Writer, serving_instances, transaction
 from tests.gateway.test_sinks import stage_and_vote, status_of, until_pending
-from tests.gateway.wire import Engine, serve
+from tests.gateway.wire import DEADLINE_S, Engine, serve
 
-from headrace.protocol.v1 import engine_pb2
+from headrace.protocol.v1 import engine_pb2, source_pb2
 
 VOTE = engine_pb2.SinkVote(sink="out", instance="i", batch=0)
 
@@ -28,8 +28,15 @@ async def committed_batch(address: str, writer: Writer, mode: Any = TWO_PHASE) -
     await serving_instances(address, [])
 
 
+async def until_lost(engine: Engine, instances: list[str]) -> None:
+    """Waits until these instances have lost something."""
+    async with asyncio.timeout(DEADLINE_S):
+        while [lost.instance for sink in (await engine.status()).sinks for lost in sink.lost] != instances:
+            pass
+
+
 async def until_compared(address: str) -> None:
-    """Waits until instance `i` is attached: it has been compared then."""
+    """Waits until instance `i` is attached: without heartbeats, it has been compared then."""
     await serving_instances(address, ["i"])
 
 
@@ -53,6 +60,28 @@ async def test_a_sink_that_lost_a_committed_batch_fails_the_query_until_that_is_
         (shown,) = (await engine.status()).sinks
         assert (list(shown.lost), shown.losses) == ([], 1)
         for client in (empty, writer, engine):
+            await client.close()
+
+
+async def test_the_hello_of_an_instance_with_heartbeats_shows_no_loss_before_its_next_message() -> None:
+    async with serve() as (_, address):
+        writer = Writer(address)
+        await committed_batch(address, writer)
+        late = SinkClient(address)
+        await late.hello(capabilities=[source_pb2.CAPABILITY_HEARTBEAT])
+        await until_compared(address)
+        assert list((await writer.commit_report(0)).lost) == [], "its process may be gone"
+        await late.send(report={})
+        engine = Engine(address)
+        await until_lost(engine, [VOTE.instance])
+        assert list((await writer.commit_report(0)).lost) == [VOTE]
+        empty = SinkClient(address)
+        await empty.hello(capabilities=[source_pb2.CAPABILITY_HEARTBEAT], committed=[transaction(0)])
+        await serving_instances(address, ["i"])
+        assert list((await writer.commit_report(0)).lost) == [VOTE], "its process may be gone, too"
+        await empty.send(report={})
+        await until_lost(engine, [])
+        for client in (late, empty, writer, engine):
             await client.close()
 
 

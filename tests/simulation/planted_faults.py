@@ -325,6 +325,15 @@ SINK_SIDE = (
         "self._open[key] = transaction.batch + 1",
         "sinks",
     ),
+    _fault(
+        "judges by the late Hello of a killed sink what its successor holds",
+        f"{SINKS}.votes:Votes._newly_lost",
+        "if not session.heartbeat.proves_life:",
+        "if False:",
+        "queue",
+        1,
+        first=300_003_139,
+    ),
 )
 SDKS = (
     _fault(

@@ -65,7 +65,10 @@ class SinkService(SinkServiceServicer):
         async for request in requests:
             if session.failure is not None:
                 raise session.failure
+            was_proven = session.heartbeat.proves_life
             session.note_activity()
+            if not was_proven:
+                sink.losses += self._gateway.votes.check_instance(session)
             match request.WhichOneof("message"):
                 case "staged":
                     _staged(sink, session, request.staged)

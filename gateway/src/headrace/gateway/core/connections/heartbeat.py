@@ -46,10 +46,13 @@ class Heartbeat(Silence):
         """
         super().__init__()
         self._promised = CAPABILITY_HEARTBEAT in capabilities
+        self.proves_life = not self._promised
+        """Whether a message has followed its Hello, which may arrive after its process is gone. None need, without heartbeats."""
 
     def heard(self) -> None:
-        """Notes that the connector has sent a message, of whatever kind."""
+        """Notes that the connector has sent a message after its Hello, of whatever kind."""
         self._end()
+        self.proves_life = True
 
     @property
     def silent_ms(self) -> int | None:

@@ -85,7 +85,12 @@ class Votes:
         return [voter.sink for voter, session in sessions if session is not None and self._newly_lost(voter, session)]
 
     def _newly_lost(self, voter: Voter, session: SinkSession) -> bool:
-        """Records whether an instance has lost a batch that it voted for; returns whether the loss is new."""
+        """Records whether an instance has lost a batch that it voted for; returns whether the loss is new.
+
+        The Hello of a process that is gone may arrive after its successor has voted: what it lists is judged once it proves life.
+        """
+        if not session.heartbeat.proves_life:
+            return False
         batch = self._logged[voter]
         if session.has(Transaction(voter.pipeline, batch)):
             self._losses.pop(voter, None)
