@@ -1,6 +1,6 @@
-"""Generates the types of the status document from the messages of admin.proto; `make stubs` calls it.
+"""Generates the types of documents from the messages of admin.proto; `make stubs` calls it.
 
-So a field of the status is declared in admin.proto alone; its option `shown` states how. Types, order and docstrings follow the
+So a field of a document is declared in the protocol alone; its option `shown` states how. Types, order and docstrings follow the
 messages.
 """
 
@@ -13,25 +13,48 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 PACKAGE = "headrace.protocol.v1"
-ROOTS = ("GetStatusResponse", "ReportedStatus")
-"""The messages whose parts are documents."""
+ROOTS = (
+    "GetStatusResponse",
+    *("ReportedStatus", "StepMetrics", "LostVote", "Transaction"),
+    *("Event", "ListBatchesResponse", "BatchStatus", "BatchStreamStatus", "LocateMessageResponse", "MessageReader"),
+    *("PeekResponse", "MessagePreview", "HeaderPreview", "BytesPreview"),
+    *("ListDeadLettersResponse", "SinkDeadLetters", "DeadLetter"),
+)
+"""The messages that are documents, or whose parts are if they are not in `NAMES`."""
 NAMES = {
     "AcknowledgementHolder": "HolderDocument",
+    "BatchStatus": "BatchFields",
+    "BatchStreamStatus": "BatchStreamFields",
+    "BytesPreview": "PreviewFields",
+    "ConnectorError": "ErrorDocument",
+    "DeadLetter": "DeadLetterFields",
     "DeploymentStatus": "DeploymentDocument",
+    "Event": "EventFields",
     "GatewayStatus": "GatewayFields",
+    "HeaderPreview": "HeaderFields",
+    "ListBatchesResponse": "TimelineFields",
+    "ListDeadLettersResponse": "DeadLettersFields",
+    "LocateMessageResponse": "MessageFields",
+    "LostVote": "LostVoteFields",
+    "MessagePreview": "MessagePreviewFields",
+    "MessageReader": "MessageReaderFields",
+    "PeekResponse": "PeekFields",
     "PipelineStatus": "PipelineFields",
     "Problem": "ProblemFields",
     "ProcessState": "ProcessDocument",
     "ReportedStatus": "ReportedFields",
     "SessionStatus": "SessionFields",
+    "SinkDeadLetters": "SinkDeadLettersFields",
     "SinkSessionStatus": "SinkSessionFields",
     "SinkStatus": "SinkFields",
+    "StepMetrics": "StepFields",
     "StreamStatus": "StreamFields",
     "SupervisedConnector": "SupervisedDocument",
+    "Transaction": "TransactionDocument",
 }
 """What the document of a message is called, if not by the message. What ends with Fields is completed by the gateway."""
-SPACED = frozenset({"Condition"})
-"""The enums whose words contain spaces; in others, a dash joins the words."""
+SEPARATORS = {"Condition": " ", "BatchStage": "_"}
+"""What joins the words of the values of an enum, if not a dash."""
 SCALARS = {
     FieldDescriptor.CPPTYPE_BOOL: "bool",
     FieldDescriptor.CPPTYPE_INT32: "int",
@@ -40,7 +63,7 @@ SCALARS = {
     FieldDescriptor.CPPTYPE_UINT64: "int",
     FieldDescriptor.CPPTYPE_STRING: "str",
 }
-HEAD = '''"""The types of the status document, generated from admin.proto. Sizes are in bytes and times in milliseconds."""
+HEAD = '''"""The types of documents, generated from admin.proto. Sizes are in bytes and times in milliseconds."""
 
 from typing import Literal
 
@@ -48,6 +71,14 @@ from typing import Literal
 from typing_extensions import TypedDict
 '''
 OR_NULL, NOT = 1, 2
+OF_OTHER_FILES = {
+    "ConnectorError.stream": OR_NULL,
+    "StepMetrics.ahead": NOT,
+    "StepMetrics.fired": NOT,
+    "StepMetrics.time_us": NOT,
+    "Transaction.run": NOT,
+}
+"""How the fields are shown of files that admin.proto imports, which cannot state the option."""
 
 
 class Documents:
@@ -104,13 +135,15 @@ class Documents:
     def _words(self, enum: EnumDescriptor) -> str:
         """Adds the words of an enum. Returns their name."""
         prefix = enum.values_by_number[0].name.removesuffix("UNSPECIFIED")
-        separator = " " if enum.name in SPACED else "-"
+        separator = SEPARATORS.get(enum.name, "-")
         words = [value.name.removeprefix(prefix).lower().replace("_", separator) for value in enum.values if value.number]
         listed = "".join(f'    "{word}",\n' for word in words)
         self._made[enum.name] = f'{enum.name} = Literal[\n{listed}]\n"""{self._comments[enum.full_name]}"""\n'
         return enum.name
 
     def _shown(self, field: FieldDescriptor) -> int:
+        if (name := field.full_name.removeprefix(f"{PACKAGE}.")) in OF_OTHER_FILES:
+            return OF_OTHER_FILES[name]
         options = self._options.FromString(field.GetOptions().SerializeToString())
         return cast(int, options.Extensions[self._extension])
 

@@ -1,6 +1,6 @@
-"""The documents of the status have the names and the values that the protocol's own JSON has."""
+"""Documents have the names and the values that the protocol's own JSON has."""
 
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -16,13 +16,13 @@ from headrace.gateway_status import messages as messages_of
 from headrace.gateway_status import timeline
 from headrace.gateway_status.fields import UNKNOWN, Fields
 from headrace.gateway_status.last_errors import NONE
-from headrace.protocol.v1 import admin_documents, admin_pb2, connector_pb2, metrics_pb2
+from headrace.protocol.v1 import admin_documents, admin_pb2, connector_pb2, metrics_pb2, sink_pb2
 
 REPORTED = set(documents.ReportedDocument.__annotations__)
 ROWS: dict[Any, tuple[Any, set[str]]] = {
     documents.GatewayDocument: (admin_pb2.GatewayStatus, {"address"}),
     documents.StreamDocument: (admin_pb2.StreamStatus, {*NONE}),
-    documents.ReportedDocument: (admin_pb2.ReportedStatus, {"errors", "state_age_ms", *NONE}),
+    documents.ReportedDocument: (admin_pb2.ReportedStatus, {"state_age_ms", *NONE}),
     documents.SessionDocument: (admin_pb2.SessionStatus, REPORTED),
     documents.SinkSessionDocument: (admin_pb2.SinkSessionStatus, REPORTED),
     documents.PipelineDocument: (admin_pb2.PipelineStatus, {"committed", "steps", *NONE}),
@@ -31,26 +31,33 @@ ROWS: dict[Any, tuple[Any, set[str]]] = {
     admin_documents.DeploymentDocument: (admin_pb2.DeploymentStatus, set()),
     admin_documents.SupervisedDocument: (admin_pb2.SupervisedConnector, set()),
     admin_documents.ProcessDocument: (admin_pb2.ProcessState, set()),
-    documents.ErrorDocument: (connector_pb2.ConnectorError, set()),
+    documents.LostVoteDocument: (admin_pb2.LostVote, {"pipeline", "batch"}),
+    admin_documents.TransactionDocument: (sink_pb2.Transaction, set()),
+    admin_documents.ErrorDocument: (connector_pb2.ConnectorError, set()),
     documents.ProblemDocument: (admin_pb2.Problem, {"since"}),
+    messages_of.PeekDocument: (admin_pb2.PeekResponse, {"messages"}),
+    messages_of.PreviewDocument: (admin_pb2.BytesPreview, {"text", "base64"}),
     messages_of.HeaderDocument: (admin_pb2.HeaderPreview, {"value"}),
-    messages_of.MessagePreviewDocument: (admin_pb2.MessagePreview, {"event_time", "key", "value", "headers"}),
+    messages_of.MessagePreviewDocument: (admin_pb2.MessagePreview, set(messages_of.ContentDocument.__annotations__)),
     messages_of.DeadLetterDocument: (admin_pb2.DeadLetter, {"committed_at", *messages_of.ContentDocument.__annotations__}),
+    messages_of.DeadLettersDocument: (admin_pb2.ListDeadLettersResponse, {"sinks", "replay"}),
     messages_of.SinkDeadLettersDocument: (admin_pb2.SinkDeadLetters, {"letters"}),
     timeline.EventDocument: (admin_pb2.Event, {"at"}),
+    timeline.TimelineDocument: (admin_pb2.ListBatchesResponse, {"batches", "summary"}),
     timeline.BatchDocument: (admin_pb2.BatchStatus, {"stages", "streams"}),
     timeline.BatchStreamDocument: (admin_pb2.BatchStreamStatus, {"epoch", "after", "end"}),
+    timeline.MessageDocument: (
+        admin_pb2.LocateMessageResponse,
+        {"stream", "epoch", "sequence", "held_by", "pipelines", "problem"},
+    ),
     timeline.MessageReaderDocument: (admin_pb2.MessageReader, {"since", "problem"}),
 }
 """The message of each document, and the fields that are worked out."""
 NOT_SHOWN = {
     metrics_pb2.StepMetrics: {"ahead", "fired", "time_us"},
-    admin_pb2.MessagePreview: {"event_time_us"},
-    admin_pb2.DeadLetter: {"committed_ms", "message"},
-    admin_pb2.Event: {"at_ms"},
-    admin_pb2.MessageReader: {"age_ms"},
+    sink_pb2.Transaction: {"run"},
 }
-"""The fields that documents which are not generated do not contain as they are."""
+"""The fields that documents do not contain as they are, of files that cannot state the option `shown`."""
 SHORT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
 SCALARS: dict[int, st.SearchStrategy[Any]] = {
     FieldDescriptor.TYPE_STRING: SHORT,
@@ -131,6 +138,12 @@ def test_a_document_has_the_values_of_the_protocols_json(document: Any, data: st
 def test_every_field_of_a_message_is_shown_or_declares_that_it_is_not(document: Any) -> None:
     message, worked_out = ROWS[document]
     assert set(message.DESCRIPTOR.fields_by_name) - not_shown(message) - worked_out == set(get_type_hints(document)) - worked_out
+
+
+def test_a_timeline_names_every_stage_of_a_micro_batch() -> None:
+    stages = get_args(admin_documents.BatchStage)
+    assert tuple(timeline.StagesDocument.__annotations__) == stages
+    assert tuple(timeline.SummaryDocument.__annotations__) == stages[1:]
 
 
 class Misspelt(TypedDict):

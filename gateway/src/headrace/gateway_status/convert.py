@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from headrace.gateway_status.document import (
     GatewayDocument,
+    LostVoteDocument,
     PipelineDocument,
     ProblemDocument,
     ReportedDocument,
@@ -16,11 +17,12 @@ from headrace.gateway_status.document import (
 )
 from headrace.gateway_status.fields import Fields, time_text
 from headrace.gateway_status.last_errors import NONE, LastErrors
-from headrace.protocol.v1.admin_documents import DeploymentDocument, PositionDocument
+from headrace.protocol.v1.admin_documents import DeploymentDocument, PositionDocument, TransactionDocument
 from headrace.protocol.v1.admin_pb2 import (
     DeploymentStatus,
     GatewayStatus,
     GetStatusResponse,
+    LostVote,
     PipelineStatus,
     Problem,
     ReportedStatus,
@@ -31,6 +33,7 @@ from headrace.protocol.v1.admin_pb2 import (
 )
 from headrace.protocol.v1.frame_pb2 import Position
 from headrace.protocol.v1.metrics_pb2 import StepMetrics
+from headrace.protocol.v1.sink_pb2 import Transaction
 
 _OF_REPORTED = tuple(ReportedDocument.__annotations__)
 _gateway = Fields(GatewayDocument, GatewayStatus.DESCRIPTOR, "address")
@@ -42,6 +45,8 @@ _sink_session = Fields(SinkSessionDocument, SinkSessionStatus.DESCRIPTOR, *_OF_R
 _pipeline = Fields(PipelineDocument, PipelineStatus.DESCRIPTOR, "committed", "steps", *NONE)
 _step = Fields(StepDocument, StepMetrics.DESCRIPTOR, "time_ms")
 _sink = Fields(SinkDocument, SinkStatus.DESCRIPTOR, "committed", "lost", *NONE)
+_lost_vote = Fields(LostVoteDocument, LostVote.DESCRIPTOR, *TransactionDocument.__annotations__)
+_transaction = Fields(TransactionDocument, Transaction.DESCRIPTOR)
 _deployment = Fields(DeploymentDocument, DeploymentStatus.DESCRIPTOR)
 _problem = Fields(ProblemDocument, Problem.DESCRIPTOR, "since")
 
@@ -102,6 +107,6 @@ def _pipeline_document(pipeline: PipelineStatus, errors: LastErrors) -> Pipeline
 
 
 def _sink_document(sink: SinkStatus, errors: LastErrors) -> SinkDocument:
-    lost = [{"instance": one.instance, "pipeline": one.transaction.pipeline, "batch": one.transaction.batch} for one in sink.lost]
+    lost = [_lost_vote(one, _transaction(one.transaction)) for one in sink.lost]
     committed = {one.pipeline: one.batch for one in sink.committed}
     return _sink(sink, {"committed": committed, "lost": lost, **errors.of_part(f"sink {sink.sink}", sink)})

@@ -1,7 +1,7 @@
 """The types of the status document: what the messages of the protocol contain, and what the gateway makes of it.
 
 `headrace.protocol.v1.admin_documents` has the fields that a document takes from its message as they are; it is generated from
-`admin.proto`. Sizes are in bytes and times in milliseconds; docs/run/gateway.md explains each field.
+the protocol. Sizes are in bytes and times in milliseconds; docs/run/gateway.md explains each field.
 """
 
 # Pydantic, which makes the JSON schemas, needs this one before Python 3.12.
@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from headrace.protocol.v1.admin_documents import (
     DeploymentDocument,
     GatewayFields,
+    LostVoteFields,
     PipelineFields,
     PositionDocument,
     ProblemFields,
@@ -17,7 +18,9 @@ from headrace.protocol.v1.admin_documents import (
     SessionFields,
     SinkFields,
     SinkSessionFields,
+    StepFields,
     StreamFields,
+    TransactionDocument,
 )
 
 NO_FAULTS = frozenset({"paused", "process-starts"})
@@ -49,19 +52,10 @@ class StreamDocument(StreamFields, LastErrorFields):
     """One stream."""
 
 
-class ErrorDocument(TypedDict):
-    """An error that a connector has reported."""
-
-    message: str
-    age_ms: int
-    stream: str | None
-
-
 class ReportedDocument(ReportedFields, LastErrorFields):
     """The report of a connector about itself."""
 
     state_age_ms: int | None
-    errors: list[ErrorDocument]
 
 
 class SessionDocument(SessionFields, ReportedDocument):
@@ -72,15 +66,9 @@ class SinkSessionDocument(SinkSessionFields, ReportedDocument):
     """One session of a sink."""
 
 
-class StepDocument(TypedDict):
+class StepDocument(StepFields):
     """The totals of a step of an application since its run started."""
 
-    step: str
-    received: int
-    sent: int
-    failed: int
-    late: int
-    keys: int
     time_ms: int
 
 
@@ -91,12 +79,8 @@ class PipelineDocument(PipelineFields, LastErrorFields):
     steps: list[StepDocument]
 
 
-class LostVoteDocument(TypedDict):
+class LostVoteDocument(LostVoteFields, TransactionDocument):
     """A vote without whose batch an instance has reconnected."""
-
-    instance: str
-    pipeline: str
-    batch: int
 
 
 class SinkDocument(SinkFields, LastErrorFields):

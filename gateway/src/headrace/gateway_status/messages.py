@@ -8,23 +8,30 @@ from typing_extensions import TypedDict
 
 from headrace.gateway_status.fields import Fields, since_1970
 from headrace.protocol.v1 import admin_pb2 as pb
+from headrace.protocol.v1.admin_documents import (
+    DeadLetterFields,
+    DeadLettersFields,
+    HeaderFields,
+    MessagePreviewFields,
+    PeekFields,
+    PreviewFields,
+    SinkDeadLettersFields,
+)
 
 REPLAY = "headrace dead-letters replay-files FOLDER --source NAME"
 """The command that replays dead letters; the folder is where the connector of the sink that takes them writes."""
 
 
-class PreviewDocument(TypedDict):
+class PreviewDocument(PreviewFields):
     """The beginning of some bytes, in base64 and, if it is UTF-8, as text; and how many there are in all."""
 
     text: str | None
     base64: str
-    size: int
 
 
-class HeaderDocument(TypedDict):
+class HeaderDocument(HeaderFields):
     """A header. Its value is null if it has none."""
 
-    name: str
     value: PreviewDocument | None
 
 
@@ -38,46 +45,32 @@ class ContentDocument(TypedDict):
     headers_in_all: int
 
 
-class MessagePreviewDocument(ContentDocument):
+class MessagePreviewDocument(MessagePreviewFields, ContentDocument):
     """The beginning of a message of a stream."""
 
-    epoch: int
-    sequence: int
 
-
-class PeekDocument(TypedDict):
+class PeekDocument(PeekFields):
     """Messages of a stream, and how many have passed since the peek began without being shown."""
 
     messages: list[MessagePreviewDocument]
-    not_shown: int
 
 
-class DeadLetterDocument(ContentDocument):
-    """A dead letter: how it begins, and what its query says of it, null if it does not."""
+class DeadLetterDocument(DeadLetterFields, ContentDocument):
+    """A dead letter: how it begins, and what its query states about it; null where the query states nothing."""
 
-    pipeline: str
-    batch: int
     committed_at: str
-    reason: str
-    sink: str | None
-    step: str | None
-    stream: str | None
-    sequence: int | None
 
 
-class SinkDeadLettersDocument(TypedDict):
+class SinkDeadLettersDocument(SinkDeadLettersFields):
     """The dead letters that a sink has taken since the gateway started: how many, and the last ones, newest first."""
 
-    sink: str
-    count: int
     letters: list[DeadLetterDocument]
 
 
-class DeadLettersDocument(TypedDict):
+class DeadLettersDocument(DeadLettersFields):
     """Dead letters by the sink that takes them, whether the gateway keeps any, and the command that replays them."""
 
     sinks: list[SinkDeadLettersDocument]
-    kept: bool
     replay: str
 
 

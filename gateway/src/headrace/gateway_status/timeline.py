@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Literal
 
 # Pydantic, which makes the JSON schemas, needs this one before Python 3.12.
 from typing_extensions import TypedDict
@@ -12,10 +11,18 @@ from headrace.gateway_status.convert import problem_document
 from headrace.gateway_status.document import ProblemDocument
 from headrace.gateway_status.fields import UNKNOWN, Fields, since_1970, time_text, words_of
 from headrace.protocol.v1 import admin_pb2 as pb
+from headrace.protocol.v1.admin_documents import (
+    BatchFields,
+    BatchStage,
+    BatchStreamFields,
+    EventFields,
+    MessageFields,
+    MessageReaderFields,
+    MessageState,
+    TimelineFields,
+)
 
-Stage = Literal["planned", "read", "processed", "staged", "voted", "committed", "sink_committed", "acknowledged"]
-MessageState = Literal["not-received", "not-planned", "in-batch", "committed", "acknowledged", "redelivered"]
-MESSAGE_STATES: Mapping[str, str] = {
+MESSAGE_STATES: Mapping[MessageState, str] = {
     "not-received": "has not arrived at the gateway",
     "not-planned": "waits for a micro-batch",
     "in-batch": "is in a micro-batch that is not committed",
@@ -24,18 +31,14 @@ MESSAGE_STATES: Mapping[str, str] = {
     "redelivered": "was delivered again under another sequence",
 }
 """What a message does, by its state."""
-_STAGES = words_of(Stage, pb.BatchStage.DESCRIPTOR)
+_STAGES = words_of(BatchStage, pb.BatchStage.DESCRIPTOR)
 _BEHIND = (pb.MESSAGE_STATE_NOT_RECEIVED, pb.MESSAGE_STATE_NOT_PLANNED, pb.MESSAGE_STATE_IN_BATCH)
 
 
-class EventDocument(TypedDict):
+class EventDocument(EventFields):
     """Something that happened: its number since the gateway started, when in UTC, its kind, to what, and what."""
 
-    number: int
     at: str
-    kind: str
-    part: str
-    text: str
 
 
 class EventLogDocument(TypedDict):
@@ -58,25 +61,19 @@ class StagesDocument(TypedDict, total=False):
     acknowledged: str
 
 
-class BatchStreamDocument(TypedDict):
+class BatchStreamDocument(BatchStreamFields):
     """What a micro-batch reads of one stream: the messages after a sequence, which is null at the beginning, up to another."""
 
-    stream: str
     epoch: int
     after: int | None
     end: int
-    messages: int | None
 
 
-class BatchDocument(TypedDict):
+class BatchDocument(BatchFields):
     """One micro-batch. Its number is null until the gateway learns it."""
 
-    batch: int | None
-    rebuilt: bool
-    redelivered: bool
     stages: StagesDocument
     streams: list[BatchStreamDocument]
-    streams_in_all: int
 
 
 class DurationDocument(TypedDict):
@@ -99,34 +96,26 @@ class SummaryDocument(TypedDict, total=False):
     acknowledged: DurationDocument
 
 
-class TimelineDocument(TypedDict):
+class TimelineDocument(TimelineFields):
     """The last micro-batches of a pipeline, newest first."""
 
-    pipeline: str
     batches: list[BatchDocument]
     summary: SummaryDocument
 
 
-class MessageReaderDocument(TypedDict):
+class MessageReaderDocument(MessageReaderFields):
     """How far a message is in one pipeline."""
 
-    pipeline: str
-    state: MessageState
-    batch: int | None
-    stage: Stage | None
     since: str | None
-    reason: str
     problem: ProblemDocument | None
 
 
-class MessageDocument(TypedDict):
+class MessageDocument(MessageFields):
     """Where a message stands."""
 
     stream: str
     epoch: int
     sequence: int
-    state: MessageState
-    reason: str
     held_by: list[str]
     pipelines: list[MessageReaderDocument]
     problem: ProblemDocument | None

@@ -1,4 +1,4 @@
-"""The types of the status document, generated from admin.proto. Sizes are in bytes and times in milliseconds."""
+"""The types of documents, generated from admin.proto. Sizes are in bytes and times in milliseconds."""
 
 from typing import Literal
 
@@ -282,9 +282,164 @@ ConnectorState = Literal[
 """What a connector is doing."""
 
 
+class ErrorDocument(TypedDict):
+    """An error that a connector met, and survived."""
+
+    message: str
+    age_ms: int
+    stream: str | None
+
+
 class ReportedFields(TypedDict):
     """The report of a connector about itself."""
 
     sdk: SdkDocument | None
     state: ConnectorState | None
     reason: str
+    errors: list[ErrorDocument]
+
+
+class StepFields(TypedDict):
+    """What one step of an application has done."""
+
+    step: str
+    received: int
+    sent: int
+    failed: int
+    late: int
+    keys: int
+
+
+class LostVoteFields(TypedDict):
+    """A vote without whose batch an instance has reconnected."""
+
+    instance: str
+
+
+class TransactionDocument(TypedDict):
+    """Identifies what one micro-batch of one pipeline writes to one sink."""
+
+    pipeline: str
+    batch: int
+
+
+class EventFields(TypedDict):
+    """Something that happened."""
+
+    number: int
+    kind: str
+    part: str
+    text: str
+
+
+class TimelineFields(TypedDict):
+    """The last micro-batches of a pipeline."""
+
+    pipeline: str
+
+
+class BatchFields(TypedDict):
+    """One micro-batch."""
+
+    batch: int | None
+    rebuilt: bool
+    streams_in_all: int
+    redelivered: bool
+
+
+class BatchStreamFields(TypedDict):
+    """The messages of one stream that a micro-batch reads."""
+
+    stream: str
+    messages: int | None
+
+
+MessageState = Literal[
+    "not-received",
+    "not-planned",
+    "in-batch",
+    "committed",
+    "acknowledged",
+    "redelivered",
+]
+"""How far a message is on its way to its acknowledgement."""
+
+
+class MessageFields(TypedDict):
+    """Where a message stands."""
+
+    state: MessageState
+    reason: str
+
+
+BatchStage = Literal[
+    "planned",
+    "read",
+    "processed",
+    "staged",
+    "voted",
+    "committed",
+    "sink_committed",
+    "acknowledged",
+]
+"""The stages of a micro-batch, in order. A micro-batch that does not need a stage never reaches it."""
+
+
+class MessageReaderFields(TypedDict):
+    """How far a message is in one pipeline."""
+
+    pipeline: str
+    state: MessageState
+    batch: int | None
+    stage: BatchStage | None
+    reason: str
+
+
+class PeekFields(TypedDict):
+    """A part of a sample. At least one is sent each second."""
+
+    not_shown: int
+
+
+class MessagePreviewFields(TypedDict):
+    """The beginning of a message. What looks like a secret by its name is replaced with `(hidden)`."""
+
+    epoch: int
+    sequence: int
+
+
+class HeaderFields(TypedDict):
+    """A header of a message."""
+
+    name: str
+
+
+class PreviewFields(TypedDict):
+    """The beginning of some bytes."""
+
+    size: int
+
+
+class DeadLettersFields(TypedDict):
+    """Dead letters by sink."""
+
+    kept: bool
+
+
+class SinkDeadLettersFields(TypedDict):
+    """The dead letters of a sink."""
+
+    sink: str
+    count: int
+
+
+class DeadLetterFields(TypedDict):
+    """A message that could not be processed or written, as far as its query states it."""
+
+    pipeline: str
+    batch: int
+    reason: str
+    sink: str | None
+    step: str | None
+    stream: str | None
+    sequence: int | None

@@ -36,11 +36,11 @@ class _ShownEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Shown.ValueType
     SHOWN_OR_NULL: _Shown.ValueType  # 1
     """Null if it is an empty text or not specified."""
     SHOWN_NOT: _Shown.ValueType  # 2
-    """Not as it is: only health reads it, or the gateway makes other fields of it."""
+    """Not as it is: only health reads it, or the gateway makes other fields of it, or of what it contains."""
 
 class Shown(_Shown, metaclass=_ShownEnumTypeWrapper):
-    """How the status that `headrace status --json` and the HTTP API return shows a field. The types of that document are generated from
-    the messages here, so that a field is declared once.
+    """How a document of the HTTP API, which `--json` of a command also prints, shows a field: the status, events, timelines, samples and
+    dead letters. The types of the documents are generated from the messages here, so that a field is declared once.
     """
 
 SHOWN_UNSPECIFIED: Shown.ValueType  # 0
@@ -48,7 +48,7 @@ SHOWN_UNSPECIFIED: Shown.ValueType  # 0
 SHOWN_OR_NULL: Shown.ValueType  # 1
 """Null if it is an empty text or not specified."""
 SHOWN_NOT: Shown.ValueType  # 2
-"""Not as it is: only health reads it, or the gateway makes other fields of it."""
+"""Not as it is: only health reads it, or the gateway makes other fields of it, or of what it contains."""
 Global___Shown: _TypeAlias = Shown  # noqa: Y015
 
 class _ProcessKind:
@@ -3377,7 +3377,7 @@ Global___BatchStatus: _TypeAlias = BatchStatus  # noqa: Y015
 
 @_typing.final
 class BatchStreamStatus(_message.Message):
-    """What a micro-batch reads of one stream."""
+    """The messages of one stream that a micro-batch reads."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
