@@ -4,11 +4,11 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 slow=(
-  tests/gateway/test_{alerts_of_faults,bounds,charging,connections,descriptors,drivers,entries,events,following,frozen_peers,full_connections,fuzz}.py
+  tests/gateway/test_{alerts_of_faults,bounds,charging,connections,descriptors,drivers,entries,events,following,frozen_peers,frozen_readers,full_connections,fuzz}.py
   tests/gateway/test_{handing_on,hostile,http,logs,many_connections,metrics,otlp,own_files,peeking,ready,recorded_alerts,refused_parts}.py
   tests/gateway/test_{changes,origins,refusals,reloading,rotation,server,signing,slices,timeline,tls}.py
   tests/pipelines/test_{beginnings,changed_classes,every_state,expiry,idle_by_any_way,idle_streams,live_results}.py
-  tests/pipelines/test_{programs,properties,same_values,type_checkers}.py
+  tests/pipelines/test_{programs,properties,real_registry,same_values,type_checkers}.py
   tests/sdk/python/test_{conformance,process,session,sinks_with_gateway,token_files,with_gateway}.py
 )
 

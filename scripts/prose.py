@@ -10,7 +10,8 @@ import ast
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from io import StringIO
 from itertools import groupby
 from pathlib import Path
@@ -48,6 +49,8 @@ CONSTRUCTIONS = {
     "contain, get, keep or own": r"\b(?:has|have|had) it\b(?! [a-z]+ed\b)",
 }
 EXCEPTIONS = frozenset[str]()
+_PATTERNS = {advice: re.compile(words.replace(" ", r"\s+"), re.MULTILINE) for advice, words in CONSTRUCTIONS.items()}
+Search = Callable[[str], Iterator[tuple[int, str, str]]]
 _COMMENT = re.compile(r"/\*.*?\*/|(?<![:\"'])//[^\n]*(?:\n[ \t]*//[^\n]*)*", re.DOTALL)
 _SKIPPED = re.compile(r"^```.*?^```$|<!--.*?-->|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
@@ -55,8 +58,8 @@ _SKIPPED = re.compile(r"^```.*?^```$|<!--.*?-->|`[^`\n]*`", re.DOTALL | re.MULTI
 def findings(text: str) -> Iterator[tuple[int, str, str]]:
     """The line of each construction in a page, its words, and what to do instead. Code and comments do not count."""
     prose = _SKIPPED.sub(lambda match: re.sub(r"[^\n]", "_", match[0]), text)
-    for advice, pattern in CONSTRUCTIONS.items():
-        for match in re.finditer(pattern.replace(" ", r"\s+"), prose, re.MULTILINE):
+    for advice, pattern in _PATTERNS.items():
+        for match in pattern.finditer(prose):
             words = " ".join(match[0].split())
             if words not in EXCEPTIONS:
                 yield prose.count("\n", 0, match.start()) + 1, words, advice
@@ -95,17 +98,33 @@ def comment_findings(source: str) -> Iterator[tuple[int, str, str]]:
             yield source.count("\n", 0, match.start()) + line, words, advice
 
 
+@lru_cache(maxsize=1)
+def _nodes(source: str) -> tuple[ast.AST, ...]:
+    """The nodes of a module. Several searches follow each other in one."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
+@lru_cache(maxsize=1)
+def _docstrings(source: str) -> tuple[ast.Constant, ...]:
+    parents = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    first = (node.body[0] for node in _nodes(source) if isinstance(node, parents) and node.body)
+    values = (statement.value for statement in first if isinstance(statement, ast.Expr))
+    return tuple(value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str))
+
+
 def docstring_findings(source: str) -> Iterator[tuple[int, str, str]]:
     """The line of each construction in the docstrings of a module, its words, and what to do instead."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
-            text = node.body[0]
-            for line, words, advice in findings(ast.get_docstring(node, clean=False) or ""):
-                yield text.lineno + line - 1, words, advice
+    for text in _docstrings(source):
+        for line, words, advice in findings(str(text.value)):
+            yield text.lineno + line - 1, words, advice
 
 
 def python_comment_findings(source: str) -> Iterator[tuple[int, str, str]]:
     """The line of each construction in the comments of a module, its words, and what to do instead. Adjacent lines are one."""
+    # Tokens cost much, and few modules have such words behind a `#`, be it in a text or not.
+    behind = "\n".join(line.partition("#")[2] for line in source.splitlines())
+    if not any(pattern.search(behind) for pattern in _PATTERNS.values()):
+        return
     found = [token for token in tokenize.generate_tokens(StringIO(source).readline) if token.type == tokenize.COMMENT]
     for _, comment in groupby(enumerate(found), lambda numbered: numbered[1].start[0] - numbered[0]):
         lines = [token for _, token in comment]
@@ -115,10 +134,8 @@ def python_comment_findings(source: str) -> Iterator[tuple[int, str, str]]:
 
 def text_findings(source: str) -> Iterator[tuple[int, str, str]]:
     """The line of each construction in the texts of a module, its words, and what to do instead. A text may be no sentence."""
-    tree = ast.parse(source)
-    parents = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docstrings = {node.body[0].value for node in ast.walk(tree) if isinstance(node, parents) and ast.get_docstring(node)}  # type: ignore[attr-defined]
-    for node in ast.walk(tree):
+    docstrings = set(_docstrings(source))
+    for node in _nodes(source):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings and " " in node.value:
             for line, words, advice in findings(node.value):
                 if advice != "name the subject":
@@ -127,8 +144,9 @@ def text_findings(source: str) -> Iterator[tuple[int, str, str]]:
 
 def main() -> int:
     """Prints each construction with its place, and returns how the process ends."""
-    searches = [(page, findings) for page in pages()] + [(source, docstring_findings) for source in sources()]
-    searches += [(source, search) for source in sources() for search in (text_findings, python_comment_findings)]
+    searches: list[tuple[Path, Search]] = [(page, findings) for page in pages()]
+    of_source = (docstring_findings, text_findings, python_comment_findings)
+    searches += [(source, search) for source in sources() for search in of_source]
     searches += [(source, comment_findings) for source in commented()] + [(template, findings) for template in templates()]
     lines = [
         f"{path.relative_to(ROOT)}:{line}: {words!r}: {advice}"

@@ -6,13 +6,16 @@ import tomllib
 from collections.abc import Iterator
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 import structlog
-from pyspark.sql import SparkSession
 
 import headrace.contract  # noqa: F401 - before gRPC, as in every program of ours: some tests fork beside calls
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # A distribution that is newer than .venv would fail each test that imports it, in a way of its own.
 _root = Path(__file__).parents[1]
@@ -75,7 +78,7 @@ def logs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark() -> "Iterator[SparkSession]":
     """The one Spark session of this process, as `build_session` makes it."""
     from headrace.engine import build_session
 
