@@ -2,7 +2,6 @@
 
 import json
 import random
-import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.stages import MemoryStore, Stages
 
-from headrace.engine.applications.states import durable, segments, store
-from headrace.engine.applications.states.durable import save
-from headrace.engine.applications.states.state_cache import StateCache
+from headrace.engine.applications.states import durable, segments, spilled_due, store
+from headrace.engine.applications.states.durable import load, save
+from headrace.engine.applications.states.state_cache import StateCache, room_of_each
 from headrace.engine.applications.states.store import read_head
 from headrace.pipelines import (
     Context,
@@ -204,7 +203,7 @@ def runs(draw: st.DrawFn) -> tuple[list[list[Message]], Stages]:
         tasks=draw(st.integers(1, 3)),
         failing=draw(st.sampled_from([0.0, 0.4])),
         seed=draw(st.integers(0, 999)),
-        worker_bytes=draw(st.sampled_from([0, 10**9])),
+        worker_bytes=draw(st.sampled_from([0, 1, 2_000, 10_000, 10**9])),
     )
     return batches, stages
 
@@ -216,6 +215,7 @@ def small_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durable, "INLINE_BYTES", 250)
     monkeypatch.setattr(durable, "WHOLE_KEYS", 5)
     monkeypatch.setattr(segments, "SEGMENT_KEYS", 3)
+    monkeypatch.setattr(spilled_due, "BUFFERED", 2)
 
 
 @settings(deadline=None, max_examples=150, derandomize=True)
@@ -302,58 +302,64 @@ def test_the_snapshot_is_written_anew_piece_by_piece_and_never_all_at_once(monke
     assert max(written) < 0.15 * head.snapshot_bytes, "pieces of changes are merged up to a 64th of it, eight at a time"
 
 
-def test_a_worker_holds_no_more_than_it_may_also_while_it_reads_a_bucket() -> None:
-    held, keys, size = StateCache(), 1_000, 1_000_000
+def used(held: StateCache, query: str, number: int, store: MemoryStore, limit: int, run: str = "run", keys: int = 300) -> bool:
+    """Touches the keys of a bucket, as a micro-batch does; returns whether its states were read from the store."""
+    classes, name, head = {"step": StateClass(Seen, "step")}, (query, run, 1, number), read_head(store)
+    before = store.traffic.calls
+    bucket = held.take(name, store, head, classes, (), limit)
+    was_read = store.traffic.calls > before
+    states = bucket.kept["step"]
+    for at in range(0, keys, 50):
+        block = [b"%d" % n for n in range(at, at + 50)]
+        states.begin(block)
+        for key in block:
+            states[key] = Seen(states[key].total + 1 if key in states else 1)
+        if bucket.file is not None:
+            assert dict.__len__(states) <= max(50, limit // 400), "it has no more in memory than it may, or needs for a block"
+    bucket.mark_saved(save(store, head, bucket.kept, bucket.dirty, {"step": [b"%d" % n for n in range(keys)]}, classes, {}))
+    held.put(name, bucket, limit)
+    return was_read
+
+
+def test_a_worker_holds_no_more_than_it_may_and_reads_nothing_from_the_checkpoint_twice() -> None:
+    one, stores = StateCache(), [MemoryStore() for _ in range(4)]
+    used(one, "query", 0, MemoryStore(), 10**9)
+    for limit in (0, 1, one.memory_bytes // 2, 2 * one.memory_bytes, 10**9):
+        held = StateCache()
+        reads = []
+        for number in (0, 1, 2, 3, 0, 1, 2, 3, 3):
+            reads.append(used(held, "query", number, stores[number], limit))
+            assert held.memory_bytes <= limit
+        assert not any(reads[4:])
     classes = {"step": StateClass(Seen, "step")}
-    stores, buckets = [MemoryStore() for _ in range(4)], []
-
-    def use(number: int) -> None:
-        """As a micro-batch that touches a bucket does."""
-        head = read_head(stores[number])
-        bucket = held.take(("query", "run", 1, number), stores[number], head, classes, (), 3 * size)
-        buckets.append(weakref.ref(bucket))
-        assert len({id(there) for each in buckets if (there := each()) is not None}) <= 3
-        bucket.kept["step"].update({b"%d" % n: Seen(n) for n in range(keys)})
-        bucket.mark_saved(save(stores[number], head, bucket.kept, bucket.dirty, {"step": set(bucket.kept["step"])}, classes, {}))
-        bucket.bytes = size
-        held.put(("query", "run", 1, number), bucket, 3 * size)
-
-    for number in (0, 1, 2, 3, 0, 1, 2, 3):
-        use(number)
-    read = stores[3].traffic.read_bytes
-    use(3)
-    assert stores[3].traffic.read_bytes == read, "it holds the one that was used last"
+    assert [{state.total for state in load(store, read_head(store), classes)["step"].values()} for store in stores] == [
+        {10},
+        {10},
+        {10},
+        {15},
+    ]
 
 
 def test_queries_in_one_session_leave_each_other_their_states() -> None:
-    held, size = StateCache(), 1_000_000
-    classes = {"step": StateClass(Seen, "step")}
-    stores = {(query, number): MemoryStore() for query in ("one", "other") for number in range(3)}
-
-    def use(query: str, number: int, limit: int, run: str = "run") -> int:
-        """As a micro-batch that touches a bucket does; returns how often the store was read for the bucket's states."""
-        store = stores[query, number]
-        head = read_head(store)
-        before = store.traffic.calls
-        bucket = held.take((query, run, 1, number), store, head, classes, (), limit)
-        read = store.traffic.calls - before
-        bucket.kept["step"].update({b"%d" % n: Seen(n) for n in range(100)})
-        bucket.mark_saved(save(store, head, bucket.kept, bucket.dirty, {"step": set(bucket.kept["step"])}, classes, {}))
-        bucket.bytes = size
-        held.put((query, run, 1, number), bucket, limit)
-        return read
-
+    held, stores = StateCache(), {(query, number): MemoryStore() for query in ("one", "other") for number in range(3)}
     for _ in range(3):
-        reads = [use(query, number, limit) for number in range(3) for query, limit in (("one", 7 * size), ("other", 4 * size))]
-    assert reads == [0] * 6
-    # Each has its own limit, and all together have the largest one.
-    assert [use("other", number, 2 * size) > 0 for number in (0, 1, 2, 2)] == [False, True, True, False]
-    assert [use("one", number, 7 * size) for number in range(3)] == [0, 0, 0]
-    assert [use("one", number, 3 * size) > 0 for number in (0, 1, 2, 2)] == [False, False, False, False]
-    assert use("other", 2, 2 * size) > 0
+        reads = [used(held, query, number, store, 10**9) for (query, number), store in stores.items()]
+    assert not any(reads)
+    whole = held.memory_bytes
+    used(held, "other", 0, stores["other", 0], 0)
+    assert whole // 2 <= held.memory_bytes < whole, "each has its own limit"
     # The states of a query's older run make room at once.
-    use("one", 0, 3 * size, "next")
-    assert use("one", 1, 3 * size) > 0
+    assert used(held, "one", 0, stores["one", 0], 10**9, "next")
+    assert held.memory_bytes < whole // 2
+    assert used(held, "one", 1, stores["one", 1], 10**9)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "limit", "wanted"),
+    [([], 5, 5), ([1, 2], 5, 5), ([1, 9], 5, 4), ([3, 3, 3], 6, 2), ([0, 0, 9], 3, 3), ([4], 0, 0), ([4, 4], -1, 0)],
+)
+def test_the_largest_buckets_make_room_first(sizes: list[int], limit: int, wanted: int) -> None:
+    assert room_of_each(sizes, limit) == wanted
 
 
 def test_a_function_that_raises_fails_the_micro_batch_and_names_the_message() -> None:

@@ -29,6 +29,7 @@ from headrace.engine._errors import (
     SinkFailed,
     SinkLost,
     SinkRefused,
+    SpillError,
     StreamAway,
     TakenOver,
 )
@@ -99,6 +100,7 @@ __all__ = [
     "SinkFailed",
     "SinkLost",
     "SinkRefused",
+    "SpillError",
     "StateSize",
     "StoredPositions",
     "StoredStates",

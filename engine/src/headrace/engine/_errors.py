@@ -8,6 +8,7 @@ HeadraceError
 │   ├── OlderCheckpoint    a sink has committed a batch that is not in the checkpoint
 │   ├── Replaced           another run of the query has started on the checkpoint
 │   └── PositionRefused    a stream cannot be moved to a position
+├── SpillError         states beyond a worker's memory cannot be written to its local disk
 ├── LakeError          a table of files cannot be written, or does not match the checkpoint
 ├── FrameError         the columns of a frame are inconsistent
 ├── SinkFailed         a sink cannot write a batch
@@ -56,6 +57,10 @@ class Replaced(CheckpointError):
 
 class PositionRefused(CheckpointError):
     """A stream cannot be moved to a position, or not safely."""
+
+
+class SpillError(HeadraceError):
+    """States for which a worker has no memory cannot be written to, or read from, its local disk."""
 
 
 class LakeError(HeadraceError):

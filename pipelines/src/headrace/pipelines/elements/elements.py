@@ -1,6 +1,6 @@
 """The data between the steps of a pipeline: lists of values, with the messages that they come from."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,7 +105,7 @@ class Elements:
 
 
 class States(dict[Key, Any]):
-    """The states of a step by key, in one bucket.
+    """The states of a step by key, in one bucket. An engine may keep some of them elsewhere, in a subclass.
 
     Attributes:
         index: The step's index of states by time; None until the step creates it, and after all states were read from the
@@ -119,3 +119,21 @@ class States(dict[Key, Any]):
         super().__init__()
         self.index: Any = None
         self.news: set[Key] = set()
+
+    def begin(self, keys: Collection[Key]) -> None:
+        """Prepares for a step that uses the states of some keys; no step uses any state at the moment."""
+
+    def touched(self, keys: Collection[Key]) -> None:
+        """Records that states may have changed in place."""
+
+    def having(self, keys: Iterable[Key]) -> list[Key]:
+        """The keys that have a state, in order."""
+        return [key for key in keys if key in self]
+
+    def of(self, keys: Iterable[Key]) -> list[Any]:
+        """The states of some keys, all of which have one, to be read only."""
+        return [self[key] for key in keys]
+
+    def own_index(self, entries: "Iterable[tuple[Key, int]]") -> Any:
+        """An index of keys by time that is kept where the states are, with these entries; None for one in memory."""
+        return None

@@ -160,6 +160,7 @@ class Pass:
     def touched(self, step: str, keys: Sequence[Key]) -> None:
         """Records keys whose states may have changed or been removed."""
         self.changed[step] |= dict.fromkeys(keys)
+        self.kept[step].touched(keys)
 
     def count(self, what: Counted, step: str, elements: int) -> None:
         """Adds to a count of elements of a step."""
@@ -289,8 +290,10 @@ class Pass:
 
     def _consume(self, consumer: int, elements: Elements) -> None:
         step = self.graph.steps[consumer]
-        if self.graph.max_keys is not None and isinstance(step, KeyedStep):
-            elements = self._within(self.graph.max_keys, step, elements)
+        if isinstance(step, KeyedStep):
+            self.states(step.name).begin(elements.keys or ())
+            if self.graph.max_keys is not None:
+                elements = self._within(self.graph.max_keys, step, elements)
         if step.name in self.checked and len(elements) > 1:
             for index in range(len(elements)):
                 self._consume(consumer, elements.pick([index]))

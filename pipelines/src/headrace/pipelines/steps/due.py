@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.pipelines.elements.elements import Key, States
 from headrace.pipelines.steps.keys import in_order_of_keys
@@ -43,20 +43,31 @@ class Due:
         return in_order_of_keys(set(found))
 
 
-def due_of(states: States, at: Callable[[Any], int]) -> Due:
+class Index(Protocol):
+    """What steps need of an index; see `Due`."""
+
+    def add(self, key: Key, at: int) -> None:
+        """Adds a key that is due at a time; END has no effect."""
+
+    def pop(self, until: int) -> list[Key]:
+        """Removes and returns the keys up to and including a time, without duplicates, in the order of keys."""
+
+
+def due_of(states: States, at: Callable[[Any], int]) -> Index:
     """The up-to-date index of states, which is created if there is none.
 
     Args:
         states: The states of a step in one bucket.
         at: Returns when a state is due; END for never.
     """
-    due = states.index
+    due: Index | None = states.index
     if due is None:
-        due = states.index = Due((key, at(state)) for key, state in states.items())
+        entries = ((key, at(state)) for key, state in states.items())
+        own = states.own_index(entries)
+        due = states.index = Due(entries) if own is None else own
     else:
         for key in states.news:
             if key in states:
                 due.add(key, at(states[key]))
     states.news.clear()
-    assert isinstance(due, Due)
     return due

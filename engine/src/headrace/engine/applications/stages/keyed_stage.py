@@ -15,7 +15,7 @@ from headrace.engine.applications.stages.reports import Report
 from headrace.engine.applications.stages.stage_output import StageOutput, mark_rows
 from headrace.engine.applications.stages.tracing import Processing, processing
 from headrace.engine.applications.states.durable import Changed, save
-from headrace.engine.applications.states.state_cache import STATE_CACHE, StateCache, read_bucket
+from headrace.engine.applications.states.state_cache import STATE_CACHE, StateCache
 from headrace.engine.applications.states.store import Store, read_head
 from headrace.engine.collector import freeze_modules, paused_collector
 from headrace.pipelines.runtime import (
@@ -86,7 +86,7 @@ def _through(plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], stor
                 raise
             checked |= {error.step}
         store.reset()
-        held = read_bucket(store, head, classes, plan.dropped)
+        held = worker.read(name, store, head, classes, plan.dropped, plan.worker_bytes)
     held.mark_saved(after)
     worker.put(name, held, plan.worker_bytes)
     return [*processed.departing, processed.report.row(bucket)]

@@ -58,10 +58,26 @@ def load(
         StateError: Stored states do not match the classes or the steps of the pipeline.
     """
     kept: dict[str, States] = {step: States() for step in classes}
-    for segment in range(len(head.segments)):
-        _apply(store.segments.read(segment), kept, classes, dropped, None)
-    catch_up(store, head, head.oldest, kept, classes, dropped, dirty)
+    load_into(kept, store, head, classes, dropped, dirty)
     return kept
+
+
+def load_into(
+    states: Mapping[str, States],
+    store: Stored,
+    head: Head,
+    classes: Mapping[str, StateClass],
+    dropped: Collection[str] = (),
+    dirty: DirtyKeys | None = None,
+) -> None:
+    """Reads all states of a bucket, except states of `dropped` steps, into `states`, which are empty.
+
+    Raises:
+        StateError: Stored states do not match the classes or the steps of the pipeline.
+    """
+    for segment in range(len(head.segments)):
+        _apply(store.segments.read(segment), states, classes, dropped, None)
+    catch_up(store, head, head.oldest, states, classes, dropped, dirty)
 
 
 def find(store: Stored, head: Head, step: str, key: Key, state_class: StateClass) -> Any:

@@ -12,6 +12,9 @@ from headrace.pipelines.runtime import Key, in_order_of_keys
 Hashes = npt.NDArray[np.uint64]
 Buckets = npt.NDArray[np.int32]
 
+PARTS = 128
+"""The number of parts of a bucket's keys: a power of two, more than the most segments of a snapshot."""
+
 _MAX_LENGTH = 64
 """Keys longer than this, in bytes, are hashed one by one, since a padded table of them would be large."""
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -63,12 +66,34 @@ def segments_of(keys: Sequence[Key], count: int) -> list[int]:
     """
     if count == 1 or not keys:
         return [0] * len(keys)
+    segments: list[int] = _segments(_spread(keys), count).tolist()
+    return segments
+
+
+def parts_of(keys: Sequence[Key]) -> list[int]:
+    """The part of each key. Each segment consists of whole parts, however many segments there are."""
+    parts: list[int] = (_spread(keys) % np.uint64(PARTS)).tolist() if keys else []
+    return parts
+
+
+def parts_in(segment: int, count: int) -> list[int]:
+    """The parts that a segment of a snapshot of `count` segments consists of."""
+    if count == 1:
+        return list(range(PARTS))
+    parts: list[int] = np.flatnonzero(_segments(np.arange(PARTS, dtype=np.uint64), count) == segment).tolist()
+    return parts
+
+
+def _spread(keys: Sequence[Key]) -> Hashes:
+    """The bits of each key's hash that determine its segment, in 32 bits."""
     # Buckets depend on the low bits, and a long key's hash has only 32 bits.
-    hashes = _hashes(*_packed(keys)) * _MULTIPLIER >> np.uint64(32)
+    return _hashes(*_packed(keys)) * _MULTIPLIER >> np.uint64(32)
+
+
+def _segments(hashes: Hashes, count: int) -> Hashes:
     width = np.uint64(1 << count.bit_length())
     wide, narrow = hashes % width, hashes % (width // np.uint64(2))
-    segments: list[int] = np.where(wide < np.uint64(count), wide, narrow).tolist()
-    return segments
+    return np.where(wide < np.uint64(count), wide, narrow)
 
 
 def in_order_of_hashes(keys: Sequence[Key]) -> list[Key]:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 from headrace.engine.applications.states.keys import in_order_of_hashes, segments_of
+from headrace.engine.applications.states.spilled_states import SpilledStates
 from headrace.engine.applications.states.store import Segment, Store
 from headrace.pipelines.runtime import Key, NotStored, StateClass, States, dumps_plain, in_order_of_keys
 
@@ -25,14 +26,24 @@ PackedStates = tuple[list[Key], bytes, list[Key]]
 
 
 class DirtyKeys:
-    """The keys that have changed since their segment was written, by segment and step. A key may be listed more than once."""
+    """The keys that have changed since their segment was written, by segment and step. A key may be listed more than once.
+
+    Keys of steps whose states are also in a file are not listed: there, a segment's keys are together.
+    """
 
     def __init__(self, segments: int = 0) -> None:
         self._keys: list[defaultdict[str, list[Key]]] = [defaultdict(list) for _ in range(segments)]
+        self._omitted: set[str] = set()
+
+    def omit(self, step: str) -> None:
+        """No longer lists the keys of a step."""
+        self._omitted.add(step)
+        for by_step in self._keys:
+            by_step.pop(step, None)
 
     def note(self, step: str, keys: Sequence[Key]) -> None:
         """Records that states of a step have changed."""
-        if self._keys and keys:
+        if self._keys and keys and step not in self._omitted:
             for key, segment in zip(keys, segments_of(keys, len(self._keys)), strict=True):
                 self._keys[segment][step].append(key)
 
@@ -86,12 +97,9 @@ class Snapshot:
         count = min(max(1, -(-sum(map(len, self._states.values())) // SEGMENT_KEYS)), MAX_SEGMENTS)
         self.segments = [Segment(0, 0)] * count
         self._dirty.forget(self.segments, -1)
-        divided: list[dict[str, list[Key]]] = [{} for _ in range(count)]
-        for step, states in self._states.items():
-            for segment, keys in divide(_ordered(states, changed.get(step, ())), count).items():
-                divided[segment][step] = keys
-        for segment, by_step in enumerate(divided):
-            self._write(segment, by_step)
+        divided = {step: _divided(states, changed.get(step, ()), count) for step, states in self._states.items()}
+        for segment in range(count):
+            self._write(segment, {step: next(parts) for step, parts in divided.items()})
         self._store.segments.drop(range(count, before))
 
     def write_oldest(self) -> int:
@@ -122,6 +130,10 @@ class Snapshot:
         found = {}
         for step, states in self._states.items():
             there = document[step][0] if step in document else []
+            if isinstance(states, SpilledStates):
+                present = set(states.in_segment(segment, len(self.segments)))
+                found[step] = [*[key for key in there if key in present], *in_order_of_keys(present.difference(there))]
+                continue
             # After a reload, more keys may be dirty than in a worker that has cached the bucket all the time.
             new = in_order_of_keys({key for key in dirty.get(step, ()) if key in states}.difference(there))
             found[step] = [*[key for key in there if key in states], *new]
@@ -151,8 +163,9 @@ def of_keys(states: States, keys: Collection[Key], state_class: StateClass) -> P
     Raises:
         StateError: A state cannot be stored.
     """
-    there = [key for key in keys if key in states]
-    gone = [key for key in keys if key not in states] if len(there) < len(keys) else []
+    there = states.having(keys)
+    present = set(there) if len(there) < len(keys) else set()
+    gone = [key for key in keys if key not in present] if len(there) < len(keys) else []
     return there, _packed(states, there, state_class), gone
 
 
@@ -166,6 +179,19 @@ def whole(bucket_states: Mapping[str, States], classes: Mapping[str, StateClass]
         keys = list(states)
         for at in range(0, len(keys), SEGMENT_KEYS):
             yield dumps_plain({step: _there(states, keys[at : at + SEGMENT_KEYS], classes[step])})
+
+
+def _divided(states: States, changed: Collection[Key], count: int) -> Iterator[list[Key]]:
+    """The keys of the states of each of `count` segments, in the same order in every worker."""
+    if isinstance(states, SpilledStates):
+        news = divide(list(changed), count)
+        for segment in range(count):
+            present = dict.fromkeys(states.in_segment(segment, count))
+            first = dict.fromkeys(key for key in news.get(segment, ()) if key in present)
+            yield [*first, *in_order_of_hashes([key for key in present if key not in first])]
+        return
+    divided = divide(_ordered(states, changed), count)
+    yield from (divided.get(segment, []) for segment in range(count))
 
 
 def _ordered(states: States, changed: Collection[Key]) -> list[Key]:
@@ -188,11 +214,11 @@ def _packed(states: States, keys: Sequence[Key], state_class: StateClass) -> byt
         NotStored: A state cannot be stored; the error names its key.
     """
     try:
-        return state_class.pack([states[key] for key in keys])
+        return state_class.pack(states.of(keys))
     except NotStored:
         for key in keys:
             try:
-                state_class.pack([states[key]])
+                state_class.pack(states.of([key]))
             except NotStored as error:
                 raise NotStored(error.step, error.reason, key) from error
         raise
