@@ -16,12 +16,12 @@ MARK = "behaviour"
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What a connector does with something unusual.
+    """The behaviour of a connector with unusual input.
 
     Attributes:
         page: The name of the connector's page.
-        meets: What the connector meets.
-        does: What it does then.
+        meets: The input.
+        does: The behaviour.
         test: The node id of the test that shows it, or the path of its module if no single test does.
     """
 

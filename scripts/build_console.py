@@ -48,7 +48,7 @@ def digest(console: Path = CONSOLE) -> str:
 
 
 def is_current(console: Path = CONSOLE, pages: Path = PAGES) -> bool:
-    """Returns whether the pages are those of the sources."""
+    """Returns whether the pages were built from the current sources."""
     stamp = pages / _STAMP
     return stamp.is_file() and stamp.read_text() == digest(console)
 

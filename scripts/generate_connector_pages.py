@@ -3,8 +3,8 @@
 A list is between `<!-- parameters: NAME -->` and `<!-- end -->`; NAME is a connector, or `[gateway]` for the list that all
 connectors share. `<!-- shared parameters: NAMES -->` starts the parameters that several connectors declare alike, which the other
 lists leave out. `<!-- connectors -->` starts the list of all connectors, `<!-- manifest -->` the keys of a manifest, and
-`<!-- manifest: parameter -->` those of a parameter in it. `<!-- behaviour: PAGE -->` starts what tests show that a connector does
-with unusual input; PAGE is the page's own name.
+`<!-- manifest: parameter -->` the fields of a parameter in it. `<!-- behaviour: PAGE -->` starts what a connector does with
+unusual input, as tests show; PAGE is the page's own name.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def filled(text: str) -> str:
 
 
 def parameters(names: list[str], groups: list[list[str]]) -> list[str]:
-    """Returns the list of the parameters that connectors declare alike, without those that groups of them share."""
+    """Returns the list of the parameters that connectors declare alike, without parameters that groups of them share."""
     above = {row for group in groups if set(names) <= set(group) for row in _common(group)}
     return [row for row in _common(names) if row not in above]
 

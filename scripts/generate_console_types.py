@@ -4,7 +4,7 @@ Usage: python -m scripts.generate_console_types
 
 Needs Node.js with npm: openapi-typescript, a dependency of the console, makes the types. They are not committed: its pages are
 built without them, and only its lint checks them.
-Exit codes: 0 if the types are those of the documents, 3 if this machine has no npm, 1 if the generator has failed.
+Exit codes: 0 if the types are written, 3 if this machine has no npm, 1 if the generator has failed.
 """
 
 import json

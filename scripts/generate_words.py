@@ -1,4 +1,4 @@
-"""Generates the console's words from those of the gateway's documents: the console and the commands use the same ones.
+"""Generates the console's words from the words of the gateway's documents: the console and the commands use the same ones.
 
 Usage: python -m scripts.generate_words [--check]
 """

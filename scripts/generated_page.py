@@ -1,4 +1,4 @@
-"""What the scripts have in common that generate the tables of one page."""
+"""The common part of scripts that generate the tables of one page."""
 
 import argparse
 import sys

@@ -1,9 +1,9 @@
-"""Finds constructions that stop a reader, in the pages, docstrings, texts and comments of the product: part of `make lint`.
+"""Finds constructions that stop a reader, in pages, docstrings, texts and comments: part of `make lint`.
 
 Texts are help, errors, log lines, and the docstrings of attributes. Comments are read in `proto/` and in all languages, and all
 that `headrace new` writes.
 
-Name the thing instead of a pronoun ("those of", "those that"), and write who does what, in the order in which it happens.
+Name the thing instead of a pronoun (`those of`, `those that`), and write who does what, in the order in which it happens.
 """
 
 import ast
@@ -72,11 +72,17 @@ def pages() -> list[Path]:
 
 
 def sources() -> list[Path]:
-    """The files of the product whose docstrings are checked; the laboratory is not published."""
+    """The modules of the product; the laboratory is not published."""
     folders = [folder for folder in ROOT.glob("*/src/headrace") if folder.parts[-3] != "laboratory"]
     folders += [ROOT / "src/headrace", ROOT / "sdk/python/src/headrace"]
     found = (path for folder in folders for path in folder.rglob("*.py"))
     return sorted(path for path in found if not path.name.endswith(("_pb2.py", "_pb2_grpc.py")))
+
+
+def modules() -> list[Path]:
+    """The modules that are checked: of the product, of the laboratory, of examples and of this folder."""
+    others = (path for folder in ("laboratory", "examples", "sdk/examples", "scripts") for path in (ROOT / folder).rglob("*.py"))
+    return sorted({*sources(), *(path for path in others if not GENERATED.intersection(path.relative_to(ROOT).parts))})
 
 
 def commented() -> list[Path]:
@@ -146,7 +152,7 @@ def main() -> int:
     """Prints each construction with its place, and returns how the process ends."""
     searches: list[tuple[Path, Search]] = [(page, findings) for page in pages()]
     of_source = (docstring_findings, text_findings, python_comment_findings)
-    searches += [(source, search) for source in sources() for search in of_source]
+    searches += [(source, search) for source in modules() for search in of_source]
     searches += [(source, comment_findings) for source in commented()] + [(template, findings) for template in templates()]
     lines = [
         f"{path.relative_to(ROOT)}:{line}: {words!r}: {advice}"

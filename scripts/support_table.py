@@ -37,7 +37,7 @@ def column(document: Mapping[str, Any]) -> Column:
     """Returns what a run of the kit has found, as the page shows it.
 
     Args:
-        document: What the kit prints with `--json`.
+        document: The output of the kit with `--json`.
     """
     return {result["check"]: CELLS[result["outcome"]] for result in document["result"]["checks"]}
 

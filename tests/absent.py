@@ -1,4 +1,4 @@
-"""What a test does where something is missing on this machine."""
+"""Skips or fails a test where something is missing on this machine."""
 
 import os
 from typing import NoReturn

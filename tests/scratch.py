@@ -1,7 +1,7 @@
 """One temporary folder for each test session, which is gone at its end with all processes that belong to it.
 
 Everything that a test starts keeps its temporary files there, Spark's JVMs too, and `tmp_path` is in it. SIGTERM ends a session
-as Ctrl-C does. What a session that was killed has left behind, the next one removes.
+as Ctrl-C does. The next session removes the rest of a session that was killed.
 """
 
 import os

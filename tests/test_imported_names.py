@@ -1,6 +1,6 @@
 """Each name that a module imports from another one of this project exists.
 
-mypy shows that of the product. Tests are not typed: without this, a heavy one shows it once it runs.
+In the product, mypy finds such names. Tests are not typed: without this, a heavy test would fail once it runs.
 """
 
 import ast
@@ -61,7 +61,7 @@ def names_in(module: str) -> frozenset[str] | None:
 
 
 def missing(path: Path) -> Iterator[str]:
-    """What a module imports that does not exist."""
+    """The names that a module imports and that do not exist."""
     for found in IMPORT.finditer(path.read_text()):
         module, names = found[1], names_in(found[1])
         if module.startswith(GENERATED) or names is None:
@@ -77,7 +77,7 @@ def missing(path: Path) -> Iterator[str]:
 
 
 def not_there(path: Path) -> Iterator[str]:
-    """What a test replaces that does not exist."""
+    """The names that a test replaces and that do not exist."""
     for whole in REPLACED.findall(path.read_text()):
         parts = whole.split(".")
         modules = [".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]

@@ -88,7 +88,7 @@ def modules() -> Mapping[str, Path]:
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
-    """What a module imports when it runs, wherever in it that is; not what only type checkers see."""
+    """The modules that a module imports when it runs, anywhere in it; imports for type checkers do not count."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
@@ -103,7 +103,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 @cache
 def imported_by(path: Path) -> frozenset[str]:
-    """What the module in a file imports."""
+    """The imports of the module in a file."""
     return frozenset(imported(ast.parse(path.read_text())))
 
 
@@ -150,7 +150,7 @@ def test_no_package_reaches_itself() -> None:
 
 @cache
 def imported_by_types_too(path: Path) -> frozenset[str]:
-    """The modules that a module imports, also those that only type checkers see."""
+    """The modules that a module imports, also imports for type checkers."""
     nodes = list(ast.walk(ast.parse(path.read_text())))
     names = {f"{node.module}.{alias.name}" for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
     found = {name if name in modules() else name.rpartition(".")[0] for name in names}
@@ -221,7 +221,7 @@ def is_private(module: str) -> bool:
 
 
 def test_tests_use_the_public_interfaces_of_other_packages_than_their_own() -> None:
-    """A test of a package may test its parts one by one: those of `headrace.engine` are in `tests/engine`."""
+    """A test of a package may test its parts one by one: the tests of `headrace.engine` are in `tests/engine`."""
     found = {
         (module, name)
         for module, path in modules_of_tests().items()

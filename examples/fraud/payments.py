@@ -1,4 +1,4 @@
-"""What the application reads and writes."""
+"""The records that the application reads and writes."""
 
 from msgspec import Struct
 

@@ -1,4 +1,4 @@
-"""Market Spread in columns: the same application, for those who write NumPy and need its speed."""
+"""Market Spread in columns: the same application, written with NumPy for its speed."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ def decide_all(rows: pa.RecordBatch, markets: KeyStates[Market]) -> pa.RecordBat
 
 
 def take_quotes(symbols: Sequence[bytes], which: Places, values: pa.Array, markets: KeyStates[Market]) -> None:
-    """Stores the last quote of each symbol: there are no orders between those of a batch."""
+    """Stores the last quote of each symbol: no order comes between the quotes of a batch."""
     last = np.empty(len(symbols), np.int64)
     last[which] = np.arange(len(which))
     quotes = np.frombuffer(values.cast(pa.binary(QUOTES.itemsize)).buffers()[1], QUOTES)[last]

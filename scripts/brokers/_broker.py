@@ -182,7 +182,7 @@ class Broker(ABC):
         self._wait()
 
     def _wait_for_ports(self, ports: Mapping[str, int]) -> None:
-        """Waits until its ports are free: those of a killed process close a moment after it has ended."""
+        """Waits until its ports are free: the ports of a killed process close a moment after it has ended."""
         deadline = time.monotonic() + _PORT_S
         for purpose, port in ports.items():
             # A proxy that reaches it may be there before it.

@@ -97,7 +97,7 @@ class Cluster(Generic[N]):
     """
 
     def __init__(self, kind: type[N], folder: Path) -> None:
-        """Starts nothing. The folders of the nodes are in `folder`, next to those of other brokers."""
+        """Starts nothing. The folders of the nodes are in `folder`, next to the folders of other brokers."""
         self.nodes: Mapping[int, N] = {number: kind(folder / f"{kind.name}-{number}") for number in range(1, NODES + 1)}
         for number, node in self.nodes.items():
             node.number = number

@@ -16,7 +16,7 @@ _ANSWER_S = 2.0
 
 
 class Hdfs(Broker):
-    """HDFS, whose only superuser is the user who runs it. `url` is that of its root folder."""
+    """HDFS, whose only superuser is the user who runs it. `url` leads to its root folder."""
 
     name = "hdfs"
     default_ports = {"name_node": 9820, "http": 9870}  # noqa: RUF012

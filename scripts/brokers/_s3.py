@@ -25,7 +25,7 @@ _PACKAGES = [
     "software.amazon.awssdk:s3-transfer-manager:2.35.4",
     "software.amazon.awssdk:sts:2.35.4",
 ]
-# Spark already has those of the last line; the bundle is all of AWS in one jar, 35 times the size of the rest.
+# Spark already contains the libraries of the last line; the bundle is all of AWS in one jar, 35 times the size of the rest.
 _LEFT_OUT = [
     "software.amazon.awssdk:bundle",
     "org.wildfly.openssl:wildfly-openssl",

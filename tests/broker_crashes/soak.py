@@ -157,7 +157,7 @@ class Soak:
             for pair in world.pairs.values():
                 if not pair.may_lose:
                     world.wait_for(
-                        f"{pair.name} goes on after {told}", lambda pair=pair, before=shown[pair.name]: pair.visible() > before
+                        f"{pair.name} continues after {told}", lambda pair=pair, before=shown[pair.name]: pair.visible() > before
                     )
             self._outcome.stalls.update(world.stalled())
 

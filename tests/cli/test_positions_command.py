@@ -212,7 +212,7 @@ def test_a_command_that_is_given_again_changes_nothing(
         written, unmoved = contents(tmp_path / "new"), contents(tmp_path / "checkpoint")
         late = given("late")
         assert late.exit_code == 0, late.output
-        # It goes on from where the old checkpoint is, with its states, as the first one did.
+        # It continues from where the old checkpoint is, with its states, as the first one did.
         assert sorted(run_with(running, source, "late")) == after_the_move
         assert (contents(tmp_path / "new"), contents(tmp_path / "checkpoint")) == (written, unmoved)
 

@@ -105,7 +105,7 @@ class WordCount:
 
 @pytest.fixture(scope="module")
 def words(running_cluster: SparkCluster, other_host: OtherHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WordCount]:
-    """The application that goes on from test to test."""
+    """The application that continues from test to test."""
     words = WordCount(tmp_path_factory.mktemp("application"), running_cluster, other_host)
     try:
         words.start()

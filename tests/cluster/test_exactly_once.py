@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 @pytest.fixture(scope="module")
 def world(running_cluster: SparkCluster, other_host: OtherHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """The world that goes on from test to test."""
+    """The world that continues from test to test."""
     folder = tmp_path_factory.mktemp("exactly-once")
     modules = _packed(folder / "modules")
     site = Site((*running_cluster.submit, "--py-files", str(modules)), other_host.address, other_host.enter)

@@ -1,6 +1,6 @@
 """The page about clusters: its commands, as they are printed, on a real cluster with the gateway and connectors on another host.
 
-One story in the order of the page: what one section leaves, the next one goes on with.
+One story in the order of the page: what one section leaves, the next one continues with.
 """
 
 import os
@@ -72,7 +72,7 @@ class Site:
         path.write_text(text)
 
     def run(self, block: Block, there: bool = False) -> list[OwnedProcess]:
-        """Runs a block's commands in order; returns those that go on."""
+        """Runs a block's commands in order; returns those that continue."""
         self.done.append(block)
         environ, started = dict(self._environ), []
         for line in self.text(block).splitlines():
@@ -86,7 +86,7 @@ class Site:
         return started
 
     def start(self, line: str, environ: Mapping[str, str] | None = None, there: bool = False) -> OwnedProcess:
-        """Starts a command that goes on until it is stopped."""
+        """Starts a command that continues until it is stopped."""
         name = f"{len(self._processes)}-{line.split()[0]}"
         process = OwnedProcess(name, self._command(f"exec {line}", there), self.folder, environ or self._environ)
         self._processes.append(process)
@@ -102,7 +102,7 @@ class Site:
         assert done.returncode == 0, f"{line}: {done.stdout} {done.stderr}"
 
     def wait_for(self, what: str, condition: Callable[[], bool]) -> None:
-        """Waits, and fails as soon as something has ended that should go on."""
+        """Waits, and fails as soon as something has ended that should continue."""
         deadline = time.monotonic() + DEADLINE_S
         while not condition():
             for process in self._processes:

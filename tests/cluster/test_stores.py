@@ -170,7 +170,7 @@ def test_drivers_that_are_killed_and_replaced_are_continued_from_the_store(
 
     second = stand.driver("second")
     before = stand.visible
-    stand.wait_for("the second driver goes on", lambda: stand.visible > before, second)
+    stand.wait_for("the second driver continues", lambda: stand.visible > before, second)
     stand.feed()
     before = last_committed(store)
     third = stand.driver("third", cluster)

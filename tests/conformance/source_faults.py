@@ -240,7 +240,7 @@ class GivesUpWhereTheConnectionBreaks(Source):
 
 
 class NotesWhatItHasSent(Source):
-    """With each Ack it notes how far it has sent, and goes on there after a restart."""
+    """With each Ack it notes how far it has sent, and continues there after a restart."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(options)

@@ -1,4 +1,4 @@
-"""Every source, on its real broker, has one policy for a message that the gateway cannot take, and goes on with the next."""
+"""Every source, on its real broker, has one policy for a message that the gateway cannot take, and continues with the next."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The file sink on a disk that is full for a while: at any step, and once there is room, the same process goes on."""
+"""The file sink on a disk that is full for a while: at any step, and once there is room, the same process continues."""
 
 import errno
 import itertools

@@ -1,4 +1,4 @@
-"""Neither SIGHUP nor certificates that are replaced end a bundled connector: it goes on, and those with TLS use the new files."""
+"""Neither SIGHUP nor replaced certificates end a bundled connector: it continues, and with TLS, it uses the new files."""
 
 import asyncio
 import json

@@ -14,7 +14,7 @@ LOG = logging.getLogger("tests.retry")
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What was waited, in seconds; the clock goes on by nothing else."""
+    """The time that was waited, in seconds; nothing else advances the clock."""
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:

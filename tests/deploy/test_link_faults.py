@@ -33,7 +33,7 @@ from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 INJECTED = "an injected fault"
 LINK = "gateway-link"
 EXEMPT = {"_keep_registered", "_chain_text", "_say", "end", "_send_no_more"}
-"""What names the fault and goes on, and the end of a call, of which `cancel` can fail."""
+"""What names the fault and continues, and the end of a call, of which `cancel` can fail."""
 EXPECTED = {"metadata", "may_register", "stream_stream", "next", "cancel", "last_lines", "connectors_message"}
 EXPECTED |= {"processes_message", "_register_once", "_register", "_take", "_send_log", "send", "__init__"}
 

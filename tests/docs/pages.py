@@ -80,7 +80,7 @@ def codes(cell: str) -> list[str]:
 
 
 def anchors(page: str) -> set[str]:
-    """The anchors of a page: those of its headings, as GitHub makes them, and those that it sets."""
+    """The anchors of a page: the anchors of its headings, as GitHub makes them, and the ones that it sets."""
     headings = (match[2] for match in _HEADING.finditer(prose(page)))
     made = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     return made | set(_ANCHOR.findall(prose(page)))

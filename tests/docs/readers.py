@@ -1,4 +1,4 @@
-"""A pipeline without Spark that reads the streams of the pages' programs, and commits when it is told to."""
+"""A pipeline without Spark that reads the streams of the pages' programs, and commits on request."""
 
 import asyncio
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The tables of what connectors do with unusual input are those of the marks on their tests."""
+"""The tables of how connectors behave with unusual input follow the marks on their tests."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ class TestMachine:
 
 
 def module(folder: Path, source: str) -> list[Behaviour]:
-    """What the marks of a module say."""
+    """The text of the marks of a module."""
     (folder / "test_it.py").write_text(source)
     return behaviours(folder, folder)
 

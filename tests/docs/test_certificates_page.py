@@ -88,7 +88,7 @@ def test_a_gateway_with_them_answers_clients_with_them_and_a_new_authority_takes
         assert done.returncode == 0, done.stderr
         until_passes(made, call.replace("servers-ca.pem", "servers2-ca.pem"))
         until_passes(made, call.replace("servers-ca.pem", "servers-ca-bundle.pem"))
-        assert run(made, call).returncode == 1, "the old authority alone is not enough any more"
+        assert run(made, call).returncode == 1, "the old authority alone is no longer enough"
 
 
 def until_passes(folder: Path, call: str) -> None:

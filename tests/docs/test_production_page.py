@@ -1,4 +1,4 @@
-"""What the page about production quotes is valid, and its commands do what it says, in a folder in place of the host's."""
+"""The quotes of the page about production are valid, and its commands do what it says, in a folder in place of the host's."""
 
 import os
 import re

@@ -19,7 +19,7 @@ AUTHORS = "docs/write/writing-a-source.md"
 
 @dataclass(frozen=True)
 class Program:
-    """What a program of a page does."""
+    """The result of a program of a page."""
 
     streams: dict[str, list[bytes]]
     """What it streams."""
@@ -28,7 +28,7 @@ class Program:
     left: Callable[[Path], object] = lambda folder: None
     """What is left of that once it is acknowledged."""
     endless: bool = False
-    """Whether it goes on until it is stopped."""
+    """Whether it runs until it is stopped."""
 
 
 def readings(folder: Path) -> None:

@@ -29,7 +29,7 @@ SPARK, GATEWAY, PROTOCOL = "docs/write/spark.md", "docs/run/gateway.md", "docs/r
 
 
 def names(page: str, heading: str) -> list[str]:
-    """What the first column of a table names."""
+    """The names in the first column of a table."""
     return [name for row in table(page, heading) for name in codes(row[0])]
 
 

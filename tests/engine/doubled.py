@@ -4,7 +4,7 @@ Two attempts at one micro-batch may both come to their end: with speculation, or
 Then what is in the checkpoint follows from the format of the state store.
 
 - Format 1 has one file of changes for each version: the last attempt to write it stays, whichever Spark counts. An executor that
-  has a version goes on from what it has itself, and so the next file may be the other attempt's.
+  has a version continues from what it has itself, and so the next file may be the other attempt's.
 - Format 2 has a file for each attempt, and the commit log says which one counts.
 """
 

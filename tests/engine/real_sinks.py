@@ -59,7 +59,7 @@ class RealSinks:
     def failure(self, query: StreamingQuery) -> str:
         """Why a query fails."""
         with pytest.raises(StreamingQueryException) as caught:
-            assert query.awaitTermination(int(DEADLINE_S)), "it goes on"
+            assert query.awaitTermination(int(DEADLINE_S)), "it continues"
         return str(caught.value)
 
     def visible(self, sink: str) -> list[str]:

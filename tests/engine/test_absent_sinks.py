@@ -24,19 +24,19 @@ def test_queries_whose_sinks_are_away_leave_the_slots_to_others(world: RealSinks
     world.wait_until("both have planned their first batch", lambda: all(batch.exists() for batch in batches))
     world.sink("results").start()
     world.start("results")
-    world.wait_until("the other query goes on", lambda: world.visible("results") == ["a"])
+    world.wait_until("the other query continues", lambda: world.visible("results") == ["a"])
     world.append("b")
-    world.wait_until("it goes on again", lambda: world.visible("results") == ["a", "b"])
+    world.wait_until("it continues again", lambda: world.visible("results") == ["a", "b"])
     assert all(query.isActive for query in waiting)
     for process in absent:
         process.start()
     for process in absent:
-        world.wait_until("they go on, too", lambda name=process.name: world.visible(name) == ["a", "b"])
+        world.wait_until("they continue, too", lambda name=process.name: world.visible(name) == ["a", "b"])
     for process in absent:
         process.kill()
     world.wait_until("the gateway has noticed", lambda: not any(world.is_served(process.name) for process in absent))
     world.append("c")
-    world.wait_until("the other query goes on", lambda: world.visible("results") == ["a", "b", "c"])
+    world.wait_until("the other query continues", lambda: world.visible("results") == ["a", "b", "c"])
     for process in absent:
         process.start()
-        world.wait_until("they go on, too", lambda name=process.name: world.visible(name) == ["a", "b", "c"])
+        world.wait_until("they continue, too", lambda name=process.name: world.visible(name) == ["a", "b", "c"])

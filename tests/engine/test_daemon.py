@@ -79,7 +79,7 @@ def ends(pid: int) -> None:
     """Waits until a process is gone."""
     until = time.monotonic() + DEADLINE_S
     while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < until, f"process {pid} goes on"
+        assert time.monotonic() < until, f"process {pid} continues"
         time.sleep(0.01)
 
 

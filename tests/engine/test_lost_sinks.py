@@ -40,7 +40,7 @@ def test_a_sink_that_lost_its_disk_fails_the_query_until_that_is_accepted(world:
     world.queries.clear()
     world.append("c")
     world.start("results", onSinkLoss="accept")
-    world.wait_until("the query goes on without it", lambda: world.visible("results") == ["c"])
+    world.wait_until("the query continues without it", lambda: world.visible("results") == ["c"])
 
 
 def test_a_sink_that_loses_its_disk_while_a_query_runs_fails_its_next_batch(world: RealSinks) -> None:

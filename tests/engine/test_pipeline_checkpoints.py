@@ -211,7 +211,7 @@ def test_states_are_not_dropped_before_a_micro_batch_is_committed(spark: SparkSe
 
 
 def test_drops_of_a_start_that_has_committed_nothing_are_withdrawn(spark: SparkSession, tmp_path: Path) -> None:
-    """The application as it was before goes on with these states, and a later one may drop them again."""
+    """The application as it was before continues with these states, and a later one may drop them again."""
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "0").touch()
     log, old, new = CheckpointLog(spark, str(tmp_path)), numbers().graph, lengths().graph
@@ -233,7 +233,7 @@ def test_a_start_that_drops_nothing_writes_no_record_of_drops(spark: SparkSessio
 
 
 def test_a_step_that_has_changed_is_noticed(spark: SparkSession, tmp_path: Path, source: Path) -> None:
-    """The sums of 0 to 39 are there; that of 40 to 44 is not, and goes on as it began."""
+    """The sums of 0 to 39 are there; the sum of 40 to 44 is not, and continues as it began."""
 
     def add(*some: int) -> None:
         with source.open("a") as file:

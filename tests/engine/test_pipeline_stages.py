@@ -479,7 +479,7 @@ def test_a_filter_that_is_added_leaves_event_time_where_it_is() -> None:
 def test_all_buckets_learn_that_a_stream_has_ended(
     batches: list[tuple[list[tuple[int, int]], list[int]]], buckets: int, failing: float
 ) -> None:
-    """Also behind a second shuffle, with attempts that fail; a stream that has ended may go on."""
+    """Also behind a second shuffle, with attempts that fail; a stream that has ended may continue."""
     app = Pipeline("ended")
     timed = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000).key_by(lambda n: n % 5)
     sums = timed.window(tumbling("10 s")).aggregate(total(), name="small")

@@ -157,7 +157,7 @@ def test_a_pause_that_comes_too_late_leaves_the_worker_at_work_and_the_third_one
 
     world.function = function
     for n in range(1, MAX_MISSED):
-        # It goes on after the message that took too long.
+        # It continues after the message that took too long.
         world.arrive(n)
         assert begun.acquire(timeout=DEADLINE_S)
         assert reached(worker) is None

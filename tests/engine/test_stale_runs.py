@@ -145,7 +145,7 @@ class Driver:
 
 @dataclass
 class Frozen:
-    """Freezes a run before one of its steps, while another run goes on."""
+    """Freezes a run before one of its steps, while another run continues."""
 
     step: int
     meanwhile: Callable[[], Driver]

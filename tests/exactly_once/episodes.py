@@ -95,7 +95,7 @@ def play(world: Mortal, deaths: Sequence[Death]) -> None:
 
 
 class Stage:
-    """A world that goes on from episode to episode."""
+    """A world that continues from episode to episode."""
 
     def __init__(self, folder: Path) -> None:
         """Makes it, and starts nothing."""
@@ -148,7 +148,7 @@ class Stage:
 
 
 class Stages:
-    """The stage that goes on from episode to episode. One on which something went wrong is not used again."""
+    """The stage that continues from episode to episode. One on which something went wrong is not used again."""
 
     def __init__(self, new_folder: Callable[[], Path]) -> None:
         """Makes the first one when it is needed."""

@@ -125,7 +125,7 @@ CASES: dict[str, Case[World]] = {
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """The world that goes on from case to case."""
+    """The world that continues from case to case."""
     world = World(tmp_path_factory.mktemp("at-least-once"))
     try:
         world.start()

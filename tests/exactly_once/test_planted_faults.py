@@ -105,7 +105,7 @@ class Report:
         return {(finding.what, finding.where) for finding in self.new()}
 
     def known(self) -> set[tuple[str, str]]:
-        """What was there before: a state that has been wrong once goes on to be wrong."""
+        """What was there before: a state that has been wrong once continues to be wrong."""
         return {(finding.what, finding.where) for finding in self._before}
 
 

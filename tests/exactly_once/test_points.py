@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stages]:
-    """The stage that goes on from episode to episode."""
+    """The stage that continues from episode to episode."""
     stages = Stages(lambda: tmp_path_factory.mktemp("exactly-once"))
     yield stages
     stages.dispose()

@@ -22,7 +22,7 @@ def test_of_two_drivers_one_ends_and_everything_is_there_once(tmp_path: Path) ->
             before = world.replace_driver(pausing=pausing)
             assert before is not None
             visible = world.progress()
-            world.wait_for("the new driver goes on", lambda visible=visible: world.progress() > visible)
+            world.wait_for("the new driver continues", lambda visible=visible: world.progress() > visible)
             world.offer(OFFERED)
             world.wake()
             world.wait_for("the driver before ends", world.is_alone)

@@ -198,7 +198,7 @@ def test_15_symbols_of_the_real_opening_quotes_reject(name: str, symbols: int) -
     assert len(rejected(trial)) == 15
     sent(trial, "market/nbbo", market.nbbo(0).messages()[symbols:])
     sent(trial, "market/orders", orders)
-    assert rejected(trial)[15:] == rejected(trial)[:15], "a symbol that rejects goes on to reject, and no other does"
+    assert rejected(trial)[15:] == rejected(trial)[:15], "a symbol that rejects continues to reject, and no other does"
 
 
 def real(name: str) -> Path:

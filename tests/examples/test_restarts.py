@@ -1,4 +1,4 @@
-"""Every example goes on where it was when it is stopped and started again: its states can be stored and read back."""
+"""Every example continues where it was when it is stopped and started again: its states can be stored and read back."""
 
 from typing import Any
 

@@ -81,4 +81,4 @@ def test_alphabet_adds_up_the_votes_of_each_letter() -> None:
 def test_feeds_are_the_same_every_time(example: str, rows: str) -> None:
     one, other = (getattr(Example(example).feed, rows)(100) for _ in range(2))
     assert one == other
-    assert getattr(Example(example).feed, rows)(40) == one[:40], "a longer feed goes on where a shorter one ends"
+    assert getattr(Example(example).feed, rows)(40) == one[:40], "a longer feed continues where a shorter one ends"

@@ -50,7 +50,7 @@ class Query:
         self._blocked.touch()
 
     def unblock(self) -> None:
-        """Lets batches go on."""
+        """Lets batches continue."""
         self._blocked.unlink(missing_ok=True)
 
     @property

@@ -1,6 +1,6 @@
 """SIGKILL of connectors, gateway and driver, in pairs and together: state ends as if nothing had happened.
 
-All cases go on where the one before left off, in one run whose replayable source forgets what was acknowledged: what one
+All cases continue where the one before left off, in one run whose replayable source forgets what was acknowledged: what one
 case lost or doubled, all later ones would show. A case that fails gives the next ones a new run.
 """
 
@@ -171,7 +171,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def worlds() -> Iterator[list[World]]:
-    """The world that goes on from case to case, if there is one."""
+    """The world that continues from case to case, if there is one."""
     worlds: list[World] = []
     yield worlds
     for world in worlds:

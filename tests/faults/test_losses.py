@@ -104,7 +104,7 @@ def test_a_replay_that_is_lost_in_part_is_skipped_on_request(rig: Callable[[str]
     query.unblock()
     world.wait_until("the rest is acknowledged", lambda: source.acked("0") == READ + 100)
     source.offer("0", READ + 150)
-    world.wait_until("the query goes on", lambda: source.acked("0") == READ + 150)
+    world.wait_until("the query continues", lambda: source.acked("0") == READ + 150)
     assert sequences(query) == up_to(1, READ) + up_to(deleted + 1, READ + 150)
     status = world.gateway.stream(STREAM)
     assert status is not None

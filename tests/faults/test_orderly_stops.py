@@ -1,4 +1,4 @@
-"""SIGTERM to a gateway or a driver, and a query's stop: nothing is left behind, and all goes on afterwards."""
+"""SIGTERM to a gateway or a driver, and a query's stop: nothing is left behind, and all continues afterwards."""
 
 from collections.abc import Callable
 

@@ -74,7 +74,7 @@ class Fault:
         inject: Changes the status of a site as the gateway would.
         root: The part where it begins.
         kind: The kind of its problem.
-        remedy: What the remedy contains.
+        remedy: A part of the text of the remedy.
         is_of_the_flow: Whether it delays data.
     """
 

@@ -82,7 +82,7 @@ async def test_streams_that_the_checkpoint_knows_are_away_until_their_connector_
     source, pipeline = connector(), engine()
     await pipeline.attach({"orders/0": 2, "orders/1": 7}, available_now=True)
     assert await answer(pipeline) == (["orders/*"], False)
-    assert (await pipeline.plan(wait_ms=0)).exhausted, "who does not wait itself goes on without them"
+    assert (await pipeline.plan(wait_ms=0)).exhausted, "who does not wait itself continues without them"
     await source.hello()
     await read_up_to_4(source, pipeline, first=3)
     assert await answer(pipeline, {"orders/0": 4}) == ([], True), "orders/1 has been away for as long as the gateway waits"

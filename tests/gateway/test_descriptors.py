@@ -1,4 +1,4 @@
-"""A gateway that has no descriptors left: it names that, goes on with what is connected, and takes others again afterwards."""
+"""A gateway that has no descriptors left: it names that, continues with what is connected, and takes others again afterwards."""
 
 import asyncio
 import re
@@ -57,7 +57,7 @@ async def test_a_gateway_without_descriptors_names_that_and_goes_on(tmp_path: Pa
             assert "LimitNOFILE" in found["remedy"]
             async with session.get(f"http://{http}/metrics") as response:
                 assert f'headrace_problems{{kind="{KIND}"}} 1.0' in await response.text()
-            # What is connected goes on.
+            # What is connected continues.
             await source.send(frame=numbered(1, 1, 3))
             await engine.plan_until("orders/0", 3)
             await engine.plan({"orders/0": 3}, wait_ms=0)

@@ -94,7 +94,7 @@ async def test_a_frozen_driver_of_a_query_without_a_sink_is_named(site: Site, mo
     async with calling(first, "d1"):
         await first.plan({"orders/0": 6}, wait_ms=0)
         await until("")
-    # The next run has another driver. That of the first one goes on, and does not stand in for it.
+    # The next run has another driver. The driver of the first one continues, and does not stand in for it.
     await second.attach({"orders/0": 6})
     async with calling(second, "d1"):
         await until("pipeline-silent")

@@ -224,7 +224,7 @@ async def test_nothing_is_forgotten_while_a_query_that_has_it_is_stopped(connect
     assert [r.stream for r in planned.ranges] == ["orders/2"]
     assert not planned.forgotten
     await source.open("orders/1", stream_id=3)
-    assert (await opened(source, 3)).resume.sequence == 2, "it goes on where it was"
+    assert (await opened(source, 3)).resume.sequence == 2, "it continues where it was"
 
 
 async def test_a_query_that_comes_after_a_stream_was_forgotten_drops_it_too(connector: MakeConnector, engine: MakeEngine) -> None:

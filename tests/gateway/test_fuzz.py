@@ -1,4 +1,4 @@
-"""The whole wire under fuzz: the gateway lives, those who behave go on, memory stays, and every refusal is a proper one."""
+"""The whole wire under fuzz: the gateway lives, those who behave continue, memory stays, and every refusal is a proper one."""
 
 import asyncio
 import random
@@ -128,7 +128,7 @@ async def _each(requests: tuple[bytes, ...]) -> AsyncIterator[bytes]:
 
 
 class Behaving:
-    """A source, a query, and a sink that go on as they should."""
+    """A source, a query, and a sink that continue as they should."""
 
     def __init__(self, address: str) -> None:
         self.rounds = 0

@@ -68,7 +68,7 @@ async def test_a_query_whose_machine_died_does_not_stall_the_others_and_finds_it
             await lives.plan_until("orders/0", first + WINDOW - 1)
             await lives.plan({"orders/0": first + WINDOW - 1}, wait_ms=0)
         status = (await lives.status()).streams[0]
-        assert not status.HasField("acknowledged"), "its checkpoint may go on any time"
+        assert not status.HasField("acknowledged"), "its checkpoint may continue any time"
         assert (status.acknowledged_messages, status.lag_messages) == (0, 70)
         assert [(h.pipeline, h.state) for h in status.holders] == [("dies", admin_pb2.PIPELINE_STATE_AWAY)]
         assert status.holders[0].held_ms >= LEASE_MS

@@ -389,7 +389,7 @@ async def test_the_end_of_a_stream_is_told_until_the_checkpoint_has_it(connector
     await again.hello()
     await again.open("orders/0", stream_id=1)
     opened = await again.expect("stream_opened")
-    assert opened.resume.sequence == 1, "a stream that ended goes on where it was"
+    assert opened.resume.sequence == 1, "a stream that ended continues where it was"
     assert not (await pipeline.plan(tell_ends=True, wait_ms=0)).all_ended
     await again.send(frame=numbered(1, 2, 3))
     more = await pipeline.plan(tell_ends=True)

@@ -137,7 +137,7 @@ class Tallies(RuleBasedStateMachine):
 
 
 class TalliesOfForgotten(Tallies):
-    """As before, with queries that are forgotten and return: where they go on is not known meanwhile."""
+    """As before, with queries that are forgotten and return: where they continue is not known meanwhile."""
 
     may_forget = True
     largest_gap = 1

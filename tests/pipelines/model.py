@@ -44,7 +44,7 @@ class Operator:
 
 @dataclass
 class Fold(Operator):
-    """A function with a state. It is forgotten when event time goes on by `ttl` without a value of its key."""
+    """A function with a state. It is forgotten when event time advances by `ttl` without a value of its key."""
 
     function: Callable[[int, dict[str, int]], int | None]
     ttl: int | None = None
@@ -185,7 +185,7 @@ class Windows(Operator):
 
 @dataclass
 class Once(Operator):
-    """Each id goes on once in a while."""
+    """Each id passes once in a while."""
 
     id: Callable[[int], Any]
     within: int

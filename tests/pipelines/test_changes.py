@@ -1,4 +1,4 @@
-"""A pipeline that has changed goes on where the older one was, and a step that has become another one is noticed."""
+"""A pipeline that has changed continues where the older one was, and a step that has become another one is noticed."""
 
 from collections.abc import Callable
 

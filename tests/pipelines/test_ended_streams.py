@@ -1,4 +1,4 @@
-"""Streams that have ended delay nothing; one that comes back goes on where it was."""
+"""Streams that have ended delay nothing; one that comes back continues where it was."""
 
 from datetime import timedelta
 

@@ -39,7 +39,7 @@ def sent(app: Pipeline, *batches: tuple[str, str], buckets: int = 1) -> Trial:
 
 
 QUIET = [("a@1=1", "s/0"), ("b@2=2", "s/1"), ("a@12=3", "s/0"), ("a@31=4", "s/0")]
-"""Stream s/1 says nothing after its first value, and event time goes on by 29 seconds without it."""
+"""Stream s/1 says nothing after its first value, and event time advances by 29 seconds without it."""
 
 
 def test_without_a_word_a_quiet_stream_is_waited_for() -> None:

@@ -171,7 +171,7 @@ KINDS = st.one_of(
 
 
 def _times(steps: list[tuple[str, int, int, int]]) -> list[Sent]:
-    """Values whose times go on, but for some that are late, and one in the end that makes all due that waits."""
+    """Values whose times advance, but for some that are late, and one in the end that makes all due that waits."""
     now, found = 0, []
     for key, on, behind, number in steps:
         now += on

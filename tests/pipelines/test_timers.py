@@ -207,7 +207,7 @@ def test_states_that_are_forgotten_are_gone_from_memory() -> None:
 
 
 def test_a_late_value_keeps_its_state() -> None:
-    """What counts is how far event time goes on after a value, not when the value happened."""
+    """What counts is how far event time advances after a value, not when the value happened."""
     trial = sent(expiring(), "b@30", "a@1 a@2", "b@39")
     assert trial.states("counter")["a"] == [1, 1]
     trial.send(*messages("b@40"))

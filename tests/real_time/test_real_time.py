@@ -57,7 +57,7 @@ def pairs() -> list[list[Death]]:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """The world that goes on from test to test."""
+    """The world that continues from test to test."""
     world = World(tmp_path_factory.mktemp("real-time"))
     try:
         world.start()

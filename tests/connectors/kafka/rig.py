@@ -132,7 +132,7 @@ class Query:
         self.messages: dict[str, list[Message]] = {}
 
     async def attach(self, **flags: Any) -> None:
-        """Begins, or goes on after a restart of the gateway."""
+        """Begins, or continues after a restart of the gateway."""
         await self.engine.attach(self.committed, **flags)
 
     async def begin(self, *streams: str) -> None:

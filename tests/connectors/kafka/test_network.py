@@ -53,7 +53,7 @@ async def test_source_and_sink_go_on_when_the_network_is_back(kafka, log, topic,
                 between.restore()
             count = 100 * (batch + 1)
             assert numbers(await one.read(count)) == list(range(count))
-            # The transaction goes on: nothing has to be written again.
+            # The transaction continues: nothing has to be written again.
             await asyncio.wait_for(writing, DEADLINE)
         await until(lambda: log.committed(topic) == {f"{topic}-0": 400})
     assert log.values(out) == numbered(0, 40)

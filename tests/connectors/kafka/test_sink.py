@@ -99,7 +99,7 @@ def test_a_second_instance_fences_the_first_which_says_so(make, log, topic):
     write(second, 1, b"b")
     with pytest.raises(Fenced, match=f"another instance of this sink has taken over transactional id headrace-{topic}: stop one"):
         first.write(Transaction("p", 2), iter([Rows.of(Message(b"lost"))]))
-    # It has no part in the transaction that it did not know of, and may go on if the other one is gone.
+    # It has no part in the transaction that it did not know of, and may continue if the other one is gone.
     assert first.last("p") == 1
     write(first, 2, b"c")
     assert log.values(topic) == [b"a", b"b", b"c"]

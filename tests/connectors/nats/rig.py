@@ -147,7 +147,7 @@ class Query:
         self._read: dict[str, Position] = {}
 
     async def attach(self) -> None:
-        """Begins, or goes on after a restart of the gateway."""
+        """Begins, or continues after a restart of the gateway."""
         await self.engine.attach(dict(self.committed), available_now=self._available_now)
 
     async def read(self, count: int) -> list[Message]:

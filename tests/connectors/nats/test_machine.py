@@ -195,7 +195,7 @@ class SequencesMachine(NatsMachine):
             if error.code() is not grpc.StatusCode.DATA_LOSS or not self.may_lose:
                 raise
             self.lost = True
-            # Another query goes on from its checkpoint, and skips what is lost.
+            # Another query continues from its checkpoint, and skips what is lost.
             await self.query.engine.detach()
             await self.query.close()
             committed, self.query = self.query.committed, Query(self.address, f"q{len(self.found)}", skip_lost=True)

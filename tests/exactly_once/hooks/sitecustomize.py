@@ -2,7 +2,7 @@
 
 The table of points is `points.py`, one folder up. Each function in it is wrapped once its module is imported. Whoever gets to a
 point first takes the file that arms it, writes its process id into it, and kills itself by SIGKILL, or, for a point of the
-driver, the driver with everything that it has started. If the file names another process, it kills that one, and goes on.
+driver, the driver with everything that it has started. If the file names another process, it kills that one, and continues.
 """
 
 import importlib.util

@@ -33,7 +33,7 @@ class Programs:
 def archived(programs: Programs, folder: Path, name: str, *arguments: str | Path, **environ: str) -> Programs:
     """The same programs with an archive of the classes that one of them loads for a session, which halves the time of a start.
 
-    Java goes on without the archive where it cannot use it.
+    Java continues without the archive where it cannot use it.
 
     Args:
         programs: Them.

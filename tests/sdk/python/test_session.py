@@ -36,7 +36,7 @@ from headrace.sdk import (
 
 
 class Log(Source):
-    """A log in memory: sequences 1, 2, ...; ends, or goes on."""
+    """A log in memory: sequences 1, 2, ...; ends, or continues."""
 
     name = "log"
     version = "7"

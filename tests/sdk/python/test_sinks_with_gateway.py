@@ -130,7 +130,7 @@ async def test_two_instances_of_a_sink_write_every_row_once(kind, tmp_path):
 
 
 class OneAtATime(TwoPhase):
-    """Stages like a database that lets one write at a time: whoever has begun goes on to the end of its part."""
+    """Stages like a database that lets one write at a time: whoever has begun continues to the end of its part."""
 
     name = "out"
 

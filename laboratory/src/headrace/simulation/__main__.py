@@ -1,4 +1,4 @@
-"""`python -m headrace.simulation`: runs schedules, and reports those that violate what must hold."""
+"""`python -m headrace.simulation`: runs schedules, and reports schedules that violate an invariant."""
 
 import argparse
 import contextlib

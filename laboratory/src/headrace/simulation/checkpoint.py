@@ -49,7 +49,7 @@ class Commit:
 
 @dataclass
 class Checkpoint:
-    """What a query has stored."""
+    """The files that a query has stored."""
 
     query: str
     pipeline: str

@@ -10,7 +10,7 @@ from headrace.simulation.schedule import Schedule
 
 
 class Configuration:
-    """What is in the gateway's configuration file."""
+    """The content of the gateway's configuration file."""
 
     def __init__(self, schedule: Schedule) -> None:
         conditions = schedule.conditions

@@ -69,7 +69,7 @@ class LogSource(_Source):
         self._tells_backlog = source.random() < 0.5
 
     async def partitions(self) -> Sequence[str]:
-        """All partitions; those that were removed, too, so that each session tells that they are gone."""
+        """All partitions, also removed ones, so that each session reports that they are gone."""
         await asyncio.sleep(self._random.random() * 0.01)
         return list(self._log.messages)
 
@@ -127,7 +127,7 @@ class LogSource(_Source):
         return max(after, pruned)
 
     def _cursor(self, partition: str, index: int) -> bytes | None:
-        """Returns a cursor for the message before an index: often none, sometimes that of an earlier message."""
+        """Returns a cursor for the message before an index: often none, sometimes the cursor of an earlier message."""
         if not self._uses_cursor or self._random.random() < 0.5:
             return None
         back = self._random.randrange(0, 3) if self._random.random() < 0.3 else 0

@@ -79,7 +79,7 @@ def draw(seed: str, profile: str = "all", scale: Scale = LARGE) -> Schedule:
         conditions = replace(conditions, clocks_s=_clocks(seed, schedule.gateways))
     if profile == "pauses":
         faults += [_paused(source, scale, conditions) for _ in range(source.choice(scale.some(2, 4, 6)))]
-    # A second process has a session of its own, beside that of the first.
+    # A second process has a session of its own, beside the session of the first.
     seconds = sum(fault.kind == "second" for fault in faults)
     conditions = replace(conditions, max_sessions=conditions.max_sessions + seconds)
     return replace(schedule, conditions=conditions, faults=tuple(faults))
@@ -224,7 +224,7 @@ def _second_driver(source: random.Random) -> Fault:
 
 
 def _address(source: random.Random, scale: Scale, conditions: Conditions, roles: Sequence[str]) -> Fault:
-    """Returns a move of the address to another gateway, for all or for one, or a time during which several have it."""
+    """Returns a move of the address to another gateway, for all or for one, or a time during which several gateways own it."""
     at, pick = _at(source, scale, conditions.fault_s), source.choice
     if source.random() < 0.25:
         return Fault(kind="share", at=at, for_s=round(pick([0.1, 1.0, 5.0]) * source.uniform(0.5, 1.5), 3))

@@ -43,7 +43,7 @@ class Driver:
         """Creates a run.
 
         Args:
-            engine: What it works with.
+            engine: The engine that runs it.
             run_id: Spark's id of the run.
         """
         checkpoint = engine.checkpoint

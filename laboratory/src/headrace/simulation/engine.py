@@ -22,7 +22,7 @@ class QueryFailed(Exception):
 
 @dataclass(frozen=True)
 class Engine:
-    """What a run of a query works with."""
+    """The surroundings of a run of a query."""
 
     query: QueryPlan
     checkpoint: Checkpoint

@@ -222,7 +222,7 @@ class Loop(asyncio.AbstractEventLoop):
                 self.runnable.append(process)
 
     def block(self, process: Process) -> None:
-        """Takes a process out of those that can run."""
+        """Removes a process from the ones that can run."""
         if process in self.runnable:
             self.runnable.remove(process)
 
@@ -285,7 +285,7 @@ class Loop(asyncio.AbstractEventLoop):
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: contextvars.Context | None = None
     ) -> "asyncio.Task[Any]":
-        """Runs a coroutine in the current process, or in that of the context."""
+        """Runs a coroutine in the current process, or in the process of the context."""
         if context is None:
             context = contextvars.copy_context()
         self._numbers += 1

@@ -1,4 +1,4 @@
-"""What the metrics that a gateway exports must say at rest."""
+"""Checks the metrics that a gateway exports at rest."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -45,15 +45,15 @@ def violations(
     """Yields where the metrics of a gateway at rest differ from what has happened.
 
     Args:
-        metrics: What it exports.
+        metrics: The metrics that it exports.
         gateway: The gateway.
         server: Its server, which has counted the sessions.
         schedule: The schedule.
         logs: The logs.
         queues: The queues.
         checkpoints: The checkpoints of the queries.
-        storages: What the instances of sinks have stored.
-        record: What has happened.
+        storages: The storage of each instance of a sink.
+        record: The record of the run.
         is_first: Whether it is the only gateway that there has been: it has seen everything.
     """
     for name, expected, found in (

@@ -33,7 +33,7 @@ def minimised(schedule: Schedule, violation: Violation, most_runs: int = MAX_RUN
 
 
 def smaller(schedule: Schedule) -> Iterator[Schedule]:
-    """Yields schedules that are a little smaller, those that are much smaller first."""
+    """Yields smaller schedules, the smallest first."""
     plain = Conditions(
         produce_s=schedule.conditions.produce_s, fault_s=schedule.conditions.fault_s, messages=schedule.conditions.messages
     )

@@ -1,4 +1,4 @@
-"""What a long run of schedules has done so far, in a file, so that a run that was stopped continues."""
+"""The progress of a long run of schedules, in a file, so that a run that was stopped continues."""
 
 import json
 import os

@@ -17,7 +17,7 @@ class Violation:
     """Something that must not happen.
 
     Attributes:
-        kind: What it violates, in a word.
+        kind: The invariant that it violates, in a word.
         text: What happened.
     """
 
@@ -55,7 +55,7 @@ class Record:
         self.counts: Counter[str] = Counter()
         self.points: Counter[str] = Counter()
         self.said: set[str] = set()
-        """What connectors were told of failures, by their systems and by gateways: they may report it."""
+        """The failures that their systems and gateways have reported to connectors, which may report them too."""
         self.starts: dict[str, list[float]] = {}
         """When each role was started, on the loop's clock."""
         self.failing: Counter[str] = Counter()

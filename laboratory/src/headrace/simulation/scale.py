@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """What a schedule is drawn from. A tuple has the values one of which is drawn, each with the same probability.
+    """The values from which a schedule is drawn. A tuple lists values that are equally probable.
 
     Attributes:
         name: Its name.

@@ -27,7 +27,7 @@ MAX_CALLBACKS = 400_000
 
 @dataclass(frozen=True)
 class Result:
-    """What a schedule has shown.
+    """The result of a schedule.
 
     Attributes:
         schedule: The schedule.

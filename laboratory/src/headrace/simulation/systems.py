@@ -55,7 +55,7 @@ class Log:
 
 
 READY, SETTLED = 0, -1
-"""The states of a queue's message, besides the number of the consumer that has it."""
+"""The states of a queue's message, besides the number of the consumer that holds it."""
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Shown:
 
 @dataclass
 class Storage:
-    """What an instance of a sink has stored durably."""
+    """The durable storage of an instance of a sink."""
 
     sink: str
     instance: str

@@ -34,8 +34,8 @@ class Task:
 
     Attributes:
         partition: Its number.
-        ranges: What it reads.
-        rows: What the planner has fetched for it; None if it fetches itself.
+        ranges: The ranges that it reads.
+        rows: The rows that the planner has fetched for it; None if it fetches itself.
     """
 
     partition: int
@@ -58,7 +58,7 @@ class Delivered:
 
 @dataclass(frozen=True)
 class Result:
-    """What an attempt of a task has done.
+    """The work of an attempt of a task.
 
     Attributes:
         partition: The task.

@@ -19,7 +19,7 @@ _OFFERED = 40_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """What a gateway has taken."""
+    """The memory and the descriptors that a gateway uses."""
 
     rss_kb: float
     descriptors: int
@@ -53,14 +53,14 @@ def capacity(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class _Buffered:
-    """What a gateway with a full buffer has taken, and the frames in it."""
+    """The use of a gateway with a full buffer, and the frames in it."""
 
     rss_kb: float
     bytes: int
 
 
 def _buffered(spark: SparkSession) -> _Buffered:
-    """What a new gateway has taken once its only session has filled the buffer."""
+    """The use of a new gateway once its only session has filled the buffer."""
     with gateway() as running, stallable(headrace(spark, running.address)) as open_:
         open_.clear()
         with connector(running.address, "fast", messages=_OFFERED):
@@ -69,7 +69,7 @@ def _buffered(spark: SparkSession) -> _Buffered:
 
 
 def _need(spark: SparkSession, sessions: int, partitions: int) -> _Need:
-    """What a new gateway has taken once something of each stream is acknowledged."""
+    """The use of a new gateway once something of each stream is acknowledged."""
     with gateway() as running, noop(headrace(spark, running.address)):
         if not sessions:
             wait_for("the query to attach", lambda: any(one.attached for one in running.status().pipelines), _START_S)

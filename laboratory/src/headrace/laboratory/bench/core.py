@@ -50,7 +50,7 @@ def throughput(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
 def drain(spark: SparkSession, of_gateway: Sequence[str] = (), **options: Any) -> tuple[float, int]:
     """Sends messages; returns how many per second were acknowledged after the first quarter, and the size of a micro-batch.
 
-    `of_gateway` are options of the gateway, and `options` those of the connector.
+    `of_gateway` are options of the gateway, and `options` are options of the connector.
 
     Raises:
         RuntimeError: Fewer messages reached Spark than were acknowledged.

@@ -31,7 +31,7 @@ def console_update(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figur
 
 
 def _ages(spark: SparkSession, streams: int, events: int) -> list[float]:
-    """Returns how old each of this many events was at the client that had it last, in milliseconds."""
+    """Returns how old each of this many events was at the client that received it last, in milliseconds."""
     with site(spark, streams) as running, listening(running.http) as arrived:
         wait_for("the events", lambda: _complete(arrived) > events, _TIMEOUT_S)
     return [max(ages) for ages in list(arrived.values()) if len(ages) == CLIENTS][1 : events + 1]

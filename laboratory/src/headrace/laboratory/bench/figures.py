@@ -23,7 +23,7 @@ class Figure:
     """One figure.
 
     Attributes:
-        name: What was measured.
+        name: The name of the measurement.
         value: The figure.
         unit: Its unit.
         baseline: The figure to compare it with, in the same unit and from the same run; None if there is none.
@@ -54,9 +54,9 @@ class Progress:
 
     Attributes:
         say: Shows a line.
-        figures: What was measured so far.
+        figures: The measurements so far.
         ends_at: When it is to begin nothing more, on the monotonic clock; None if it may take as long as it needs.
-        not_begun: What it has not begun for this reason.
+        not_begun: The measurements that it has not begun for this reason.
     """
 
     say: Callable[[str], None]

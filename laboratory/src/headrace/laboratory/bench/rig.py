@@ -29,7 +29,7 @@ _LOOKS_EVERY_S = 1.0
 _STATUS_S = 30.0
 SOURCES = "headrace.laboratory.bench.sources"
 KEYED_SOURCES = "headrace.laboratory.bench.pipelines.connectors"
-"""The modules of connectors; those of the second one send messages with keys."""
+"""The modules of connectors; the second one sends messages with keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Restartable:
     """A process that can be killed, with its children, and restarted."""
 
     def __init__(self, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> None:
-        """Takes the arguments of Python, and its environment, by default that of this process. Starts nothing."""
+        """Takes the arguments of Python, and its environment, by default the environment of this process. Starts nothing."""
         self.arguments = tuple(arguments)
         self._environ = environ
 

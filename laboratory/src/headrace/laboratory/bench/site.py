@@ -80,7 +80,7 @@ def flowing(running: RunningGateway) -> int:
 
 @contextmanager
 def listening(address: str, count: int = CLIENTS) -> Iterator[dict[int, list[float]]]:
-    """Has clients listen; yields the ages of each event at those that have it, in milliseconds, by the time of its snapshot."""
+    """Has clients listen; yields how old each event was when they received it, in milliseconds, by the time of its snapshot."""
     arrived: dict[int, list[float]] = defaultdict(list)
     stop = threading.Event()
 

@@ -71,7 +71,7 @@ class Watch:
 
     @property
     def seen(self) -> list[Seen]:
-        """The processes in the order of their beginnings, without those that only ran for a moment."""
+        """The processes in the order of their beginnings, without processes that only ran for a moment."""
         return sorted((seen for seen in self._seen.values() if seen.role), key=lambda seen: seen.began_s)
 
     @property
@@ -103,7 +103,7 @@ class Watch:
 
 
 def _role(command: Sequence[str]) -> str:
-    """What a process is; empty if it is only a helper of a moment."""
+    """The role of a process; empty if it runs only for a moment."""
     if _LAUNCHER in command:
         return "launcher of the JVM"
     if _JVM in command and Path(command[0]).name == "java":

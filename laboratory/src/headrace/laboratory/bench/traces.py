@@ -1,4 +1,4 @@
-"""What it costs a gateway to create and export the spans of sampled messages."""
+"""The cost for a gateway of creating and exporting the spans of sampled messages."""
 
 import tempfile
 from collections.abc import Iterator

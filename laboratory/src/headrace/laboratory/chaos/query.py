@@ -72,7 +72,7 @@ def start(spark: SparkSession, layout: Layout, sink: str, gateway: str) -> Strea
         "inlineBytes": _INLINE_BYTES[sink],
     }
     if sink == TWO_PHASE:
-        # That folder has no modules: executors of a cluster receive those of this package from spark-submit.
+        # That folder has no modules: executors of a cluster receive the modules of this package from spark-submit.
         return start_pipeline(application(sink, _batch), spark, layout.checkpoint(sink), options=options, folder=layout.folder)
     options["stream"] = f"{REPLAYABLE}/*,{REDELIVERING}/*"
     messages: DataFrame = spark.readStream.format("headrace").options(**options).load()

@@ -26,7 +26,7 @@ class Role(StrEnum):
 _MAX_PAUSE_S = 2.0
 _MAX_RECOVERY_S = 6.0
 _AT_ONCE, _IN_RECOVERY = 0.2, 0.5
-"""The probability that two are killed at once, and that of this or of a kill during the recovery from another one."""
+"""The probability that two are killed at once, and the probability of this or of a kill during the recovery from another one."""
 
 
 class How(StrEnum):

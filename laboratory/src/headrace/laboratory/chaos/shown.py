@@ -23,7 +23,7 @@ _SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)")
 
 @dataclass(frozen=True)
 class Shown:
-    """What a gateway shows.
+    """The status and the metrics that a gateway shows.
 
     Attributes:
         documents: The status, by where it was read.

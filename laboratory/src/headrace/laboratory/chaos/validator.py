@@ -41,7 +41,7 @@ class Finding:
         stream: The stream; empty if the finding concerns the entire sink.
         key: The message's key; empty if the finding concerns no message.
         name: The message's sequence, or its id for a redelivering source; the batch for a finding about a batch.
-        detail: What was found, and what was expected.
+        detail: The actual and the expected result.
     """
 
     what: str

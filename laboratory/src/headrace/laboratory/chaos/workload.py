@@ -117,7 +117,7 @@ class Row:
 def due(stream: str, messages: int) -> Iterator[tuple[str, str, bytes, State]]:
     """Yields the expected rows of windows and timers for a replayable stream, after `messages` messages.
 
-    Each is the stream and name of the row, its key, and the state. The name of a window is its start, that of a timer its time.
+    Each is the stream and name of the row, its key, and the state. A window is named by its start, a timer by its time.
     """
     now = sequence_of(messages)
     windows: dict[tuple[int, bytes], State] = {}

@@ -214,7 +214,7 @@ class World:
         return self._observer.is_at_rest(self.offered)
 
     def is_acknowledged(self) -> bool:
-        """Whether everything that was offered is acknowledged, so that every query has it in its commit log."""
+        """Whether everything that was offered is acknowledged, so that the commit log of every query contains it."""
         return self._observer.is_acknowledged(self.offered)
 
     def rest(self, deadline_s: float = DEADLINE_S) -> None:

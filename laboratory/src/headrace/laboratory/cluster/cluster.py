@@ -151,9 +151,9 @@ class SparkCluster:
         """Starts another worker, and waits until it has registered.
 
         Args:
-            cores: The number of cores it offers; None for that of the others.
-            memory: The memory it offers; None for that of the others.
-            host: The address that it listens on; None for that of the others.
+            cores: The number of cores it offers; None for as many as the others.
+            memory: The memory it offers; None for as much as the others.
+            host: The address that it listens on; None for the address of the others.
             enter: The prefix of its command line that runs it in another network, in which `host` is an address, such as
                 `ip netns exec NAME`.
 
@@ -176,7 +176,7 @@ class SparkCluster:
         worker = next((worker for worker in self.workers if worker.runs and worker.pid == pid), None)
         if worker is None:
             running = ", ".join(str(worker.pid) for worker in self.workers if worker.runs) or "none"
-            raise ClusterError(f"no worker of this cluster has the process id {pid}; those that run have {running}")
+            raise ClusterError(f"no worker of this cluster has the process id {pid}; the running workers have {running}")
         worker.kill()
         self._wait(
             f"the master to know that the worker at {worker.address} is gone",

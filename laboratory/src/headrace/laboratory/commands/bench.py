@@ -155,9 +155,9 @@ def pipelines(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, lo
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A folder with the jars of Spark's Kafka source.  [default: fetched from Maven Central]",
 )
-@click.option("--kafka", metavar="HOST:PORT", help="A running Kafka.  [default: that of `make brokers`]")
-@click.option("--nats", metavar="URL", help="A running NATS with JetStream.  [default: that of `make brokers`]")
-@click.option("--rabbitmq", metavar="URL", help="A running RabbitMQ.  [default: that of `make brokers`]")
+@click.option("--kafka", metavar="HOST:PORT", help="A running Kafka.  [default: the one of `make brokers`]")
+@click.option("--nats", metavar="URL", help="A running NATS with JetStream.  [default: the one of `make brokers`]")
+@click.option("--rabbitmq", metavar="URL", help="A running RabbitMQ.  [default: the one of `make brokers`]")
 @_benchmark(CONNECTORS_PARTS)
 def connectors(
     parts: tuple[str, ...],

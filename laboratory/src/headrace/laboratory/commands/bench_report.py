@@ -1,4 +1,4 @@
-"""What a benchmark prints at its end, also at one that is early."""
+"""The report that a benchmark prints at its end, also at an early end."""
 
 import json
 import signal

@@ -81,7 +81,7 @@ def market_spread(ctx: click.Context, messages: int, keep: Path | None, as_json:
 
     A connector streams quotes and orders for 350 symbols. A pipeline of plain Python functions keeps the latest quote of each
     symbol, and rejects orders whose bid and offer are too far apart. When both streams have ended, the rejected orders are
-    compared with those of a plain Python loop over the same messages. Exit code 0 means that they are equal.
+    compared with the figures of a plain Python loop over the same messages. Exit code 0 means that they are equal.
 
     \b
     Examples:
@@ -112,7 +112,7 @@ def cluster(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
     """Run the flights on a Spark cluster of three workers, one of which is killed.
 
     Spark's standalone master and its workers start on this machine as separate processes, each worker with one core for an
-    executor. The job is that of `headrace demo`, paced. When two fifths of the flights are committed, one worker is killed
+    executor. The job is the one of `headrace demo`, paced. When two fifths of the flights are committed, one worker is killed
     (kill -9) with its executor, and not restarted; the job continues. At the end, every figure is compared with a plain Python
     loop over the same file. Exit code 0 means that all figures are equal.
 

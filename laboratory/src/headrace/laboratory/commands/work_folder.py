@@ -31,7 +31,7 @@ def say(text: str) -> None:
 
 
 def new_folder(keep: Path | None, command: str) -> Path:
-    """Returns the folder of a run: that of `--keep`, or a new temporary one.
+    """Returns the folder of a run: the one that `--keep` names, or a new temporary one.
 
     Raises:
         Failure: The folder of `--keep` is not empty.
@@ -46,7 +46,7 @@ def new_folder(keep: Path | None, command: str) -> Path:
 
 @contextmanager
 def work_folder(keep: Path | None, command: str) -> Iterator[Path]:
-    """Yields the folder of a run, and removes it when the block ends, unless it is that of `--keep`.
+    """Yields the folder of a run, and removes it when the block ends, unless `--keep` names it.
 
     Raises:
         Failure: The folder of `--keep` is not empty.

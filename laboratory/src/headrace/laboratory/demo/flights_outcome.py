@@ -35,7 +35,7 @@ class FlightsOutcome(RunOutcome):
 
     @property
     def right(self) -> bool:
-        """Whether every figure equals that of a plain computation."""
+        """Whether every figure equals the figure of a plain computation."""
         return not self.differences
 
     def check(self) -> str:

@@ -58,7 +58,7 @@ def read_rejected(folder: Path, after: int = 0) -> list[Rejected]:
 
 @dataclass(frozen=True)
 class Check:
-    """The comparison of the rejected orders with those of a loop over the same messages.
+    """The comparison of the rejected orders with the orders that a loop over the same messages rejects.
 
     Attributes:
         rejected: The number of orders that the loop rejects.
@@ -95,7 +95,7 @@ def example_folder() -> Path:
     """Returns the folder `examples/market_spread`.
 
     Raises:
-        EnvironmentLacks: Neither the package nor a checkout has it.
+        EnvironmentLacks: Neither the package nor a checkout contains it.
     """
     here = Path(__file__).resolve()
     for folder in (here.parent / "market_spread", here.parents[5] / "examples" / "market_spread"):

@@ -14,14 +14,14 @@ _SHOWN = 20
 
 @dataclass(frozen=True, kw_only=True)
 class MarketOutcome(RunOutcome):
-    """The rejected orders, and the comparison with those of a plain loop."""
+    """The rejected orders, and the comparison with a plain loop."""
 
     rejected: tuple[Rejected, ...]
     checked: Check
 
     @property
     def right(self) -> bool:
-        """Whether the rejected orders are those of a plain loop."""
+        """Whether a plain loop rejects the same orders."""
         return self.checked.equal
 
     def check(self) -> str:
@@ -32,7 +32,7 @@ class MarketOutcome(RunOutcome):
                 f"of {found.rejected:,} orders to be rejected {found.missing:,} were not, and {found.wrong:,} were wrongly "
                 "rejected"
             )
-        return f"the {found.rejected:,} rejected orders are those that a plain loop over the same messages rejects"
+        return f"the {found.rejected:,} rejected orders are the same as with a plain loop over the same messages"
 
     def print_results(self, console: Console) -> None:
         """Prints the first of the rejected orders."""

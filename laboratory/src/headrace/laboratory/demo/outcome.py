@@ -28,7 +28,7 @@ class RunOutcome(ABC):
     @property
     @abstractmethod
     def right(self) -> bool:
-        """Whether the results equal those of a plain computation."""
+        """Whether the results equal the results of a plain computation."""
 
     @abstractmethod
     def check(self) -> str:

@@ -117,7 +117,7 @@ class Run(ABC):
         return self.folder / "gateway.address"
 
     def _start_others(self, processes: Processes, observer: Observer[Any]) -> None:
-        """Passes the gateway's address to all processes, and starts those that need it, the connector last."""
+        """Passes the gateway's address to all processes, and starts the ones that need it, the connector last."""
         address = address_in(self.gateway_file, processes[GATEWAY], lambda: _check_alive(processes))
         for name, command in self.commands(address).items():
             processes[name].command = command

@@ -1,4 +1,4 @@
-"""The addresses of the brokers: the given ones, or those of this checkout, which are started if necessary."""
+"""The addresses of the brokers: the given ones, or the brokers of this checkout, which are started if necessary."""
 
 import json
 import subprocess

@@ -79,7 +79,7 @@ class Kafka(WritableSystem):
         return seen
 
     def remove(self, place: str) -> None:
-        """Deletes the topic, and that of the ids of a sink."""
+        """Deletes the topic, and the topic of the ids of a sink."""
         admin = KafkaAdminClient(bootstrap_servers=self.servers)
         for topic in (place, f"{place}-ids"):
             with suppress(UnknownTopicOrPartitionError):
@@ -108,7 +108,7 @@ class Kafka(WritableSystem):
         return took
 
     def sink(self, place: str, name: str) -> Sequence[str]:
-        """The connector `kafka-sink`. The topic with the ids of its transactions is that of the sink's name."""
+        """The connector `kafka-sink`. The sink's name is in the name of the topic of its transactions' ids."""
         servers = [part for server in self.servers for part in ("--bootstrap-servers", server)]
         own = ["--transactional-id", place, "--state-topic", f"{place}-ids"]
         return ["kafka-sink", *servers, "--topic", place, "--sink", name, *own]

@@ -50,7 +50,7 @@ def run(
         parts: Their names.
         quick: Whether to only check that everything works.
         say: Called with lines of progress.
-        given: Addresses of brokers by name; missing ones default to those of the checkout.
+        given: Addresses of brokers by name; missing ones default to the brokers of the checkout.
         kafka_jars: A folder with the jars of Spark's Kafka source; None to download them.
 
     Raises:
@@ -81,7 +81,7 @@ def run(
             clients="; ".join(system.client for system in systems.values()),
             latency=f"{RATE} messages/s, from when one is due to be published to when it can be read in the file of file-sink",
             real_time=f"{REAL_TIME_RATE} messages/s, from when one is due to be published in a topic of one partition until "
-            "a consumer of another topic has it; values unchanged; Spark with trigger(realTime='5 seconds')",
+            "a consumer of another topic reads it; values unchanged; Spark with trigger(realTime='5 seconds')",
             **source,
         )
 

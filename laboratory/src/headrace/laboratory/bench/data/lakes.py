@@ -93,7 +93,7 @@ def _rate(spark: SparkSession, query: _Query, messages: int) -> float:
 
 
 def _cpu_s() -> float:
-    """The processor time of the driver, and of Spark's JVM with its processes, those that have ended included."""
+    """The processor time of the driver, and of Spark's JVM with its processes, also after these have ended."""
     own = psutil.Process()
     jvms = [child for child in own.children() if child.name() == "java"]
     total = own.cpu_times().user + own.cpu_times().system

@@ -19,11 +19,11 @@ class Fault:
     Attributes:
         name: Its name in the figures.
         kinds: The kinds of problems that it may be named as.
-        part: What the name of the degraded part begins with.
+        part: The beginning of the name of the degraded part.
         inject: Injects it.
         repair: Repairs it, and returns as soon as the cause is gone.
-        cause: What the cause contains.
-        root: What the name of the part begins with where the fault has begun; empty if that does not matter.
+        cause: A part of the text of the cause.
+        root: The beginning of the name of the part where the fault has begun; empty if that does not matter.
         begins: Whether it has begun, if it does some time after it was injected, such as with the start of a driver.
         is_remembered: Whether the gateway names it for a minute after it is over.
     """

@@ -29,7 +29,7 @@ class Gateway:
     _shift: Path
 
     def set_clock(self, by_s: float) -> None:
-        """Has its time of day differ from that of the machine by so many seconds."""
+        """Moves its time of day away from the machine's, by some seconds."""
         # Not in place, since it is read at any time.
         new = self._shift.with_suffix(".new")
         new.write_text(str(by_s))

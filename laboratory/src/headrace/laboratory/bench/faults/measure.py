@@ -30,7 +30,7 @@ def readyz_names_cause(
 ) -> Iterator[Figure]:
     """The longest time until a fault is named at `/readyz`, and until it is clear after the repair.
 
-    What is remembered for a minute after its end does not count as not clear. A fault that is not named within two minutes has
+    A problem that health remembers for a minute after its end counts as clear. A fault that is not named within two minutes has
     these as its figure. After one that is not clear within two minutes, the other faults of its site are left out.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 from headrace.pipelines import Flow, Pipeline
 
 NBBO = 2
-"""The type of a quote; that of an order is 1."""
+"""The type of a quote; the type of an order is 1."""
 MAX_SPREAD = 0.05
 EVERY = 32
 """One of this many occurrences of a word is emitted."""

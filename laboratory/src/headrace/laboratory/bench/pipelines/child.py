@@ -91,7 +91,7 @@ def shuffle(spark: SparkSession, given: argparse.Namespace) -> dict[str, object]
 
 
 def _largest_bytes() -> int:
-    """Returns the private memory of the largest of Spark's Python processes, in bytes: that of the worker with the states."""
+    """Returns the private memory of the largest of Spark's Python processes, in bytes: it is the worker with the states."""
     return max(_own_bytes(process) for process in psutil.Process().children(recursive=True) if "python" in process.name())
 
 

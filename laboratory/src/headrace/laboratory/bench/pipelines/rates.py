@@ -139,7 +139,7 @@ def _against(spark: SparkSession, say: Say, name: str, app: App, feed: Feed, fac
 
 
 def _batches(batch: int, count: int) -> list[int]:
-    """Returns the sizes of a first micro-batch, one to warm up, unless only one counts, and those that count."""
+    """Returns the sizes of a first micro-batch, one to warm up, unless only one counts, and of all that count."""
     return [_FIRST, *[batch] * (count + (count > 1))]
 
 

@@ -18,7 +18,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What the threads of a process have used, in seconds, until a time since 1970."""
+    """The processor time of the threads of a process, in seconds, until a time since 1970."""
 
     at: float
     role: str

@@ -85,7 +85,7 @@ def part_of(role: str, stack: str) -> str:
     """Returns the part of a stack: the innermost function that belongs to one decides.
 
     Args:
-        role: What the process is.
+        role: The role of the process.
         stack: Its functions, from the outermost one, as `module:name`, separated by semicolons; of a JVM, the thread's name.
     """
     if role == "jvm":

@@ -45,10 +45,10 @@ _PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is profiled.
+    """A run to profile.
 
     Attributes:
-        what: What it is, in words.
+        what: Its description.
         messages: How many messages are sent, in a whole run and in a quick one.
         options: Options of the connector.
         into: Runs the query that reads the messages of a gateway, with a folder for its files.

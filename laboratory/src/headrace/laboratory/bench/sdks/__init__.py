@@ -1,1 +1,1 @@
-"""What a message costs in the SDK of each language, and how fast it is."""
+"""The cost of a message in the SDK of each language, and the speed of each SDK."""

@@ -29,7 +29,7 @@ class Measured:
         gateway_cores: How busy the gateway was: 1 is one core.
         far_end_cores: How busy the far end was.
         peak_mb: The largest resident memory of the program, in MB of 10^6 bytes.
-        result: What the program itself measured.
+        result: The measurements of the program itself.
     """
 
     rate: float
@@ -42,7 +42,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class _Moment:
-    """What was used by a moment, in seconds, and how many messages had arrived."""
+    """The processor time used by a moment, in seconds, and how many messages had arrived."""
 
     time_s: float
     arrived: int

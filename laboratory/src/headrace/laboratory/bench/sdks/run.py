@@ -30,7 +30,7 @@ _OF_CORE = 0.25
 _LATENCY_S = 15.0
 """About how long the latency of a language takes, in seconds, once."""
 _READS_EVERY_S = 0.05
-"""As often as Spark begins a small micro-batch, so that the gateway's work is that of the messages, and not of many reads."""
+"""As often as Spark begins a small micro-batch, so that messages cause the gateway's work, and not many reads."""
 _SATURATED_CORES = 0.9
 
 
@@ -104,7 +104,7 @@ def _runs(languages: Sequence[str], quick: bool) -> Iterator[tuple[str, str, int
 
 
 def _figures(name: str, several: Sequence[Measured], python: Sequence[Measured] | None, core: float | None) -> Iterator[Figure]:
-    """Yields the figures of all runs of one kind, against those of single messages in Python."""
+    """Yields the figures of all runs of one kind, against the figures of single messages in Python."""
     language = name.partition("_")[0]
     rate, cpu, busy = (
         statistics.median(getattr(one, attribute) for one in several) for attribute in ("rate", "cpu_us", "gateway_cores")
