@@ -15,7 +15,8 @@ from headrace.pipelines.steps.columnar import KeyStates
 from headrace.pipelines.steps.context import Context
 from headrace.pipelines.steps.step import OnError
 from headrace.pipelines.time.time import TimeUnit
-from headrace.pipelines.windows.windows import Late, count_window, session, sliding, tumbling
+from headrace.pipelines.windows.late import Late
+from headrace.pipelines.windows.windows import count_window, session, sliding, tumbling
 
 __all__ = [
     "Aggregation",

@@ -29,7 +29,8 @@ from headrace.pipelines.steps.running import Running
 from headrace.pipelines.steps.stateless import Merge, Sink, to_bytes
 from headrace.pipelines.steps.step import OnError, Step
 from headrace.pipelines.time.time import TimeUnit, span
-from headrace.pipelines.windows.windows import Count, Grid, Late, Session
+from headrace.pipelines.windows.late import Late
+from headrace.pipelines.windows.windows import Count, Grid, Session
 
 if TYPE_CHECKING:
     import pyarrow as pa

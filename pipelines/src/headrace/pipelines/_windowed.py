@@ -13,8 +13,9 @@ from headrace.pipelines.steps.aggregation import Aggregation, collect
 from headrace.pipelines.steps.count_windows import CountWindows
 from headrace.pipelines.steps.step import OnError, Step
 from headrace.pipelines.time.time import span
-from headrace.pipelines.windows.step import LateValues, TimeWindows
-from headrace.pipelines.windows.windows import Count, Grid, Late, Session
+from headrace.pipelines.windows.late import Late, LateValues
+from headrace.pipelines.windows.step import TimeWindows
+from headrace.pipelines.windows.windows import Count, Grid, Session
 
 if TYPE_CHECKING:
     from headrace.pipelines._flow import KeyedFlow

@@ -15,7 +15,8 @@ from headrace.pipelines.steps.lake import Lake
 from headrace.pipelines.steps.program import StatefulProgram
 from headrace.pipelines.steps.stateless import EventTime, Filter, KeyBy, Merge, Sink, Source
 from headrace.pipelines.steps.step import Counted, KeyedStep, OnError, Step
-from headrace.pipelines.windows.step import LateValues, TimeWindows
+from headrace.pipelines.windows.late import LateValues
+from headrace.pipelines.windows.step import TimeWindows
 
 _COLUMNAR = (DecodeColumns, MapColumns, StatefulColumns, ToColumns)
 _PASSING = (Deduplicate, EventTime, Filter, KeyBy, LateValues, Merge, SetHeaders)

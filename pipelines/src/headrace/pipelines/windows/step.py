@@ -1,7 +1,6 @@
 """The step that groups values in time windows, and emits a result for each window when it closes.
 
-For the values of a stream, a window is closed once the stream's mark is past the window's end by the allowed delay, so whether a
-value is late depends only on its own stream. A window's result is emitted when the watermark of all streams closes it: right
+Whether a value is late is decided in `late`. A window's result is emitted when the watermark of all streams closes it: right
 before the next value of its key, or at the end of the micro-batch.
 """
 
@@ -10,8 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from itertools import islice
 from typing import Any
-
-import numpy as np
 
 from headrace.pipelines._errors import no_time
 from headrace.pipelines.elements.elements import Elements, Key, States
@@ -22,9 +19,10 @@ from headrace.pipelines.steps.aggregation import Functions, Window
 from headrace.pipelines.steps.copies import copied
 from headrace.pipelines.steps.due import due_of
 from headrace.pipelines.steps.rollback import GONE, Rollback, ValuesAsTheyWere
-from headrace.pipelines.steps.step import Counted, KeyedStep, OnError, Step, StepPass
+from headrace.pipelines.steps.step import Counted, KeyedStep, OnError, StepPass
 from headrace.pipelines.time.time import END, in_words
-from headrace.pipelines.windows.windows import Bounds, Grid, Late, Session
+from headrace.pipelines.windows.late import Late, overlap, windows_that_take
+from headrace.pipelines.windows.windows import Bounds, Grid, Session
 
 _LAYOUT = "open windows"
 
@@ -132,7 +130,7 @@ class TimeWindows(KeyedStep):
         rollback = None if self.on_error is OnError.FAIL else Rollback(states, self.state_class, keys)
         kept = ValuesAsTheyWere(() if rollback is None else elements.values)
         stream, sequences, others = origin.stream, origin.sequences.tolist(), step_pass.others - held
-        touched, late_values = list[Key](), 0
+        touched, late_values, kind = list[Key](), 0, self.windows
         cell, notes = step_pass.notes(self, elements)
         rows = zip(notes, elements.places(), keys, elements.values, times, marks, strict=True)
         try:
@@ -146,7 +144,7 @@ class TimeWindows(KeyedStep):
                     touched.append(key)
                     results.add_fired(index, self._fire(states, key, min(closed, others), step_pass, rollback))
                     opened = states.get(key, GONE)
-                windows = self._windows(opened, time, closed)
+                windows = windows_that_take(time, closed, kind, () if opened is GONE else opened.windows)
                 if not windows:
                     late_values += 1
                     if late is Late.PLACE_IN_OLDEST:
@@ -193,16 +191,6 @@ class TimeWindows(KeyedStep):
         """How far the mark must be past a window's end to close it, in microseconds."""
         return self.allowed + self.lag
 
-    def _windows(self, opened: Any, time: int, closed: int) -> Sequence[Bounds]:
-        """The windows that a value belongs to; empty if it is late."""
-        if isinstance(self.windows, Grid):
-            windows = self.windows.open(time, closed)
-        else:
-            alone = self.windows.around(time)
-            joins = alone[1] > closed or (opened is not GONE and any(_overlap(alone, other) for other in opened.windows))
-            windows = [alone] if joins else []
-        return windows
-
     def _placed(self, before: Any, windows: Sequence[Bounds], value: Any, stream: str, sequence: int) -> OpenWindows:
         """Adds a value to some windows; returns the key's open windows."""
         opened: OpenWindows = OpenWindows({}, stream, sequence) if before is GONE else before
@@ -233,7 +221,7 @@ class TimeWindows(KeyedStep):
 
     def _grown_together(self, opened: OpenWindows, bounds: Bounds) -> tuple[Bounds, Any]:
         """Removes the sessions that overlap with one; returns the bounds and the accumulator of all of them merged."""
-        joined = sorted(other for other in opened.windows if _overlap(bounds, other))
+        joined = sorted(other for other in opened.windows if overlap(bounds, other))
         if not joined:
             return bounds, GONE
         accumulators = [opened.windows.pop(other) for other in joined]
@@ -280,39 +268,3 @@ def _without(opened: Any, *, closed: Sequence[Bounds]) -> Any:
 
 def _ends(opened: OpenWindows) -> int:
     return opened.ends
-
-
-def _overlap(one: Bounds, other: Bounds) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
-
-
-@dataclass(frozen=True, eq=False)
-class LateValues(Step):
-    """The values that arrive after all their windows were closed.
-
-    Attributes:
-        windows: The windows, whose bounds depend only on time, so no state is needed.
-        held: How far the mark must be past a window's end to close it, in microseconds.
-    """
-
-    windows: Grid
-    held: int
-
-    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
-        """The late values, unchanged."""
-        times, marks = elements.times, elements.marks
-        assert times is not None, "this step uses event time"
-        assert marks is not None, "the graph puts such a step behind a key_by"
-        known = (times != NO_TIME) & (marks != NO_TIME)
-        ends = times - times % self.windows.every + self.windows.size
-        return elements.pick(np.flatnonzero(known & (ends + self.held <= marks)).tolist())
-
-    @property
-    def uses_time(self) -> bool:
-        """True: lateness depends on event time."""
-        return True
-
-    @property
-    def label(self) -> str:
-        """The name of the method that adds it."""
-        return "late_values"

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum
 
 from headrace.pipelines import arguments as check
 from headrace.pipelines._errors import GraphError
@@ -14,17 +13,6 @@ Bounds = tuple[int, int]
 
 MAX_OVERLAPPING = 100_000
 """How many windows may contain a value, which is added to each of them."""
-
-
-class Late(Enum):
-    """What happens to a value whose windows are all closed."""
-
-    DROP = "drop"
-    """It is dropped."""
-    FIRE = "fire"
-    """It makes a separate result immediately, of the last window that it belongs to, with only this value."""
-    PLACE_IN_OLDEST = "place-in-oldest"
-    """It is added to the oldest window that is still open at its mark."""
 
 
 @dataclass(frozen=True)
