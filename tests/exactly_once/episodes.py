@@ -133,11 +133,17 @@ class Stage:
 
     def _wait_for_death_at(self, point: Point) -> Role:
         role = Role(point.role)
-        self.world.wait_for(f"{point.name} is reached", lambda: self._faults.victim(point) is not None)
+        self.world.wait_for(f"{point.name} is reached", lambda: self._is_reached(point))
         victim = self._faults.victim(point)
         assert victim is not None
         self.world.wait_for(f"{role} has died", lambda: self._is_dead(role, victim))
         return role
+
+    def _is_reached(self, point: Point) -> bool:
+        """Offers more where all is done without anybody at the point: what is left when it is armed may not lead to it."""
+        if self._faults.victim(point) is None and self.world.is_at_rest():
+            self.world.offer(OFFERED)
+        return self._faults.victim(point) is not None
 
     def _is_dead(self, role: Role, victim: int) -> bool:
         if role not in (Role.DRIVER, Role.EXECUTOR):

@@ -64,7 +64,7 @@ def _in_process_of(role: str, applies: Applies = always) -> Applies:
 
 def _is_frame(arguments: Arguments, result: Any) -> bool:
     request = arguments[1]
-    return type(request).__name__ == "IngestRequest" and bool(request.HasField("frame"))
+    return type(request).__name__ == "IngestRequest" and request.WhichOneof("message") in ("frame", "frames")
 
 
 def _has_ack(arguments: Arguments, item: Any) -> bool:
