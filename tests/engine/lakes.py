@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -37,7 +38,10 @@ def lake_at(path: Path | str, format: str = "parquet", partition_by: Sequence[st
     """A lake of numbers, and in partitions of their parity."""
     schema = pa.schema([*SCHEMA, *(pa.field(name, pa.string()) for name in partition_by)])
     app = Pipeline("lake")
-    app.source("n/*", decode=int).lake(path, schema=schema, format=format, partition_by=partition_by)
+    more: dict[str, Any] = {}
+    if format == "iceberg":
+        more = {"table": "test.lake.numbers", "options": {"type": "sql", "uri": f"sqlite:///{path}.catalog"}}
+    app.source("n/*", decode=int).lake(path, schema=schema, format=format, partition_by=partition_by, **more)
     return app.graph.lake_steps[0]
 
 

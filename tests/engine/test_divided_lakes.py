@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.engine.lakes import QUERY, lake_at, staged
 
 from headrace.engine import LakeError
+from headrace.engine.lakes.places import place_of
 from headrace.engine.lakes.tables import open_table
 from headrace.engine.lakes.task_files import TaskFiles
 from headrace.engine.sink.writer import Task
@@ -46,7 +47,7 @@ def divided_lake(path: Path, format: str) -> Lake:
 
 def shown(path: Path, format: str, rows: list[dict[str, Any]]) -> None:
     lake = divided_lake(path, format)
-    table = open_table(lake.path, format)
+    table = open_table(place_of(lake))
     table.prepare(lake.columns.schema, lake.partition_by)
     with TaskFiles([lake], Task(QUERY, "run", 0, 0, 1), sync=True) as files:
         files.write(lake.path, pa.RecordBatch.from_pylist(rows, schema=COLUMNS))
@@ -92,7 +93,7 @@ def test_other_readers_find_the_partitions(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", ["parquet", "delta"])
 def test_a_table_that_is_divided_otherwise_is_refused_before_the_first_micro_batch(tmp_path: Path, format: str) -> None:
     lake = lake_at(tmp_path, format, ["half"])
-    table = open_table(lake.path, format)
+    table = open_table(place_of(lake))
     table.prepare(lake.columns.schema, ["half"])
     assert table.show(*staged(lake, 0, 1, [1, 2]))
     table.prepare(lake.columns.schema, ["half"])
@@ -116,7 +117,7 @@ def test_a_task_writes_a_limited_number_of_partitions_at_once_and_each_row_once(
         (written,) = files.finish()
     assert max(opened) == 2
     assert sum(file.rows for file in written.files) == 60
-    assert open_table(lake.path, "parquet").show(written)
+    assert open_table(place_of(lake)).show(written)
     found = ds.dataset(tmp_path, partitioning="hive").to_table().to_pylist()
     expected = {turn * 5 + i: (turn + i) % 7 for turn in range(12) for i in range(5)}
     assert {row["n"]: row["half"] for row in found} == expected

@@ -19,6 +19,7 @@ from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile, joined
 from headrace.engine.checkpoint.manifests import Entry, Manifest, ManifestLog
 from headrace.engine.lakes.names import folder_of
 from headrace.engine.lakes.parquet_table import ParquetTable
+from headrace.engine.lakes.places import place_of
 from headrace.engine.lakes.showing import Showing
 from headrace.engine.lakes.tables import open_table
 from headrace.engine.lakes.task_files import TaskFiles
@@ -198,7 +199,7 @@ def test_a_table_that_was_moved_is_an_error_until_a_link_leads_to_it(tmp_path: P
     lake = lake_at(tmp_path / "t", form)
     showing([lake], tmp_path).resume(QUERY, 0, (), 1)
     last = staged(lake, 0, 1, [1])
-    open_table(lake.path, form).show(last[0])
+    open_table(place_of(lake)).show(last[0])
     (tmp_path / "t").rename(tmp_path / "moved")
     moved = lake_at(tmp_path / "moved", form)
     with pytest.raises(LakeError, match="the folder is gone: restore it; if the table was moved, make a link"):
@@ -206,7 +207,7 @@ def test_a_table_that_was_moved_is_an_error_until_a_link_leads_to_it(tmp_path: P
     assert not (tmp_path / "t").exists()
     (tmp_path / "t").symlink_to(tmp_path / "moved")
     showing([moved], tmp_path).resume(QUERY, 1, last, 2)
-    assert open_table(moved.path, form).last_visible(QUERY) == 0
+    assert open_table(place_of(moved)).last_visible(QUERY) == 0
 
 
 def test_columns_of_another_type_than_those_of_the_last_micro_batch_are_refused(tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from tests.engine.test_delta_lakes import DriversOnDelta, numbers_in_delta
 
 from headrace.engine import LakeError, OlderCheckpoint
 from headrace.engine.checkpoint.lake_batches import joined
-from headrace.engine.lakes import delta_lake
+from headrace.engine.lakes import delta_lake, task_files
 from headrace.engine.lakes.delta_lake import DeltaLake
 from headrace.engine.lakes.objects import ObjectStaging, reason_of
+from headrace.engine.lakes.places import Place
 from headrace.engine.lakes.staging import Staging
 from headrace.engine.lakes.task_files import TaskFiles
 from headrace.engine.sink.writer import Task
@@ -74,10 +75,11 @@ class DriversOnObjects(DriversOnDelta):
 
     def __init__(self) -> None:
         super().__init__()
-        self.patched.setattr(delta_lake, "staging_at", self.staging_at)
+        for module in delta_lake, task_files:
+            self.patched.setattr(module, "staging_at", self.staging_at)
 
-    def staging_at(self, path: str, *, sync: bool) -> Staging:
-        return ObjectStaging(path, Objects(Path(path), self.os))
+    def staging_at(self, place: Place, *, sync: bool) -> Staging:
+        return ObjectStaging(place.path, objects=Objects(Path(place.path), self.os))
 
 
 @pytest.fixture

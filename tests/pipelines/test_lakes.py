@@ -218,7 +218,7 @@ NO_PLACES = (
         (Path("s3://b/x"), Order, "delta", "path: a Path names no place on S3; give it as text"),
         ("s3://bucket/x", Order, "parquet", "shows a micro-batch by renaming .* use format='delta' for s3://bucket/x"),
         *((f"s3a://{place}", Order, "delta", "path is 's3://bucket/folder', whose folders have only") for place in NO_PLACES),
-        ("t", Order, "csv", "format is one of 'parquet', 'delta', not 'csv'"),
+        ("t", Order, "csv", "format is one of 'parquet', 'delta', 'iceberg', not 'csv'"),
         ("t", int, "parquet", "schema: dataclasses, NamedTuples, .* have columns, not int"),
         ("t", pa.schema([]), "parquet", "a table needs at least one column"),
         ("t", pa.schema([("a", pa.int8()), ("A", pa.int8())]), "parquet", "cannot distinguish the column A from a"),
@@ -348,3 +348,30 @@ def test_a_trial_knows_its_tables() -> None:
     trial, _ = lake_of({b"a": Sale("x", 1)}, Sale)
     with pytest.raises(TrialError, match=r"has no table '.*/other'"):
         trial.rows("other")
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({}, "table is the name of an Iceberg table, as catalog.namespace.table such as 'prod.sales.orders', not None"),
+        ({"table": "orders"}, "not 'orders'"),
+        ({"table": "a..b.c"}, "not 'a..b.c'"),
+        ({"table": "a.b.c", "options": {"uri": 7}}, "options is a dict of texts"),
+        ({"table": "a.b.c", "options": "uri"}, "options is a dict of texts"),
+        ({"format": "delta", "table": "a.b.c"}, "table names a table in a catalog, which only format='iceberg' has"),
+        ({"format": "parquet", "options": {"a": "b"}}, "options are for format='delta' and 'iceberg'"),
+        ({"table": "a.b.c", "path": "s3://bucket/t"}, "format='iceberg' writes to folders on disks only"),
+        ({"table": "a.b.c", "path": "a%20b"}, "readers of Iceberg would open another folder than .*a%20b"),
+        ({"table": "a.b.c", "schema": pa.schema([("n", pa.int8())])}, "tables of format='iceberg' do not have the type int8"),
+    ],
+)
+def test_a_table_or_options_that_the_format_does_not_have_are_refused(more: dict[str, Any], reason: str) -> None:
+    given = {"path": "t", "schema": Order, "format": "iceberg", **more}
+    with pytest.raises(GraphError, match=reason):
+        Pipeline("lake").source("o/*").lake(**given)
+
+
+def test_options_of_a_lake_are_in_no_text_of_it() -> None:
+    app = Pipeline("lake")
+    app.source("o/*").lake("t", schema=Order, format="delta", options={"aws_secret_access_key": "hidden"})
+    assert "hidden" not in repr(app.graph.lake_steps[0])

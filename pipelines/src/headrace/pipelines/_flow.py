@@ -1,6 +1,6 @@
 """Flows: the values between the sources and the sinks of a pipeline. Each method adds a step."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -23,6 +23,7 @@ from headrace.pipelines.steps.context import Context
 from headrace.pipelines.steps.deduplicate import Deduplicate, DeduplicateKeys, KeyById, key_of
 from headrace.pipelines.steps.lake import Lake, lake_columns
 from headrace.pipelines.steps.lake_partitions import partition_columns
+from headrace.pipelines.steps.lake_places import opened_with
 from headrace.pipelines.steps.lasting import LastingRunning
 from headrace.pipelines.steps.program import StatefulProgram, payload
 from headrace.pipelines.steps.running import Running
@@ -259,6 +260,8 @@ class Flow(Generic[T_co]):
         schema: "type[Any] | pa.Schema",
         format: str = "parquet",
         partition_by: Sequence[str] = (),
+        table: str | None = None,
+        options: Mapping[str, str] | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> None:
@@ -271,9 +274,13 @@ class Flow(Generic[T_co]):
                 pyarrow. With the latter, values are dicts, or objects with these attributes. The columns of a columnar step are
                 converted to the types of the schema, without a loss.
             format: "parquet": files in a folder for each micro-batch, without a log; "delta": a Delta table, whose log also knows
-                the micro-batches. It needs `headrace-engine[lake]` on the driver, on S3 also on the workers.
+                the micro-batches. It needs `headrace-engine[lake]` on the driver, on S3 also on the workers. "iceberg": an
+                Iceberg table in a folder. It needs `headrace-engine[iceberg]` on the driver.
             partition_by: The columns that divide the table: texts, signed integers, booleans or dates. Each combination of
                 values has files of its own, of Parquet in a folder such as `day=2026-11-29`.
+            table: The name of an Iceberg table, as `catalog.namespace.table`.
+            options: Options of the format's library, beside the environment: deltalake's storage options, such as
+                `aws_endpoint_url`, or properties of pyiceberg's catalog, such as `uri`.
             name: The step's name.
             on_error: The policy for values that the columns cannot hold.
 
@@ -285,7 +292,8 @@ class Flow(Generic[T_co]):
         policy = builder.policy(where, on_error)
         place, columns = lake_columns(where, path, format, schema)
         divided_by = partition_columns(where, partition_by, columns.schema)
-        builder.add(Lake(builder.name_for(name, "lake"), policy, place, format, columns, divided_by), self._number)
+        known = opened_with(where, format, table, options)
+        builder.add(Lake(builder.name_for(name, "lake"), policy, place, format, columns, divided_by, *known), self._number)
 
     def _then(self, method: Method, function: Any, name: str | None, on_error: OnError | None) -> int:
         return self._builder.add(method.step(self._builder, function, name, on_error), self._number)

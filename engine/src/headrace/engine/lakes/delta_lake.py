@@ -5,18 +5,18 @@ the table yet, and adds them to its log in one commit. The app transaction `(que
 """
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile
+from headrace.engine.lakes.columns import Column, missing
 from headrace.engine.lakes.names import BATCH_FOLDER
-from headrace.engine.lakes.objects import INSTALL, ObjectStaging, readable, reason_of
-from headrace.engine.lakes.staging import DiskStaging, Staging
-from headrace.pipelines.runtime import is_on_s3, values_of
+from headrace.engine.lakes.objects import INSTALL, readable, reason_of
+from headrace.engine.lakes.places import Place, staging_at
+from headrace.pipelines.runtime import values_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -40,11 +40,13 @@ class DeltaLake:
     Args:
         path: Its folder, or its place on S3.
         sync: Whether the files that it shows survive a power loss.
+        options: Storage options of deltalake, beside the environment.
     """
 
-    def __init__(self, path: str, *, sync: bool = False) -> None:
+    def __init__(self, path: str, *, sync: bool = False, options: Mapping[str, str] | None = None) -> None:
         self._path = path
-        self.staging = staging_at(path, sync=sync)
+        self._options = dict(options or {})
+        self.staging = staging_at(Place(path, "delta", options=self._options), sync=sync)
 
     def sweep(self, query: str, batch: int, run: int) -> int:
         """See `Staging`."""
@@ -72,7 +74,9 @@ class DeltaLake:
                     )
                 with readable():
                     columns, by = _delta_schema(schema), list(partition_by)
-                    delta.DeltaTable.create(self._path, schema=columns, partition_by=by, mode="ignore")
+                    delta.DeltaTable.create(
+                        self._path, schema=columns, partition_by=by, mode="ignore", storage_options=self._options
+                    )
             except delta.exceptions.CommitFailedError as error:
                 reason = reason_of(error)  # Another writer was faster: read the table again.
             except delta.exceptions.DeltaError as error:
@@ -122,16 +126,17 @@ class DeltaLake:
         delta = _deltalake()
         try:
             with readable():
-                return delta.DeltaTable(self._path) if delta.DeltaTable.is_deltatable(self._path) else None
+                exists = delta.DeltaTable.is_deltatable(self._path, storage_options=self._options)
+                return delta.DeltaTable(self._path, storage_options=self._options) if exists else None
         except delta.exceptions.DeltaError as error:
             raise LakeError(f"lake {self._path}: its log cannot be read: {reason_of(error)}") from error
 
     def _add_columns(self, table: "DeltaTable", schema: pa.Schema, partition_by: Sequence[str] = ()) -> bool:
         """Adds the columns that the table lacks; False if it lacks none. Files do not have the ones that divide it."""
-        missing = self._missing(table, schema, partition_by)
-        if missing:
-            table.alter.add_columns([_delta_schema(schema).fields[schema.get_field_index(name)] for name in missing])
-        return bool(missing)
+        added = self._missing(table, schema, partition_by)
+        if added:
+            table.alter.add_columns([_delta_schema(schema).fields[schema.get_field_index(name)] for name in added])
+        return bool(added)
 
     def _added(self, file: LakeFile, batch: LakeBatch) -> Any:
         found = self.staging.add(file.name)
@@ -180,28 +185,11 @@ class DeltaLake:
         Raises:
             LakeError: It has one of another type, or with a case of its own, or one that must not be null and is not written.
         """
-        present = {field.name.lower(): field for field in table.schema().fields}
-        wanted = {field.name.lower(): field for field in _delta_schema(schema).fields}
-        for key, field in wanted.items():
-            other = present.get(key)
-            if other is not None and (other.name, other.type) != (field.name, field.type):
-                raise LakeError(
-                    f"lake {self._path} has the column {other.name} of type {other.type}, and the schema of the application "
-                    f"{field.name} of type {field.type}: rename the field, or write to another table"
-                )
-            if other is not None and field.nullable and not other.nullable:
-                raise LakeError(f"lake {self._path}: its column {other.name} permits no null, and the field may be None")
-            if other is None and not field.nullable and table.version() > 0:
-                raise LakeError(f"lake {self._path} lacks the column {field.name}: only a field that may be None can be added")
-        for key, other in present.items():
-            if key not in wanted and not other.nullable and other.name not in partition_by:
-                raise LakeError(f"lake {self._path}: its column {other.name} permits no null, and the schema has no such field")
-        return [field.name for key, field in wanted.items() if key not in present]
-
-
-def staging_at(path: str, *, sync: bool) -> Staging:
-    """The staged files of the table at a place."""
-    return ObjectStaging(path) if is_on_s3(path) else DiskStaging(Path(path), sync=sync)
+        present, wanted = (
+            [Column(field.name, field.type, field.nullable) for field in some.fields]
+            for some in (table.schema(), _delta_schema(schema))
+        )
+        return missing(self._path, present, wanted, partition_by, may_require=table.version() == 0)
 
 
 def _mark_in(table: "DeltaTable", query: str) -> int:

@@ -5,15 +5,18 @@ that does the same late, twice or beside another one finds the same object, or n
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile
 from headrace.engine.lakes.staging import STAGED, Found, Staging
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m|↳")
 _REASON_CHARS = 400
@@ -24,12 +27,13 @@ class ObjectStaging(Staging):
 
     Args:
         place: The place of the table.
+        options: Storage options of deltalake, beside the environment.
         objects: The objects below it, as a file system of Arrow; by default, in deltalake's store.
     """
 
-    def __init__(self, place: str, objects: Any = None) -> None:
+    def __init__(self, place: str, options: Mapping[str, str] | None = None, *, objects: Any = None) -> None:
         super().__init__(place)
-        self._objects = _stored(place) if objects is None else objects
+        self._objects = _stored(place, options or {}) if objects is None else objects
 
     def create(self, name: str) -> pa.NativeFile:
         """See `Staging`."""
@@ -55,14 +59,13 @@ class ObjectStaging(Staging):
             self._objects.move(f"{STAGED}/{name}", name)
         return self._look_up(name)
 
-    def columns_of(self, name: str) -> pa.Schema | None:
+    def footer_of(self, name: str) -> "FileMetaData | None":
         """See `Staging`."""
         import pyarrow.parquet as pq
 
         for path in f"{STAGED}/{name}", name:
             with readable(), suppress(FileNotFoundError, pa.ArrowInvalid), self._objects.open_input_file(path) as file:
-                found: pa.Schema = pq.read_schema(file)
-                return found
+                return pq.read_metadata(file)
         return None
 
     def make_table(self) -> list[str]:
@@ -111,7 +114,7 @@ def reason_of(error: Exception) -> str:
     return ": ".join(line for line in lines if line)[:_REASON_CHARS]
 
 
-def _stored(place: str) -> Any:
+def _stored(place: str, options: Mapping[str, str]) -> Any:
     """The objects below a place.
 
     Raises:
@@ -124,7 +127,7 @@ def _stored(place: str) -> Any:
     except ImportError:
         raise LakeError(INSTALL) from None
     with readable():
-        return PyFileSystem(DeltaStorageHandler(place))
+        return PyFileSystem(DeltaStorageHandler(place, dict(options)))
 
 
 INSTALL = (

@@ -15,7 +15,7 @@ from headrace.contract.backoff import Backoff
 from headrace.engine._errors import OlderCheckpoint, Replaced
 from headrace.engine.checkpoint.fence import Fence
 from headrace.engine.checkpoint.lake_batches import LakeBatch
-from headrace.engine.lakes.tables import Table, naming, open_table
+from headrace.engine.lakes.tables import Table, naming, opener
 from headrace.pipelines.runtime import Lake
 
 log = logging.getLogger("headrace.engine")
@@ -45,7 +45,7 @@ class Showing:
     ) -> None:
         self._lakes = tuple(lakes)
         self._fence = fence
-        self._open = opened or (lambda path, form: open_table(path, form, sync=sync))
+        self._open = opened or opener(self._lakes, sync=sync)
         self._lock = Lock()
         self._backoff = backoff
         self._hurry = Event()

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -12,6 +13,9 @@ from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile
 from headrace.engine.checkpoint.local_disk import make_folder, sync_file, sync_folder
 from headrace.engine.lakes.names import digits_of, writer_of
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
 
 OWN = "_headrace"
 STAGED = f"{OWN}/staged"
@@ -57,8 +61,13 @@ class Staging(ABC):
         """Moves a file to where readers of the table find it, unless that was done; None if it is nowhere."""
 
     @abstractmethod
+    def footer_of(self, name: str) -> "FileMetaData | None":
+        """The footer of a file, staged or moved; None if it is gone or damaged."""
+
     def columns_of(self, name: str) -> pa.Schema | None:
         """The columns of a file, staged or moved; None if it is gone or damaged."""
+        footer = self.footer_of(name)
+        return None if footer is None else footer.schema.to_arrow_schema()
 
     @abstractmethod
     def make_table(self) -> list[str]:
@@ -122,11 +131,13 @@ class DiskStaging(Staging):
     Args:
         path: The folder of the table.
         sync: Whether they survive a power loss.
+        below: The folder of the files in it that readers find; empty for the folder of the table itself.
     """
 
-    def __init__(self, path: Path, *, sync: bool) -> None:
+    def __init__(self, path: Path, *, sync: bool, below: str = "") -> None:
         super().__init__(str(path))
         self._table = path
+        self._data = path / below
         self.folder = path / STAGED
         self._sync = sync
 
@@ -159,23 +170,24 @@ class DiskStaging(Staging):
 
     def add(self, name: str) -> Found | None:
         """See `Staging`."""
-        self.move(name, self._table)
+        if self._data != self._table:
+            make_folder(self._data, sync=self._sync)
+        self.move(name, self._data)
         try:
-            found = (self._table / name).stat()
+            found = (self._data / name).stat()
         except FileNotFoundError:
             return None
         if self._sync:
-            synced(self._table)
+            synced(self._data)
         return Found(found.st_size, int(found.st_mtime * 1000))
 
-    def columns_of(self, name: str) -> pa.Schema | None:
+    def footer_of(self, name: str) -> "FileMetaData | None":
         """See `Staging`."""
         import pyarrow.parquet as pq
 
-        for folder in self.folder, self._table:
+        for folder in self.folder, self._data:
             with suppress(FileNotFoundError, pa.ArrowInvalid):
-                found: pa.Schema = pq.read_schema(folder / name)
-                return found
+                return pq.read_metadata(folder / name)
         return None
 
     def make_table(self) -> list[str]:

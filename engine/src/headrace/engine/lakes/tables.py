@@ -1,6 +1,6 @@
 """Tables by their format."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -9,8 +9,11 @@ import pyarrow as pa
 from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch
 from headrace.engine.lakes.delta_lake import DeltaLake
+from headrace.engine.lakes.iceberg_lake import IcebergLake
 from headrace.engine.lakes.parquet_table import ParquetTable
+from headrace.engine.lakes.places import Place, place_of
 from headrace.engine.lakes.staging import Staging
+from headrace.pipelines.runtime import Lake
 
 
 class Table(Protocol):
@@ -43,17 +46,38 @@ class Table(Protocol):
         """Deletes what runs before `run` of a query have staged for micro-batches before `batch`; returns the number of files."""
 
 
-def open_table(path: str, form: str, *, sync: bool = False) -> Table:
-    """The table at a path.
+def open_table(place: Place, *, sync: bool = False) -> Table:
+    """The table at a place.
 
     Raises:
-        LakeError: Its format is unknown, since a later release has written the checkpoint.
+        LakeError: Its format is unknown, since a later release has written the checkpoint, or its catalog is.
     """
-    if form == "parquet":
-        return ParquetTable(path, sync=sync)
-    if form == "delta":
-        return DeltaLake(path, sync=sync)
-    raise LakeError(f"lake {path}: the format {form!r} is unknown to this release; continue with the release that has written it")
+    if place.format == "parquet":
+        return ParquetTable(place.path, sync=sync)
+    if place.format == "delta":
+        return DeltaLake(place.path, sync=sync, options=place.options)
+    if place.format == "iceberg":
+        return IcebergLake(place, sync=sync)
+    raise LakeError(
+        f"lake {place.path}: the format {place.format!r} is unknown to this release; continue with the release that has written "
+        "it"
+    )
+
+
+def opener(lakes: Iterable[Lake], *, sync: bool) -> Callable[[str, str], Table]:
+    """Opens tables by their path and format, each once, with the options of the steps that write to them."""
+    places = {lake.path: place_of(lake) for lake in lakes}
+    tables: dict[tuple[str, str], Table] = {}
+
+    def opened(path: str, form: str) -> Table:
+        if (path, form) not in tables:
+            place = places.get(path)
+            if place is None or place.format != form:
+                place = Place(path, form)  # The application no longer writes to it.
+            tables[path, form] = open_table(place, sync=sync)
+        return tables[path, form]
+
+    return opened
 
 
 @contextmanager

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile
 from headrace.engine.lakes.names import new_name
+from headrace.engine.lakes.places import place_of, staging_at
 from headrace.engine.lakes.staging import Staging
-from headrace.engine.lakes.tables import naming, open_table
+from headrace.engine.lakes.tables import naming
 from headrace.engine.sink.writer import Task
 from headrace.pipelines.runtime import Lake, divided
 
@@ -89,7 +90,7 @@ class _TableFiles:
         by = lake.partition_by
         self._partition_by = by
         self._schema = pa.schema([field for field in lake.columns.schema if field.name not in by])
-        self._staging = open_table(lake.path, lake.format, sync=sync).staging
+        self._staging = staging_at(place_of(lake), sync=sync)
         self._task = task
         self._partitions: dict[str, _PartitionFiles] = {}
         """The partitions by their folders, in the order in which they last got rows."""

@@ -1,7 +1,7 @@
 """The step that writes values to a table of files: Spark's tasks write the files, and its driver commits them."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipelines import arguments as check
@@ -11,14 +11,14 @@ from headrace.pipelines.elements.rows import MessageRows, Rows, TableRows
 from headrace.pipelines.formats import Columns, columns_of
 from headrace.pipelines.formats.arrays import array_of
 from headrace.pipelines.steps.lake_partitions import check_partitions
-from headrace.pipelines.steps.lake_places import are_apart, check_for_delta, check_for_parquet, located
+from headrace.pipelines.steps.lake_places import are_apart, check_for_delta, check_for_iceberg, check_for_parquet, located
 from headrace.pipelines.steps.lake_types import lacking
 from headrace.pipelines.steps.step import Step, StepPass
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMATS = ("parquet", "delta")
+FORMATS = ("parquet", "delta", "iceberg")
 BATCH_COLUMN = "micro_batch"
 """The column that readers find in a table of Parquet files: each micro-batch has a folder, `micro_batch=...`."""
 
@@ -32,12 +32,16 @@ class Lake(Step):
         format: How its files are committed: one of `FORMATS`.
         columns: The columns of the table, and how values become rows.
         partition_by: The columns that divide the table into folders.
+        table: Its name in a catalog of Iceberg, and the catalog's before it; empty for other formats.
+        options: Credentials, or properties of the catalog, for its library.
     """
 
     path: str
     format: str
     columns: Columns
     partition_by: tuple[str, ...] = ()
+    table: str = ""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """The elements as rows of the table. A value that the columns cannot hold has failed."""
@@ -88,10 +92,10 @@ class Lake(Step):
         if isinstance(values, Rows):
             arrays = _of_batch(values.batch, schema, with_others=isinstance(values, MessageRows))
         else:
-            arrays = [_array(get, field, values) for get, field in zip(self.columns.getters, schema, strict=True)]
-        for array, field in zip(arrays, schema, strict=True):
-            if array.null_count and not field.nullable:
-                raise ValueError(f"field {field.name} is None, and the schema permits no None there")
+            arrays = [_array(get, column, values) for get, column in zip(self.columns.getters, schema, strict=True)]
+        for array, column in zip(arrays, schema, strict=True):
+            if array.null_count and not column.nullable:
+                raise ValueError(f"field {column.name} is None, and the schema permits no None there")
         rows = pa.RecordBatch.from_arrays(arrays, schema=schema)
         check_partitions(rows, self.partition_by)
         return rows
@@ -107,14 +111,14 @@ def lake_columns(where: str, path: Any, format: Any, schema: Any) -> tuple[str, 
         raise GraphError(f"{where}: format is one of {', '.join(map(repr, FORMATS))}, not {check.excerpt(format)}")
     columns = _columns(where, schema)
     _check_names(where, columns.schema.names)
-    for field in columns.schema:
-        if (kind := lacking(field.type, format)) is not None:
+    for column in columns.schema:
+        if (kind := lacking(column.type, format)) is not None:
             raise GraphError(
-                f"{where}: schema: field {field.name}: tables of format={format!r} do not have the type {kind}; map the values "
+                f"{where}: schema: field {column.name}: tables of format={format!r} do not have the type {kind}; map the values "
                 "to another type"
             )
     place = located(where, path)
-    (check_for_delta if format == "delta" else check_for_parquet)(where, place)
+    {"parquet": check_for_parquet, "delta": check_for_delta, "iceberg": check_for_iceberg}[format](where, place)
     return place, columns
 
 
@@ -173,14 +177,14 @@ def _of_batch(batch: "pa.RecordBatch", schema: "pa.Schema", *, with_others: bool
     if others and not with_others:
         raise ValueError(f"field {others[0]} is not in the schema of the lake: add it there, or drop the column before")
     arrays = []
-    for field in schema:
-        index = batch.schema.get_field_index(field.name)
-        if index < 0 and not field.nullable:
-            raise ValueError(f"field {field.name} is missing")
+    for column in schema:
+        index = batch.schema.get_field_index(column.name)
+        if index < 0 and not column.nullable:
+            raise ValueError(f"field {column.name} is missing")
         try:
-            arrays.append(pa.nulls(batch.num_rows, field.type) if index < 0 else batch.column(index).cast(field.type))
+            arrays.append(pa.nulls(batch.num_rows, column.type) if index < 0 else batch.column(index).cast(column.type))
         except Exception as error:
-            raise ValueError(f"field {field.name}: {error}") from error
+            raise ValueError(f"field {column.name}: {error}") from error
     return arrays
 
 

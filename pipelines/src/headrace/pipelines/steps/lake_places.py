@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -13,6 +14,7 @@ _S3 = "s3://"
 _ALSO_S3 = "s3a://"
 """As Spark names it."""
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_TABLE = re.compile(r"[^.]+(\.[^.]+){2,}")
 _FOLDER = re.compile(r"(?!\.\.?$)[A-Za-z0-9._=+-]+")
 
 
@@ -63,6 +65,41 @@ def check_for_parquet(where: str, place: str) -> None:
             f"{where}: format='parquet' shows a micro-batch by renaming its folder, which S3 cannot do: use format='delta' for "
             f"{place}"
         )
+
+
+def check_for_iceberg(where: str, place: str) -> None:
+    """Checks that pyiceberg and others find the files of the folder by its URI.
+
+    Raises:
+        GraphError: They would not, or the place is on S3.
+    """
+    if is_on_s3(place):
+        raise GraphError(f"{where}: format='iceberg' writes to folders on disks only: use format='delta' for {place}")
+    if set(place) & set("%?#\\"):
+        raise GraphError(
+            f"{where}: path: readers of Iceberg would open another folder than {place}; name it without %, ?, # and \\"
+        )
+
+
+def opened_with(where: str, format: str, table: Any, options: Any) -> tuple[str, dict[str, str]]:
+    """Returns the name of a table in its catalog, and the options of its library.
+
+    Raises:
+        GraphError: One of them is invalid, or is not for tables of this format.
+    """
+    if format == "iceberg" and not (isinstance(table, str) and _TABLE.fullmatch(table) and table.isprintable()):
+        raise GraphError(
+            f"{where}: table is the name of an Iceberg table, as catalog.namespace.table such as 'prod.sales.orders', not "
+            f"{check.excerpt(table)}"
+        )
+    if format != "iceberg" and table is not None:
+        raise GraphError(f"{where}: table names a table in a catalog, which only format='iceberg' has")
+    given = {} if options is None else options
+    if not isinstance(given, Mapping) or not all(isinstance(each, str) for pair in given.items() for each in pair):
+        raise GraphError(f"{where}: options is a dict of texts, such as {{'uri': 'http://catalog:8181'}}")
+    if given and format == "parquet":
+        raise GraphError(f"{where}: options are for format='delta' and 'iceberg'; a folder of Parquet files has none")
+    return table or "", dict(given)
 
 
 def are_apart(place: str, other: str) -> bool:
