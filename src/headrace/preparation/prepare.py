@@ -1,7 +1,6 @@
 """Runs a short job on this machine, from a source to a sink, whose JVM archives the classes that it has loaded."""
 
 import fcntl
-import shutil
 import sys
 import tempfile
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from headrace.contract.errors import HeadraceError
 from headrace.engine.spark.class_archive import class_archive
+from headrace.machine.owned_folder import remove
 from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess, process_group, supervised
 
@@ -72,7 +72,7 @@ def _alone(archive: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         # Left behind by a killed preparation: no other one is running now.
         for folder in archive.parent.glob(f"{_FOLDERS}*"):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
         yield
 
 

@@ -1,7 +1,6 @@
 """Temporary folders of runs. A run removes its own, and the folders of earlier runs that were killed."""
 
 import os
-import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from headrace.machine.owned_folder import OWNER, OwnedFolder, abandoned
+from headrace.machine.owned_folder import OWNER, OwnedFolder, abandoned, remove
 
 _PREFIX, _INNER_PREFIX = "headrace-", "s-"
 """Prefixes of folder names. Nested ones are short, since the path of a socket is limited to about 100 characters."""
@@ -95,7 +94,7 @@ def _remove(folder: Path) -> None:
                 process.kill()
         if psutil.wait_procs(belonging, timeout=_GONE_WITHIN_S)[1]:
             break
-    shutil.rmtree(folder, ignore_errors=True)
+    remove(folder)
 
 
 def _belonging(folder: Path) -> list[psutil.Process]:

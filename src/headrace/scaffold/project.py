@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from string import Template
 from typing import Literal
 
+from headrace.machine.owned_folder import remove
 from headrace.scaffold.languages import CHECKOUT, SCAFFOLDS, Scaffold, checkout_requirements
 from headrace.scaffold.names import FolderNotEmpty, checked_connector_name, checked_name
 
@@ -185,7 +185,7 @@ def _written(files: Mapping[str, str], into: Path, name: str) -> Path:
             _write(unfinished / path, text)
         unfinished.rename(folder)
     except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        remove(unfinished)
         raise
     return folder
 

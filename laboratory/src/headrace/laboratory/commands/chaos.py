@@ -1,13 +1,13 @@
 """`headrace chaos`."""
 
 import random
-import shutil
 from pathlib import Path
 
 import click
 
 from headrace.cli.spark_options import verbose_option
 from headrace.laboratory.commands.work_folder import end_at_sigterm, new_folder, say, shown_logs
+from headrace.machine.owned_folder import remove
 from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, ProgramCommand, console, json_option, print_result
 
 _KEEP = click.Path(file_okay=False, path_type=Path)
@@ -73,5 +73,5 @@ def chaos(ctx: click.Context, minutes: float, seed: int | None, master: str, kee
         if not (well or stopped):
             say(f"the folder of the run is kept: {folder}")
         elif keep is None:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
     ctx.exit(0 if well else EXIT_FAILED)

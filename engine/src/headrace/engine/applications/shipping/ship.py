@@ -3,12 +3,13 @@
 import atexit
 import hashlib
 import os
-import shutil
 import tempfile
 import zipfile
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+from headrace.machine.owned_folder import remove
 
 _NOT_CODE = {"__pycache__", "checkpoints", "node_modules", "venv", "tests"}
 
@@ -30,7 +31,7 @@ def ship(spark: SparkSession, folder: Path) -> None:
     if modules and name not in (context._python_includes or ()):
         scratch = Path(tempfile.mkdtemp(prefix="headrace-application-"))
         # Keep it while the program runs: executors that join later fetch it.
-        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        atexit.register(remove, scratch)
         with zipfile.ZipFile(scratch / name, "w") as packed:
             for path, text in modules.items():
                 packed.writestr(path, text)

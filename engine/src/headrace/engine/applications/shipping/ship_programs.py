@@ -2,7 +2,6 @@
 
 import atexit
 import hashlib
-import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
+from headrace.machine.owned_folder import remove
 from headrace.pipelines.runtime import Graph
 
 
@@ -36,7 +36,7 @@ def ship_programs(spark: SparkSession, folder: Path | None, graph: Graph) -> str
     if not any(archive.endswith(f"/{name}") for archive in context.listArchives):
         scratch = Path(tempfile.mkdtemp(prefix="headrace-programs-"))
         # Keep it while the program runs: executors that join later fetch it.
-        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        atexit.register(remove, scratch)
         with tarfile.open(scratch / name, "w:gz", compresslevel=1) as archive:
             for path in files:
                 archive.add(path, str(path.relative_to(folder)))
