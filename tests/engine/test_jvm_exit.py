@@ -74,5 +74,5 @@ def test_a_folder_without_room_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_nothing_that_is_known_is_no_empty_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_lacks", lambda: "")
+    monkeypatch.setattr(session, "jvm_lacks", lambda: "")
     assert why_exited([]).startswith("it has printed nothing; run headrace doctor")

@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from headrace.processes import end_with_supervisor, ignore_hangups
+from headrace.processes import JVM_ENDED, JVM_EXITED, end_with_supervisor, ignore_hangups
 
 
 def stop_queries() -> bool:
@@ -52,7 +52,23 @@ def main() -> None:
     end_with_supervisor()
     sys.argv = [given.program, *given.args]
     sys.path[0] = str(Path(given.program).absolute().parent)
-    runpy.run_path(given.program, run_name="__main__")
+    try:
+        runpy.run_path(given.program, run_name="__main__")
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        # The last line is what the supervisor shows.
+        print(_cause(error), end="", file=sys.stderr)
+        sys.exit(1)
+
+
+def _cause(error: Exception) -> str:
+    """Returns a line that tells why the JVM has not started, if PySpark's error and the JVM tell nothing; empty otherwise."""
+    if JVM_EXITED not in str(error):
+        return ""
+    from headrace.engine.spark.session import jvm_lacks
+
+    lacks = jvm_lacks()
+    return f"{JVM_ENDED}: {lacks}\n" if lacks else ""
 
 
 if __name__ == "__main__":

@@ -5,10 +5,11 @@ from headrace.processes.java import JavaMissing, find_java, require_java
 from headrace.processes.of_session import Orphans, executors, memory_of_sessions
 from headrace.processes.owned import OwnedProcess, begun_in, hangups_held, ignore_hangups, kill_session, lives
 from headrace.processes.scratch import Scratch, own_temporary_folder, scratch_folder
-from headrace.processes.traces import JVM_ENDED, first_cause, first_traceback, last_words
+from headrace.processes.traces import JVM_ENDED, JVM_EXITED, first_cause, first_traceback, last_words
 
 __all__ = [
     "JVM_ENDED",
+    "JVM_EXITED",
     "JavaMissing",
     "Orphans",
     "OwnedProcess",

@@ -14,7 +14,7 @@ _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*\S
 
 _CAUSED_BY = "Caused by: "
 JVM_ENDED = "Spark's JVM has ended before it was ready"
-_JVM_ENDED = "[JAVA_GATEWAY_EXITED]"
+JVM_EXITED = "[JAVA_GATEWAY_EXITED]"
 """In PySpark's error if the JVM has ended before it was ready: PySpark does not know why, and the JVM has printed it."""
 _TRACEBACK_BEGINS = "Traceback (most recent call last)"
 
@@ -27,7 +27,7 @@ def last_words(lines: Sequence[str]) -> str:
     said = [line for line in lines if not is_of_a_trace(line)]
     if not said:
         return ""
-    if _JVM_ENDED not in said[-1]:
+    if JVM_EXITED not in said[-1]:
         return said[-1].strip().removeprefix(_CAUSED_BY)
     printed = last_words_of_jvm([*takewhile(lambda line: _TRACEBACK_BEGINS not in line, said[:-1])])
     why = f"it has printed: {printed}" if printed else "it has printed nothing; headrace doctor looks for what this machine lacks"

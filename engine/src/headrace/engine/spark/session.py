@@ -228,15 +228,15 @@ def why_exited(printed: Sequence[str]) -> str:
     Args:
         printed: The last lines that it has printed, the newest last.
     """
-    lacks = _lacks()
+    lacks = jvm_lacks()
     said = last_words_of_jvm(printed)
     return "; ".join(text for text in (lacks, said and f"it has printed: {said}") if text) or (
         "it has printed nothing; run headrace doctor, which starts Java and looks for what this machine lacks"
     )
 
 
-def _lacks() -> str:
-    """Returns what this process or its machine lacks; empty if it seems to lack nothing."""
+def jvm_lacks() -> str:
+    """Returns what this process or its machine lacks for a JVM; empty if it seems to lack nothing."""
     home = os.environ.get("JAVA_HOME")
     if home and not os.access(os.path.join(home, "bin", "java"), os.X_OK):
         return f"JAVA_HOME is {home}, where no bin/java can be run: set it to the folder of a JDK 17 or newer, or unset it"

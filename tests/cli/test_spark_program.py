@@ -1,0 +1,42 @@
+"""A plain Spark program of a deployment whose JVM does not start: its last line says why, which the supervisor shows."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from headrace.processes import JVM_ENDED, last_words
+
+TIMEOUT_S = 300
+PROGRAM = """
+import resource
+
+from pyspark.sql import SparkSession
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+SparkSession.builder.getOrCreate()
+"""
+
+
+def test_a_program_whose_jvm_ends_for_want_of_descriptors_names_them(tmp_path: Path) -> None:
+    done = _run(tmp_path, PROGRAM)
+    assert done.returncode == 1
+    assert "JAVA_GATEWAY_EXITED" in done.stderr
+    last = last_words(done.stderr.splitlines())
+    assert last.startswith(f"{JVM_ENDED}: Spark's JVM may have 128 descriptors at most, and needs 512")
+
+
+def test_a_program_that_fails_for_another_reason_ends_with_its_own_error(tmp_path: Path) -> None:
+    done = _run(tmp_path, "raise ValueError('no price')")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "ValueError: no price"
+
+
+def _run(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    program = folder / "program.py"
+    program.write_text(text)
+    command = [sys.executable, "-m", "headrace.cli.spark_program", "--gateway", "127.0.0.1:1", str(program)]
+    pipe = subprocess.PIPE
+    # Its standard input is a pipe, as a supervisor gives it one.
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=folder) as process:
+        out, err = (stream.read() for stream in (process.stdout, process.stderr) if stream is not None)
+        return subprocess.CompletedProcess(command, process.wait(TIMEOUT_S), out, err)
