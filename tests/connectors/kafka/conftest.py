@@ -1,12 +1,16 @@
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from scripts.brokers import Kafka
 from tests.absent import absent
+from tests.brokers.plugin import start_for_tests
 from tests.connectors.kafka import rig
 from tests.connectors.kafka.rig import Log, Query
+from tests.connectors.kafka.secured import Endpoint, SecuredKafka
+from tests.gateway.certificates import Authority
 from tests.gateway.wire import serve as gateway_serving
 
 from headrace.connectors.kafka import _connection
@@ -59,3 +63,29 @@ async def query(address: str) -> AsyncIterator[Callable[..., Query]]:
             return made
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def secured(brokers_folder: Path, pytestconfig: pytest.Config) -> Iterator[SecuredKafka]:
+    """A broker whose listeners want a login."""
+    folder = brokers_folder / "secured"
+    folder.mkdir()
+    SecuredKafka.authority = Authority(folder, "authority")
+    broker = start_for_tests(SecuredKafka, folder, pytestconfig)
+    yield broker
+    broker.kill()
+
+
+@pytest.fixture(scope="session")
+def admin(secured: SecuredKafka) -> Iterator[Log]:
+    """What administrators do with it."""
+    log = Log(secured.url)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    """An endpoint for tokens."""
+    with Endpoint().serving() as endpoint:
+        yield endpoint

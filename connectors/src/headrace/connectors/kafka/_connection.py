@@ -9,8 +9,9 @@ from pydantic import Field, SecretStr, model_validator
 from headrace.connectors._parameters import SystemParameters
 from headrace.connectors.kafka.client import Client
 from headrace.connectors.kafka.logs import tame
-from headrace.connectors.kafka.oauth import ClientCredentials, FileTokens, RequestedTokens, requested_tokens
+from headrace.connectors.kafka.oauth import FileTokens, RequestedTokens, requested_tokens
 from headrace.connectors.kafka.properties import check_librdkafka, of_client, parsed
+from headrace.connectors.kafka.token_endpoint import ClientCredentials
 
 REQUEST_TIMEOUT_S = 10.0
 """How long a broker may take to answer before the request is retried, in seconds."""
@@ -136,15 +137,17 @@ class KafkaConnection(SystemParameters):
             configs["ssl_password"] = self.tls_key_password.get_secret_value()
         if self.sasl_mechanism:
             configs["sasl_mechanism"] = self.sasl_mechanism
-        if self.sasl_mechanism == "OAUTHBEARER":
-            configs["sasl_oauth_token_provider"] = self.tokens()
+        if (tokens := self.tokens()) is not None:
+            configs["sasl_oauth_token_provider"] = tokens
         if self.password:
             configs["sasl_plain_username"] = self.username
             configs["sasl_plain_password"] = self.password.get_secret_value()
         return configs
 
-    def tokens(self) -> FileTokens | RequestedTokens:
-        """Returns what provides the tokens of OAUTHBEARER."""
+    def tokens(self) -> FileTokens | RequestedTokens | None:
+        """Returns what provides the tokens of OAUTHBEARER; None with another mechanism."""
+        if self.sasl_mechanism != "OAUTHBEARER":
+            return None
         if self.oauth_token_file is not None:
             return FileTokens(self.oauth_token_file)
         secret = self.oauth_client_secret.get_secret_value() if self.oauth_client_secret else ""

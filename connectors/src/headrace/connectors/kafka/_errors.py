@@ -8,6 +8,7 @@ from typing import TypeVar
 from kafka import errors
 
 from headrace.connectors.kafka._connection import KafkaConnection
+from headrace.connectors.kafka.token_endpoint import NoToken, TokenAway, TokenRefused
 from headrace.sdk import HeadraceError
 
 C = TypeVar("C")
@@ -26,9 +27,9 @@ class KafkaAway(HeadraceError):
 
 
 class KafkaUntrusted(KafkaAway):
-    """TLS fails with a cluster that was reached before: one side has been replaced, and the other is about to be.
+    """TLS, or the login with a token, fails with a cluster that was reached before: what one side presents was replaced.
 
-    Another client, which reads the TLS files again, may succeed.
+    Another client, which reads the TLS files again, or takes another token, may succeed.
     """
 
 
@@ -37,21 +38,36 @@ def untrusted(connection: KafkaConnection, library: str, text: str) -> HeadraceE
     return KafkaUntrusted(text) if connection.was_reached(library) else KafkaFailed(text)
 
 
-def translate(error: BaseException, connection: KafkaConnection) -> HeadraceError:
-    """Translates an error of kafka-python: to `KafkaAway` if a retry may help, or else to `KafkaFailed`."""
+def login_refused(connection: KafkaConnection, library: str, reason: str) -> HeadraceError:
+    """Returns the error if brokers reject a login: a token expires, or is revoked, and the next login takes another one."""
+    where = f"Kafka at {connection.servers}"
+    if (tokens := connection.tokens()) is None:
+        user = f"user {connection.username!r}" if connection.username else "this client"
+        check = "check username, password and sasl_mechanism" if connection.username else reason
+        return KafkaFailed(f"{where} rejects {user} with {connection.sasl_mechanism}: {check}")
+    tokens.forget()
+    trouble = tokens.trouble()
+    return untrusted(
+        connection, library, f"{where} rejects the token of OAUTHBEARER: {reason}{f'; {trouble}' if trouble else ''}"
+    )
+
+
+def translate(error: BaseException, connection: KafkaConnection, library: str = _LIBRARY) -> HeadraceError:
+    """Translates an error of a client library: to `KafkaAway` if a retry may help, or else to `KafkaFailed`."""
     if isinstance(error, HeadraceError):
         return error
     where = f"Kafka at {connection.servers}"
     match error:
-        case errors.SaslAuthenticationFailedError() | errors.UnsupportedSaslMechanismError():
-            if connection.username is None:
-                return KafkaFailed(
-                    f"{where} rejects the login with {connection.sasl_mechanism}: {error.args[0] if error.args else error}"
-                )
-            return KafkaFailed(
-                f"{where} rejects user {connection.username!r} with {connection.sasl_mechanism}: "
-                "check username, password and sasl_mechanism"
-            )
+        case TokenRefused():
+            return KafkaFailed(f"no token for {where}: {error.args[0]}")
+        case NoToken():
+            return untrusted(connection, library, f"no token for {where}: {error.args[0]}")
+        case TokenAway():
+            return KafkaAway(f"no token for {where}: {error.args[0]}")
+        case errors.SaslAuthenticationFailedError():
+            return login_refused(connection, _LIBRARY, str(error.args[0] if error.args else error))
+        case errors.UnsupportedSaslMechanismError():
+            return KafkaFailed(f"{where} does not offer {connection.sasl_mechanism}: {error.args[0] if error.args else error}")
         case errors.TopicAuthorizationFailedError():
             return KafkaFailed(
                 f"{where} does not permit {_topics(error)} to {_user(connection)}; grant READ, or WRITE for a sink"
@@ -84,6 +100,8 @@ def connect(make: Callable[[], C], connection: KafkaConnection) -> C:
         KafkaFailed: The brokers reject this client.
     """
     try:
+        if (tokens := connection.tokens()) is not None:
+            tokens.token()  # a client that has none tries for some seconds, and tells another reason
         return _reached(make, connection)
     except errors.KafkaTimeoutError as error:
         problem = _unreachable(connection)
@@ -105,12 +123,13 @@ def _reached(make: Callable[[], C], connection: KafkaConnection) -> C:
 
 
 def why_unreachable(connection: KafkaConnection) -> str:
-    """Returns why no initial broker of a cluster can be reached now; empty if one answers. Takes some seconds at most."""
+    """Returns why no initial broker of a cluster can be used now; empty if one answers. Takes some seconds at most."""
+    tokens = connection.tokens()
     problems = []
     for server in connection.bootstrap_servers:
         try:
             if _answers(server, connection):
-                return ""
+                return tokens.trouble() if tokens is not None else ""
             problems.append(f"{server} does not answer")
         except OSError as error:
             problems.append(f"{server}: {error.strerror or error}")

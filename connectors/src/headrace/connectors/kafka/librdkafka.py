@@ -11,15 +11,14 @@ from kafka import errors as kafka_errors
 
 from headrace.connectors.kafka import _connection
 from headrace.connectors.kafka._connection import KafkaConnection
-from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, translate, untrusted
+from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, login_refused, translate, untrusted
 from headrace.connectors.kafka.logs import LIBRDKAFKA
+from headrace.connectors.kafka.oauth import FileTokens, RequestedTokens
 from headrace.contract.certificates import Stamp, stamp_of
 from headrace.sdk import HeadraceError, Message
 
 log = logging.getLogger(__name__)
 LIBRARY = "librdkafka"
-_TOKEN_S = 60.0
-"""How long librdkafka uses a token before it asks for one again: the provider knows its age, in seconds."""
 _RETRY_TOKEN_S = 10.0
 
 
@@ -87,7 +86,8 @@ def connect(kind: str, settings: Mapping[str, Any], connection: KafkaConnection)
         KafkaAway: The token endpoint cannot be reached.
     """
     library = imported()
-    login = {"oauth_cb": _Tokens(connection).next} if connection.sasl_mechanism == "OAUTHBEARER" else {}
+    tokens = connection.tokens()
+    login = {} if tokens is None else {"oauth_cb": _Tokens(tokens, connection).next}
     try:
         return getattr(library, kind)({**_configs(connection), **login, **settings, **connection.client_properties})
     except (library.KafkaException, ValueError, TypeError) as error:
@@ -101,27 +101,27 @@ class _Tokens:
     last one is given while there is no other.
     """
 
-    def __init__(self, connection: KafkaConnection) -> None:
+    def __init__(self, tokens: FileTokens | RequestedTokens, connection: KafkaConnection) -> None:
         """Requests the first token.
 
         Raises:
             KafkaFailed: The client is refused.
             KafkaAway: The endpoint cannot be reached.
         """
-        self._tokens = connection.tokens()
+        self._tokens = tokens
         try:
             self._last = self._tokens.token()
         except kafka_errors.KafkaError as error:
-            raise translate(error, connection) from error
+            raise translate(error, connection, LIBRARY) from error
 
     def next(self, _: object) -> tuple[str, float]:
         """Returns a token, and until when to use it, in seconds since 1970."""
-        seconds = _TOKEN_S
+        seconds = _RETRY_TOKEN_S
         try:
             self._last = self._tokens.token()
+            seconds = self._tokens.seconds()
         except kafka_errors.KafkaError as error:
             log.warning("no new token, the last one is used: %s", error)
-            seconds = _RETRY_TOKEN_S
         return self._last, time.time() + seconds
 
 
@@ -160,7 +160,7 @@ def told_by_librdkafka(error: Any, connection: KafkaConnection) -> HeadraceError
     user = f"user {connection.username}" if connection.username else "this client"
     match error.code():
         case errors._AUTHENTICATION | errors.SASL_AUTHENTICATION_FAILED:
-            return KafkaFailed(f"{where} rejects {user} with {connection.sasl_mechanism}: check its credentials: {error.str()}")
+            return login_refused(connection, LIBRARY, error.str())
         case errors._SSL if "Disconnected" not in error.str():  # a broker that stops ends the handshakes that have begun
             text = f"{where}: TLS fails: {error.str()}; check tls_ca, tls_certificate and tls_key"
             return untrusted(connection, LIBRARY, text)

@@ -123,9 +123,11 @@ class LibrdkafkaFetcher:
                 # A partition that begins again reports its end, even if nothing more is to be read.
                 self._untrusted, self._problem = self._problem, None
                 raise self._untrusted
-        except BaseException:
+        except BaseException as error:
             # Records may have been consumed and lost: every partition begins again where its reader is.
             self._unassign(list(self._places))
+            if isinstance(error, KafkaUntrusted) and self._parameters.tokens() is not None:
+                self.close()  # it would use the refused token until it asks for one in its own time
             raise
         if fetched.stretches:
             return fetched

@@ -2,43 +2,29 @@
 
 import base64
 import json
-import ssl
+import re
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-_TIMEOUT_S = 10.0
-_MAX_BYTES = 1 << 20
+from headrace.connectors.kafka.token_endpoint import ClientCredentials, NoToken, TokenAway, late, request_token
+
+_ANSWER_S = 12.0
+"""How long a login waits for the endpoint, which may take ten seconds, in seconds."""
+_BRIEFLY_S = 1.0
+"""How long it waits while the endpoint has given no token, in seconds: kafka-python does nothing else in that time."""
+_ABANDONED_S = 60.0
+"""After how long a request is given up, in seconds: an endpoint may send a byte from time to time."""
 _SHARE_OF_LIFE = 0.8
-_SECONDS_IF_UNSAID = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class ClientCredentials:
-    """How to request tokens.
-
-    Attributes:
-        url: The token endpoint.
-        client_id: The id of the client.
-        client_secret: Its secret.
-        scope: The scope to request, if any.
-        authorities: Certificates to trust, PEM; None for the system's authorities.
-    """
-
-    url: str
-    client_id: str
-    client_secret: str
-    scope: str | None = None
-    authorities: Path | None = None
+_ASK_S = 60.0
+_ASK_SOON_S = 2.0
+_TEXT = re.compile(r"[\x21-\x7e]+")
 
 
 class FileTokens(AbstractTokenProvider):  # type: ignore[misc]
@@ -52,84 +38,136 @@ class FileTokens(AbstractTokenProvider):  # type: ignore[misc]
         """Returns the token that the file contains now.
 
         Raises:
-            SaslAuthenticationFailedError: There is none.
+            NoToken: There is none.
         """
         try:
             token = self._path.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise kafka_errors.SaslAuthenticationFailedError(f"oauth_token_file {self._path}: {error}") from error
+            raise NoToken(f"oauth_token_file {self._path}: {error}") from error
         if not token:
-            raise kafka_errors.SaslAuthenticationFailedError(f"oauth_token_file {self._path} is empty")
+            raise NoToken(f"oauth_token_file {self._path} is empty")
+        if not _TEXT.fullmatch(token):
+            raise NoToken(f"oauth_token_file {self._path} contains no token: a token has neither spaces nor lines")
         return token
+
+    def seconds(self) -> float:
+        """Returns how long the token may be used before this object is asked for one again, in seconds."""
+        end = self._end()
+        return _ASK_S if end is None else min(_ASK_S, max(_ASK_SOON_S, end - time.time()))
+
+    def forget(self) -> None:
+        """Does nothing: the file is read with each login."""
+
+    def trouble(self) -> str:
+        """Returns what is wrong with the token, as far as it can be known here; empty if nothing is."""
+        try:
+            end = self._end()
+        except kafka_errors.KafkaError as error:
+            return str(error.args[0])
+        if end is None or time.time() < end:
+            return ""
+        ended = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(end))
+        return f"the token in oauth_token_file {self._path} expired at {ended} UTC: is the program that renews it away?"
+
+    def _end(self) -> float | None:
+        """Returns when the token expires, in seconds since 1970; None if it does not tell."""
+        _, _, claims = self.token().partition(".")
+        claims = claims.partition(".")[0]
+        try:
+            end = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"]
+            time.gmtime(end)
+        except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
+            return None
+        return float(end)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A token.
+
+    Attributes:
+        text: The token.
+        renewed_at: When to request the next one, on the monotonic clock.
+        ends_at: When it expires, on the monotonic clock.
+    """
+
+    text: str
+    renewed_at: float
+    ends_at: float
 
 
 class RequestedTokens(AbstractTokenProvider):  # type: ignore[misc]
-    """Requests tokens, and keeps one for most of its life. Any thread may call it."""
+    """Requests tokens, each while the one before it is still valid. Any thread may call it."""
 
     def __init__(self, credentials: ClientCredentials) -> None:
         """Takes how to request them."""
         self._credentials = credentials
         self._lock = threading.Lock()
-        self._token = ""
-        self._until = 0.0
+        self._held: _Token | None = None
+        self._request: Future[str] | None = None
+        self._requested_at = 0.0
+        self._trouble = ""
 
     def token(self) -> str:
-        """Returns a token that is valid for a while.
+        """Returns a valid token, after a wait of twelve seconds at most.
 
         Raises:
-            SaslAuthenticationFailedError: The endpoint rejects the request.
-            KafkaConnectionError: The endpoint cannot be reached now.
+            TokenRefused: The endpoint refuses this client.
+            NoToken: The endpoint answers with something else than a token.
+            TokenAway: The endpoint cannot be reached now.
         """
         with self._lock:
-            if time.monotonic() >= self._until:
-                began = time.monotonic()
-                self._token, seconds = self._requested()
-                self._until = began + seconds * _SHARE_OF_LIFE
-            return self._token
+            now, held = time.monotonic(), self._held
+            if held is not None and now < held.ends_at:
+                if now >= held.renewed_at:
+                    self._begin(now)
+                return held.text
+            request = self._begin(now)
+        if not wait([request], _BRIEFLY_S if self._trouble else _ANSWER_S).done:
+            self._trouble = self._trouble or late(self._credentials.url)
+            raise TokenAway(self._trouble)
+        return request.result()
 
-    def _requested(self) -> tuple[str, float]:
-        """Returns a new token, and how long it is valid, in seconds."""
-        url = self._credentials.url
+    def seconds(self) -> float:
+        """Returns how long the token may be used before this object is asked for one again, in seconds."""
+        held = self._held
+        left = 0.0 if held is None else held.renewed_at - time.monotonic()
+        return min(_ASK_S, max(_ASK_SOON_S, left))
+
+    def forget(self) -> None:
+        """Requests another token for the next login, since brokers have refused this one."""
+        with self._lock:
+            self._held = None
+
+    def trouble(self) -> str:
+        """Returns why the last request has given no token; empty if it has."""
+        return self._trouble
+
+    def _begin(self, now: float) -> Future[str]:
+        """Requests a token, unless a request is under way; returns the request."""
+        request = self._request
+        if request is None or request.done() or now >= self._requested_at + _ABANDONED_S:
+            request = self._request = Future()
+            self._requested_at = now
+            threading.Thread(target=self._run, args=(request, now), name="headrace kafka token", daemon=True).start()
+        return request
+
+    def _run(self, request: "Future[str]", began: float) -> None:
         try:
-            with urllib.request.urlopen(self._request(), timeout=_TIMEOUT_S, context=self._context()) as response:
-                answer = _object(response.read(_MAX_BYTES))
-        except urllib.error.HTTPError as error:
-            why = _object(error.read(_MAX_BYTES)).get("error", "")
-            text = f"{url} answers {error.code} {error.reason}{f': {why}' if why else ''}"
-            if error.code >= 500 or error.code == 429:
-                raise kafka_errors.KafkaConnectionError(text) from None
-            raise kafka_errors.SaslAuthenticationFailedError(f"{text}; check oauth_client_id and oauth_client_secret") from None
-        except OSError as error:
-            raise kafka_errors.KafkaConnectionError(f"{url} cannot be reached: {error}") from error
-        token = answer.get("access_token")
-        if not isinstance(token, str) or not token:
-            raise kafka_errors.SaslAuthenticationFailedError(f"{url} does not answer with an access_token")
-        seconds = answer.get("expires_in")
-        return token, float(seconds) if isinstance(seconds, int | float) else _SECONDS_IF_UNSAID
-
-    def _request(self) -> urllib.request.Request:
-        one = self._credentials
-        fields = {"grant_type": "client_credentials"} | ({"scope": one.scope} if one.scope else {})
-        pair = ":".join(urllib.parse.quote(part, safe="") for part in (one.client_id, one.client_secret))
-        headers = {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}", "Accept": "application/json"}
-        return urllib.request.Request(one.url, urllib.parse.urlencode(fields).encode(), headers)
-
-    def _context(self) -> ssl.SSLContext | None:
-        if not self._credentials.url.startswith("https:"):
-            return None
-        return ssl.create_default_context(cafile=self._credentials.authorities)
+            text, seconds = request_token(self._credentials)
+            if not _TEXT.fullmatch(text):
+                raise NoToken(f"{self._credentials.url} answers with an access_token that is none: it has spaces or lines")
+        except Exception as error:
+            self._trouble = str(error.args[0] if error.args else error)
+            request.set_exception(error)
+            return
+        with self._lock:
+            self._held = _Token(text, began + seconds * _SHARE_OF_LIFE, began + seconds)
+            self._trouble = ""
+        request.set_result(text)
 
 
 @cache
 def requested_tokens(credentials: ClientCredentials) -> RequestedTokens:
     """Returns the one object that requests tokens for some credentials: all clients of a process share its token."""
     return RequestedTokens(credentials)
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    """Returns the JSON object that a body contains; an empty one if it contains none."""
-    try:
-        answer = json.loads(body)
-    except ValueError:
-        return {}
-    return answer if isinstance(answer, dict) else {}

@@ -39,6 +39,9 @@ class PythonFetcher:
             self._consumer = connect(self._connect, self._parameters)
         try:
             return self._fetch(self._consumer, partitions, hurry)
+        except kafka_errors.SaslAuthenticationFailedError:
+            self.close()  # it would not log in again, with another token either
+            raise
         except BaseException:
             # Records may have been polled and lost: every partition begins again where its reader is.
             self._readers.clear()
