@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ARGS ?=
 
-.PHONY: help setup setup-dev demo cluster-demo chaos simulate soak soak-connectors bench check test test-all test-share newest-clients brokers brokers-stop lint format stubs console jar proto-baseline constraints docs clean
+.PHONY: help setup setup-dev demo dist dist-trial cluster-demo chaos simulate soak soak-connectors bench check test test-all test-share newest-clients brokers brokers-stop lint format stubs console jar proto-baseline constraints docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,12 @@ console: setup-dev ## Build the pages of the console and the types of its docume
 jar: setup-dev ## Build the engine's Java classes against the Spark in .venv (needs a JDK 17 and Maven)
 	cd engine/java && mvn --batch-mode --no-transfer-progress --quiet package -Dpyspark.jars="$$(../../.venv/bin/python -c \
 	  'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).with_name("jars"))')"
+
+dist: setup-dev ## Build and check what a release publishes, for all registries, in dist/ (ARGS='python --twice' for a part, and again)
+	@.venv/bin/python -m scripts.dist $(ARGS)
+
+dist-trial: dist ## Install it where nothing of this checkout is, and run the demo, an application and connectors there
+	@.venv/bin/python -m tests.distributions.trial
 
 proto-baseline: ## After a release, store proto/ as the baseline that later changes must not break
 	scripts/lint_protos.sh --baseline

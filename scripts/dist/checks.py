@@ -47,8 +47,8 @@ def check_maven(built: Path) -> None:
 
 def check_npm(built: Path) -> None:
     """As `npm publish` does before it uploads anything."""
-    for package in built.glob("*.tgz"):
-        run(["npm", "publish", "--dry-run", "--access", "public", str(package)], built)
+    (package,) = built.glob("*.tgz")
+    run(["npm", "publish", "--dry-run", "--access", "public", str(package)], built)
 
 
 def check_cargo(built: Path) -> None:
