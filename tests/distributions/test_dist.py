@@ -11,6 +11,7 @@ from scripts.dist import __main__ as dist
 from scripts.dist.checks import CHECKS, check_maven
 from scripts.dist.parts import PARTS, BuildError
 from tests.absent import absent
+from tests.selection.turns import in_turns
 
 TOOLS = {"python": "git", "maven": "mvn", "npm": "npm", "cargo": "cargo", "go": "go"}
 
@@ -28,7 +29,7 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", in_turns(PARTS))
 def test_a_part_is_built_twice_the_same_and_its_registry_has_no_objection(part: str, tmp_path: Path) -> None:
     if shutil.which(TOOLS[part]) is None:
         absent(f"{TOOLS[part]} not installed, which builds what is published for {part}")

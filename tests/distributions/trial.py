@@ -137,12 +137,12 @@ def try_all(trial: Trial, languages: list[str]) -> None:
             trial.run(f"{manifests}headrace connector describe {folder.name}")
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Runs the trial."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("languages", nargs="*", metavar="LANGUAGE", help="of the connectors; all without any")
     parser.add_argument("--dist", type=Path, default=ROOT / "dist", metavar="FOLDER", help="what was built; default: dist")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if unknown := set(options.languages) - set(LANGUAGES):
         parser.error(f"no language {', '.join(sorted(unknown))}; there are {', '.join(LANGUAGES)}")
     began = time.monotonic()
