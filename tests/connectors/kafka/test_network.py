@@ -12,7 +12,7 @@ from tests.connectors.kafka.rig import DEADLINE, SETTINGS, numbered, numbers, re
 from tests.connectors.tls_front import TlsFront
 from tests.gateway.certificates import Authority, locked
 
-from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, _connection
+from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, _connection, _errors
 from headrace.connectors.kafka._errors import KafkaUntrusted
 from headrace.connectors.kafka.cluster import Cluster
 from headrace.connectors.kafka.fetcher import Wanted
@@ -100,6 +100,7 @@ async def test_brokers_are_reached_by_tls(kafka, log, topic, address, query, mon
 
         assert await check(tls_ca=authority.cert, **shown) == "1 topic with 1 partition"
         monkeypatch.setattr(_connection, "BOOTSTRAP_S", 2.0)
+        monkeypatch.setattr(_errors, "_PROBE_S", DEADLINE)
         with pytest.raises(
             KafkaFailed, match=r"certificate of .* is not trusted: .*; set tls_ca to the authority that signed it"
         ):
@@ -109,8 +110,9 @@ async def test_brokers_are_reached_by_tls(kafka, log, topic, address, query, mon
 
 
 @pytest.mark.parametrize("library", ["kafka-python", "librdkafka"])
-async def test_only_a_cluster_that_was_never_reached_ends_a_client_by_its_certificate(impatient, tmp_path, library):
+async def test_only_a_cluster_that_was_never_reached_ends_a_client_by_its_certificate(impatient, monkeypatch, tmp_path, library):
     """A stranger's certificate, and then files of this client that do not fit together."""
+    monkeypatch.setattr(_errors, "_PROBE_S", DEADLINE)
     stranger, mine = Authority(tmp_path, "stranger"), Authority(tmp_path, "mine")
     own = {name: tmp_path / name for name in ("ca", "certificate", "key")}
     issued, other = mine.issue("client"), mine.issue("other")
