@@ -166,7 +166,8 @@ def test_spark_is_started_on_request_only() -> None:
     assert "headrace doctor --spark" in finding.fix
 
 
-def test_spark_starts_and_runs_python() -> None:
+def test_spark_starts_and_runs_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.doctor.spark._START_S", 900.0)
     finding = check("session", start_spark=True)
     assert finding.level is Level.OK, finding
     assert "started and ran Python in" in finding.found

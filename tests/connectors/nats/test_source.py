@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import time
 
 import pytest
@@ -427,7 +428,9 @@ async def test_values_of_a_bucket_that_expired_unread_are_named_with_the_setting
     await until(expired)
     await server.publish(f"$KV.{bucket}.c", b"2")
     run(source(bucket))
-    assert f"stream {bucket} no longer has messages 2 to 2: max_age = 1 s or a purge has removed them" in await reading.fails()
+    # The last value may expire, too, before the source looks.
+    named = rf"stream {bucket} no longer has messages 2 to [23]: max_age = 1 s or a purge has removed them"
+    assert re.search(named, await reading.fails())
 
 
 async def test_a_rollup_that_removes_unread_messages_is_named(server, source, query, run):
