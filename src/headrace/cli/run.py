@@ -36,6 +36,8 @@ from headrace.terminal import (
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from headrace.engine import History
+
 _SHOWS_EVERY_S = 5.0
 _LOOKS_EVERY_S = 0.2
 
@@ -67,6 +69,10 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
 @setting_option(OF_RUN["finish"])
 @setting_option(OF_RUN["real_time"])
 @setting_option(OF_RUN["real_time_workers"], type=click.IntRange(1), default=1, metavar="N")
+@setting_option(OF_RUN["history"], metavar="PATH")
+@setting_option(OF_RUN["history_columns"])
+@setting_option(OF_RUN["until"], metavar="TIME")
+@setting_option(OF_RUN["then_live"])
 @setting_option(OF_RUN["drop_states"], metavar="STEP")
 @setting_option(OF_RUN["migrate_states"], metavar="STEP")
 @click.option("--figures/--no-figures", default=True, hidden=True, help="Ask the gateway for the figures that progress shows.")
@@ -93,6 +99,10 @@ def run(
     finish: bool | None,
     real_time: bool,
     real_time_workers: int,
+    history: tuple[str, ...],
+    history_columns: tuple[str, ...],
+    until: str | None,
+    then_live: bool,
     drop_states: tuple[str, ...],
     migrate_states: tuple[str, ...],
     figures: bool,
@@ -115,6 +125,7 @@ def run(
       headrace run app.py --checkpoint /data/checkpoints/orders
       headrace run app.py --master 'local-cluster[2,1,1024]' --available-now
       headrace run app.py --trigger-interval 5s
+      headrace run app.py --history /data/orders/2025 --then-live
       headrace run app.py --real-time
       headrace run app.py --real-time --real-time-workers 4
       headrace run deploy.toml
@@ -124,6 +135,9 @@ def run(
         trigger_interval=trigger_interval,
         real_time=real_time,
         real_time_workers=real_time_workers,
+        history=bool(history),
+        until=until,
+        then_live=then_live,
         written=lambda setting: setting.option,
     )
     if clashes is not None:
@@ -158,7 +172,7 @@ def run(
     if shared_checkpoint:
         given["sharedCheckpoint"] = "true"
     require_java()
-    from headrace.engine import CheckpointError, OptionError, build_session, discard_output, start
+    from headrace.engine import CheckpointError, HistoryError, OptionError, build_session, discard_output, start
     from headrace.pipelines import StateError
     from headrace.processes import first_cause, first_traceback
 
@@ -185,6 +199,7 @@ def run(
             folder=application.folder,
             real_time=real_time,
             real_time_workers=real_time_workers,
+            history=_history(history, history_columns, until, then_live=then_live),
         )
         archives = Archives(str(spark.sparkContext.master))
         watch(query, application, connection if figures else None, stop, output, archives)
@@ -195,7 +210,7 @@ def run(
         if error is not None and not is_verbose():
             # Spark logs it too, but that log is shown with --verbose only.
             output.traceback(first_traceback(str(error)), str(query.id))
-    except (OptionError, CheckpointError, StateError) as refusal:
+    except (OptionError, CheckpointError, HistoryError, StateError) as refusal:
         output.end(str(refusal), EXIT_INVALID)
     finally:
         spark.stop()
@@ -235,6 +250,16 @@ def watch(
             before, shown = acknowledged, now
             progress = Progress(last.batchId, last.durationMs.get("triggerExecution", 0), acknowledged, rate, lag)
             output.show(progress, str(query.id), now - started)
+
+
+def _history(paths: tuple[str, ...], columns: tuple[str, ...], until: str | None, *, then_live: bool) -> "History | None":
+    """The history that the options ask for; None without one."""
+    from headrace.engine import History, parse_time
+
+    if not paths:
+        return None
+    named = pairs(OF_RUN["history_columns"].option, columns)
+    return History(paths, named, None if until is None else parse_time(until), then_live)
 
 
 def _connection_options(connection: Connection) -> dict[str, str]:

@@ -70,6 +70,10 @@ class PipelineOptions(Parameters):
     trigger_interval: str | None = Field(default=None, description=OF_RUN["trigger_interval"].description)
     worker_memory: str | None = Field(default=None, description=OF_RUN["worker_memory"].description)
     finish: bool | None = Field(default=None, description=OF_RUN["finish"].description)
+    history: list[str] = Field(default=[], description=OF_RUN["history"].description)
+    history_columns: _Texts = Field(default={}, description=OF_RUN["history_columns"].description)
+    until: str | None = Field(default=None, description=OF_RUN["until"].description)
+    then_live: bool = Field(default=False, description=OF_RUN["then_live"].description)
     drop_states: list[str] = Field(default=[], description=OF_RUN["drop_states"].description)
     migrate_states: list[str] = Field(default=[], description=OF_RUN["migrate_states"].description)
     verbose: bool = Field(default=False, description=OF_RUN["verbose"].description)
@@ -85,6 +89,9 @@ class PipelineOptions(Parameters):
             trigger_interval=self.trigger_interval,
             real_time=self.real_time,
             real_time_workers=self.real_time_workers,
+            history=bool(self.history),
+            until=self.until,
+            then_live=self.then_live,
         )
         if clashes is not None:
             raise ValueError(clashes)

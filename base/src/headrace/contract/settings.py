@@ -128,6 +128,10 @@ OF_RUN = _by_name(
     Setting("trigger_interval", "Interval between micro-batches: 500ms, 5s, 1m. It delays acknowledgements.", "none"),
     Setting("worker_memory", "Memory for states in each Python worker.", "1gb"),
     Setting("finish", "Close all windows once all streams end.", "only in a bounded run", Form.SWITCH),
+    Setting("history", "Files of past messages, to read first: [STREAMS=]PATH.", form=Form.SEVERAL),
+    Setting("history_columns", "Their columns: event_time=at:ms, value=*.", form=Form.PAIRS, flag="--history-column"),
+    Setting("until", "The event time at which streams follow the history.", "the end of the history"),
+    Setting("then_live", "Continue with the streams after the history.", form=Form.FLAG),
     Setting("drop_states", "Drop the states of a removed step.", form=Form.SEVERAL),
     Setting("migrate_states", "Keep the states of a changed step.", form=Form.SEVERAL),
     Setting("verbose", "Also show Spark's log.", form=Form.FLAG),
@@ -160,6 +164,9 @@ def clash(
     trigger_interval: object,
     real_time: bool,
     real_time_workers: int | None,
+    history: bool = False,
+    until: object = None,
+    then_live: bool = False,
     written: Callable[[Setting], str] = lambda setting: setting.name,
 ) -> str | None:
     """Returns why settings of a run cannot be combined, with each as it is written; None if they can."""
@@ -170,6 +177,11 @@ def clash(
         return f"{now} and {interval} cannot be combined: a bounded run starts each micro-batch immediately"
     if available_now and real_time:
         return f"{now} and {mode} cannot be combined: a bounded run ends when it has read everything"
+    own = [written(OF_RUN[name]) for name, given in (("until", until), ("then_live", then_live)) if given]
+    if own and not history:
+        return f"{own[0]} is for a run with a history: add {written(OF_RUN['history'])}"
+    if history and real_time:
+        return f"{written(OF_RUN['history'])} and {mode} cannot be combined: tasks read the history"
     if (real_time_workers or 1) > 1 and not real_time:
         return f"{workers} is for real-time mode: add {mode}"
     return None

@@ -16,6 +16,7 @@ from headrace.engine._errors import (
     FrameError,
     GatewayAway,
     GatewayError,
+    HistoryError,
     LakeError,
     MessagesLost,
     NotAllowed,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         Target,
     )
     from headrace.engine.checkpoint.position import Position
+    from headrace.engine.history.request import History, parse_time
     from headrace.engine.source.schema import SCHEMA
     from headrace.engine.spark.quiet import discard_output
     from headrace.engine.spark.session import build_session, register
@@ -85,6 +87,8 @@ __all__ = [
     "GatewayAway",
     "GatewayError",
     "HeadraceError",
+    "History",
+    "HistoryError",
     "Kept",
     "LakeError",
     "MessagesLost",
@@ -111,6 +115,7 @@ __all__ = [
     "back_up_checkpoint",
     "build_session",
     "discard_output",
+    "parse_time",
     "plain",
     "read_state",
     "register",
@@ -143,6 +148,7 @@ _MODULES = {
         "Target",
     ),
     "checkpoint.position": ("Position",),
+    "history.request": ("History", "parse_time"),
     "source.schema": ("SCHEMA",),
     "spark.quiet": ("discard_output",),
     "spark.session": ("build_session", "register"),

@@ -10,6 +10,7 @@ HeadraceError
 │   └── PositionRefused    a stream cannot be moved to a position
 ├── SpillError         states beyond a worker's memory cannot be written to its local disk
 ├── LakeError          a table of files cannot be written, or does not match the checkpoint
+├── HistoryError       a file of the past cannot be read, or does not say what a message is
 ├── FrameError         the columns of a frame are inconsistent
 ├── SinkFailed         a sink cannot write a batch
 │   ├── SinkRefused        it permanently rejects messages
@@ -65,6 +66,10 @@ class SpillError(HeadraceError):
 
 class LakeError(HeadraceError):
     """A table of files cannot be written, has lost files of a micro-batch, or does not match the checkpoint."""
+
+
+class HistoryError(HeadraceError):
+    """A file of the past cannot be read, has changed, or lacks a field of its messages; or a live message lacks its place."""
 
 
 class FrameError(HeadraceError):

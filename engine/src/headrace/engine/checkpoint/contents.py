@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.engine._errors import CheckpointError
-from headrace.engine.checkpoint.log import DROPPED, PREDECESSORS, SPARK_STATES, STEPS, UNFINISHED, owner_named_in
+from headrace.engine.checkpoint.log import DROPPED, HISTORY, PREDECESSORS, SPARK_STATES, STEPS, UNFINISHED, owner_named_in
 from headrace.engine.checkpoint.manifests import MANIFESTS, STATES, Manifest, ManifestLog, manifest_name
 from headrace.engine.checkpoint.runs import RUNS, RunLog
 from headrace.engine.checkpoint.trees import Tree
@@ -96,7 +96,7 @@ def contents(tree: Tree) -> Contents:
         raise FileNotFoundError(f"{MANIFESTS}/{batch}.*, the manifest of the states after micro-batch {batch}")
     names = top.names()
     others = [*recent, METADATA, *manifest, *steps, *tree.below(RUNS), *tree.below(SOURCES)]
-    others += [name for name in (VOTES, DROPPED, PREDECESSORS) if name in names]
+    others += [name for name in (VOTES, DROPPED, HISTORY, PREDECESSORS) if name in names]
     lasting = [] if states is None else [f"{STATES}/{name}" for name in sorted(states.files)]
     located = any("/_metadata/" in name and _LOCATED.encode() in _whole(tree, name) for name in operators)
     return Contents(batch, _query(tree), located, (*lasting, *operators), tuple(dict.fromkeys(others)), tuple(older), states)

@@ -19,6 +19,7 @@ UNFINISHED = "headrace-unfinished"
 DROPPED = "headrace-dropped-states"
 PREDECESSORS = "headrace-follows"
 STEPS = "headrace-steps"
+HISTORY = "headrace-history"
 SPARK_STATES = "state"
 _OWNER = "headraceRun"
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -193,6 +194,21 @@ class CheckpointLog:
         name = f"{STEPS}/{0 if last is None else last + 1}"
         self._write(name, {name: asdict(step) for name, step in steps.items()})
 
+    def history(self) -> Any:
+        """The document of the history that the application reads first; None if it has none."""
+        path = self._path(HISTORY)
+        return json.loads(self._text(path)) if self._files.exists(path) else None
+
+    def note_history(self, document: Any) -> Any:
+        """Records a history, unless there is one: the first of drivers that start at once decides. Returns what is recorded."""
+        if self.history() is None:
+            try:
+                self._write(HISTORY, document, replaces=False)
+            except Py4JJavaError as error:
+                if self.history() is None:
+                    raise error
+        return self.history()
+
     def owner(self, batch: int) -> str | None:
         """The run that wrote a batch's entry in the commit log; None if the entry is gone or does not name it."""
         path = self._path(f"commits/{batch}")
@@ -230,11 +246,11 @@ class CheckpointLog:
         """Whether the checkpoint is incomplete: its creation began and did not finish."""
         return bool(self._files.exists(self._path(UNFINISHED)))
 
-    def _write(self, name: str, document: Any) -> None:
+    def _write(self, name: str, document: Any, *, replaces: bool = True) -> None:
         """Writes a file atomically, since a driver may be killed at any time."""
         path = self._path(name)
         self._manager.mkdirs(path.getParent())
-        file = self._manager.createAtomic(path, True)
+        file = self._manager.createAtomic(path, replaces)
         try:
             file.write(bytearray(json.dumps(document).encode()))
         except Py4JError:

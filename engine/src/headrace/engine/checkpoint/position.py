@@ -42,7 +42,7 @@ class Offset:
     `planned_at` is when the batch that ends here was planned, in microseconds since 1970, if the application needs the present
     time: a batch that is repeated finds the same value. `awaited` are the streams that were opened and have no position yet:
     event time waits for them. `began_at` is when the first batch was planned, in microseconds since 1970, if the application
-    needs the present time.
+    needs the present time. `history` is how many slices of its history the application has read.
     """
 
     pipeline: str
@@ -55,6 +55,7 @@ class Offset:
     planned_at: int | None = None
     awaited: frozenset[str] = frozenset()
     began_at: int | None = None
+    history: int = 0
 
     @classmethod
     def parse(cls, text: str) -> "Offset | None":
@@ -80,9 +81,18 @@ class Offset:
             finish, finished = int(document.get("finish", 0)), document.get("finished") is True
             run_id, checkpoint = str(document.get("run_id", "")), str(document["checkpoint"])
             at, awaited = document.get("plannedAt"), frozenset(map(str, document.get("awaited", ())))
-            began_at = document.get("beganAt")
             return cls(
-                document["pipeline"], streams, document.get("run"), finish, finished, run_id, checkpoint, at, awaited, began_at
+                document["pipeline"],
+                streams,
+                document.get("run"),
+                finish,
+                finished,
+                run_id,
+                checkpoint,
+                at,
+                awaited,
+                document.get("beganAt"),
+                int(document.get("history", 0)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
@@ -105,6 +115,8 @@ class Offset:
             document["plannedAt"] = self.planned_at
         if self.began_at is not None:
             document["beganAt"] = self.began_at
+        if self.history:
+            document["history"] = self.history
         if self.awaited:
             document["awaited"] = sorted(self.awaited)
         document["streams"] = {name: _document(self.streams[name]) for name in sorted(self.streams)}

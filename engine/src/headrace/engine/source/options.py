@@ -56,6 +56,10 @@ class Options(GatewayOptions):
     """The path of the socket of the application's worker in real-time mode; None without it."""
     driver: str = ""
     """The id of the driver, if it sends heartbeats."""
+    history: str | None = None
+    """The history that an application reads first, as a document; None without one."""
+    history_alone: bool = False
+    """Whether the run ends with the history."""
     resume_at: str | None = None
     """The offset, as JSON, at which a rescaled checkpoint starts. The run that creates the checkpoint reads nothing."""
 
@@ -126,6 +130,8 @@ _INTERNAL: Mapping[str, Option] = {
     "application": Option("application"),
     "asksForPresent": Option("asks_for_present", boolean),
     "finish": Option("finish", boolean),
+    "history": Option("history"),
+    "historyAlone": Option("history_alone", boolean),
     "interval": Option("interval_s", float),
     "realTime": Option("real_time"),
     "resumeAt": Option("resume_at"),

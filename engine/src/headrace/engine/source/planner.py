@@ -117,23 +117,25 @@ class Planner:
         forgotten = self._forgets(offset, response)
         streams = {name: position for name, position in {**offset.streams, **moved_to}.items() if name not in forgotten}
         awaited = (offset.awaited | set(response.opened)) - set(response.ended_unread) - streams.keys()
+        # A batch that only forgets streams contains nothing new.
+        finished = finishes or (offset.finished and not response.ranges)
+        end = self._ended(offset, streams=streams, finish=offset.finish + finishes, finished=finished, awaited=awaited)
+        return self._note(start, offset, end)
+
+    def _ended(self, offset: Offset, **changes: Any) -> Offset:
+        """The offset at which a batch of this run ends that begins at another one."""
         run, now = self.pipeline_run, time.time_ns() // 1000
-        # The application did not ask for the present time when the checkpoint began.
-        began_at = offset.began_at if offset.began_at is not None else 0 if offset.streams else now
-        end = Offset(
-            offset.pipeline,
-            streams,
-            run.number,
-            offset.finish + finishes,
-            # A batch that only forgets streams contains nothing new.
-            finishes or (offset.finished and not response.ranges),
-            run_id=run.run_id,
-            checkpoint=run.checkpoint,
-            planned_at=now if self._options.asks_for_present else None,
-            awaited=awaited,
-            began_at=began_at if self._options.asks_for_present else offset.began_at,
-        )
-        self._last_end = end.to_json()
+        present: dict[str, int | None] = {"planned_at": None}
+        if self._options.asks_for_present:
+            # The application did not ask for the present time when the checkpoint began.
+            began_at = offset.began_at if offset.began_at is not None else 0 if offset.streams else now
+            present = {"planned_at": now, "began_at": began_at}
+        changes |= {"run_number": run.number, "run_id": run.run_id, "checkpoint": run.checkpoint, **present}
+        return replace(offset, **changes)
+
+    def _note(self, start: dict[str, Any], offset: Offset, end: Offset) -> dict[str, Any]:
+        """Remembers the batch that was planned last; returns where it ends."""
+        self._last_start, self._last_end = start, end.to_json()
         self._parsed = [(start, offset), (self._last_end, end)]
         return self._last_end
 

@@ -34,6 +34,8 @@ class Counted(Enum):
     """Elements whose event times are too far ahead of the present to advance the watermark."""
     BEHIND = "behind"
     """Streams whose first event time the watermark had passed when they began."""
+    REPEATED = "repeated"
+    """Live messages that the history of the application has, too, and that were dropped."""
 
 
 class Cell(Protocol):

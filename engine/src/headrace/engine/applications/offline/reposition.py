@@ -13,7 +13,7 @@ from headrace.contract.names import covers
 from headrace.engine._errors import CheckpointError, PositionRefused
 from headrace.engine.checkpoint.copy import CheckpointCopy
 from headrace.engine.checkpoint.folder import HadoopFolder, open_folder, qualified
-from headrace.engine.checkpoint.log import CheckpointLog, LoggedBatch, Predecessor
+from headrace.engine.checkpoint.log import HISTORY, CheckpointLog, LoggedBatch, Predecessor
 from headrace.engine.checkpoint.manifests import BY_COMMAND, MANIFESTS, STATES, Manifest, ManifestLog
 from headrace.engine.checkpoint.moves import Change, Direction, Point, Target, moved_to
 from headrace.engine.checkpoint.position import Offset, Position
@@ -21,7 +21,7 @@ from headrace.engine.checkpoint.runs import RUNS, RunLog
 from headrace.engine.spark.shared_checkpoint import refuse_local_checkpoint
 
 _OPERATORS = "state"
-_AS_THEY_ARE = ("sources", "headrace-dropped-states", "headrace-steps")
+_AS_THEY_ARE = ("sources", HISTORY, "headrace-dropped-states", "headrace-steps")
 _LOCATED = "transformWithState"
 """Spark records the location of the states of these operators."""
 
@@ -215,7 +215,7 @@ class StoredPositions:
                     )
 
     def _write_states(self, copy: CheckpointCopy, into: str, drop: bool) -> None:
-        for name in _AS_THEY_ARE[: 1 if drop else None]:
+        for name in _AS_THEY_ARE[: 2 if drop else None]:
             copy.copy(name)
         if self.kept is Kept.OPERATORS:
             copy.copy(_OPERATORS)

@@ -86,6 +86,8 @@ def rescale(
     # The checkpoint cannot be created elsewhere and moved, since Spark stores its path: it is marked until it is complete.
     new.mark_unfinished()
     new.note_steps(graph.fingerprints)
+    if (history := log.history()) is not None:
+        new.note_history(history)
     url = qualified(spark, into)
     manifest, keys = _divided_states(old, graph, ids, driver_files(spark, f"{url}/{STATES}"))
     ManifestLog(open_folder(spark, f"{url}/{MANIFESTS}")).write(FIRST_BATCH, BY_COMMAND, manifest)

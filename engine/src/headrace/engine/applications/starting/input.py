@@ -30,6 +30,13 @@ class Input:
         from headrace.engine.applications.stages.source_stage import source_stage_rows, stream_end_rows
         from headrace.engine.source.reader import Reader
 
+        if options.history is not None:
+            import json
+
+            from headrace.engine.applications.history.reader import HistoryReader
+            from headrace.engine.history.index import Index
+
+            return HistoryReader(options, self.plan, Index.from_json(json.loads(options.history)))
         kind = Reader
         if options.real_time is not None:
             from headrace.engine.applications.real_time.reader import RealTimeReader

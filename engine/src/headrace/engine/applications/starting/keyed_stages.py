@@ -11,7 +11,7 @@ from headrace.engine.applications.stages.plan import COUNTS, ROWS, Plan
 from headrace.engine.sink.options import SinkOptions
 from headrace.engine.spark.counts import OBSERVED
 from headrace.engine.spark.served_files import served
-from headrace.pipelines.runtime import Graph
+from headrace.pipelines.runtime import Counted, Graph
 
 
 def add_keyed_stages(plan: Plan, rows: DataFrame, root: str, options: SinkOptions | None) -> DataFrame:
@@ -40,12 +40,13 @@ def _function(task: KeyedTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
     return keyed_stage
 
 
-def observed(graph: Graph, rows: DataFrame) -> DataFrame:
+def observed(graph: Graph, rows: DataFrame, *, has_history: bool = False) -> DataFrame:
     """The same rows, with their counts in the query's progress: `late:STEP`, `skipped:STEP`, `ahead:STEP`."""
+    repeated = [(Counted.REPEATED, source.name) for source in graph.sources.values()] if has_history else []
     figures = [
         F.coalesce(
             F.sum(F.when((F.col("target") == COUNTS[what]) & (F.col("stream") == step), F.col("messages"))), F.lit(0)
         ).alias(f"{what.value}:{step}")
-        for what, step in graph.counted
+        for what, step in [*graph.counted, *repeated]
     ]
     return rows.observe(OBSERVED, *figures) if figures else rows

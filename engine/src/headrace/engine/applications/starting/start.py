@@ -20,11 +20,13 @@ from headrace.engine.applications.shipping.ship_programs import ship_programs
 from headrace.engine.applications.stages.call_files import CallFiles
 from headrace.engine.applications.stages.plan import Plan
 from headrace.engine.applications.starting.first_workers import start_workers
+from headrace.engine.applications.starting.history_of import history_of
 from headrace.engine.applications.starting.input import Input
 from headrace.engine.applications.starting.keyed_stages import add_keyed_stages, observed
 from headrace.engine.applications.starting.query_settings import new_partitions, settings_of_query
 from headrace.engine.applications.starting.start_arguments import (
     check_flags,
+    check_history,
     check_options,
     check_path,
     check_pipeline,
@@ -37,6 +39,7 @@ from headrace.engine.applications.states.keys import bucket_ids
 from headrace.engine.checkpoint.folder import open_folder, qualified
 from headrace.engine.checkpoint.log import CheckpointLog
 from headrace.engine.checkpoint.manifests import MANIFESTS, STATES, ManifestLog
+from headrace.engine.history.request import History
 from headrace.engine.sink.options import NAMES as SINK_NAMES
 from headrace.engine.sink.options import parse_sink
 from headrace.engine.source.options import NAMES as SOURCE_NAMES
@@ -75,6 +78,7 @@ def start(
     folder: str | Path | None = None,
     real_time: bool = False,
     real_time_workers: int = 1,
+    history: History | None = None,
 ) -> StreamingQuery:
     """Starts an application as a streaming query, which runs until it is stopped.
 
@@ -102,6 +106,8 @@ def start(
             Micro-batches then only commit, by default every second.
         real_time_workers: How many processes run the steps behind `key_by` in real-time mode, the driver included; at most as
             many as there are buckets.
+        history: Messages of the past, which are read before the streams. A checkpoint that has begun with a history continues it
+            without this argument, too.
 
     Returns:
         The query. If it has failed while its sources were initialised, its `exception()` has the reason.
@@ -110,6 +116,7 @@ def start(
         GraphError: The pipeline is invalid.
         OptionError: An option or another argument is invalid.
         ProgramError: The file of a program does not exist.
+        HistoryError: A file of the history cannot be read, or lacks a field of its messages.
         CheckpointError: The checkpoint is incomplete, because its creation by rescaling did not finish or its states are gone; or
             it is on a local disk, and executors run on other machines.
         StateError: The checkpoint has states of a different step with the same name, or a new state cannot be stored.
@@ -117,6 +124,8 @@ def start(
     _check_arguments(pipeline, checkpoint, options, trigger_interval, worker_memory, folder)
     check_flags(available_now=available_now, real_time=real_time, **({} if finish is None else {"finish": finish}))
     check_workers(real_time_workers)
+    if history is not None:
+        check_history(history)
     check_step_names(drop_states=drop_states, migrate_states=migrate_states)
     graph = pipeline.graph
     clashes = clash(
@@ -124,6 +133,7 @@ def start(
         trigger_interval=trigger_interval,
         real_time=real_time,
         real_time_workers=real_time_workers,
+        history=history is not None,
     )
     if clashes is not None:
         raise OptionError(clashes)
@@ -151,6 +161,9 @@ def start(
     _check_states(spark, log, url)
     log.note_steps(graph.fingerprints)
     planned = log.last_planned()
+    past = history_of(log, history, graph, for_source, is_new=planned is None, real_time=real_time)
+    ends_with_history = history is not None and not history.then_live
+    available_now = available_now or ends_with_history
     # The number is fixed for a checkpoint, regardless of the session's settings.
     partitions = planned.partitions if planned else new_partitions(spark)
     send_program_classes()
@@ -182,9 +195,12 @@ def start(
                 workers=real_time_workers,
             )
             more["realTime"] = handler.serve(worker)
+        if past is not None:
+            more |= {"history": past, "historyAlone": str(ends_with_history).lower()}
         arriving = _arriving(spark, graph, {**for_source, **more}, finish, interval_s)
         rows = add_keyed_stages(recorded, arriving, f"{url}/{STATES}", options)
-        writer = observed(graph, rows).writeStream.format(APPLICATION_SINK).queryName(graph.name).outputMode("append")
+        counted = observed(graph, rows, has_history=past is not None)
+        writer = counted.writeStream.format(APPLICATION_SINK).queryName(graph.name).outputMode("append")
         writer = writer.options(checkpointLocation=str(checkpoint), **own)
         if available_now:
             writer = writer.trigger(availableNow=True)

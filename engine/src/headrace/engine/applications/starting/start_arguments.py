@@ -1,11 +1,12 @@
 """Checks of the arguments with which a program starts an application, before anything is started or written."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from reprlib import repr as shown
 from typing import Any
 
 from headrace.engine._errors import OptionError
+from headrace.engine.history.request import History
 from headrace.pipelines import Pipeline
 
 
@@ -51,6 +52,24 @@ def check_flags(**flags: object) -> None:
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise OptionError(f"{name} must be True or False, not {shown(flag)}")
+
+
+def check_history(history: object) -> None:
+    """Checks a history.
+
+    Raises:
+        OptionError: It is no `History`, or one of its fields has another type.
+    """
+    if not isinstance(history, History):
+        raise OptionError(f"history must be a History, such as History(['/archive/orders']), not {shown(history)}")
+    paths, columns, until = history.paths, history.columns, history.until
+    if isinstance(paths, str) or not isinstance(paths, Sequence) or not all(isinstance(path, str) for path in paths):
+        raise OptionError(f"history: paths must be a list of texts, not {shown(paths)}")
+    if not isinstance(columns, Mapping) or not all(isinstance(text, str) for pair in columns.items() for text in pair):
+        raise OptionError(f"history: columns must be texts by name, such as {{'event_time': 'at:ms'}}, not {shown(columns)}")
+    if until is not None and (isinstance(until, bool) or not isinstance(until, int)):
+        raise OptionError(f"history: until must be a whole number of microseconds since 1970, not {shown(until)}")
+    check_flags(then_live=history.then_live)
 
 
 def check_workers(workers: object) -> None:

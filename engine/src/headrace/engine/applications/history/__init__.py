@@ -1,0 +1,1 @@
+"""Reads the messages of the past before the streams: `HistoryReader`."""
