@@ -85,6 +85,18 @@ async def test_a_plan_from_before_the_vote_proves_nothing() -> None:
         assert await writer.report_commits(committed=0) == 1, "the vote is known, and only the log has decided it"
 
 
+async def test_a_plan_for_a_batch_proves_nothing_of_the_next_one_which_another_gateway_planned() -> None:
+    async with serve() as (_, address), sink_and_source(address) as (sink, writer, source, reader):
+        await source.send(frame=numbered(1, 1, 10))
+        await reader.plan_until("orders/0", 10)
+        # Another gateway answers all calls about batch 0, and plans batch 1. Then this one is asked again.
+        await writer.report_commits(committed=0)
+        await stage_and_vote(sink, writer, 1)
+        await reader.plan({"orders/0": 10}, wait_ms=0)
+        assert await writer.report_commits(committed=0) == 0, "the position is the end of batch 0"
+        assert await writer.report_commits(committed=1) == 1
+
+
 @pytest.mark.parametrize("restarted", [False, True], ids=["gateway remembers", "gateway restarted"])
 @pytest.mark.parametrize("in_log", [True, False])
 async def test_a_sink_that_comes_back_learns_what_was_decided(restarted: bool, in_log: bool) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from headrace.contract import clock
 from headrace.contract.limits import MAX_NAME_BYTES
@@ -18,6 +18,7 @@ from headrace.gateway.core.batches import (
     adopt,
     all_ended,
     attach,
+    batches_over,
     check_not_late,
     check_reads,
     commit,
@@ -93,12 +94,12 @@ class EngineService(EngineServiceServicer):
         pipeline.ended_unread = {name: None for name in request.awaited if name in pipeline.ended_unread}
         pipeline.calls += 1
         try:
-            return await self._plan(pipeline, request)
+            return await self._plan(pipeline, request, batches_over(self._gateway, pipeline))
         finally:
             pipeline.calls -= 1
             pipeline.called_at = clock.monotonic()
 
-    async def _plan(self, pipeline: Pipeline, request: pb.PlanRequest) -> pb.PlanResponse:
+    async def _plan(self, pipeline: Pipeline, request: pb.PlanRequest, after: Mapping[str, int]) -> pb.PlanResponse:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.wait_ms / 1000
         max_messages = request.max_messages if request.HasField("max_messages") else None
@@ -112,7 +113,7 @@ class EngineService(EngineServiceServicer):
                 _check_current(pipeline, request.pipeline)
                 continue
             ranges = plan(pipeline, self._gateway.streams, max_messages, max_bytes, tell_ends=request.tell_ends)
-            pipeline.plan({r.stream.name: r.end for r in ranges if r.messages or r.start})
+            pipeline.plan({r.stream.name: r.end for r in ranges if r.messages or r.start}, after)
             over = request.tell_ends and all_ended(pipeline, self._gateway.streams.values())
             forgotten = to_forget(self._gateway, pipeline, tell_ends=request.tell_ends, with_batch=bool(ranges))
             away = sinks_away(self._gateway, pipeline.name) if ranges or over or forgotten else []

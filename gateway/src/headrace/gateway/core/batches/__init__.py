@@ -13,6 +13,7 @@ from headrace.gateway.core.batches.checkpoints import (
 )
 from headrace.gateway.core.batches.delivering import (
     attach_sink,
+    batches_over,
     begin_transaction,
     check_newer,
     instance_for,
@@ -33,6 +34,7 @@ __all__ = [
     "all_ended",
     "attach",
     "attach_sink",
+    "batches_over",
     "begin_transaction",
     "check_newer",
     "check_not_late",

@@ -161,12 +161,28 @@ def _check_kept(sink: Sink, transaction: Transaction, shares: Mapping[SinkSessio
 
 
 def _await_proof(gateway: Gateway, transaction: Transaction, run_id: str) -> None:
-    """Records the positions of the query's readers whose commit will prove that the transaction is in the commit log."""
-    commit_log = gateway.commit_logs.get(transaction.pipeline)
+    """Records the positions of the query's readers whose commit will prove that the transaction is in the commit log.
+
+    What a reader has planned here may be an earlier batch, if another gateway has answered its calls since: it proves nothing.
+    """
+    name, batch = transaction.pipeline, transaction.batch
+    commit_log = gateway.commit_logs.get(name)
     if commit_log is not None and commit_log.run_id == run_id:
-        readers = (gateway.pipelines.get(name) for name in commit_log.readers)
-        planned = {reader.name: (reader.run, dict(reader.planned)) for reader in readers if reader is not None}
-        gateway.voted_batches[transaction.pipeline] = VotedBatch(transaction.batch, run_id, planned)
+        readers = [gateway.pipelines[reader] for reader in commit_log.readers if reader in gateway.pipelines]
+        present = [reader for reader in readers if reader.planned_after.get(name) == batch - 1]
+        planned = {reader.name: (reader.run, dict(reader.planned)) for reader in present}
+        gateway.voted_batches[name] = VotedBatch(batch, run_id, planned)
+
+
+def batches_over(gateway: Gateway, pipeline: Pipeline) -> dict[str, int]:
+    """Returns the last batch that a pipeline no longer plans, of each query that reads by it: voted for, or committed."""
+    over_by = dict[str, int]()
+    for name, commit_log in gateway.commit_logs.items():
+        if pipeline.name in commit_log.readers:
+            voted = gateway.voted_batches.get(name)
+            is_voted = voted is not None and voted.run_id == commit_log.run_id
+            over_by[name] = max(commit_log.committed, voted.batch if voted and is_voted else -1)
+    return over_by
 
 
 async def _shares(
@@ -277,7 +293,6 @@ def commit_proven(gateway: Gateway, pipeline: Pipeline) -> None:
             if awaited.batch > commit_log.committed + 1:
                 # Another run may have committed the batches between since the report: the next one says who has.
                 continue
-            del gateway.voted_batches[name]
             if awaited.batch > commit_log.committed:
                 proven = (*commit_log.segments, Segment(awaited.run_id, awaited.batch, awaited.batch))
                 commit_log = gateway.commit_logs[name] = replace(commit_log, committed=awaited.batch, segments=proven)

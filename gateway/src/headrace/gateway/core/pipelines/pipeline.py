@@ -5,7 +5,7 @@ In the protocol and here, a pipeline is one Spark query with its checkpoint. It 
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.contract import clock
@@ -101,6 +101,8 @@ class Pipeline:
     """Where the planned, uncommitted batch ends in each stream."""
     planned_batches: int = 0
     """How many batches were planned for it."""
+    planned_after: Mapping[str, int] = field(default_factory=dict)
+    """The last batch of each query that reads by it that was known to be voted for, or committed, when it was planned."""
     planned_at: float = 0.0
     """When that batch was planned, or first named by its query, on the monotonic clock."""
     begins: dict[str, Position] = field(default_factory=dict)
@@ -290,9 +292,9 @@ class Pipeline:
             return False
         return stream not in self.fetched or self.reading[stream] > 0
 
-    def plan(self, ends: dict[str, Position]) -> None:
-        """Records where the next batch ends in each stream that it reads."""
-        self.planned, self.planned_at = ends, clock.monotonic()
+    def plan(self, ends: dict[str, Position], after: Mapping[str, int] | None = None) -> None:
+        """Records where the next batch ends in each stream that it reads, and after which batch of each query it was planned."""
+        self.planned, self.planned_at, self.planned_after = ends, clock.monotonic(), after or {}
         self.fetched.clear()
         self.had_batch = self.had_batch or bool(ends)
 
