@@ -135,8 +135,9 @@ def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Pos
     """
     stream = gateway.stream(stream_name)
     begins_first = committed == BEGINNING and begin_with_first(pipeline, stream_name)
+    # Its planner may have failed to attach, and calls again only after the batch: nobody else lets the source be rewound for it.
+    pipeline.attached = True
     if begins_first or not pipeline.knows(stream_name):
-        pipeline.attached = True
         pipeline.committed[stream_name] = committed
         if stream.received == BEGINNING:
             stream.go_on_after(committed)
