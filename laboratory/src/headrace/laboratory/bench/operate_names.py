@@ -28,6 +28,7 @@ FAULTS = {
     "sink_hanging": "a sink does not answer",
     "disk_full_at_the_sink": "a sink cannot write",
     "descriptors_at_the_sink": "a sink cannot open a file",
+    "descriptors_at_the_gateway": "the gateway has few descriptors left",
     "function_raises": "a function raises in each micro-batch",
     "clock_set": "the clock of the gateway's machine is set forward",
     "gateway_restarted": "the gateway drains, and another one takes its place",
@@ -48,6 +49,7 @@ FAULTS = {
     "jvm_ends": "the JVM of a deployment's program does not start",
     "trace_of_a_program": "a deployment's program ends with a trace of the JVM",
     "descriptors_at_a_driver": "a deployment's application has too few descriptors for its JVM",
+    "descriptors_at_the_supervisor": "a deployment's supervisor has no descriptors left to start a connector again",
     "logs_full": "the disk of a deployment's logs is full",
 }
 """What each fault is, in the order in which they are injected."""

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from headrace.laboratory.bench.faults.disk import fill, is_missing, own_disk
 from headrace.laboratory.bench.faults.fault import Fault, Site
+from headrace.laboratory.bench.faults.limits import leave_descriptors, return_descriptors
 from headrace.laboratory.bench.rig import owned, status, wait_for
 from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess
@@ -24,9 +25,11 @@ from headrace.protocol.v1 import admin_pb2 as pb
 
 _DEADLINE_S = 300.0
 _STOPS_WITHIN_S = 60.0
-_APPLICATION, _PROGRAM = "totals", "prices"
+_APPLICATION, _PROGRAM, _SINK = "totals", "prices", "counts"
 _FEWEST_DESCRIPTORS = 200
 """Enough for everything but Spark's JVM."""
+_IN_USE = 4
+"""Descriptors that the supervisor has in use as long as it runs."""
 _DEPLOYMENT = """
 [gateway]
 listen = "{listen}"
@@ -84,8 +87,11 @@ query = rows.load().writeStream.format("noop").option("checkpointLocation", {che
 while not Path({lacks_price!r}).exists():
     print("prices are known", "." * 4096, flush=True)
     time.sleep(0.5)
-Path({begun!r}).touch()
-spark.range(1).selectExpr("cast(raise_error('no price') as string)").write.format("noop").mode("overwrite").save()
+try:
+    spark.range(1).selectExpr("cast(raise_error('no price') as string)").write.format("noop").mode("overwrite").save()
+except Exception:
+    Path({begun!r}).touch()
+    raise
 """
 _JAVA = """#!/bin/sh
 touch {begun}
@@ -109,13 +115,13 @@ def _run(_: SparkSession, names: frozenset[str]) -> Iterator[tuple[str, list[Fau
         stack.enter_context(owned(supervisor))
         for process in (_APPLICATION, _PROGRAM):
             wait_for(f"{process} to run", partial(site.runs, process), _DEADLINE_S)
-        yield f"http://{site.http}", [fault for fault in _faults(site) if fault.name in names]
+        faults = [*_faults(site), *_of_supervisor(site, psutil.Process(supervisor.pid)), *_of_logs(site)]
+        yield f"http://{site.http}", [fault for fault in faults if fault.name in names]
         supervisor.stop(_STOPS_WITHIN_S)
 
 
 def _faults(site: "_Deployed") -> list[Fault]:
     fails = frozenset({"pipeline-fails"})
-    filler = site.logs / "filler"
 
     def exhaust() -> None:
         site.few_descriptors.touch()
@@ -158,8 +164,27 @@ def _faults(site: "_Deployed") -> list[Fault]:
             "descriptors",
             begins=site.has_begun,
         ),
-        Fault("logs_full", frozenset({"log-fails"}), "log of process", partial(fill, filler), filler.unlink, str(site.logs)),
     ]
+
+
+def _of_supervisor(site: "_Deployed", supervisor: psutil.Process) -> list[Fault]:
+    def exhaust() -> None:
+        leave_descriptors(supervisor, _IN_USE)
+        site.kill(_SINK)
+
+    def grant() -> None:
+        return_descriptors(supervisor)
+        site.await_run(_SINK)
+
+    kinds = frozenset({"connector-away", "connector-fails", "sink-away"})
+    return [Fault("descriptors_at_the_supervisor", kinds, "", exhaust, grant, "Too many open files")]
+
+
+def _of_logs(site: "_Deployed") -> list[Fault]:
+    filler = site.logs / "filler"
+    # The measurement begins once the disk is full.
+    full, kinds = partial(fill, filler), frozenset({"log-fails"})
+    return [Fault("logs_full", kinds, "log of process", full, filler.unlink, str(site.logs), begins=filler.exists)]
 
 
 def _lacks() -> dict[str, str]:
@@ -168,7 +193,9 @@ def _lacks() -> dict[str, str]:
 
 
 _OF_DISK = ("logs_full",)
-DEPLOYED = Site(("jvm_ends", "trace_of_a_program", "descriptors_at_a_driver", *_OF_DISK), _run, _lacks)
+DEPLOYED = Site(
+    ("jvm_ends", "trace_of_a_program", "descriptors_at_a_driver", "descriptors_at_the_supervisor", *_OF_DISK), _run, _lacks
+)
 
 
 @dataclass(frozen=True)

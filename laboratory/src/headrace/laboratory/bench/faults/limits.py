@@ -34,6 +34,24 @@ def limit_descriptors(of: Restartable, most: int | None) -> None:
         process.rlimit(psutil.RLIMIT_NOFILE, (hard if most is None else most, hard))
 
 
+def leave_few_descriptors(process: psutil.Process, few: int) -> None:
+    """Limits the descriptors of a process to what it has in use and a few more."""
+    _, hard = process.rlimit(psutil.RLIMIT_NOFILE)
+    process.rlimit(psutil.RLIMIT_NOFILE, (process.num_fds() + few, hard))
+
+
+def leave_descriptors(process: psutil.Process, most: int) -> None:
+    """Limits the descriptors of a process, which may have more in use: the lowest numbers are taken first."""
+    _, hard = process.rlimit(psutil.RLIMIT_NOFILE)
+    process.rlimit(psutil.RLIMIT_NOFILE, (most, hard))
+
+
+def return_descriptors(process: psutil.Process) -> None:
+    """Lets a process have as many descriptors as the system permits."""
+    _, hard = process.rlimit(psutil.RLIMIT_NOFILE)
+    process.rlimit(psutil.RLIMIT_NOFILE, (hard, hard))
+
+
 def _processes(of: Restartable) -> list[psutil.Process]:
     first = psutil.Process(of.process.pid)
     return [first, *first.children(recursive=True)]

@@ -1,6 +1,7 @@
 """A query of Spark between a source and a file sink: faults of the query, of its connectors, and of the gateway."""
 
 import signal
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +17,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.laboratory.bench.faults.disk import fill, freeze, is_missing, own_disk, thaw
 from headrace.laboratory.bench.faults.fault import Fault, Site
 from headrace.laboratory.bench.faults.gateway import Gateway, running
-from headrace.laboratory.bench.faults.limits import limit_descriptors, limit_files, send
+from headrace.laboratory.bench.faults.limits import (
+    leave_few_descriptors,
+    limit_descriptors,
+    limit_files,
+    return_descriptors,
+    send,
+)
 from headrace.laboratory.bench.queries import headrace, sink_query, stop
 from headrace.laboratory.bench.rig import Restartable, sink_command, source_command, status, wait_for
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
@@ -28,6 +35,10 @@ _TIMEOUT_S = 10.0
 _CLOCK_WRONG_BY_S = 7_200
 _TOO_FEW = 4
 """Descriptors that a process has in use as soon as it runs, so that it can have no further one."""
+_VISITORS = 200
+"""Connections that take descriptors of the gateway, and send nothing."""
+_FEW = 12
+"""Descriptors that are left to it: less than a tenth, and enough to be asked how it is."""
 _RAISES = "cast(raise_error('no price') as binary) as value"
 
 
@@ -56,6 +67,7 @@ def _lacks() -> dict[str, str]:
 
 def _faults(site: "_Query", source: Restartable, sink: Restartable) -> list[Fault]:
     gateway, pipeline = site.gateway, "pipeline "
+    visitors = _Visitors(gateway)
     return [
         Fault("paused_pipeline", frozenset({"paused"}), pipeline, partial(site.pause, True), partial(site.pause, False)),
         # It sends nothing and reads nothing, as behind a network that is cut.
@@ -87,6 +99,14 @@ def _faults(site: "_Query", source: Restartable, sink: Restartable) -> list[Faul
             partial(limit_descriptors, sink, _TOO_FEW),
             partial(_free_descriptors, sink, site),
             "Too many open files",
+        ),
+        Fault(
+            "descriptors_at_the_gateway",
+            frozenset({"descriptors-exhausted"}),
+            "gateway",
+            visitors.come,
+            visitors.leave,
+            "descriptors of the gateway are in use",
         ),
         Fault(
             "function_raises",
@@ -142,6 +162,7 @@ QUERY = Site(
         "sink_hanging",
         "disk_full_at_the_sink",
         "descriptors_at_the_sink",
+        "descriptors_at_the_gateway",
         "function_raises",
         "clock_set",
         "gateway_restarted",
@@ -186,6 +207,32 @@ class _Query:
                 admin.Pause(admin_pb2.PauseRequest(kind=kind, name=name), timeout=_TIMEOUT_S)
             else:
                 admin.Resume(admin_pb2.ResumeRequest(kind=kind, name=name), timeout=_TIMEOUT_S)
+
+
+class _Visitors:
+    """Whoever connects to a gateway and sends nothing."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._connected: list[socket.socket] = []
+
+    def come(self) -> None:
+        """Takes most descriptors of the gateway."""
+        host, _, port = self._gateway.url.removeprefix("http://").rpartition(":")
+        self._connected += [socket.create_connection((host, int(port))) for _ in range(_VISITORS)]
+        process = self._process()
+        wait_for("the gateway to have accepted them", lambda: process.num_fds() > _VISITORS, _DEADLINE_S)
+        leave_few_descriptors(process, _FEW)
+
+    def leave(self) -> None:
+        """Returns them."""
+        for one in self._connected:
+            one.close()
+        self._connected.clear()
+        return_descriptors(self._process())
+
+    def _process(self) -> psutil.Process:
+        return psutil.Process(self._gateway.process.process.pid)
 
 
 def _free_disk(sink: Restartable, site: _Query) -> None:
