@@ -1,5 +1,6 @@
 """A gateway, connectors and drivers as processes of their own, and what the tests ask about them."""
 
+import asyncio
 import contextlib
 import json
 import time
@@ -11,6 +12,7 @@ import grpc
 from tests.faults.processes import DEADLINE_S, Process, free_port, wait_for
 from tests.faults.queries import Query
 from tests.faults.sources import SOURCES
+from tests.health.site import Site
 
 from headrace.protocol.v1 import admin_pb2
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
@@ -23,11 +25,12 @@ class Gateway(Process):
 
     def __init__(self, name: str, folder: Path, config: str, environ: Mapping[str, str] | None = None) -> None:
         self.address = f"127.0.0.1:{free_port()}"
+        self.http = f"127.0.0.1:{free_port()}"
         self._ready = folder / f"{name}.ready"
         config_file = folder / f"{name}.toml"
         config_file.write_text(config)
-        arguments = ["-m", "headrace.cli", "gateway", "--listen", self.address, "--ready-file", str(self._ready)]
-        super().__init__(name, [*arguments, "--config", str(config_file)], folder, environ)
+        listens = ["--listen", self.address, "--http-listen", self.http, "--ready-file", str(self._ready)]
+        super().__init__(name, ["-m", "headrace.cli", "gateway", *listens, "--config", str(config_file)], folder, environ)
 
     def start(self) -> None:
         """Starts it and waits until it listens."""
@@ -103,6 +106,15 @@ class Rig:
             self.processes.append(shared_driver)
         self._queries: list[Query] = []
         self._shared_queries: list[Query] = []
+        self._site = Site(self.gateway.address, self.gateway.http)
+
+    def names(self, kind: str, part: str, cause: str = "", *, root: str = "", waits: str | None = "") -> None:
+        """Waits until a fault is named wherever people look; takes the arguments of `Site.names`."""
+        asyncio.run(self._site.names(kind, part, cause, root=root, waits=waits))
+
+    def clears(self, *parts: str) -> None:
+        """Waits until nothing is wrong with these parts, wherever people look."""
+        asyncio.run(self._site.clears(*parts))
 
     def driver(self, name: str = "driver", master: str = "local[2]") -> Driver:
         """A driver, not started."""

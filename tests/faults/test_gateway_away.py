@@ -51,6 +51,7 @@ def test_a_gateway_that_comes_back_in_time_is_waited_for(rig: Callable[[str], Ri
     assert world.holds(lambda: query.outcome() is None, 4)
     world.gateway.start()
     world.wait_until("the query continues", lambda: source.acked("0") == 200)
+    world.clears("pipeline away", "stream numbers/0", "connector numbers")
     assert [sequence for _, sequence, _ in query.rows()] == [number_sequence(n) for n in range(1, 201)]
 
 

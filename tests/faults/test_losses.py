@@ -1,6 +1,7 @@
 """A source that no longer has what a pipeline must read fails the query, or is skipped where that was asked for."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tests.faults.processes import Process
 from tests.faults.queries import Query
@@ -67,12 +68,16 @@ def lose_half(world: Rig, source: Numbers, connector: Process, planned: int) -> 
 def test_messages_that_were_never_planned_fail_the_query(rig: Callable[[str], Rig]) -> None:
     world, source, connector, query = committed_world(rig)
     lose_what_comes_next(world, source, connector)
+    world.names("position-lost", f"stream {STREAM}")
     error = world.failure(query)
     assert STREAM in error
     assert f"sequence {number_sequence(READ)}" in error
     assert f"{number_sequence(READ + 51)}" in error
     assert "failOnDataLoss" in error
     assert sequences(query) == up_to(1, READ)
+    world.run(replace(query, options={"failOnDataLoss": "false"}))
+    world.wait_until("the rest is acknowledged", lambda: source.acked("0") == READ + 100)
+    world.clears(f"stream {STREAM}", "pipeline losses")
 
 
 def test_messages_that_were_never_planned_are_skipped_on_request(rig: Callable[[str], Rig]) -> None:
@@ -96,6 +101,10 @@ def test_a_replay_that_is_lost_in_part_fails_the_query(rig: Callable[[str], Rig]
     assert f"after sequence {number_sequence(READ)}, up to sequence {number_sequence(planned)}" in error
     assert "failOnDataLoss" in error
     assert sequences(query) == up_to(1, READ)
+    world.names("position-lost", "pipeline losses", STREAM, root=f"stream {STREAM}", waits=STREAM)
+    world.run(replace(query, options={**BY_EXECUTORS, "failOnDataLoss": "false"}))
+    world.wait_until("the rest is acknowledged", lambda: source.acked("0") == READ + 100)
+    world.clears(f"stream {STREAM}", "pipeline losses")
 
 
 def test_a_replay_that_is_lost_in_part_is_skipped_on_request(rig: Callable[[str], Rig]) -> None:

@@ -57,12 +57,15 @@ def test_what_is_paused_under_load_goes_on_after_its_driver_was_killed(
         world.wait_until("the batch in flight ends", lambda: query.committed("numbers/0") == planned() and _is_settled(world))
         at = planned()
         assert at < number_sequence(LAST)
+        part = f"{'stream' if kind == pb.PART_KIND_STREAM else 'pipeline'} {name}"
+        world.names("paused", part, "paused by", waits="numbers/0")
         driver.kill()
         source.offer("0", LAST + 1)
         driver.start()
         world.wait_until("the driver is back", lambda: _run(world) == 2)
         assert world.holds(lambda: planned() == at, 2.0)
         stub.Resume(pb.ResumeRequest(kind=kind, name=name), timeout=300)
+    world.clears(part)
     source.offer("1", LAST + 1)
     for partition in PARTITIONS:
         world.wait_until(

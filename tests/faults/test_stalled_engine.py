@@ -14,7 +14,7 @@ MEASURED_S = 3.0
 
 
 def test_a_stalled_query_leaves_the_gateway_within_its_memory_and_resumes_at_full_speed(rig: Callable[[str], Rig]) -> None:
-    world = rig("")
+    world = rig("[http]\nstuck_after_ms = 2000\n")
     query = world.query("stalled", "count", "flood/*")
     world.gateway.start()
     world.connector("flood").start()
@@ -25,6 +25,7 @@ def test_a_stalled_query_leaves_the_gateway_within_its_memory_and_resumes_at_ful
     query.block()
     gateway = psutil.Process(world.gateway.pid)
     world.wait_until("the source is held back", lambda: is_held_back(world))
+    world.names("batch-stuck", "pipeline stalled", waits="flood/0")
     resident: list[int] = []
 
     def sampled() -> bool:
@@ -38,6 +39,7 @@ def test_a_stalled_query_leaves_the_gateway_within_its_memory_and_resumes_at_ful
     commits = query.commits
     query.unblock()
     world.wait_until("the query moves again", lambda: query.commits > commits + 2)
+    world.clears("pipeline stalled", "stream flood/0")
     assert messages_per_second(query) >= 0.5 * before
     assert gateway.memory_info().rss <= RESIDENT_LIMIT
 
