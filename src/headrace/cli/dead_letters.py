@@ -9,7 +9,7 @@ dead_letters = ProgramGroup(
     help="""Show what sinks and steps have refused, and replay it.
 
     A gateway shows the last dead letters that it has passed on, and has a deployment replay them: list and replay. The sink's
-    files contain all of them: list-files and replay-files, on the host with these files.
+    files contain all of them: list-files, replay-files and discard-files, on the host with these files.
 
     \b
     Examples:
@@ -17,5 +17,6 @@ dead_letters = ProgramGroup(
       headrace dead-letters replay errors --source again
       headrace dead-letters list-files errors
       headrace dead-letters replay-files errors --source again
+      headrace dead-letters discard-files errors --yes
     """,
 )

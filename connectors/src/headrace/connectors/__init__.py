@@ -11,6 +11,7 @@ from headrace.connectors._registry import CONNECTORS
 if TYPE_CHECKING:
     from headrace.connectors._dead_letters import DeadLetter, DeadLetterSource, dead_letters
     from headrace.connectors._declared import Parameter, declared
+    from headrace.connectors._discarded import Discardable, discardable
     from headrace.connectors._parameters import Parameters
     from headrace.connectors._records import BadRecord
     from headrace.connectors.file import FileSink, FileSource, Format, Rotation, SinkFormat
@@ -27,6 +28,7 @@ __all__ = [
     "ConnectorUnavailable",
     "DeadLetter",
     "DeadLetterSource",
+    "Discardable",
     "FileSink",
     "FileSource",
     "Format",
@@ -41,12 +43,14 @@ __all__ = [
     "connector_names",
     "dead_letters",
     "declared",
+    "discardable",
     "find_connector",
 ]
 
 _MODULES = {
     "_dead_letters": ("DeadLetter", "DeadLetterSource", "dead_letters"),
     "_declared": ("Parameter", "declared"),
+    "_discarded": ("Discardable", "discardable"),
     "_parameters": ("Parameters",),
     "_records": ("BadRecord",),
     "file": ("FileSink", "FileSource", "Format", "Rotation", "SinkFormat"),

@@ -1,10 +1,12 @@
 """The policy of all sources for records that they cannot send."""
 
 import asyncio
+import fcntl
 import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
@@ -114,9 +116,7 @@ class BadRecordPolicy:
         """Writes a dead letter, durably."""
         if self._file is None:
             folder.mkdir(parents=True, exist_ok=True)
-            # Only this process writes to the file, so it cannot contain a partial line.
-            name = f"{self._source}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{os.getpid()}.jsonl"
-            self._file = open(folder / name, "xb", buffering=0)  # noqa: SIM115 - open for as long as the process lives
+            self._file = self._new_file(folder)
             descriptor = os.open(folder, os.O_RDONLY)
             os.fsync(descriptor)
             os.close(descriptor)
@@ -124,6 +124,18 @@ class BadRecordPolicy:
         while line:
             line = line[self._file.write(line) :]
         os.fsync(self._file.fileno())
+
+    def _new_file(self, folder: Path) -> BinaryIO:
+        """Returns a new file, locked for as long as the process lives: `discardable` leaves it alone."""
+        while True:
+            # Only this process writes to the file, so it cannot contain a partial line.
+            path = folder / f"{self._source}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{os.getpid()}.jsonl"
+            file = open(path, "xb", buffering=0)  # noqa: SIM115 - open for as long as the process lives
+            with suppress(OSError):  # there are file systems without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if path.exists():
+                return file
+            file.close()  # discarded before it was locked
 
     def _tell(self, stream: str, error: Exception) -> None:
         """Logs the first few records, then periodically the total."""

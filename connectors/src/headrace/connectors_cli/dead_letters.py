@@ -1,4 +1,4 @@
-"""`headrace dead-letters list-files` and `replay-files`: the dead letters in the files of a file sink."""
+"""`headrace dead-letters list-files`, `replay-files` and `discard-files`: the dead letters in the files of a file sink."""
 
 from collections import Counter
 from itertools import islice
@@ -29,7 +29,7 @@ _path = click.argument("path", type=click.Path(path_type=Path))
 
 @click.group("dead-letters", cls=ProgramGroup)
 def dead_letters() -> None:
-    """Show the dead letters in the files of a sink, and replay them.
+    """Show the dead letters in the files of a sink, and replay or discard them.
 
     With the option deadLetters, a query writes the messages that its sink refuses permanently to another sink. Serve that sink
     with `headrace connector run file-sink --format json`, and name its folder here.
@@ -93,6 +93,42 @@ def replay_files(path: Path, source: str, sink: str | None, verbose: bool, log_f
         raise Failure(str(error), error.exit_code) from None
     print_line(f"sends {path} as {source}/FILE; a query that reads it must commit what is sent", err=True)
     run_connector(letters, connection, None, verbose, log_format)
+
+
+@dead_letters.command()
+@_path
+@click.option("--yes", is_flag=True, help="Remove them; without it, only show what would be removed.")
+@json_option()
+def discard_files(path: Path, yes: bool, as_json: bool) -> None:
+    """Remove the dead letters in PATH for ever, file by file, except files that a sink or a source still writes to.
+
+    A replay that has not sent them all has nothing left to send.
+
+    \b
+    Example:
+      headrace dead-letters discard-files errors --yes
+    """
+    from headrace.connectors import discardable
+    from headrace.sdk import HeadraceError
+
+    removed = 0
+    try:
+        with discardable(path) as found:
+            for file in found.discard() if yes else ():
+                removed += found.counts[file]
+    except HeadraceError as error:
+        raise Failure(f"{error}; {removed:,} dead letters are discarded", error.exit_code) from None
+    total = sum(found.counts.values())
+    kept = [{"file": file.name, "reason": reason} for file, reason in found.reasons.items()]
+    files = [{"file": file.name, "dead_letters": count} for file, count in found.counts.items()]
+    number = f"{total:,} dead letters in {len(found.counts):,} files of {path}"
+    said = f"discarded {number}" if yes else f"would discard {number}; to do so, repeat this with --yes"
+    if as_json:
+        print_result(said, {"discarded": yes, "dead_letters": total, "files": files, "kept": kept})
+        return
+    print_line(said)
+    for one in kept:
+        print_line(f"kept {one['file']}: {one['reason']}", err=True)
 
 
 def _print(letters: "list[DeadLetter]", limit: int) -> None:
