@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
 from tests.engine.lakes import QUERY, SCHEMA, Drivers, lake_at, numbers_in, showing, staged
@@ -24,6 +25,7 @@ from headrace.engine.lakes.showing import Showing
 from headrace.engine.lakes.tables import open_table
 from headrace.engine.lakes.task_files import TaskFiles
 from headrace.engine.sink.writer import Task
+from headrace.pipelines import Pipeline
 from headrace.pipelines.runtime import Lake
 
 
@@ -246,3 +248,22 @@ def test_manifests_have_files_of_lakes_beside_states_and_those_without_are_as_be
 
 TestDrivers = Drivers.TestCase
 TestDrivers.settings = settings(deadline=None, max_examples=60, stateful_step_count=30, derandomize=True)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.int64(), pa.decimal128(9, 1), pa.float16(), pa.dictionary(pa.int32(), pa.string())]
+)
+def test_a_file_has_dictionaries_of_the_columns_whose_values_repeat_and_of_no_others(tmp_path: Path, kind: pa.DataType) -> None:
+    schema = pa.schema([("few", pa.string()), ("many", pa.int64()), ("any", kind), ("none", pa.float64())])
+    app = Pipeline("lake")
+    app.source("n/*").lake(tmp_path / "t", schema=schema)
+    (lake,) = app.graph.lake_steps
+    count = 10_000
+    values = {"few": ["a", "b"] * (count // 2), "many": list(range(count)), "any": [None] * count, "none": [None] * count}
+    with TaskFiles([lake], Task(QUERY, "run", 0, 0, 1), sync=False) as files:
+        files.write(lake.path, pa.RecordBatch.from_pydict(values, schema=schema))
+        (written,) = files.finish()
+    (path,) = (tmp_path / "t" / "_headrace" / "staged").iterdir()
+    group = pq.read_metadata(path).row_group(0)
+    assert [group.column(number).has_dictionary_page for number in (0, 1)] == [True, False]
+    assert pq.read_table(path).num_rows == sum(file.rows for file in written.files) == count

@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile
@@ -24,6 +25,8 @@ GROUP_BYTES = 64 << 20
 """Rows are gathered up to about this number or size, and then written as one row group."""
 FILE_BYTES = 256 << 20
 """The size at which a task begins a further file."""
+SAMPLE_ROWS, DISTINCT = 4096, 0.8
+"""A column gets a dictionary if fewer than this share of a sample of its values are distinct."""
 MAX_OPEN = 64
 """How many partitions of a table a task writes at once; the one that got rows first gets a further file later."""
 
@@ -81,6 +84,23 @@ class TaskFiles:
 def _writing(path: str) -> AbstractContextManager[None]:
     """Has an error of the storage name the table."""
     return naming(f"lake {path}: a task cannot write its files", ". Correct that, and start again")
+
+
+def _repeating(group: pa.Table) -> bool | list[str]:
+    """The columns whose values repeat, for which a dictionary pays: for the others, looking for repeats is half of the work."""
+    if any(pa.types.is_nested(field.type) for field in group.schema):
+        return True  # Columns inside others have names of their own.
+    return [name for name in group.schema.names if _repeats(group.column(name))]
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    import pyarrow.compute as pc
+
+    some = column.take(np.linspace(0, len(column) - 1, min(len(column), SAMPLE_ROWS), dtype=np.int64))
+    try:
+        return bool(pc.count_distinct(some).as_py() < DISTINCT * len(some))
+    except pa.ArrowNotImplementedError:
+        return True
 
 
 class _TableFiles:
@@ -168,7 +188,7 @@ class _PartitionFiles:
         if self._writer is None or self._file is None:
             self._names.append(new_name(self._task))
             self._file = self._staging.create(self._names[-1])
-            self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
+            self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd", use_dictionary=_repeating(group))
         self._writer.write_table(group, row_group_size=max(1, group.num_rows))
         self._rows += group.num_rows
         if self._file.tell() >= FILE_BYTES:

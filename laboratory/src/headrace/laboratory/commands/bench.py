@@ -218,7 +218,7 @@ def data(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None
     """Measure how fast blocks of JSON and Avro become columns, and messages rows of lakes.
 
     Compared to one value at a time, and to Spark's own file sink behind the same source. Figures are in processor time. Takes
-    about five minutes, without lakes less than one. Progress goes to standard error.
+    about seven minutes, without lakes less than one. Progress goes to standard error.
 
     \b
     Example:

@@ -45,7 +45,10 @@ class Lake(Step):
 
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """The elements as rows of the table. A value that the columns cannot hold has failed."""
-        there = list(self._sound(elements, 0, elements, step_pass))
+        try:
+            return replace(elements, values=TableRows(self._rows(elements.values)), decoded_by=None)
+        except Exception:  # The search names each value that does not fit.
+            there = list(self._sound(elements, 0, elements, step_pass))
         if not there:
             return elements.pick([])
         kept = elements if len(there) == len(elements) else elements.pick(there)

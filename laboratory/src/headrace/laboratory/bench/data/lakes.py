@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -50,8 +51,10 @@ def lake(format: str, quick: bool) -> Iterator[Figure]:
 def _application(format: str) -> _Query:
     @contextmanager
     def run(spark: SparkSession, address: str, folder: Path) -> Iterator[StreamingQuery]:
-        app = Pipeline("lake")
-        app.source("words/*").lake(folder / "table", schema=_COLUMNS, format=format)
+        app, more = Pipeline("lake"), dict[str, Any]()
+        if format == "iceberg":
+            more = {"table": "bench.lake.words", "options": {"type": "sql", "uri": f"sqlite:///{folder}/catalog"}}
+        app.source("words/*").lake(folder / "table", schema=_COLUMNS, format=format, **more)
         with running(app, spark, address, folder) as query:
             yield query
 

@@ -92,6 +92,7 @@ PARTS: Mapping[str, Callable[[bool], Iterator[Figure]]] = {
     "avro_decode": avro_decode,
     "lake_parquet": partial(_lake, "parquet"),
     "lake_delta": partial(_lake, "delta"),
+    "lake_iceberg": partial(_lake, "iceberg"),
 }
 
 
