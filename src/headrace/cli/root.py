@@ -41,6 +41,7 @@ _GROUPS = {
         "drain": _Lazy("headrace.gateway_cli", "drain", "Let a gateway finish, and show the progress."),
         "events": _Lazy("headrace.gateway_cli", "events", "Show what happened at a gateway, and when."),
         "forget": _Lazy("headrace.gateway_cli", "forget", "Forget a pipeline or a stream that will not come back."),
+        "lake": _Lazy("headrace.cli.lake", "lake", "Keep the tables of applications in order."),
         "pause": _Lazy("headrace.gateway_cli", "pause", "Pause a stream, a connector, a pipeline or a sink."),
         "peek": _Lazy("headrace.gateway_cli", "peek", "Show a sample of a stream's messages."),
         "positions": _Lazy("headrace.cli.positions", "positions", "Show where a query continues in its streams, and move it."),

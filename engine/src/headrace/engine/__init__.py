@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     )
     from headrace.engine.checkpoint.position import Position
     from headrace.engine.history.request import History, parse_time
+    from headrace.engine.lakes.compaction import Compaction, compact_lake
     from headrace.engine.source.schema import SCHEMA
     from headrace.engine.spark.quiet import discard_output
     from headrace.engine.spark.session import build_session, register
@@ -81,6 +82,7 @@ __all__ = [
     "By",
     "Change",
     "CheckpointError",
+    "Compaction",
     "DecodeError",
     "Direction",
     "FrameError",
@@ -114,6 +116,7 @@ __all__ = [
     "Verification",
     "back_up_checkpoint",
     "build_session",
+    "compact_lake",
     "discard_output",
     "parse_time",
     "plain",
@@ -149,6 +152,7 @@ _MODULES = {
     ),
     "checkpoint.position": ("Position",),
     "history.request": ("History", "parse_time"),
+    "lakes.compaction": ("Compaction", "compact_lake"),
     "source.schema": ("SCHEMA",),
     "spark.quiet": ("discard_output",),
     "spark.session": ("build_session", "register"),

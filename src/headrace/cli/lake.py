@@ -1,0 +1,65 @@
+"""`headrace lake`: keeps the tables that applications write in order."""
+
+import click
+
+from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, json_option, print_line, print_result
+
+_MEBIBYTE = 1 << 20
+
+
+@click.group(cls=ProgramGroup)
+def lake() -> None:
+    """Keep the tables that applications write in order, while they write or not.
+
+    \b
+    Example:
+      headrace lake compact /tables/orders
+    """
+
+
+@lake.command()
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option(
+    "--file-mib", type=click.IntRange(1, 1 << 20), default=256, show_default=True, metavar="N", help="Join files up to this size."
+)
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A storage option of deltalake, such as aws_endpoint_url=..., beside the environment.",
+)
+@json_option()
+def compact(paths: tuple[str, ...], file_mib: int, options: tuple[str, ...], as_json: bool) -> None:
+    """Join the small files of Delta tables, each table in one commit of its log.
+
+    Applications may write meanwhile. The files that were joined stay until somebody vacuums the table.
+
+    \b
+    Examples:
+      headrace lake compact /tables/orders /tables/counts
+      headrace lake compact s3://bucket/orders --file-mib 512
+
+    Exit codes: 0 compacted, 1 a PATH is no Delta table or cannot be written, 2 an option is invalid.
+    """
+    from headrace.engine import LakeError, compact_lake
+
+    pairs = [option.partition("=") for option in options]
+    if wrong := next((name for name, equals, _ in pairs if not name or not equals), None):
+        raise Failure(f"--option {wrong}: write NAME=VALUE", EXIT_INVALID)
+    given = {name: value for name, _, value in pairs}
+    tables = []
+    for path in paths:
+        try:
+            done = compact_lake(path, file_bytes=file_mib * _MEBIBYTE, options=given)
+        except LakeError as error:
+            raise Failure(str(error)) from None
+        except OSError as error:
+            raise Failure(f"lake {path}: it cannot be compacted: {error}") from None
+        tables.append({"path": path, "read": done.read, "written": done.written})
+        if not as_json:
+            print_line(
+                f"{path}: " + (f"{done.read:,} files are {done.written:,} now" if done.read else "has no small files to join")
+            )
+    if as_json:
+        print_result(f"{len(tables)} tables compacted", {"tables": tables})
