@@ -110,6 +110,7 @@ def test_fields_of_messages_that_are_right_are_accepted() -> None:
 SOUND: Mapping[str, Mapping[str, Any]] = {
     "Trial": {"pipeline": application()},
     "send": {},
+    "history": {},
     "open": {},
     "end": {},
     "finish": {},

@@ -26,7 +26,17 @@ from headrace.pipelines.steps.fingerprints import check_fingerprints
 from headrace.pipelines.steps.lake_places import located
 from headrace.pipelines.steps.step import Counted
 from headrace.pipelines.time.time import END, bounded, first_time, prefix_maxima
-from headrace.pipelines.trial_checks import Counts, Known, check_messages, check_names, check_streams, counted_by, no_states
+from headrace.pipelines.trial_checks import (
+    Counts,
+    Known,
+    check_messages,
+    check_names,
+    check_streams,
+    check_time,
+    counted_by,
+    no_states,
+)
+from headrace.pipelines.trial_history import Past, in_past
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,7 @@ class Trial:
         self._last: defaultdict[str, int] = defaultdict(int)
         self._event_time = EventTime(self.pipeline.graph)
         self._began_at: int | None = None
+        self._past = Past()
         self._note_names()
 
     def send(self, *messages: Message) -> None:
@@ -100,6 +111,40 @@ class Trial:
         """
         graph = self.pipeline.graph
         check_messages(graph, messages)
+        self._process([message for message in messages if not self._repeats(message)])
+
+    def history(self, *messages: Message, until: int | None = None) -> None:
+        """Processes messages of the past, in their order, as `headrace run --history` does; `send` then drops what it repeats.
+
+        If all of them have sequences, each stream continues after its last one. Otherwise the order is by event time.
+
+        Args:
+            *messages: The messages.
+            until: The event time from which on messages come from the streams, in microseconds since 1970; None for just after
+                the newest one.
+
+        Raises:
+            StepError: A function raises, and its step's policy is `OnError.FAIL`.
+            TrialError: There is no message, or one is not as `send` needs it.
+        """
+        check_messages(self.pipeline.graph, messages, "history")
+        check_time("history", "until", until)
+        found, ending, self._past = in_past(self.pipeline.graph, messages, until)
+        self._process(found)
+        if ending:
+            self.end(*ending)
+
+    def _repeats(self, message: Message) -> bool:
+        """Whether the history contains a message, which is then counted."""
+        if not self._past.contains(message):
+            return False
+        for source in self.pipeline.graph.sources.values():
+            if any(matches(pattern, message.stream) for pattern in source.streams):
+                self.counts.update({(Counted.REPEATED.value, source.name): 1})
+        return True
+
+    def _process(self, messages: Sequence[Message]) -> None:
+        graph = self.pipeline.graph
         arriving = Pass(graph)
         for stream, run in groupby(self._numbered(messages), key=lambda message: message.stream):
             origin, values = _origin(stream, list(run))

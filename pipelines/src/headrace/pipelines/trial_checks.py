@@ -81,30 +81,43 @@ def counted_by(graph: Graph) -> dict[tuple[str, str], None]:
     at_keys = [graph.steps[number].name for number in sorted(graph.first_keys)]
     of_times = ((what.value, name) for what in (Counted.AHEAD, Counted.BEHIND) for name in at_keys)
     skipped = ((Counted.SKIPPED.value, step.name) for step in graph.steps)
+    counted |= {(Counted.REPEATED.value, source.name): None for source in graph.sources.values()}
     return counted | dict.fromkeys(of_times) | dict.fromkeys(skipped)
 
 
-def check_messages(graph: Graph, messages: Iterable[Any]) -> None:
-    """Checks messages that are sent.
+def check_messages(graph: Graph, messages: Iterable[Any], method: str = "send") -> None:
+    """Checks messages that a method takes.
 
     Raises:
         TrialError: One is no message or has a field of another type, or no source reads its stream.
     """
     for message in messages:
         if not isinstance(message, Message):
-            raise TrialError(f"send(...): messages are Messages, each an argument of its own, not {excerpt(message)}")
+            raise TrialError(f"{method}(...): messages are Messages, each an argument of its own, not {excerpt(message)}")
         for field, kinds in _FIELDS.items():
             found = getattr(message, field)
             if not isinstance(found, kinds) or isinstance(found, bool):
                 expected = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-                raise TrialError(f"send(...): the {field} of a message is {expected}, not {excerpt(found)}")
+                raise TrialError(f"{method}(...): the {field} of a message is {expected}, not {excerpt(found)}")
         try:
             checked(message.headers)
         except (TypeError, UnicodeEncodeError) as error:
-            raise TrialError(f"send(...): the headers of a message: {error}") from None
+            raise TrialError(f"{method}(...): the headers of a message: {error}") from None
         if not 0 <= message.sequence <= MAX_SEQUENCE:
-            raise TrialError(f"send(...): the sequence of a message is at least 1 and less than 2^63, not {message.sequence}")
-    check_streams(graph, "send", dict.fromkeys(message.stream for message in messages))
+            raise TrialError(f"{method}(...): the sequence of a message is at least 1 and less than 2^63, not {message.sequence}")
+    check_streams(graph, method, dict.fromkeys(message.stream for message in messages))
+
+
+def check_time(method: str, parameter: str, time: object) -> None:
+    """Checks an event time.
+
+    Raises:
+        TrialError: It is neither None nor a whole number.
+    """
+    if time is not None and (isinstance(time, bool) or not isinstance(time, int)):
+        raise TrialError(
+            f"{method}(...): {parameter} is a whole number of microseconds since 1970 UTC, or None, not {excerpt(time)}"
+        )
 
 
 def check_streams(graph: Graph, method: str, streams: Iterable[Any]) -> None:
