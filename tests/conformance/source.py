@@ -234,7 +234,7 @@ class Source(Connector):
             self.stop()
             return False
         for stream in list(self.streams):
-            if not stream.asked and not stream.denied and time.monotonic() >= stream.ask_at and self.held() < self.most_streams():
+            if not stream.asked and not stream.denied and time.monotonic() >= stream.ask_at and self.held() < self.max_streams():
                 await self.ask(stream)
             if stream.open and stream.lost:
                 await self.say_lost(stream)
@@ -246,7 +246,7 @@ class Source(Connector):
     def held(self) -> int:
         return sum(stream.asked and not stream.closed for stream in self.streams)
 
-    def most_streams(self) -> int:
+    def max_streams(self) -> int:
         return self.limits.max_streams
 
     def new_id(self, stream: Stream) -> int:
@@ -332,7 +332,7 @@ class Source(Connector):
         while True:
             frame = self.pack(stream, rows)
             fits = self.fits(frame, own_bytes, own_messages)
-            if fits and frame.ByteSize() <= self.most_bytes():
+            if fits and frame.ByteSize() <= self.max_bytes():
                 break
             if len(rows) == 1:
                 await self.request(stream, frame)
@@ -347,7 +347,7 @@ class Source(Connector):
         await self.send(frame=frame)
         return True
 
-    def most_bytes(self) -> int:
+    def max_bytes(self) -> int:
         return self.limits.max_frame_bytes
 
     def charge(self, frame: frame_pb2.Frame) -> int:

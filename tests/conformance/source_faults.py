@@ -98,7 +98,7 @@ class InsistsOnAStream(Source):
 
 
 class OpensAllStreams(Source):
-    def most_streams(self) -> int:
+    def max_streams(self) -> int:
         return 1000
 
 

@@ -159,7 +159,7 @@ class Printing(RuleBasedStateMachine):
                 machine.writer.step()
 
         self.tells = 0
-        self.most_lines = supervisor_log.MAX_WAITING_LINES
+        self.max_lines = supervisor_log.MAX_WAITING_LINES
         supervisor_log.MAX_WAITING_LINES = WAITING_LINES
         self.own = SupervisorLog(logging.Formatter("%(message)s"))
         self.real = log_pipes_module.WriterProcess, log_pipes_module._PIPE_BYTES, log_pipes_module.Writer
@@ -282,7 +282,7 @@ class Printing(RuleBasedStateMachine):
             self._check_own()
         finally:
             log_pipes_module.WriterProcess, log_pipes_module._PIPE_BYTES, log_pipes_module.Writer = self.real  # type: ignore[misc]
-            supervisor_log.MAX_WAITING_LINES = self.most_lines
+            supervisor_log.MAX_WAITING_LINES = self.max_lines
             self.own.close()
             os.close(self.descriptor)
             self.pipe.close()

@@ -14,7 +14,7 @@ from tests.virtual_clock import VirtualClock
 
 from headrace.contract import clock
 from headrace.gateway import connections
-from headrace.gateway.connections import Connections, most_connections, peer_of
+from headrace.gateway.connections import Connections, max_connections, peer_of
 from headrace.gateway.core import Gateway
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 
@@ -36,9 +36,9 @@ UNFINISHED = IDLE + http2(HEADERS, 1, b"\x83\x86\x84")
 class Rig:
     """A gateway, and what bounds the connections to it."""
 
-    def __init__(self, gateway: Gateway, address: str, most: int, most_of_address: int) -> None:
+    def __init__(self, gateway: Gateway, address: str, most: int, max_of_address: int) -> None:
         self.gateway, self.address = gateway, address
-        self.bounds = Connections("gRPC", int(address.rpartition(":")[2]), gateway.open_calls, most, most_of_address)
+        self.bounds = Connections("gRPC", int(address.rpartition(":")[2]), gateway.open_calls, most, max_of_address)
         self._open: list[asyncio.StreamWriter] = []
 
     async def strangers(self, count: int, sent: bytes = b"", of: str = "127.0.0.2") -> list[Stream]:
@@ -78,9 +78,9 @@ class Rig:
 
 
 @asynccontextmanager
-async def rigged(most: int, most_of_address: int = 5) -> AsyncIterator[Rig]:
+async def rigged(most: int, max_of_address: int = 5) -> AsyncIterator[Rig]:
     async with serve(tokens=[ADMIN]) as (gateway, address):
-        rig = Rig(gateway, address, most, most_of_address)
+        rig = Rig(gateway, address, most, max_of_address)
         try:
             yield rig
         finally:
@@ -128,7 +128,7 @@ async def test_strangers_of_many_addresses_leave_half_to_known_callers() -> None
 
 
 async def test_a_connection_with_a_call_stays_and_known_ones_without_make_room() -> None:
-    async with rigged(most=8, most_of_address=8) as rig, rig.channel() as busy, rig.channel() as idle:
+    async with rigged(most=8, max_of_address=8) as rig, rig.channel() as busy, rig.channel() as idle:
         call = admin_pb2_grpc.AdminServiceStub(busy).Supervise(metadata=bearer("admin"))
         hello = admin_pb2.SuperviseHello(deployment="deploy.toml", run="r1")
         await call.write(admin_pb2.SuperviseRequest(hello=hello))
@@ -186,7 +186,7 @@ def test_descriptors_are_left_for_everything_else(limits: tuple[int, int], most:
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
     monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: asked.append(wanted))
-    assert most_connections() == most
+    assert max_connections() == most
     assert all(limits[0] < wanted <= 65_536 for wanted, _ in asked)
 
 

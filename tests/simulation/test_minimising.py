@@ -27,7 +27,7 @@ def test_a_failing_schedule_becomes_small_and_still_fails_in_the_same_way() -> N
             if each.faults and "early-commit" in simulate(replace(each, faults=())).kinds & simulate(each).kinds
         )
         violation = simulate(schedule).violations[0]
-        small = minimised(schedule, violation, most_runs=40)
+        small = minimised(schedule, violation, max_runs=40)
         result = simulate(small, traced=True)
     assert violation.kind in result.kinds
     assert small.faults == ()

@@ -4,18 +4,18 @@ export class Backoff {
 
   /**
    * @param firstMs - The upper bound of the first wait. It doubles with each further one.
-   * @param longestMs - The upper bound of all waits.
+   * @param maxMs - The upper bound of all waits.
    * @param random - Draws from [0, 1).
    */
   constructor(
     private readonly firstMs: number,
-    private readonly longestMs: number,
+    private readonly maxMs: number,
     private readonly random: () => number = Math.random,
   ) {}
 
   /** The longest that the next wait may be, in milliseconds. */
   get bound(): number {
-    return Math.min(this.longestMs, this.firstMs * 2 ** Math.min(this.#attempts, 60));
+    return Math.min(this.maxMs, this.firstMs * 2 ** Math.min(this.#attempts, 60));
   }
 
   /** Returns how long to wait now, in milliseconds. */

@@ -130,14 +130,14 @@ describe("ends of sessions", () => {
 describe("backoff", () => {
   interface Case {
     first_ms: number;
-    longest_ms: number;
+    max_ms: number;
     bounds: { attempt: number; bound_ms: number }[];
   }
   for (const vector of readVectors<{ cases: Case[] }>("backoff").cases) {
-    it(`doubles from ${vector.first_ms} ms to ${vector.longest_ms} ms`, () => {
+    it(`doubles from ${vector.first_ms} ms to ${vector.max_ms} ms`, () => {
       for (const { attempt, bound_ms: bound } of vector.bounds) {
         for (const draw of [0, 0.5, 0.999]) {
-          const backoff = new Backoff(vector.first_ms, vector.longest_ms, () => draw);
+          const backoff = new Backoff(vector.first_ms, vector.max_ms, () => draw);
           for (let i = 1; i < attempt; i++) backoff.next();
           assert.equal(backoff.bound, bound);
           assert.equal(backoff.next(), bound * draw);

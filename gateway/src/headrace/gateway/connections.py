@@ -50,7 +50,7 @@ Peer = tuple[str, int]
 """The address and the port of a client."""
 
 
-def most_connections() -> int:
+def max_connections() -> int:
     """Returns how many connections the gRPC server may have, after asking the system for enough descriptors."""
     descriptors = raise_limit(_DESCRIPTORS)
     return min(MAX_CONNECTIONS, max(descriptors - _RESERVED, descriptors // 4))
@@ -99,7 +99,7 @@ class Connections:
         port: int,
         calls: OpenCalls,
         most: int,
-        most_of_address: int = MAX_OF_ADDRESS,
+        max_of_address: int = MAX_OF_ADDRESS,
         *,
         faults: OwnFaults | None = None,
     ) -> None:
@@ -110,7 +110,7 @@ class Connections:
             port: The port.
             calls: The calls in progress.
             most: How many connections there may be.
-            most_of_address: How many of strangers there may be from one address.
+            max_of_address: How many of strangers there may be from one address.
             faults: Where it is noted that further ones are refused.
         """
         self._protocol = protocol
@@ -118,7 +118,7 @@ class Connections:
         self._port = port
         self._calls = calls
         self._most = most
-        self._most_of_address = most_of_address
+        self._max_of_address = max_of_address
         self._all: dict[tuple[int, int], _Connection | None] = {}
         """By descriptor and inode, in the order in which they were found; None for what is no connection to the port."""
         self._looked_at = clock.monotonic()
@@ -158,7 +158,7 @@ class Connections:
             if not connection.is_known and _received(connection) > MAX_STRANGER_BYTES:
                 self._drop(there, connection)
         settled = [connection for connection in there if connection.waits_s > PATIENCE_S and not connection.is_known]
-        while (dropped := to_drop(settled, self._most, self._most_of_address)) is not None:
+        while (dropped := to_drop(settled, self._most, self._max_of_address)) is not None:
             settled.remove(dropped)
             self._drop(there, dropped)
         strangers = [connection for connection in there if not connection.is_known]

@@ -10,7 +10,7 @@ import structlog
 
 from headrace.contract.addresses import is_loopback, joined_address, keepalive_options, open_listeners
 from headrace.gateway.config import Config, split_address
-from headrace.gateway.connections import most_connections
+from headrace.gateway.connections import max_connections
 from headrace.gateway.core.connections import OpenCalls, Refusals
 from headrace.gateway.errors import ListenError
 from headrace.gateway.identity import TokenRegistry
@@ -57,7 +57,7 @@ def new_server(config: Config, registry: TokenRegistry, calls: OpenCalls, refusa
         # A call costs about 20 kB, even before its first message. Further calls wait in the client.
         ("grpc.max_concurrent_streams", MAX_CALLS_PER_CONNECTION),
         # The rest of the descriptors is for everything else. Further connections are closed as they come.
-        ("grpc.max_allowed_incoming_connections", most_connections()),
+        ("grpc.max_allowed_incoming_connections", max_connections()),
         # What says nothing for this long is closed; a client connects again once it calls.
         ("grpc.max_connection_idle_ms", _IDLE_TIMEOUT_MS),
         # Connections that do not complete the handshake are dropped.

@@ -70,13 +70,13 @@ class Connection(Protocol):
 _C = TypeVar("_C", bound=Connection)
 
 
-def to_drop(connections: Iterable[_C], most: int, most_of_address: int) -> _C | None:
+def to_drop(connections: Iterable[_C], most: int, max_of_address: int) -> _C | None:
     """Returns the connection that must make room if there are too many: the address with most of them loses its longest waiting.
 
     Args:
         connections: All, in the order in which they began to wait: for their first request, or since their last one.
         most: How many there may be.
-        most_of_address: How many one address may have without a request of a known caller.
+        max_of_address: How many one address may have without a request of a known caller.
 
     Returns:
         None if there is room, or if none of them makes room.
@@ -84,7 +84,7 @@ def to_drop(connections: Iterable[_C], most: int, most_of_address: int) -> _C | 
     known = list(connections)
     strangers = [connection for connection in known if not connection.is_known]
     counts = Counter(connection.address for connection in strangers)
-    if not strangers or (len(known) <= most and max(counts.values()) <= most_of_address):
+    if not strangers or (len(known) <= most and max(counts.values()) <= max_of_address):
         return None
     fullest = max(counts, key=counts.__getitem__)
     return next(connection for connection in strangers if connection.address == fullest)

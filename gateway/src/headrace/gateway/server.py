@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection
 from headrace.contract.addresses import is_loopback, joined_address
 from headrace.contract.certificates import read_again
 from headrace.gateway.config import Config, split_address
-from headrace.gateway.connections import Connections, most_connections
+from headrace.gateway.connections import Connections, max_connections
 from headrace.gateway.core import Gateway, ProtocolError, run_housekeeping
 from headrace.gateway.core.control import Caller, reload
 from headrace.gateway.health import Health
@@ -87,7 +87,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
             ):
                 await server.start()
                 port = split_address(address)[1]
-                connections = Connections("gRPC", port, gateway.open_calls, most_connections(), faults=faults)
+                connections = Connections("gRPC", port, gateway.open_calls, max_connections(), faults=faults)
                 tasks.append(asyncio.create_task(lasting("bounding gRPC connections", connections.watch, faults)))
                 for service in _SERVICES:
                     await health_service.set(service, health_pb2.HealthCheckResponse.SERVING)

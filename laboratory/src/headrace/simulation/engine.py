@@ -51,9 +51,9 @@ class Engine:
 class Retry:
     """Waits for a gateway that is away: `headrace.engine.wire.retry.Retry` without a thread."""
 
-    def __init__(self, engine: Engine, longest_s: float) -> None:
+    def __init__(self, engine: Engine, max_s: float) -> None:
         self._engine = engine
-        self._backoff = Backoff(FIRST_PAUSE_S, longest_s)
+        self._backoff = Backoff(FIRST_PAUSE_S, max_s)
         self._since: float | None = None
 
     def reset(self) -> None:

@@ -13,10 +13,10 @@ LIVENESS_S = 40.0
 """What is stuck for this many virtual seconds fails: most candidates are."""
 
 
-def minimised(schedule: Schedule, violation: Violation, most_runs: int = MAX_RUNS) -> Schedule:
+def minimised(schedule: Schedule, violation: Violation, max_runs: int = MAX_RUNS) -> Schedule:
     """Returns a smaller schedule with a violation of the same kind."""
     runs, index, found = 0, 0, False
-    while runs < most_runs:
+    while runs < max_runs:
         candidate = next((each for place, each in enumerate(smaller(schedule)) if place == index), None)
         if candidate is None:
             if not found:

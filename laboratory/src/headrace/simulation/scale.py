@@ -24,7 +24,7 @@ class Scale:
         tasks: How many tasks a micro-batch has.
         poll_s: How many seconds a driver waits before it asks for news again.
         faults: How many faults there are.
-        most_added: How many faults of a kind a profile adds at most.
+        max_added: How many faults of a kind a profile adds at most.
         callbacks: Before which callback a fault strikes at the latest: for seven of ten, and for the rest.
         passes: At which pass of a point it strikes at the latest.
         away_s: How many seconds a process is away.
@@ -48,7 +48,7 @@ class Scale:
     tasks: tuple[int, ...]
     poll_s: tuple[float, ...]
     faults: tuple[int, ...]
-    most_added: int
+    max_added: int
     callbacks: tuple[int, int]
     passes: tuple[int, ...]
     away_s: tuple[float, ...]
@@ -58,7 +58,7 @@ class Scale:
 
     def some(self, *counts: int) -> list[int]:
         """Returns which numbers of faults a profile may add."""
-        return [count for count in counts if count <= self.most_added]
+        return [count for count in counts if count <= self.max_added]
 
 
 LARGE = Scale(
@@ -77,7 +77,7 @@ LARGE = Scale(
     tasks=(1, 2, 3),
     poll_s=(0.02, 0.1, 0.3),
     faults=(0, 1, 2, 3, 4, 6, 8),
-    most_added=6,
+    max_added=6,
     callbacks=(8_000, 1_500),
     passes=(2, 6, 30),
     away_s=(0.0, 0.01, 0.3, 2.0, 6.0),
@@ -101,7 +101,7 @@ SMALL = Scale(
     tasks=(1, 2),
     poll_s=(0.1, 0.3),
     faults=(0, 1, 1, 2, 3),
-    most_added=2,
+    max_added=2,
     callbacks=(2_000, 600),
     passes=(1, 2, 6),
     away_s=(0.0, 0.01, 0.3, 1.0),

@@ -34,14 +34,14 @@ class Log:
         """Adds a partition."""
         self.messages[partition], self.pruned[partition], self.acknowledged[partition] = [], -1, -1
 
-    def append(self, partition: str, source: random.Random, most_bytes: int) -> None:
-        """Appends a message of about `most_bytes` at most, if the partition has not ended."""
+    def append(self, partition: str, source: random.Random, max_bytes: int) -> None:
+        """Appends a message of about `max_bytes` at most, if the partition has not ended."""
         if partition in self.ended:
             return
         entries = self.messages[partition]
         before = entries[-1].sequence if entries else source.choice([-1, 0, 7])
         sequence = before + (1 if source.random() < 0.8 else source.randrange(1, 5))
-        value = f"{self.name}/{partition}|{sequence}|{'x' * source.randrange(most_bytes)}"
+        value = f"{self.name}/{partition}|{sequence}|{'x' * source.randrange(max_bytes)}"
         entries.append(Entry(sequence, value.encode()))
 
     def last(self, partition: str) -> int:
@@ -72,7 +72,7 @@ class Queue:
         """Adds a partition."""
         self.messages[partition] = {}
 
-    def append(self, partition: str, source: random.Random, most_bytes: int) -> None:
+    def append(self, partition: str, source: random.Random, max_bytes: int) -> None:
         """Appends a message, which is small."""
         self.count += 1
         self.messages[partition][f"{self.name}/{partition}|q{self.count}|"] = READY

@@ -12,7 +12,7 @@ func TestWaitsAreWithinTheirBounds(t *testing.T) {
 	var found struct {
 		Cases []struct {
 			First   int `json:"first_ms"`
-			Longest int `json:"longest_ms"`
+			Longest int `json:"max_ms"`
 			Bounds  []struct {
 				Attempt int `json:"attempt"`
 				Bound   int `json:"bound_ms"`

@@ -103,7 +103,7 @@ fn the_end_of_a_session_decides_whether_to_reconnect() {
 fn waits_are_spread_evenly_below_a_bound_that_doubles() {
     for case in vectors("backoff.json")["cases"].as_array().expect("cases") {
         let millis = |value: &serde_json::Value| Duration::from_secs_f64(value.as_f64().expect("ms") / 1000.0);
-        let mut backoff = Backoff::new(millis(&case["first_ms"]), millis(&case["longest_ms"]));
+        let mut backoff = Backoff::new(millis(&case["first_ms"]), millis(&case["max_ms"]));
         let mut attempt = 1;
         for bound in case["bounds"].as_array().expect("bounds").iter().filter(|bound| bound["attempt"].as_u64() < Some(10_000)) {
             while attempt < bound["attempt"].as_u64().expect("an attempt") {
@@ -112,7 +112,7 @@ fn waits_are_spread_evenly_below_a_bound_that_doubles() {
             }
             assert_eq!(backoff.bound(), millis(&bound["bound_ms"]), "attempt {attempt}");
         }
-        let longest = millis(&case["longest_ms"]);
+        let longest = millis(&case["max_ms"]);
         let mut backoff = Backoff::new(longest, longest);
         let waits: Vec<Duration> = (0..5000).map(|_| backoff.next_wait()).collect();
         assert!(waits.iter().all(|wait| *wait <= longest));

@@ -24,7 +24,7 @@ class Server(ListeningServer[Client]):
         self._paused = False
         self._held: dict[Client, int] = {}
         self._held_bytes = 0
-        self._most_held_bytes = max(parameters.buffer_bytes, 2 * parameters.max_message_bytes)
+        self._max_held_bytes = max(parameters.buffer_bytes, 2 * parameters.max_message_bytes)
 
     def peer(self) -> Client:
         """Returns a new client."""
@@ -44,7 +44,7 @@ class Server(ListeningServer[Client]):
         self._held_bytes += client.held_bytes - self._held.pop(client, 0)
         if client.held_bytes:
             self._held[client] = client.held_bytes
-        if self._held_bytes > self._most_held_bytes:
+        if self._held_bytes > self._max_held_bytes:
             slowest = min(self._held, key=lambda each: each.begun_at)
             slowest.end(f"messages that are not complete have {self._held_bytes} bytes (buffer_bytes); its own began first")
 

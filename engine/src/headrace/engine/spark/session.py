@@ -243,9 +243,9 @@ def jvm_lacks() -> str:
     used, most = in_use(), limit()
     if most is not None and most - used < _LEAST_DESCRIPTORS:
         return f"{used} of {most} descriptors of this process are in use: {REMEDY}"
-    _, most_of_jvm = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, max_of_jvm = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Java raises its own limit as far as it may.
-    if most_of_jvm != resource.RLIM_INFINITY and most_of_jvm < _JVM_DESCRIPTORS:
-        return f"Spark's JVM may have {most_of_jvm} descriptors at most, and needs {_JVM_DESCRIPTORS}: {REMEDY}"
+    if max_of_jvm != resource.RLIM_INFINITY and max_of_jvm < _JVM_DESCRIPTORS:
+        return f"Spark's JVM may have {max_of_jvm} descriptors at most, and needs {_JVM_DESCRIPTORS}: {REMEDY}"
     folder = tempfile.gettempdir()
     return f"{folder} has no room left" if is_full(folder) else ""

@@ -26,7 +26,7 @@ _SAMPLES = 1200
 _LOOK_EVERY_S = 0.25
 _SAY_EVERY_S = 5.0
 _STARTS_WITHIN_S = 300.0
-_STANDS_STILL_AT_MOST_S = 120.0
+_MAX_STANDSTILL_S = 120.0
 _STOPS_WITHIN_S = 30.0
 
 Say = Callable[[str], None]
@@ -179,8 +179,8 @@ class Soak:
                 moved = now if acknowledged != before else moved
                 self.say(self._progress(now, acknowledged))
                 said = now + _SAY_EVERY_S
-            if now - moved > _STANDS_STILL_AT_MOST_S:
-                raise DemoError(f"no progress for {_STANDS_STILL_AT_MOST_S:.0f} s", processes[DRIVER].tail())
+            if now - moved > _MAX_STANDSTILL_S:
+                raise DemoError(f"no progress for {_MAX_STANDSTILL_S:.0f} s", processes[DRIVER].tail())
             if self.stop.wait(_LOOK_EVERY_S):
                 break
         self.record.note_heap(self._heap(wall_began))

@@ -40,10 +40,10 @@ class Driver(Silence):
     @property
     def silent_ms(self) -> int | None:
         """For how long it has been silent, in milliseconds; None if it is not."""
-        most_s = SILENT_AFTER_S if self._silent_after_s is None else self._silent_after_s
+        max_s = SILENT_AFTER_S if self._silent_after_s is None else self._silent_after_s
         silent_s = self._seconds
         # The round in which it was heard counts as a whole.
-        return int(silent_s * 1000) if min(silent_s, self._rounds_s) >= most_s else None
+        return int(silent_s * 1000) if min(silent_s, self._rounds_s) >= max_s else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,13 +160,13 @@ def _check_going_on(gateway: Gateway, call: OpenCall, stream: Stream) -> None:
         raise UnknownPart(f"stream {stream.name} was forgotten; peek again once a connector sends it")
 
 
-def _look(stream: Stream, at: Position, left: _Allowance, most_bytes: int, limit: int) -> list[MessagePreview]:
+def _look(stream: Stream, at: Position, left: _Allowance, max_bytes: int, limit: int) -> list[MessagePreview]:
     """Returns the first messages after a position, as many as are allowed. No other message is looked at."""
     found: list[MessagePreview] = []
     for held in stream.after(at):
         frame = Frame.FromString(bytes(held.serialized))
         first = count_up_to(frame, at.sequence) if at.epoch == stream.live_epoch else 0
-        for preview in previews(frame, stream.live_epoch, most_bytes, first, min(left.messages, limit - len(found))):
+        for preview in previews(frame, stream.live_epoch, max_bytes, first, min(left.messages, limit - len(found))):
             left.spend(preview)
             found.append(preview)
             if left.is_spent:

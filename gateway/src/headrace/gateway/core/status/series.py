@@ -45,13 +45,13 @@ class Rings:
 
     Args:
         moments: How many moments are kept.
-        most_bytes: How much memory the values may take.
+        max_bytes: How much memory the values may take.
     """
 
-    def __init__(self, moments: int, most_bytes: int) -> None:
+    def __init__(self, moments: int, max_bytes: int) -> None:
         # One more, which is written while the others are read.
         self._slots = moments + 1
-        self._most_values = most_bytes // _VALUE_BYTES
+        self._max_values = max_bytes // _VALUE_BYTES
         self._times = array("d", [0.0]) * self._slots
         self._parts: dict[tuple[str, str], _Part] = {}
         self._values = 0
@@ -115,7 +115,7 @@ class Rings:
 
     def _new(self, key: tuple[str, str], fields: tuple[str, ...]) -> _Part | None:
         size = len(fields) * self._slots
-        while self._values + size > self._most_values:
+        while self._values + size > self._max_values:
             if not self._away:
                 return None
             self._forget(next(iter(self._away)))

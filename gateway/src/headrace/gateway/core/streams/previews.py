@@ -59,14 +59,14 @@ class _Bytes:
 
 
 def previews(
-    frame: frame_pb2.Frame, epoch: int, most_bytes: int, first: int, count: int, *, last_headers: bool = False
+    frame: frame_pb2.Frame, epoch: int, max_bytes: int, first: int, count: int, *, last_headers: bool = False
 ) -> Iterator[MessagePreview]:
     """Yields previews of consecutive messages of a frame whose columns were checked.
 
     Args:
         frame: The frame.
         epoch: The epoch of its sequences.
-        most_bytes: How many bytes of a value are shown.
+        max_bytes: How many bytes of a value are shown.
         first: The index of the first message.
         count: How many messages, at most.
         last_headers: Whether the last headers of a message are shown if there are too many, and not the first.
@@ -89,7 +89,7 @@ def previews(
             sequence=frame.first_sequence + (int(deltas[:index].sum(dtype=np.uint64)) if len(deltas) else index),
             event_time_us=int(times[index]) if len(times) and times[index] != _NO_TIME else None,
             key=keys.first(index, KEY_BYTES),
-            value=values.first(index, most_bytes),
+            value=values.first(index, max_bytes),
             headers=_headers(names, header_values, range(begin, begin + min(in_all, MAX_HEADERS))),
             headers_in_all=in_all,
         )

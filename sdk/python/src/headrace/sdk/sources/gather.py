@@ -54,7 +54,7 @@ class Gather:
         self._last: list[Item] = []
         self._last_messages = 0
         self._fields: list[Any] = []
-        self._most_fields = FIELDS * (target.messages - 1)
+        self._max_fields = FIELDS * (target.messages - 1)
         # The size of the last run, which only the reader keeps: it is too large after the sender has taken messages from the run.
         self._last_bytes = 0
         self._level = _NOTHING
@@ -84,7 +84,7 @@ class Gather:
         if type(item) is Message and type(item.value) is bytes and (item.key is None or type(item.key) is bytes):
             key, value, fields = item.key, item.value, self._fields
             size = self._last_bytes + len(value) + (0 if key is None else len(key))
-            if size < self._target_bytes and len(fields) < self._most_fields:
+            if size < self._target_bytes and len(fields) < self._max_fields:
                 self._last_bytes = size
                 is_plain = (
                     item.event_time is None

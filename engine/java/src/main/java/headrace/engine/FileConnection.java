@@ -35,8 +35,8 @@ final class FileConnection extends Thread {
   private static final int EXISTS = -2;
   private static final int SHORT = -3;
   private static final int FAILED = -4;
-  private static final int MOST_NAME = 1 << 14;
-  private static final long MOST_BYTES = 1L << 30;
+  private static final int MAX_NAME = 1 << 14;
+  private static final long MAX_BYTES = 1L << 30;
   private static final int BUFFER = 1 << 16;
   private static final int CHUNK = 1 << 18;
   private static final Logger LOG = LoggerFactory.getLogger("headrace.engine");
@@ -76,8 +76,8 @@ final class FileConnection extends Thread {
     long offset = in.readLong();
     long length = in.readLong();
     boolean isKnown = operation == READ || operation == WRITE;
-    boolean isInRange = offset >= 0 && length >= 0 && length <= MOST_BYTES;
-    if (!isKnown || !isInRange || size < 1 || size > MOST_NAME) {
+    boolean isInRange = offset >= 0 && length >= 0 && length <= MAX_BYTES;
+    if (!isKnown || !isInRange || size < 1 || size > MAX_NAME) {
       throw new IOException("not a request");
     }
     byte[] url = new byte[size];

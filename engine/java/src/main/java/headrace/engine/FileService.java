@@ -20,14 +20,14 @@ import org.slf4j.LoggerFactory;
  * socket is in a folder that only this user may enter.
  */
 final class FileService extends Thread {
-  private static final int MOST_CONNECTIONS = 512;
-  private static final int MOST_SOCKET_PATH = 100;
+  private static final int MAX_CONNECTIONS = 512;
+  private static final int MAX_SOCKET_PATH = 100;
   private static final Logger LOG = LoggerFactory.getLogger("headrace.engine");
 
   private final UserGroupInformation user;
   private final String socket;
   private final ServerSocketChannel listening;
-  private final Semaphore free = new Semaphore(MOST_CONNECTIONS);
+  private final Semaphore free = new Semaphore(MAX_CONNECTIONS);
   private volatile Configuration configuration;
 
   FileService() throws IOException {
@@ -37,7 +37,7 @@ final class FileService extends Thread {
     // do not inherit.
     this.user = UserGroupInformation.getCurrentUser();
     Path folder = Files.createTempDirectory("headrace");
-    if (folder.toString().length() > MOST_SOCKET_PATH - 2) {
+    if (folder.toString().length() > MAX_SOCKET_PATH - 2) {
       Files.delete(folder);
       folder = Files.createTempDirectory(Path.of("/tmp"), "headrace");
     }
@@ -68,7 +68,7 @@ final class FileService extends Thread {
         if (free.tryAcquire()) {
           new FileConnection(this, channel).start();
         } else {
-          LOG.warn("more than {} connections for files of checkpoints", MOST_CONNECTIONS);
+          LOG.warn("more than {} connections for files of checkpoints", MAX_CONNECTIONS);
           channel.close();
         }
       } catch (IOException failed) {

@@ -38,7 +38,7 @@ import java.util.stream.Stream;
  */
 public final class FileSink implements TwoPhaseSink {
   private static final String VOTE = "prepared";
-  private static final int LONGEST_NAME = 200;
+  private static final int MAX_NAME = 200;
 
   private final Path staged;
   private final Path visible;
@@ -209,7 +209,7 @@ public final class FileSink implements TwoPhaseSink {
   /** The name of a file. If an id is too long for one, {@code names/~HASH} has the id. */
   private String encode(String id) throws IOException {
     String name = URLEncoder.encode(id, UTF_8).replace(".", "%2E"); // never `..`
-    if (name.length() <= LONGEST_NAME) {
+    if (name.length() <= MAX_NAME) {
       return name;
     }
     String hash = "~" + sha256(id); // URLEncoder leaves no `~`

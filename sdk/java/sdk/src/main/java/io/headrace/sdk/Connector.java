@@ -239,7 +239,7 @@ public final class Connector implements AutoCloseable {
     Backoff backoff =
         new Backoff(
             settings.firstBackoff(),
-            settings.longestBackoff(),
+            settings.maxBackoff(),
             () -> ThreadLocalRandom.current().nextDouble());
     long complained = System.nanoTime() - COMPLAIN_EVERY.toNanos();
     boolean first = true;

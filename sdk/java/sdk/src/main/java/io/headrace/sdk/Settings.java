@@ -26,7 +26,7 @@ import java.util.concurrent.ThreadFactory;
  * @param partitionPoll how often the source is asked for its partitions
  * @param welcome how long to wait for the answer of a gateway before trying again
  * @param firstBackoff the longest wait before the first reconnect; it doubles with each further one
- * @param longestBackoff the longest wait before any reconnect
+ * @param maxBackoff the longest wait before any reconnect
  * @param stuck after how long a method that does not return is reported; a connector that is
  *     stopped abandons it then
  * @param closeTimeout how long to wait, at the end, for methods that still run and then for {@code
@@ -51,7 +51,7 @@ public record Settings(
     Duration partitionPoll,
     Duration welcome,
     Duration firstBackoff,
-    Duration longestBackoff,
+    Duration maxBackoff,
     Duration stuck,
     Duration closeTimeout,
     int queueBytes,
@@ -146,7 +146,7 @@ public record Settings(
     builder.partitionPoll = partitionPoll;
     builder.welcome = welcome;
     builder.firstBackoff = firstBackoff;
-    builder.longestBackoff = longestBackoff;
+    builder.maxBackoff = maxBackoff;
     builder.stuck = stuck;
     builder.closeTimeout = closeTimeout;
     builder.queueBytes = queueBytes;
@@ -190,7 +190,7 @@ public record Settings(
     private Duration partitionPoll = Duration.ofSeconds(3);
     private Duration welcome = Duration.ofSeconds(10);
     private Duration firstBackoff = Duration.ofMillis(50);
-    private Duration longestBackoff = Duration.ofSeconds(2);
+    private Duration maxBackoff = Duration.ofSeconds(2);
     private Duration stuck = Duration.ofSeconds(10);
     private Duration closeTimeout = Duration.ofSeconds(10);
     private int queueBytes = 8 << 20;
@@ -351,8 +351,8 @@ public record Settings(
      * @param value the longest wait before any reconnect
      * @return this
      */
-    public Builder longestBackoff(Duration value) {
-      this.longestBackoff = Objects.requireNonNull(value, "longestBackoff");
+    public Builder maxBackoff(Duration value) {
+      this.maxBackoff = Objects.requireNonNull(value, "maxBackoff");
       return this;
     }
 
@@ -441,7 +441,7 @@ public record Settings(
           partitionPoll,
           welcome,
           firstBackoff,
-          longestBackoff,
+          maxBackoff,
           stuck,
           closeTimeout,
           queueBytes,

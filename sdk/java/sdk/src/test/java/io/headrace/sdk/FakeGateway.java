@@ -59,7 +59,7 @@ public final class FakeGateway implements AutoCloseable {
     return Settings.builder()
         .gateway("localhost:" + server.getPort())
         .firstBackoff(Duration.ofMillis(1))
-        .longestBackoff(Duration.ofMillis(5))
+        .maxBackoff(Duration.ofMillis(5))
         .partitionPoll(Duration.ofMillis(20))
         .build();
   }

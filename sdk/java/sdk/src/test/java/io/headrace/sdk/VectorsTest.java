@@ -173,7 +173,7 @@ class VectorsTest {
       Backoff backoff =
           new Backoff(
               Duration.ofMillis(vector.get("first_ms").getAsLong()),
-              Duration.ofMillis(vector.get("longest_ms").getAsLong()),
+              Duration.ofMillis(vector.get("max_ms").getAsLong()),
               () -> share);
       Duration wait = Duration.ZERO;
       for (int attempt = 0; attempt < bound.get("attempt").getAsInt(); attempt++) {

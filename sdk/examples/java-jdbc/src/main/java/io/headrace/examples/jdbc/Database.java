@@ -10,7 +10,7 @@ import java.util.Properties;
 
 /** A database, to which one connection is kept. Used by one thread at a time. */
 final class Database implements AutoCloseable {
-  private static final int TIMEOUT_SECONDS = 10;
+  private static final int TIMEOUT_S = 10;
 
   private final String url;
   private final Properties properties = new Properties();
@@ -37,7 +37,7 @@ final class Database implements AutoCloseable {
   /** The connection; a new one if there is none, or if it was lost. */
   Connection connection() throws SQLException {
     if (connection == null) {
-      DriverManager.setLoginTimeout(TIMEOUT_SECONDS);
+      DriverManager.setLoginTimeout(TIMEOUT_S);
       connection = DriverManager.getConnection(url, properties);
     }
     return connection;
@@ -99,7 +99,7 @@ final class Database implements AutoCloseable {
 
   private boolean isAlive() {
     try {
-      return connection.isValid(TIMEOUT_SECONDS);
+      return connection.isValid(TIMEOUT_S);
     } catch (SQLException error) {
       return false;
     }

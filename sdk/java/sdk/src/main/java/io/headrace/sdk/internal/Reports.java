@@ -16,8 +16,8 @@ import java.util.Map;
  * are reported in the next.
  */
 public final class Reports implements Reporter {
-  private static final int MOST_ERRORS = 100;
-  private static final int MOST_BYTES = 4096;
+  private static final int MAX_ERRORS = 100;
+  private static final int MAX_BYTES = 4096;
   private static final long INTERVAL_NANOS = Duration.ofSeconds(1).toNanos();
   private static final long HEARTBEAT_NANOS = Duration.ofSeconds(2).toNanos();
 
@@ -78,7 +78,7 @@ public final class Reports implements Reporter {
   /** Notes an error that the connector survives. */
   public void error(String stream, String message) {
     try (var ignored = lock.hold()) {
-      if (errors.size() == MOST_ERRORS) {
+      if (errors.size() == MAX_ERRORS) {
         errors.poll();
       }
       errors.add(new Noted(cut(message), stream, System.nanoTime()));
@@ -195,7 +195,7 @@ public final class Reports implements Reporter {
   /** At most as many bytes as a text may have. */
   private static String cut(String text) {
     String cut = text;
-    while (cut.getBytes(StandardCharsets.UTF_8).length > MOST_BYTES) {
+    while (cut.getBytes(StandardCharsets.UTF_8).length > MAX_BYTES) {
       cut = cut.substring(0, cut.length() * 9 / 10);
     }
     return cut;

@@ -28,7 +28,7 @@ import java.util.concurrent.locks.Condition;
  * for the parts of its transaction that began before it, and parts that begin after it wait for it.
  */
 final class TwoPhaseHandler implements SinkHandler {
-  private static final int MOST_DECISIONS = 1000;
+  private static final int MAX_DECISIONS = 1000;
 
   private final TwoPhaseSink sink;
   private final SinkDriver driver;
@@ -70,7 +70,7 @@ final class TwoPhaseHandler implements SinkHandler {
   @Override
   public boolean hasRoom() {
     try (var ignored = lock.hold()) {
-      if (decisions.size() >= MOST_DECISIONS) {
+      if (decisions.size() >= MAX_DECISIONS) {
         return false;
       }
     }

@@ -51,7 +51,7 @@ public final class SourceSession {
 
   private static final Duration OWNED_RETRY = Duration.ofSeconds(1);
   private static final Duration FIRST_LOST_RETRY = Duration.ofMillis(500);
-  private static final Duration LONGEST_LOST_RETRY = Duration.ofSeconds(30);
+  private static final Duration MAX_LOST_RETRY = Duration.ofSeconds(30);
   private static final Duration TURN = Duration.ofMillis(50);
   private static final Duration GOODBYE = Duration.ofSeconds(1);
   private static final long FAR = Duration.ofHours(1).toNanos();
@@ -307,7 +307,7 @@ public final class SourceSession {
     int times = lostInARow.merge(stream.partition, 1, Integer::sum);
     Duration wait =
         times == 1 ? Duration.ZERO : FIRST_LOST_RETRY.multipliedBy(1L << Math.min(times - 2, 10));
-    reopen(stream, wait.compareTo(LONGEST_LOST_RETRY) > 0 ? LONGEST_LOST_RETRY : wait);
+    reopen(stream, wait.compareTo(MAX_LOST_RETRY) > 0 ? MAX_LOST_RETRY : wait);
   }
 
   private void sent(Stream stream) {

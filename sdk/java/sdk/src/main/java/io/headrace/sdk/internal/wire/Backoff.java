@@ -8,10 +8,10 @@ import java.util.function.DoubleSupplier;
  * all at once. Not for several threads.
  */
 public final class Backoff {
-  private static final int MOST_DOUBLINGS = 60;
+  private static final int MAX_DOUBLINGS = 60;
 
   private final double firstSeconds;
-  private final double longestSeconds;
+  private final double maxSeconds;
   private final DoubleSupplier random;
   private int attempts;
 
@@ -24,14 +24,14 @@ public final class Backoff {
    */
   public Backoff(Duration first, Duration longest, DoubleSupplier random) {
     this.firstSeconds = first.toNanos() / 1e9;
-    this.longestSeconds = longest.toNanos() / 1e9;
+    this.maxSeconds = longest.toNanos() / 1e9;
     this.random = random;
   }
 
   /** How long to wait now. */
   public Duration next() {
     double bound =
-        Math.min(longestSeconds, Math.scalb(firstSeconds, Math.min(attempts, MOST_DOUBLINGS)));
+        Math.min(maxSeconds, Math.scalb(firstSeconds, Math.min(attempts, MAX_DOUBLINGS)));
     attempts++;
     return Duration.ofNanos((long) (bound * random.getAsDouble() * 1e9));
   }
