@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ DEADLINE_S = 300.0
 """For a start of Spark with its first micro-batch, on a machine with other work to do."""
 STARTS = 3
 """How often the application is started before its end is an error."""
-OLD, NEW = "0.1.0", "0.2.0"
+OLD, NEW = metadata.version("headrace"), "9.0.0"
 WORDS = ("one", "two", "three")
 
 Releases = dict[str, Path]

@@ -87,24 +87,25 @@ def test_an_upgrade_that_is_rolled_back_continues_where_the_backup_was_taken(hos
     for step in STEPS[:4]:
         query.run(step)
     (host / "var/backups/headrace").mkdir(parents=True)
-    for release in ("0.1.0", "0.2.0"):
+    old, new = version("headrace"), "9.0.0"
+    for release in (old, new):
         (host / f"opt/headrace-{release}/bin").mkdir(parents=True)
         program = host / f"opt/headrace-{release}/bin/headrace"
         program.write_text(f'#!/bin/sh\n[ "$1" = doctor ] || exec {sys.executable} -m headrace.cli "$@"\necho {release}\n')
         program.chmod(0o755)
-    (host / "opt/headrace").symlink_to(host / "opt/headrace-0.1.0")
+    (host / "opt/headrace").symlink_to(host / f"opt/headrace-{old}")
     upgrade, rollback = (block.text for block in blocks(PAGE, "bash") if block.heading == "Upgrade and rollback")
 
-    done = shell(host, upgrade)
+    done = shell(host, upgrade, {"NEW": new})
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "0.2.0", "headrace doctor of the new release"
+    assert done.stdout.splitlines()[-1] == new, "headrace doctor of the new release"
     for step in STEPS[4:]:
         query.run(step)
     query.commits.close()
 
     done = shell(host, rollback)
     assert done.returncode == 0, done.stderr
-    assert (host / "opt/headrace").resolve().name == "headrace-0.1.0"
+    assert (host / "opt/headrace").resolve().name == f"headrace-{old}"
     assert check(host / "var/lib/headrace/checkpoints/orders", query.history) == 3
     assert (host / "var/lib/headrace/checkpoints/orders.after-upgrade").is_dir()
 
@@ -129,7 +130,7 @@ def test_a_host_without_a_registry_installs_the_wheels_that_were_made_elsewhere(
 
     done = shell(tmp_path, on_the_host, quick, tmp_path / "python/bin")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "opt/headrace").resolve().name == "headrace-0.1.0"
+    assert (tmp_path / "opt/headrace").resolve().name == f"headrace-{version('headrace')}"
     done = shell(tmp_path, f"{tmp_path}/opt/headrace/bin/pip check; {tmp_path}/opt/headrace/bin/headrace --version", quick)
     assert done.stdout.splitlines() == ["No broken requirements found.", f"headrace {version('headrace')}"], done.stderr
 

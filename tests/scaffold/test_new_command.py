@@ -5,6 +5,7 @@ import os
 import re
 import stat
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.scaffold.projects import ROOT
 from headrace.cli import cli
 from headrace.contract.languages import LANGUAGES
 
-VERSION = "0.1.0"
+VERSION = version("headrace")
 
 
 def new(*arguments: str | Path) -> Result:

@@ -3,6 +3,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[3]
 SDK = ROOT / "sdk" / "java"
 JDBC = ROOT / "sdk" / "examples" / "java-jdbc"
 REPOSITORY = ROOT / ".build" / "m2"
+VERSION = version("headrace")
+"""The version of the jars, too."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def example(
     """The command that runs an example of the SDK, by the name of its class, with its arguments."""
     assert built.returncode == 0, built.stdout
     target = SDK / "examples" / "target"
-    programs = Programs(toolchain.java, f"{target}/headrace-examples-0.1.0.jar:{target}/lib/*", "io.headrace.examples")
+    programs = Programs(toolchain.java, f"{target}/headrace-examples-{VERSION}.jar:{target}/lib/*", "io.headrace.examples")
     folder = tmp_path_factory.mktemp("examples")
     (folder / "lines").touch()
     return archived(programs, folder, "Lines", folder / "lines").command
@@ -87,7 +90,7 @@ def jdbc(
     folder = tmp_path_factory.mktemp("jdbc")
     # The driver of SQLite unpacks a library, and leaves it if it is killed.
     flags = (*QUICK, f"-Dorg.sqlite.tmpdir={folder}")
-    programs = Programs(toolchain.java, f"{target}/java-jdbc-0.1.0.jar:{target}/lib/*", "io.headrace.examples.jdbc", flags)
+    programs = Programs(toolchain.java, f"{target}/java-jdbc-{VERSION}.jar:{target}/lib/*", "io.headrace.examples.jdbc", flags)
     # The catalogue is the one table of a new database.
     options = ["--url", f"jdbc:sqlite:{folder}/new.db", "--table", "sqlite_master", "--value-column", "sql", "--sink", "new"]
     return archived(programs, folder, "JdbcSink", *options).command

@@ -16,6 +16,7 @@ from tests.absent import absent
 from tests.sdk.go.conftest import SDK as GO
 from tests.sdk.go.toolchain import toolchain as go_toolchain
 from tests.sdk.java.conftest import SDK as JAVA
+from tests.sdk.java.conftest import VERSION
 from tests.sdk.java.conftest import Toolchain as JavaToolchain
 from tests.sdk.rust.conftest import PROGRAMS as RUST_PROGRAMS
 from tests.sdk.rust.conftest import Toolchain as RustToolchain
@@ -83,7 +84,7 @@ def _java() -> Command:
     assert done.returncode == 0, done.stdout
     target = JAVA / "examples" / "target"
     flags = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
-    return [java, *flags, "-cp", f"{target}/headrace-examples-0.1.0.jar:{target}/lib/*"]
+    return [java, *flags, "-cp", f"{target}/headrace-examples-{VERSION}.jar:{target}/lib/*"]
 
 
 @cache
