@@ -1,17 +1,15 @@
 """The programs of the pages run as they are printed: sources in processes of their own, with a gateway."""
 
 import asyncio
-import os
 import sqlite3
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import Block, blocks
+from tests.docs.pages import blocks
 from tests.docs.readers import DEADLINE_S, Reader
+from tests.docs.running import running
 from tests.gateway.wire import serve
 
 AUTHORS = "docs/write/writing-a-source.md"
@@ -79,26 +77,6 @@ TESTED = "Testing a source"
 
 def test_every_program_is_run() -> None:
     assert [block.heading for block in blocks(AUTHORS, "python")] == [*PROGRAMS, TESTED]
-
-
-@asynccontextmanager
-async def running(block: Block, folder: Path, address: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A program in a process of its own."""
-    (folder / "program.py").write_text(block.text)
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "program.py",
-        cwd=folder,
-        env={**environ, "HEADRACE_GATEWAY": address, "GRPC_VERBOSITY": "NONE"},
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 @pytest.mark.parametrize("heading", PROGRAMS)

@@ -1,15 +1,13 @@
 """The programs of the page for authors of sinks run as they are printed, in processes of their own, with a scripted gateway."""
 
 import asyncio
-import os
 import sqlite3
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import Block, blocks
+from tests.docs.pages import blocks
+from tests.docs.running import running
 from tests.fake_gateway.sinks import FakeSinkGateway, FakeSinkSession, part, transaction
 
 DEADLINE_S = 150.0
@@ -105,26 +103,6 @@ PROGRAMS = {
 
 def test_every_program_is_run() -> None:
     assert [block.heading for block in blocks(AUTHORS, "python")] == [*PROGRAMS, TESTED]
-
-
-@asynccontextmanager
-async def running(block: Block, folder: Path, address: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A program in a process of its own."""
-    (folder / "program.py").write_text(block.text)
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "program.py",
-        cwd=folder,
-        env={**environ, "HEADRACE_GATEWAY": address, "GRPC_VERBOSITY": "NONE"},
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 @pytest.mark.parametrize("heading", PROGRAMS)

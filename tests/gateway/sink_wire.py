@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc.aio
-from tests.gateway.wire import DEADLINE_S, Connector, Engine, frame
+from tests.gateway.wire import DEADLINE_S, Call, Connector, Engine, frame
 
 from headrace.protocol.v1 import engine_pb2, engine_pb2_grpc, sink_pb2, sink_pb2_grpc
 from headrace.protocol.v1.frame_pb2 import Frame
@@ -33,7 +33,7 @@ async def serving_instances(address: str, instances: Sequence[str]) -> None:
     await engine.close()
 
 
-class SinkClient:
+class SinkClient(Call):
     """One session, as its sink sees it."""
 
     def __init__(self, address: str, token: str | None = None) -> None:
@@ -91,18 +91,6 @@ class SinkClient:
         told = (await self.expect("commit")).transaction
         await self.send(committed=sink_pb2.Committed(transaction=told))
         return told
-
-    async def ended(self) -> tuple[grpc.StatusCode, str]:
-        """How the gateway ended the session."""
-        async with asyncio.timeout(DEADLINE_S):
-            with suppress(grpc.aio.AioRpcError):
-                while await self.call.read() is not grpc.aio.EOF:
-                    pass
-            return await self.call.code(), await self.call.details() or ""
-
-    async def close(self) -> None:
-        self.call.cancel()
-        await self._channel.close()
 
 
 class Writer:

@@ -100,7 +100,26 @@ def values_of(frames: Sequence[Frame]) -> list[bytes]:
     return found
 
 
-class Connector:
+class Call:
+    """The call of a session, on a channel of its own."""
+
+    call: Any
+    _channel: grpc.aio.Channel
+
+    async def ended(self) -> tuple[grpc.StatusCode, str]:
+        """How the gateway ended the session."""
+        async with asyncio.timeout(DEADLINE_S):
+            with suppress(grpc.aio.AioRpcError):
+                while await self.call.read() is not grpc.aio.EOF:
+                    pass
+            return await self.call.code(), await self.call.details() or ""
+
+    async def close(self) -> None:
+        self.call.cancel()
+        await self._channel.close()
+
+
+class Connector(Call):
     """One session, as its connector sees it."""
 
     def __init__(self, address: str) -> None:
@@ -149,18 +168,6 @@ class Connector:
                 return response.credit
             if response.ack.HasField("credit"):
                 return response.ack.credit
-
-    async def ended(self) -> tuple[grpc.StatusCode, str]:
-        """How the gateway ended the session."""
-        async with asyncio.timeout(DEADLINE_S):
-            with suppress(grpc.aio.AioRpcError):
-                while await self.call.read() is not grpc.aio.EOF:
-                    pass
-            return await self.call.code(), await self.call.details() or ""
-
-    async def close(self) -> None:
-        self.call.cancel()
-        await self._channel.close()
 
 
 class Engine:

@@ -17,7 +17,7 @@ from headrace.gateway_status.document import NO_FAULTS
 from headrace.laboratory.bench.faults.fault import problems
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Say
-from headrace.laboratory.bench.rig import owned, wait_for
+from headrace.laboratory.bench.rig import LINES_TO_COUNTS, owned, wait_for
 from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess
 
@@ -26,21 +26,9 @@ _SETTLES_S = 15.0
 """How long after the last step to look on: the longest time after which something that lacks is named."""
 _STARTS_WITHIN_S = 300.0
 _STOPS_WITHIN_S = 60.0
-_DEPLOYMENT = """
-[gateway]
-listen = "{listen}"
-http_listen = "{http}"
-
-[connectors.lines]
-connector = "file"
-path = "in/*.txt"
-source = "lines"
-format = "lines"
-
-[connectors.counts]
-connector = "file-sink"
-path = "out"
-sink = "counts"
+_DEPLOYMENT = (
+    LINES_TO_COUNTS
+    + """
 
 [pipeline]
 app = "app.py"
@@ -48,6 +36,7 @@ master = "local[1]"
 parallelism = 1
 conf = {{ "spark.ui.enabled" = false }}
 """
+)
 _APP = """
 from headrace.pipelines import Pipeline
 

@@ -30,6 +30,23 @@ _STATUS_S = 30.0
 SOURCES = "headrace.laboratory.bench.sources"
 KEYED_SOURCES = "headrace.laboratory.bench.pipelines.connectors"
 """The modules of connectors; the second one sends messages with keys."""
+LINES_TO_COUNTS = """
+[gateway]
+listen = "{listen}"
+http_listen = "{http}"
+
+[connectors.lines]
+connector = "file"
+path = "in/*.txt"
+source = "lines"
+format = "lines"
+
+[connectors.counts]
+connector = "file-sink"
+path = "out"
+sink = "counts"
+"""
+"""The beginning of a deployment's file: a gateway at `listen` and `http`, a source of files `lines`, a sink of files `counts`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from headrace.laboratory.bench.faults.disk import fill, is_missing, own_disk
 from headrace.laboratory.bench.faults.fault import Fault, Site
 from headrace.laboratory.bench.faults.limits import leave_descriptors, return_descriptors
-from headrace.laboratory.bench.rig import owned, status, wait_for
+from headrace.laboratory.bench.rig import LINES_TO_COUNTS, owned, status, wait_for
 from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -30,21 +30,9 @@ _FEWEST_DESCRIPTORS = 200
 """Enough for everything but Spark's JVM."""
 _IN_USE = 4
 """Descriptors that the supervisor has in use as long as it runs."""
-_DEPLOYMENT = """
-[gateway]
-listen = "{listen}"
-http_listen = "{http}"
-
-[connectors.lines]
-connector = "file"
-path = "in/*.txt"
-source = "lines"
-format = "lines"
-
-[connectors.counts]
-connector = "file-sink"
-path = "out"
-sink = "counts"
+_DEPLOYMENT = (
+    LINES_TO_COUNTS
+    + """
 
 [application.totals]
 app = "app.py"
@@ -60,6 +48,7 @@ reads = ["lines/*"]
 master = "local[1]"
 conf = {{ "spark.ui.enabled" = false, "spark.sql.pyspark.jvmStacktrace.enabled" = true }}
 """
+)
 _APP = """
 import resource
 from pathlib import Path
