@@ -22,7 +22,7 @@ from tests.machines import find_fault, run
 from headrace.log_writer import LogFile, opened
 from headrace.log_writer import file as file_module
 
-LARGEST_BYTES = 400
+MAX_BYTES = 400
 WAITING_BYTES = 300
 READ_BYTES = 100
 LINE = re.compile(rb"(\d+):x*:(\d+)")
@@ -61,7 +61,7 @@ class Log(RuleBasedStateMachine):
         """Lines that somebody has removed or cut, by number."""
         self.lost = 0
         self.names = 0
-        self.log = LogFile(self.path, LARGEST_BYTES, lambda: self.now)
+        self.log = LogFile(self.path, MAX_BYTES, lambda: self.now)
 
     def _told_missing(self, size: int, *, as_json: bool) -> bytes:
         assert not as_json
@@ -85,7 +85,7 @@ class Log(RuleBasedStateMachine):
             self._excuse_last()
         return written
 
-    @rule(lengths=st.lists(st.integers(0, LARGEST_BYTES // 2), min_size=1, max_size=5), parts=st.integers(1, 4))
+    @rule(lengths=st.lists(st.integers(0, MAX_BYTES // 2), min_size=1, max_size=5), parts=st.integers(1, 4))
     def prints(self, lengths: list[int], parts: int) -> None:
         for length in lengths:
             number = len(self.printed)
@@ -207,7 +207,7 @@ class Log(RuleBasedStateMachine):
             if begin < given < end:
                 self.excused.add(number)
         self._close()
-        self.log = LogFile(self.path, LARGEST_BYTES, lambda: self.now)
+        self.log = LogFile(self.path, MAX_BYTES, lambda: self.now)
 
     @invariant()
     def nothing_waits_without_bounds(self) -> None:

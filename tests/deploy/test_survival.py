@@ -32,7 +32,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
-    monkeypatch.setattr(log_pipes_module, "LARGEST_BYTES", 1 << 10)
+    monkeypatch.setattr(log_pipes_module, "MAX_BYTES", 1 << 10)
     monkeypatch.setattr(file_module, "RETRY_EVERY_S", 0.01)
 
 

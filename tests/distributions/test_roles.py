@@ -15,7 +15,7 @@ from tests.docs.pages import table
 from tests.gateway.sink_wire import Writer
 from tests.gateway.wire import Engine, values_of
 
-LARGEST_MB = {"headrace-gateway": 130, "headrace-connectors": 300}
+MAX_MB = {"headrace-gateway": 130, "headrace-connectors": 300}
 WITHIN = {
     "headrace-gateway": {"headrace-base", "headrace-gateway"},
     "headrace-connectors": {"headrace-base", "headrace-connectors", "headrace-sdk"},
@@ -29,9 +29,9 @@ Environments = dict[str, Path]
 def environments(wheels: Mapping[str, Wheel], tmp_path_factory: pytest.TempPathFactory) -> Environments:
     """A fresh environment for each role: where its programs are."""
     folder = tmp_path_factory.mktemp("roles")
-    for role in LARGEST_MB:
+    for role in MAX_MB:
         install(wheels[role], folder / role)
-    return {role: folder / role / "bin" for role in LARGEST_MB}
+    return {role: folder / role / "bin" for role in MAX_MB}
 
 
 def packages(programs: Path) -> Path:
@@ -39,7 +39,7 @@ def packages(programs: Path) -> Path:
     return found
 
 
-@pytest.mark.parametrize("role", LARGEST_MB)
+@pytest.mark.parametrize("role", MAX_MB)
 def test_a_role_has_no_spark_and_nothing_of_the_other_roles(environments: Environments, role: str) -> None:
     info = [path.name.partition("-")[0].replace("_", "-") for path in packages(environments[role]).glob("*.dist-info")]
     assert "pyspark" not in info
@@ -48,11 +48,11 @@ def test_a_role_has_no_spark_and_nothing_of_the_other_roles(environments: Enviro
     assert {name for name in info if name.startswith("headrace")} == WITHIN[role]
 
 
-@pytest.mark.parametrize("role", LARGEST_MB)
+@pytest.mark.parametrize("role", MAX_MB)
 def test_a_role_is_as_small_as_the_page_says(environments: Environments, role: str) -> None:
     size = size_mb(packages(environments[role]))
     print(f"{role}: {size:.0f} MB")
-    assert 50 < size <= LARGEST_MB[role]
+    assert 50 < size <= MAX_MB[role]
     (row,) = (row for row in table("docs/start/install.md", "What a host needs") if f"`{role}`" in row[1])
     told = re.search(r"(\d+) MB", row[2])
     assert told is not None
@@ -129,7 +129,7 @@ def shown(folder: Path) -> list[bytes]:
     return [line for file in sorted(folder.glob("*.lines")) for line in file.read_bytes().splitlines()]
 
 
-@pytest.mark.parametrize("role", LARGEST_MB)
+@pytest.mark.parametrize("role", MAX_MB)
 def test_a_roles_program_has_help_with_an_example(environments: Environments, role: str) -> None:
     done = subprocess.run(
         [environments[role] / role, "--help"], env=environ(), capture_output=True, text=True, timeout=300, check=True

@@ -230,7 +230,7 @@ def test_a_task_that_cannot_write_names_the_table(tmp_path: Path) -> None:
 
 
 def test_blocks_of_large_rows_are_not_joined_beyond_what_one_column_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "LARGEST_BYTES", 100)
+    monkeypatch.setattr(results, "MAX_BYTES", 100)
     blocks = [("t", pa.RecordBatch.from_pydict({"n": [b"x" * size]})) for size in (60, 60, 60, 200, 1, 1)]
     joined_blocks = list(results.joined(iter([*blocks, ("u", blocks[0][1])])))
     assert [(table, block.num_rows) for table, block in joined_blocks] == [("t", 2), ("t", 2), ("t", 2), ("u", 1)]

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.deploy.control import address_in
 from headrace.deploy.errors import CannotAsk, CannotRestart, NotRunning
 
-_LARGEST_ANSWER_BYTES = 1 << 20
+_MAX_ANSWER_BYTES = 1 << 20
 
 
 def ask_restart(folder: Path, name: str, timeout_s: float) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _ask(folder: Path, request: dict[str, Any], timeout_s: float) -> dict[str, A
                 connection.connect(address)
             connection.sendall(json.dumps(request).encode() + b"\n")
             with connection.makefile("rb") as answers:
-                line = answers.readline(_LARGEST_ANSWER_BYTES)
+                line = answers.readline(_MAX_ANSWER_BYTES)
         except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
             raise NotRunning(f"no deployment runs in {folder}; headrace run starts one") from None
         except PermissionError:

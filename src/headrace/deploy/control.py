@@ -18,7 +18,7 @@ from headrace.deploy.supervised import Supervised
 from headrace.log_writer import close
 
 SOCKET_FILE = "supervisor.socket"
-LARGEST_REQUEST_BYTES = 4096
+MAX_REQUEST_BYTES = 4096
 MAX_REQUESTS = 16
 """How many callers are heard before others are answered; the others wait in the kernel's queue."""
 SPEAK_WITHIN_S = 5.0
@@ -212,7 +212,7 @@ def refusal(error: str, *, invalid: bool = False, is_done: bool = False) -> dict
 def _received(caller: _Caller) -> Request | _Question | None:
     """Reads what a caller has sent. Returns its request once that is complete; ends the connection of one that is wrong."""
     try:
-        sent = caller.connection.recv(LARGEST_REQUEST_BYTES + 1 - len(caller.received))
+        sent = caller.connection.recv(MAX_REQUEST_BYTES + 1 - len(caller.received))
     except BlockingIOError:
         if time.monotonic() - caller.since > SPEAK_WITHIN_S:
             _answer(caller.connection, refusal(f"no request has arrived within {SPEAK_WITHIN_S:.0f} s", invalid=True))
@@ -220,8 +220,8 @@ def _received(caller: _Caller) -> Request | _Question | None:
     except OSError:
         sent = b""
     caller.received += sent
-    if len(caller.received) > LARGEST_REQUEST_BYTES:
-        _answer(caller.connection, refusal(f"the request has more than {LARGEST_REQUEST_BYTES} bytes", invalid=True))
+    if len(caller.received) > MAX_REQUEST_BYTES:
+        _answer(caller.connection, refusal(f"the request has more than {MAX_REQUEST_BYTES} bytes", invalid=True))
     elif not sent:
         caller.connection.close()
     elif _is_complete(caller):

@@ -17,9 +17,9 @@ from headrace.deploy.comfort import Comfort
 from headrace.deploy.writer_process import WriterProcess
 from headrace.log_writer import Lines, Writer, opened
 
-LARGEST_BYTES = 32 << 20
+MAX_BYTES = 32 << 20
 """When a log is renamed, of which two are kept."""
-LARGEST_BYTES_BESIDE_STDERR = 1 << 20
+MAX_BYTES_BESIDE_STDERR = 1 << 20
 """The same where lines go to standard error: the files are for `headrace ps --log`."""
 START_AGAIN_AFTER_S = 1.0
 _ENDS_WITHIN_S = 5.0
@@ -63,7 +63,7 @@ class LogPipes:
         self._comfort = comfort
         self._to_stderr = to_stderr
         self._now = now
-        self._largest_bytes = LARGEST_BYTES_BESIDE_STDERR if to_stderr else LARGEST_BYTES
+        self._largest_bytes = MAX_BYTES_BESIDE_STDERR if to_stderr else MAX_BYTES
         self._pipes: dict[str, _Pipe] = {}
         self._process: WriterProcess | None = None
         self._start_at = float("-inf")

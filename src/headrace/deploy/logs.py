@@ -11,7 +11,7 @@ from typing import BinaryIO
 from headrace.processes import JVM_ENDED, last_words
 
 _LAST_BYTES = 16 << 10
-_LARGEST_TAIL_BYTES = 256 << 10
+_MAX_TAIL_BYTES = 256 << 10
 _SAYS_WHY = re.compile(r"(?:\d{4}-\d\d-\d\dT\S+Z (?:Error|ERROR)\b:?\s*|(?:Error|ERROR): )(?P<why>.*)")
 """Log lines begin with a timestamp; other output of a command does not, and other programs begin lines with Error, too."""
 
@@ -51,9 +51,9 @@ def last_lines(log: Path, count: int) -> list[str]:
     except FileNotFoundError:
         return []
     with file:
-        first = max(0, os.fstat(file.fileno()).st_size - _LARGEST_TAIL_BYTES)
+        first = max(0, os.fstat(file.fileno()).st_size - _MAX_TAIL_BYTES)
         file.seek(first)
-        lines = file.read(_LARGEST_TAIL_BYTES).decode(errors="replace").splitlines()
+        lines = file.read(_MAX_TAIL_BYTES).decode(errors="replace").splitlines()
     # The first one may have lost its beginning.
     return lines[1 if first and len(lines) > 1 else 0 :][-count:] if count > 0 else []
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from headrace.log_writer import LARGEST_MESSAGE_BYTES
+from headrace.log_writer import MAX_MESSAGE_BYTES, send
 from headrace.processes import hangups_held
 
 ASK_EVERY_S = 1.0
@@ -105,7 +105,7 @@ class WriterProcess:
 
     def leave(self, name: str) -> None:
         """Lets it forget a process, after its last words."""
-        self._send({"leave": name})
+        send(self._control, {"leave": name})
 
     def catch_up(self) -> bool:
         """Waits until it has written what processes have printed, for at most five seconds; one that was late, for none.
@@ -130,7 +130,7 @@ class WriterProcess:
             # It has nothing to write.
             self._process.kill()
         else:
-            self._send({"end": True})
+            send(self._control, {"end": True})
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_ENDS_WITHIN_S)
         if self._process.returncode is None:
@@ -175,7 +175,7 @@ class WriterProcess:
 
     def _ask(self, *, catches_up: bool) -> bool:
         """Asks for an answer; returns whether the question could be sent."""
-        if not self._send({"ask": self._questions + 1, "catches_up": catches_up}):
+        if not send(self._control, {"ask": self._questions + 1, "catches_up": catches_up}):
             return False
         self._questions += 1
         self._asked_at = self._now()
@@ -184,7 +184,7 @@ class WriterProcess:
     def _hear(self) -> None:
         while True:
             try:
-                packet = self._control.recv(LARGEST_MESSAGE_BYTES)
+                packet = self._control.recv(MAX_MESSAGE_BYTES)
             except (BlockingIOError, ConnectionError):
                 return
             if not packet:
@@ -204,10 +204,3 @@ class WriterProcess:
         with contextlib.suppress(TimeoutError):
             self._control.recv(1, socket.MSG_PEEK)
         self._control.setblocking(False)
-
-    def _send(self, message: dict[str, Any]) -> bool:
-        try:
-            self._control.send(json.dumps(message).encode())
-        except OSError:
-            return False
-        return True

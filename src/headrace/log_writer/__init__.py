@@ -8,7 +8,7 @@ What may wait for a disk has a thread of its own.
 from headrace.log_writer.disk import Disk
 from headrace.log_writer.file import LogFile, close, opened
 from headrace.log_writer.lines import Lines
-from headrace.log_writer.service import LARGEST_MESSAGE_BYTES
+from headrace.log_writer.service import MAX_MESSAGE_BYTES, send
 from headrace.log_writer.writer import Writer
 
-__all__ = ["LARGEST_MESSAGE_BYTES", "Disk", "Lines", "LogFile", "Writer", "close", "opened"]
+__all__ = ["MAX_MESSAGE_BYTES", "Disk", "Lines", "LogFile", "Writer", "close", "opened", "send"]

@@ -9,8 +9,21 @@ from typing import Any
 
 from headrace.log_writer.writer import Writer
 
-LARGEST_MESSAGE_BYTES = 64 << 10
+MAX_MESSAGE_BYTES = 64 << 10
 _LOOK_EVERY_S = 0.5
+
+
+def send(control: socket.socket, message: dict[str, Any]) -> bool:
+    """Sends a message between a supervisor and its log writer.
+
+    Returns:
+        Whether it is sent: the other end may not listen at the moment, or have ended.
+    """
+    try:
+        control.send(json.dumps(message).encode())
+    except OSError:
+        return False
+    return True
 
 
 class Service:
@@ -47,7 +60,7 @@ class Service:
     def begin(self) -> None:
         """Tells the supervisor that it is ready."""
         self._control.setblocking(False)
-        self._send(self._last_state)
+        send(self._control, self._last_state)
         self._selector.register(self._writer, selectors.EVENT_READ)
         self._selector.register(self._control, selectors.EVENT_READ)
 
@@ -82,7 +95,7 @@ class Service:
         """Takes messages. Returns False once the supervisor has said that this is the end."""
         while True:
             try:
-                packet, descriptors, _, _ = socket.recv_fds(self._control, LARGEST_MESSAGE_BYTES, 1)
+                packet, descriptors, _, _ = socket.recv_fds(self._control, MAX_MESSAGE_BYTES, 1)
             except BlockingIOError:
                 return True
             except OSError:
@@ -108,16 +121,8 @@ class Service:
             self._answer = message["ask"]
 
     def _tell(self) -> None:
-        if self._answer is not None and self._send({"answered": self._answer}):
+        if self._answer is not None and send(self._control, {"answered": self._answer}):
             self._answer = None
         state = self._writer.state()
-        if state != self._last_state and self._send(state):
+        if state != self._last_state and send(self._control, state):
             self._last_state = state
-
-    def _send(self, message: dict[str, Any]) -> bool:
-        try:
-            self._control.send(json.dumps(message).encode())
-        except OSError:
-            # The supervisor does not listen at the moment, or has ended.
-            return False
-        return True

@@ -16,7 +16,7 @@ _SHORTEST_LINGER_S = 0.5
 _PACED = 4
 """How many messages are produced one after the other, within the time to gather."""
 _PACED_TRIES = 4
-_LARGEST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _BESIDE_A_VALUE = 512
 """More than a frame of one message needs beside its value."""
 
@@ -239,11 +239,11 @@ async def empty_message(trial: SourceTrial) -> None:
 @checks.check("largest-message", "FRM-2", "SRC-34", needs=("messages", "sizes"))
 async def largest_message(trial: SourceTrial) -> None:
     """A message that just fits into max_frame_bytes is not sent, or not as it is."""
-    trial.gateway.terms.max_frame_bytes = _LARGEST_BYTES
+    trial.gateway.terms.max_frame_bytes = _MAX_BYTES
     await trial.start()
     session = await trial.session()
     await trial.arrived(session)
-    size = _LARGEST_BYTES - _BESIDE_A_VALUE
+    size = _MAX_BYTES - _BESIDE_A_VALUE
     await trial.produce(1, size)
     await trial.until(lambda: session.messages > trial.spec.messages, f"the message with a value of {size} bytes")
     lengths = [len(value or b"") for stream in session.streams.values() for value in stream.values]

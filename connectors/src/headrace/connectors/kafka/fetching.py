@@ -31,7 +31,7 @@ _AGAIN_S = 0.1
 _APART_S = 0.002
 """How far apart fetches begin, at least: each costs as much as hundreds of records, here and in all processes behind it."""
 _ALL_QUEUES_BYTES = 64 << 20
-_LARGEST_QUEUE_BYTES = 2 << 20
+_MAX_QUEUE_BYTES = 2 << 20
 
 
 class Fetching:
@@ -100,7 +100,7 @@ class Fetching:
                 self._changed.clear()
                 readings = [reading for reading in self._readings.values() if reading.wanted]
                 for reading in readings:
-                    reading.queue_bytes = min(_LARGEST_QUEUE_BYTES, max(QUEUE_BYTES, _ALL_QUEUES_BYTES // len(readings)))
+                    reading.queue_bytes = min(_MAX_QUEUE_BYTES, max(QUEUE_BYTES, _ALL_QUEUES_BYTES // len(readings)))
                 hungry = [reading for reading in readings if not reading.rests]
                 if not hungry:
                     await self._changed.wait()

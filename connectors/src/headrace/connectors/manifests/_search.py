@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "headrace-connector.toml"
 VARIABLE = "HEADRACE_CONNECTORS"
-LARGEST_BYTES = 256 << 10
+MAX_BYTES = 256 << 10
 """The size of the largest manifest that is read."""
 
 
@@ -63,7 +63,7 @@ class ManifestPlugin:
         if not self.path.is_file():
             return f"{self.path} is not a file"
         size = self.path.stat().st_size
-        return f"its manifest has {size:,} bytes, and {LARGEST_BYTES:,} are allowed" if size > LARGEST_BYTES else None
+        return f"its manifest has {size:,} bytes, and {MAX_BYTES:,} are allowed" if size > MAX_BYTES else None
 
 
 @dataclass(frozen=True, slots=True)

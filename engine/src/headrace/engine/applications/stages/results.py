@@ -10,7 +10,7 @@ from headrace.engine.applications.stages.plan import BlockRow
 from headrace.engine.sink.options import SinkOptions
 from headrace.engine.sink.writer import Task, TaskWriter, Writer, Written
 
-LARGEST_ROWS, LARGEST_BYTES = 16_384, 64 << 20
+MAX_ROWS, MAX_BYTES = 16_384, 64 << 20
 """Blocks of one sink are joined up to about this number of rows, so that small blocks do not become separate frames, or this
 size, since a column of Arrow holds 2 GiB."""
 
@@ -94,7 +94,7 @@ def joined(blocks: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[str, 
     for sink, block in blocks:
         gathered = waiting.setdefault(sink, [])
         rows, size = sizes.get(sink, (0, 0))
-        if gathered and (gathered[0].schema != block.schema or rows >= LARGEST_ROWS or size >= LARGEST_BYTES):
+        if gathered and (gathered[0].schema != block.schema or rows >= MAX_ROWS or size >= MAX_BYTES):
             yield sink, pa.concat_batches(gathered)
             gathered.clear()
             rows = size = 0

@@ -25,7 +25,7 @@ _MAX_REASON = 300
 _MAX_VERSION = 100
 _MAX_LINE = 2_000
 _MAX_PATH = 500
-_LARGEST_LOG_BYTES = 256 << 10
+_MAX_LOG_BYTES = 256 << 10
 _MAX_AGE_MS = 2**53
 
 
@@ -111,7 +111,7 @@ def kept_log(log: pb.ProcessLog) -> pb.ProcessLog:
     """
     check_count("lines of a log", log.lines, MAX_LOG_LINES)
     kept: list[str] = []
-    room = _LARGEST_LOG_BYTES
+    room = _MAX_LOG_BYTES
     for line in reversed(log.lines):
         text = line_of(line, _MAX_LINE)
         room -= len(text.encode())

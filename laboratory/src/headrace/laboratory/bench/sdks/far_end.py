@@ -12,7 +12,7 @@ from headrace.protocol.v1.frame_pb2 import Frame, Position, StreamPosition
 
 _WAIT_MS = 1_000
 _SILENT_S = 60.0
-_LARGEST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 
 
 class MessagesMissing(RuntimeError):
@@ -35,7 +35,7 @@ def arrivals(address: str, stream: str, total: int, every_s: float = 0.0) -> Ite
     pipeline = pb.Pipeline(name=stream.replace("/", "-"), run=1, streams=[stream])
     committed: list[StreamPosition] = []
     arrived = silent_ms = 0
-    with grpc.insecure_channel(address, options=[("grpc.max_receive_message_length", _LARGEST_BYTES)]) as channel:
+    with grpc.insecure_channel(address, options=[("grpc.max_receive_message_length", _MAX_BYTES)]) as channel:
         engine = engine_pb2_grpc.EngineServiceStub(channel)
         engine.Attach(pb.AttachRequest(pipeline=pipeline))
         while arrived < total:
