@@ -1,4 +1,4 @@
-"""Sets the version of a release in all files that contain it: `python -m scripts.set_version 0.2.0`.
+"""Sets the version of a release in all files that contain it: `python -m scripts.set_version X.Y.Z`.
 
 The version stands in pyproject.toml. CONTRIBUTING.md lists the other files; lock files and changelogs are not among them.
 """
@@ -21,6 +21,11 @@ def present(root: Path) -> str:
     return version
 
 
+def shown(version: str) -> re.Pattern[str]:
+    """Returns what finds a version in a text, and no other version that contains it."""
+    return re.compile(rf"(?<![\d.]){re.escape(version)}(?![\d.]*\d|(?:a|b|rc)\d)")
+
+
 def files(root: Path) -> list[Path]:
     """The files with a version, by the table in CONTRIBUTING.md, except changelogs: their headings are history."""
     table = _TABLE.search((root / "CONTRIBUTING.md").read_text())
@@ -36,8 +41,8 @@ def set_version(root: Path, version: str) -> list[Path]:
         ValueError: This is no version of a release.
     """
     if not _FORM.fullmatch(version):
-        raise ValueError(f"{version!r} is no version such as 0.2.0 or 0.2.0rc1")
-    old = re.compile(rf"(?<![\d.]){re.escape(present(root))}(?![\d.]*\d)")
+        raise ValueError(f"{version!r} is no version: write three numbers, and a1, b1 or rc1 before a release")
+    old = shown(present(root))
     texts = {path: path.read_text() for path in files(root)}
     changed = {path: new for path, text in texts.items() if (new := old.sub(version, text)) != text}
     for path, text in changed.items():
