@@ -153,7 +153,8 @@ def imported_by_types_too(path: Path) -> frozenset[str]:
     """The modules that a module imports, also imports for type checkers."""
     nodes = list(ast.walk(ast.parse(path.read_text())))
     names = {f"{node.module}.{alias.name}" for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
-    found = {name if name in modules() else name.rpartition(".")[0] for name in names}
+    known = {**modules(), **modules_of_tests()}
+    found = {name if name in known else name.rpartition(".")[0] for name in names}
     return frozenset(found | {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names})
 
 
@@ -162,6 +163,10 @@ def test_no_module_reaches_itself() -> None:
     # The one pair of types that name each other: a flow's windows return a flow.
     graph["headrace.pipelines._windowed"].remove("headrace.pipelines._flow")
     TopologicalSorter(graph).prepare()
+
+
+def test_no_module_of_the_tests_reaches_itself() -> None:
+    TopologicalSorter({name: imported_by_types_too(path) - {name} for name, path in modules_of_tests().items()}).prepare()
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.conformance import sink, source
+from tests.conformance import sink_faults, source_faults
 from tests.conformance.connector import Connector
 
 from headrace.conformance.core.changes import Changes
@@ -18,8 +18,8 @@ from headrace.conformance.sources.gateway import SourceGateway
 from headrace.conformance.sources.trial import SourceTrial
 
 _CONNECTORS: dict[str, Callable[[Sequence[str]], Connector]] = {
-    "tests.conformance.source": source.connector,
-    "tests.conformance.sink": sink.connector,
+    "tests.conformance.source_faults": source_faults.connector,
+    "tests.conformance.sink_faults": sink_faults.connector,
 }
 
 

@@ -5,19 +5,17 @@ has its parts in `staged`, and its votes in `prepared`; each file is written und
 """
 
 import argparse
-import asyncio
 import hashlib
 import json
 import os
 import struct
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
-from tests.conformance.connector import Connector, parser
+from tests.conformance.connector import Connector
 
 from headrace.contract.columns import NULL_LENGTH
 from headrace.protocol.v1 import frame_pb2
@@ -285,17 +283,3 @@ class Sink(Connector):
         for number in [number for number, arriving in self.arriving.items() if arriving.part.transaction == transaction]:
             del self.arriving[number]
         self.forget(transaction)
-
-
-def connector(words: Sequence[str] | None = None) -> Sink:
-    """The sink that a command line describes."""
-    from tests.conformance.sink_faults import FAULTS, MORE_FAULTS
-
-    options = parser()
-    options.add_argument("--mode", default="two-phase")
-    given = options.parse_args(words)
-    return (FAULTS | MORE_FAULTS).get(given.fault, Sink)(given)
-
-
-if __name__ == "__main__":
-    sys.exit(asyncio.run(connector().run_as_program()))

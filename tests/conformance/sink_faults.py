@@ -3,11 +3,13 @@
 import argparse
 import asyncio
 import json
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc.aio
-from tests.conformance.connector import Ended
+from tests.conformance.connector import Ended, parser
 from tests.conformance.session_faults import CLOSE_FAULTS, SESSION_FAULTS
 from tests.conformance.sink import Sink
 
@@ -412,3 +414,15 @@ FAULTS: dict[str, type[Sink]] = {
 
 MORE_FAULTS: dict[str, type[Sink]] = {name: type(fault.__name__, (fault, Sink), {}) for name, fault in CLOSE_FAULTS.items()}
 """Further faults, after the name of the check that must catch it."""
+
+
+def connector(words: Sequence[str] | None = None) -> Sink:
+    """The sink that a command line describes."""
+    options = parser()
+    options.add_argument("--mode", default="two-phase")
+    given = options.parse_args(words)
+    return (FAULTS | MORE_FAULTS).get(given.fault, Sink)(given)
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(connector().run_as_program()))

@@ -1,22 +1,19 @@
-"""A small source on the raw protocol that keeps every rule, as a program; subclasses break one rule each.
+"""A small source on the raw protocol that keeps every rule. `source_faults` runs it, and has subclasses that break one rule each.
 
 Its data is in files of a folder: `0.jsonl`, `1.jsonl` and so on are its streams, with the value of a message, as text, on each
 line. Sequences are the numbers of lines. A redelivering source notes in `0.acked` what was acknowledged.
 """
 
 import argparse
-import asyncio
 import json
 import struct
-import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
-from tests.conformance.connector import Connector, parser
+from tests.conformance.connector import Connector
 
 from headrace.contract.columns import NULL_LENGTH
 from headrace.protocol.v1 import frame_pb2
@@ -401,21 +398,3 @@ class Source(Connector):
         stream.closed = True
         gone = self.options.gone
         await self.send(close_stream=pb.CloseStream(stream_id=stream.id, end_of_stream=True, gone=gone))
-
-
-def connector(words: Sequence[str] | None = None) -> Source:
-    """The source that a command line describes."""
-    from tests.conformance.source_faults import FAULTS, MORE_FAULTS
-
-    options = parser()
-    options.add_argument("--kind", default="replayable")
-    options.add_argument("--ends", action="store_true")
-    options.add_argument("--gone", action="store_true")
-    options.add_argument("--chooses-start", action="store_true")
-    options.add_argument("--needs-all", action="store_true")
-    given = options.parse_args(words)
-    return (FAULTS | MORE_FAULTS).get(given.fault, Source)(given)
-
-
-if __name__ == "__main__":
-    sys.exit(asyncio.run(connector().run_as_program()))

@@ -4,11 +4,13 @@ import argparse
 import asyncio
 import dataclasses
 import struct
+import sys
 import time
+from collections.abc import Sequence
 
 import grpc
 import grpc.aio
-from tests.conformance.connector import Ended
+from tests.conformance.connector import Ended, parser
 from tests.conformance.session_faults import CLOSE_FAULTS, SESSION_FAULTS
 from tests.conformance.source import FRAME_MESSAGES, Row, Source, Stream
 
@@ -365,3 +367,19 @@ FAULTS: dict[str, type[Source]] = {
 
 MORE_FAULTS: dict[str, type[Source]] = {name: type(fault.__name__, (fault, Source), {}) for name, fault in CLOSE_FAULTS.items()}
 """Further faults, after the name of the check that must catch it."""
+
+
+def connector(words: Sequence[str] | None = None) -> Source:
+    """The source that a command line describes."""
+    options = parser()
+    options.add_argument("--kind", default="replayable")
+    options.add_argument("--ends", action="store_true")
+    options.add_argument("--gone", action="store_true")
+    options.add_argument("--chooses-start", action="store_true")
+    options.add_argument("--needs-all", action="store_true")
+    given = options.parse_args(words)
+    return (FAULTS | MORE_FAULTS).get(given.fault, Source)(given)
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(connector().run_as_program()))

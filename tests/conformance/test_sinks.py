@@ -56,7 +56,7 @@ def spec(mode: str) -> str:
 
 def command(mode: str, fault: str = "none") -> tuple[str, ...]:
     """What starts it."""
-    return (sys.executable, "-m", "tests.conformance.sink", "{work}/data", f"--mode={mode}", f"--fault={fault}")
+    return (sys.executable, "-m", "tests.conformance.sink_faults", "{work}/data", f"--mode={mode}", f"--fault={fault}")
 
 
 def judge(mode: str, tmp_path: Path, only: Sequence[str]) -> Verdict:

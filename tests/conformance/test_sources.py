@@ -95,7 +95,7 @@ def judge(flavour: str, tmp_path: Path, only: Sequence[str]) -> Verdict:
 
 def command(flavour: str, fault: str = "none") -> tuple[str, ...]:
     """What starts the source of this folder."""
-    return (sys.executable, "-m", "tests.conformance.source", "{work}/in", f"--fault={fault}", *ARGUMENTS[flavour])
+    return (sys.executable, "-m", "tests.conformance.source_faults", "{work}/in", f"--fault={fault}", *ARGUMENTS[flavour])
 
 
 @pytest.mark.parametrize("flavour", SPECS)
