@@ -52,6 +52,7 @@ EXCEPTIONS = frozenset[str]()
 _PATTERNS = {advice: re.compile(words.replace(" ", r"\s+"), re.MULTILINE) for advice, words in CONSTRUCTIONS.items()}
 Search = Callable[[str], Iterator[tuple[int, str, str]]]
 _COMMENT = re.compile(r"/\*.*?\*/|(?<![:\"'])//[^\n]*(?:\n[ \t]*//[^\n]*)*", re.DOTALL)
+_LITERAL = re.compile(r'(?<=")(?:[^"\\\n]|\\.)* (?:[^"\\\n]|\\.)*(?=")')
 _SKIPPED = re.compile(r"^```.*?^```$|<!--.*?-->|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
 
@@ -118,6 +119,15 @@ def _docstrings(source: str) -> tuple[ast.Constant, ...]:
     return tuple(value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str))
 
 
+def literal_findings(source: str) -> Iterator[tuple[int, str, str]]:
+    """The line of each construction in the texts of a file in another language than Python, its words, and what to do instead."""
+    code = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
+    for match in _LITERAL.finditer(code):
+        for line, words, advice in findings(match[0]):
+            if advice != "name the subject":
+                yield code.count("\n", 0, match.start()) + line, words, advice
+
+
 def docstring_findings(source: str) -> Iterator[tuple[int, str, str]]:
     """The line of each construction in the docstrings of a module, its words, and what to do instead."""
     for text in _docstrings(source):
@@ -153,7 +163,8 @@ def main() -> int:
     searches: list[tuple[Path, Search]] = [(page, findings) for page in pages()]
     of_source = (docstring_findings, text_findings, python_comment_findings)
     searches += [(source, search) for source in modules() for search in of_source]
-    searches += [(source, comment_findings) for source in commented()] + [(template, findings) for template in templates()]
+    searches += [(source, search) for source in commented() for search in (comment_findings, literal_findings)]
+    searches += [(template, findings) for template in templates()]
     lines = [
         f"{path.relative_to(ROOT)}:{line}: {words!r}: {advice}"
         for path, search in searches

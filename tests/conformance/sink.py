@@ -204,7 +204,7 @@ class Sink(Connector):
             return
         for value in values_of(frame):
             if self.refuses(value):
-                arriving.refused.append(pb.Staged.Refused(sequence=arriving.count, reason="it says so itself"))
+                arriving.refused.append(pb.Staged.Refused(sequence=arriving.count, reason="it refuses itself"))
             else:
                 arriving.values.append(value)
             arriving.count += 1

@@ -80,6 +80,11 @@ def test_a_sentence_over_two_comments_of_a_module_is_one() -> None:
     assert [(line, words) for line, words, _ in prose.python_comment_findings(source)] == [(3, "is told"), (5, "has it")]
 
 
+def test_a_construction_in_a_text_of_another_language_is_found_with_its_line() -> None:
+    source = 'x := 1 // it "goes on" here\nlog.Info("It goes on.", name)\nerr := "What is wrong."\n'
+    assert [(line, words) for line, words, _ in prose.literal_findings(source)] == [(2, "goes on")]
+
+
 def test_a_text_in_code_is_no_comment() -> None:
     assert list(prose.comment_findings('url = "https://host/goes on";\n')) == []
 

@@ -48,7 +48,7 @@ def counted(block: ProgramBlock) -> ProgramResults:
     indices = [index for (index,) in struct.iter_unpack("<I", block.key_indices)]
     for message, (key, value) in enumerate(zip(indices, split(block.values, block.value_lengths), strict=True)):
         if value == b"fail":
-            failed.append(FailedMessage(message=message, reason="it says so"))
+            failed.append(FailedMessage(message=message, reason="it refuses"))
             continue
         if key not in changed:
             changed.append(key)

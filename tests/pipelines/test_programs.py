@@ -78,11 +78,11 @@ def test_a_message_that_a_program_cannot_process_follows_the_policy_of_the_step(
     trial.send(*votes)
     assert trial.states("count") == {b"a": {"count": b"2"}}
     assert len(trial.failed) == 1
-    assert "step count, key b'a', stream votes/0, sequence 2: ProgramFailure: it says so" in trial.failed[0]
+    assert "step count, key b'a', stream votes/0, sequence 2: ProgramFailure: it refuses" in trial.failed[0]
     trial = Trial(application(COUNTING, on_error=OnError.SKIP))
     trial.send(*votes)
     assert trial.counts["skipped", "count"] == 1
-    with pytest.raises(StepError, match="sequence 2: ProgramFailure: it says so"):
+    with pytest.raises(StepError, match="sequence 2: ProgramFailure: it refuses"):
         Trial(application(COUNTING)).send(*votes)
 
 

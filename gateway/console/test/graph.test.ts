@@ -179,7 +179,7 @@ describe("patterns", () => {
 });
 
 describe("durations", () => {
-  it("are those of micro-batches that reached the stage", () => {
+  it("count only micro-batches that reached the stage", () => {
     const batch = (ms: number): Batch => {
       const stages = { planned: new Date(0).toISOString(), committed: new Date(ms).toISOString() };
       return { batch: ms, rebuilt: false, redelivered: false, stages, streams: [], streams_in_all: 0 };
@@ -206,7 +206,7 @@ describe("plots", () => {
 });
 
 describe("the search", () => {
-  it("finds parts of all kinds by words, those that begin with the text first", () => {
+  it("finds parts of all kinds by words, first the ones that begin with the text", () => {
     const streams = ["new-orders/0", "orders/10", "orders/9"].map((name) => ({
       stream: name,
       condition: "idle",

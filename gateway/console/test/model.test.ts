@@ -192,7 +192,7 @@ describe("texts", () => {
     expect([rate(0), rate(0.53), rate(1234.5)]).toEqual(["0/s", "0.5/s", "1,235/s"]);
   });
 
-  it("of durations are those of the commands", () => {
+  it("of durations are the same as in the commands", () => {
     for (const { ms, text } of durations) expect(duration(ms)).toBe(text);
   });
 

@@ -234,8 +234,8 @@ func (t *tail) next(members []member) (*member, error) {
 	members, at, ok := t.sorted(members, own)
 	if !ok {
 		return nil, &headrace.PositionLostError{Reason: fmt.Sprintf(
-			"which file follows %s is unknown: by their names, some that were not read lie before it; move away those that do "+
-				"not belong to %s", filepath.Base(t.file.path), t.log)}
+			"which file follows %s is unknown: by their names, some that were not read lie before it; move away the files that "+
+				"do not belong to %s", filepath.Base(t.file.path), t.log)}
 	}
 	for _, m := range members[at+1:] {
 		if m.info.Size() > 0 {

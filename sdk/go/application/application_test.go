@@ -26,7 +26,7 @@ func count(message application.Message, state *application.State, emit func([]by
 	emit(fmt.Appendf(nil, "%s %s %d of %s/%d at %d", message.Key, message.Value, number, message.Stream, message.Sequence, message.EventTime.Unix()))
 	switch string(message.Value) {
 	case "fail":
-		return errors.New("it says so")
+		return errors.New("it refuses")
 	case "twice":
 		emit(nil)
 	case "last":
@@ -174,7 +174,7 @@ func TestAMessageThatFailsChangesNothing(t *testing.T) {
 	for _, message := range results.GetFailed() {
 		failed = append(failed, fmt.Sprint(message.GetMessage(), " ", message.GetReason()))
 	}
-	equal(t, "failed", failed, []string{"0 it says so", "2 it says so"})
+	equal(t, "failed", failed, []string{"0 it refuses", "2 it refuses"})
 }
 
 func TestAMessageWithoutATimeHasTheZeroTime(t *testing.T) {

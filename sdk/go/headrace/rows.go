@@ -95,7 +95,7 @@ func checkRefused(refused []Refused, first, count uint64) error {
 	next := first
 	for _, r := range refused {
 		if r.Sequence < next || r.Sequence >= first+count {
-			return fmt.Errorf("message %d was refused: want those of messages %d to %d, each once, in order",
+			return fmt.Errorf("message %d was refused: want messages %d to %d, each once, in order",
 				r.Sequence, first, first+count-1)
 		}
 		next = r.Sequence + 1

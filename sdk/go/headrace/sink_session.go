@@ -129,7 +129,7 @@ func (s *sinkSession) leave(why error, timeout time.Duration, receiving <-chan s
 	select {
 	case <-finished:
 	case <-timer.C:
-		s.c.log.Info("not finished in time; the next session goes on with it")
+		s.c.log.Info("not finished in time; the next session continues it")
 	case err := <-s.failed:
 		return err
 	}

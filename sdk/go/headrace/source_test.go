@@ -562,7 +562,7 @@ func TestALostPositionIsReportedAndSkippedOnceThatIsAccepted(t *testing.T) {
 				return
 			}
 			if p.Next(1) != 8 || p.Next(50) != 50 {
-				t.Errorf("after the loss of 7, it goes on with %d, or with %d", p.Next(1), p.Next(50))
+				t.Errorf("after the loss of 7, it continues with %d, or with %d", p.Next(1), p.Next(50))
 			}
 			yield(headrace.Message{Sequence: p.Next(50)}, nil)
 		}

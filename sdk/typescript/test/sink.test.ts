@@ -256,7 +256,7 @@ describe("a sink", () => {
       flushes = 0;
     });
 
-    it("writes rows as they arrive, and names those that it refuses by their place in the part", async () => {
+    it("writes rows as they arrive, and names refused rows by their place in the part", async () => {
       const { script, session } = await begin(sink);
       const [first, second] = [script.start(part(1, 0)), script.start(part(1, 1))];
       script.rows(first, 0, "a", "b");
@@ -389,7 +389,7 @@ describe("a sink", () => {
       assert.deepEqual(sink.visible.get("1"), ["a", "b", "c"]);
     });
 
-    it("stages several parts at the same time, and drops those whose task has failed", async () => {
+    it("stages several parts at the same time, and drops parts whose task has failed", async () => {
       const sink = new MemorySink();
       const { script, session } = await begin(sink);
       const [first, second] = [script.start(part(1, 0)), script.start(part(1, 1))];

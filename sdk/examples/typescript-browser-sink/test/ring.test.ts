@@ -98,7 +98,7 @@ describe("a ring of events", () => {
     await ring.close();
   });
 
-  it("shows nothing that it could not write, and goes on once it can", async () => {
+  it("shows nothing that it could not write, and continues once it can", async () => {
     await using folder = await temporaryFolder();
     const path = join(folder.path, "ring");
     const ring = await Ring.open(path, LIMITS);

@@ -78,7 +78,7 @@ describe("a server of events", () => {
     }
   });
 
-  it("goes on after the last id that a browser has seen", async () => {
+  it("continues after the last id that a browser has seen", async () => {
     const { ring, browser } = await begin();
     await ring.append(["1", "2"]);
     const first = browser();
@@ -116,7 +116,7 @@ describe("a server of events", () => {
     slow.pause();
     for (let i = 0; i < 100; i++) {
       await ring.append([`${LARGE}${i}`]);
-      await until("the other browser has it", () => other.data.length === i + 1);
+      await until("the other browser shows it", () => other.data.length === i + 1);
     }
     slow.resume();
     await until("the last event", () => slow.data.at(-1) === `${LARGE}99`);
@@ -134,7 +134,7 @@ describe("a server of events", () => {
     stuck.pause();
     for (let i = 0; i < 60; i++) {
       await ring.append([LARGE]);
-      await until("the other browser has it", () => other.data.length === i + 1);
+      await until("the other browser shows it", () => other.data.length === i + 1);
     }
     await ring.append(["1"]);
     await until("the other browser has all", () => other.data.length === 61);

@@ -47,7 +47,7 @@ describe("a row for browsers", () => {
 });
 
 describe("the sink", () => {
-  it("puts rows into the ring, and refuses those that are too large for it", async () => {
+  it("puts rows into the ring, and refuses rows that are too large for it", async () => {
     await using folder = await temporaryFolder();
     const ring = await Ring.open(folder.path, { events: 10, bytes: 4000 });
     const sink = new BrowserSink("browsers", ring);

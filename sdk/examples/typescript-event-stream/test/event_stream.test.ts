@@ -31,7 +31,7 @@ const values = (messages: Message[]): string[] => messages.map(({ value }) => (v
 const positionOf = ({ sequence, cursor }: Message): Position => ({ epoch: 0n, sequence: BigInt(sequence!), cursor });
 
 describe("a source of events", () => {
-  it("yields each event with its id, its name as a header, and where to go on", async () => {
+  it("yields each event with its id, its name as a header, and where to continue", async () => {
     await using server = await EventServer.start(events("id: é\nevent: add\ndata: a\n\ndata: b\n\n"), status(204));
     const [first, second] = await read(source(server), undefined, 2);
     assert.deepEqual(first, {
@@ -79,7 +79,7 @@ describe("a source of events", () => {
     }
   });
 
-  it("ends a frame where it first knows how to go on", async () => {
+  it("ends a frame where it first knows how to continue", async () => {
     const text = `data: ${"x".repeat(50)}\n\ndata: a\n\ndata: b\n\nid: 1\n\ndata: c\n\nid: 2\ndata: d\n\n`;
     await using server = await EventServer.start(events(text), status(204));
     const keepOversized = (): Promise<void> => Promise.resolve();
@@ -96,7 +96,7 @@ describe("a source of events", () => {
     );
   });
 
-  it("does not go on from a position that has no cursor of its own", async () => {
+  it("does not continue from a position that has no cursor of its own", async () => {
     await using server = await EventServer.start(status(204));
     const position = { epoch: 0n, sequence: 5n, cursor: undefined };
     await assert.rejects(read(source(server), position), /cursor "" is not one of this connector/);
@@ -195,7 +195,7 @@ describe("a source of events", () => {
     assert.deepEqual(seen, ["Bearer secret", "text/event-stream"]);
   });
 
-  it("keeps events that are too large, and goes on after them", async () => {
+  it("keeps events that are too large, and continues after them", async () => {
     const folder = await mkdtemp(join(tmpdir(), "events-"));
     try {
       const path = join(folder, "oversized");

@@ -30,7 +30,7 @@ describe("the parser of events", () => {
     });
   }
 
-  it("names, ids and times to wait are those of their block", () => {
+  it("names, ids and times to wait come from their block", () => {
     const text =
       "event: add\nid: 1\ndata: a\n\ndata: b\n\nid: 3\n\nid\ndata: c\n\nretry: 250\n\nretry: soon\nid: a\0b\n\n";
     const event = (name: string, data: string): Block["event"] => ({ name, data: Buffer.from(data), bytes: 1 });
