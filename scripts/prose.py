@@ -41,7 +41,7 @@ CONSTRUCTIONS = {
     "name the content": r"\b(?:say|says|said) so\b",
     "continues, or another verb": r"\b(?:go|goes|going|went) on\b",
     "who tells whom?": r"\b(?:is|are|was|were) told(?! to stop)\b",
-    "start with the subject": r"\bAs for\b|\b(?:of|after|for) so (?:many|long)\b(?! (?:as|that))",
+    "start with the subject": r"\bAs for\b|\bso many\b(?! (?:as|that))|\b(?:of|after|for) so long\b(?! (?:as|that))",
     "permanently, or forever": r"\bfor good\b",
     "no longer": r"\b(?:not|never|nothing|nobody|no|none)\b[^.;:]*\bany more\b",
     "name the place": r"\bas\b[^.:;,()]{1,40}\b(?:has|have|had) (?:it|them)\b(?! [a-z]+ed\b)",

@@ -115,7 +115,7 @@ def test_avro_has_the_columns_of_its_schema() -> None:
         ({"decode": "json", "schema": WHOLE, "contract": "evolve"}, ["contract", "'evolve'", "discard or freeze"]),
         ({"decode": "avro", "schema": json.dumps(AVRO), "contract": "freeze"}, ["option contract", "avro"]),
         ({"decode": "avro", "schema": "{"}, ["option schema", "JSONDecodeError"]),
-        ({"decode": "avro", "schema": '"long"'}, ["option schema", "not one of a record"]),
+        ({"decode": "avro", "schema": '"long"'}, ["option schema", "not of a record"]),
         ({"decode": "json", "schema": WHOLE.replace('"long"', '"nonsense"')}, ["option schema", "nonsense"]),
     ],
     ids=str,

@@ -396,7 +396,7 @@ def test_records_are_read_one_by_one_where_the_decoder_of_blocks_panics(monkeypa
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        ("long", "not one of a record"),
+        ("long", "not of a record"),
         ({"type": "record", "name": "R", "fields": []}, "no fields"),
         (
             {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "R"]}]},

@@ -87,7 +87,7 @@ func (l *lines) take(part []byte) {
 	}
 }
 
-// pass passes on a line that takes so many bytes of the file, after which the next one begins.
+// pass passes on a line, with the bytes that it takes in the file, after which the next one begins.
 func (l *lines) pass(line []byte, size, bytes int64, to emit) error {
 	l.start += bytes
 	l.size, l.text = 0, l.text[:0]

@@ -99,7 +99,7 @@ func messagesOf(block *protocol.ProgramBlock) ([]Message, []uint32, error) {
 	for number := range messages {
 		key := binary.LittleEndian.Uint32(block.GetKeyIndices()[4*number:])
 		if int(key) >= len(keys) {
-			return nil, nil, fmt.Errorf("message %d has key %d, and the block has %d keys", number, key, len(keys))
+			return nil, nil, fmt.Errorf("message %d has key %d, but the keys of the block are 0 to %d", number, key, len(keys)-1)
 		}
 		indices[number] = key
 		messages[number] = Message{

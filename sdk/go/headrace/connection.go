@@ -231,7 +231,7 @@ func sdk() *pb.Sdk {
 	return &pb.Sdk{Name: sdkName, Version: Version, Language: sdkLanguage}
 }
 
-// truncated cuts a text to at most so many bytes, and keeps it UTF-8.
+// truncated cuts a text to a number of bytes or fewer, and keeps it UTF-8.
 func truncated(text string, bytes int) string {
 	if len(text) > bytes {
 		text = text[:bytes]

@@ -11,7 +11,7 @@ use headrace::{BoxError, Connector, Item, Message, Position, ReadError, Source, 
 use serde_json::json;
 
 const VALUE: &[u8] = &[b'm'; 61];
-/// Of so many messages, the times are kept.
+/// How many messages have their times kept.
 const KEPT: usize = 8192;
 
 struct Numbers {

@@ -1,7 +1,7 @@
 import { IDLE, run, type Item, type Position, type ReplayableSource } from "@headrace/sdk";
 
 const MESSAGE_BYTES = 61;
-/** Of so many messages, the times are kept. */
+/** How many messages have their times kept. */
 const KEPT = 8192;
 const VALUE = Buffer.alloc(MESSAGE_BYTES, "m");
 

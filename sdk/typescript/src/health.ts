@@ -123,7 +123,7 @@ export class Health {
   }
 }
 
-/** A text of at most so many bytes of UTF-8. */
+/** A text, cut to a number of bytes of UTF-8. */
 function shortened(text: string, bytes: number): string {
   const encoded = Buffer.from(text);
   if (encoded.length <= bytes) return text;

@@ -75,7 +75,7 @@ export class CommittingGateway {
   readonly streams = new Map<string, Stream>();
   readonly violations: string[] = [];
   frames = 0;
-  /** Ends the session once so many messages were received. */
+  /** Ends the session once a number of messages was received. */
   endAfter = Infinity;
   readonly #sessions = new Map<IngestSession, { names: Map<number, string>; bytes: bigint; messages: bigint }>();
 

@@ -35,7 +35,7 @@ class Aside:
         self._thread.do(self._write_waiting)
 
     def close(self, within_s: float) -> None:
-        """Waits until all is written, for at most so many seconds."""
+        """Waits until all is written, at most for a time in seconds."""
         self._thread.close(within_s)
 
     def _write_waiting(self) -> None:

@@ -240,7 +240,7 @@ def _new_pipe() -> int:
         os.close(reads)
         os.close(writes)
     with contextlib.suppress(OSError):
-        # The system permits a user so many large ones.
+        # The system limits how many large ones a user may have.
         fcntl.fcntl(both, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     return both
 

@@ -41,7 +41,7 @@ def last_error_line(log: Path, offset: int) -> str:
 
 
 def last_lines(log: Path, count: int) -> list[str]:
-    """Returns the last lines of a log, at most so many and at most 256 KiB of them, the newest last; none if there is no log.
+    """Returns the last lines of a log, up to a number and 256 KiB of them, the newest last; none if there is no log.
 
     Raises:
         OSError: It cannot be read, or is no file.

@@ -47,7 +47,9 @@ def check_session(site: Site) -> Finding:
         )
     except subprocess.TimeoutExpired:
         return failed(
-            f"Spark did not start within {_START_S:.0f} s", "see what takes so long: pyspark --master 'local[1]'", EXIT_FAILED
+            f"Spark did not start within {_START_S:.0f} s",
+            "find out why: pyspark --master 'local[1]'",
+            EXIT_FAILED,
         )
     if done.returncode:
         cause = first_cause(done.stderr) if done.stderr.strip() else f"exit code {done.returncode}"

@@ -98,7 +98,7 @@ class Record:
         self.starts.setdefault(role, []).append(self._loop.now)
 
     def started_lately(self, role: str, within_s: float) -> int:
-        """Returns how many processes of a role have started within so many seconds."""
+        """Returns how many processes of a role have started within a time in seconds."""
         return sum(self._loop.now - at <= within_s for at in self.starts.get(role, ()))
 
     def passed(self, point: str) -> None:

@@ -11,7 +11,7 @@ from headrace.simulation.systems import Log, Storage
 THRESHOLD_MS = 60_000
 """After how long the status takes something for stuck or slow."""
 OFTEN, LATELY_S = 5, 60.0
-"""A connector that starts so often within so many seconds connects again and again."""
+"""A connector that starts this often within this time, in seconds, connects again and again."""
 
 
 def violations(gateway: Gateway, storages: Sequence[Storage]) -> Iterator[Violation]:

@@ -68,7 +68,7 @@ class Conditions:
     tasks: int = 1
     tell_ends: bool = False
     max_messages: int | None = None
-    """At most so many messages are in a micro-batch."""
+    """The maximum number of messages in a micro-batch."""
     poll_s: float = 0.1
     task_s: float = 0.001
     slow_tasks_s: float = 0.0

@@ -67,7 +67,7 @@ def simulate(schedule: Schedule, *, traced: bool = False, liveness_s: float = LI
     Args:
         schedule: The schedule.
         traced: Whether to keep the trace, with the log of the gateway and the SDK.
-        liveness_s: Once faults have stopped, there must be progress within so many virtual seconds.
+        liveness_s: Once faults have stopped, there must be progress within this time, in virtual seconds.
     """
     began = time.process_time()
     world = World(schedule, traced=traced, liveness_s=liveness_s)

@@ -32,9 +32,9 @@ from headrace.simulation.schedule import AT_LEAST_ONCE, IDEMPOTENT, TWO_PHASE, S
 from headrace.simulation.systems import Log, Queue, Storage
 
 LIVENESS_S = 90.0
-"""Once faults have stopped, something must progress within so many virtual seconds, until everything is as it must be."""
+"""Once faults have stopped, something must progress within this time, in virtual seconds, until everything is as it must be."""
 MAX_S = 1_200.0
-"""After so many seconds it must be, however small the limits are."""
+"""Then it must be, after this time in seconds, however small the limits are."""
 REST_S = 16.0
 """After how many more seconds everything is at rest: late notices of lost connections, housekeeping, reports."""
 SECOND_LOOK_S = 15.0

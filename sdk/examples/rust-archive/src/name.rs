@@ -56,7 +56,7 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     (year * 365 + year / 4 - year / 100 + year / 400 + of_year).checked_sub(719_468)
 }
 
-/// The date that is so many days after 1970-01-01.
+/// The date a number of days after 1970-01-01.
 fn date(since: u64) -> (u64, u64, u64) {
     let at = |year: u64, month: u64| days(year, month, 1).unwrap_or(0);
     let mut year = 1970 + since / 366;

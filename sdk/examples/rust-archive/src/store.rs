@@ -219,7 +219,7 @@ impl Store {
         Ok(durable::rename(&next, &path)?)
     }
 
-    /// The file to append so many bytes to, and its size: the last one, unless it is full or too old.
+    /// The file to append bytes to, and its size: the last one, unless it is full or too old.
     fn file_for(&self, added: u64) -> io::Result<(String, u64)> {
         let now = SystemTime::now();
         let last = durable::names(&self.folder)?.iter().filter_map(|name| Name::parse(name)).max();

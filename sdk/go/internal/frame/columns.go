@@ -143,7 +143,7 @@ func (c *Columns) Size() int {
 		c.headerNames.size() + c.headerValues.size() + len(c.cursor)
 }
 
-// Take takes the next messages as a frame of at most so many bytes and messages; nil if not even one fits. The frame refers to
+// Take takes the next messages as a frame within limits of bytes and messages; nil if not even one fits. The frame refers to
 // the memory of the columns.
 func (c *Columns) Take(maxBytes uint64, maxMessages int) *pb.Frame {
 	to := c.fit(maxBytes, maxMessages)

@@ -80,7 +80,7 @@ impl Queue {
         self.push(place.map_or_else(Waiting::Failed, Waiting::Spilled));
     }
 
-    /// Adds the end of the part, which has so many messages.
+    /// Adds the end of the part, with the number of its messages.
     pub(super) fn end(&self, messages: u64) {
         self.push(Waiting::End(messages));
     }

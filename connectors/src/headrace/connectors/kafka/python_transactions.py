@@ -135,7 +135,7 @@ def _producer(parameters: KafkaSinkParameters, batch_bytes: int) -> Producer:
 
 
 def _wait_until_stored(producer: Producer, sent: Iterable[Any], seconds: float) -> None:
-    """Waits until all messages are stored, each of which may take so many seconds.
+    """Waits until all messages are stored.
 
     Raises:
         KafkaError: A message is not stored.

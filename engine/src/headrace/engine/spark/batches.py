@@ -59,7 +59,7 @@ class BatchedRun:
 
     options: Options
     history: Callable[[str, int], Sequence[Logged]]
-    """Returns what the checkpoint has of a pipeline's last micro-batches, at most so many, by ascending number."""
+    """Returns what the checkpoint contains of a pipeline's last micro-batches, at most `limit`, by ascending number."""
     clock: Callable[[], float] = time.monotonic
     """Returns the time, in seconds."""
     _refused_until: float = field(default=float("-inf"), init=False)

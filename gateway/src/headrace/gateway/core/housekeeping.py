@@ -38,7 +38,7 @@ async def run_housekeeping(gateway: Gateway) -> None:
 
 
 def round_of(gateway: Gateway, interval_s: float) -> Mapping[str, Callable[[], None]]:
-    """Returns the steps of a round, by name, if one passes in so many seconds."""
+    """Returns the steps of a round, by name, for the seconds that it takes."""
     return {
         "checking the clock": gateway.clock_jumps.check,
         "looking for silence and stalls": lambda: pass_round(gateway, interval_s),

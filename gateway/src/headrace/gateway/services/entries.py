@@ -166,7 +166,7 @@ def _count(data: bytes, name: str, root: _Fields) -> None:
 
 
 def _entries_after(data: bytes, at: int, end: int, tag: int, most: int) -> tuple[int, int]:
-    """Returns the offset after the short entries of the same list that follow, and how many they are; at most so many."""
+    """Returns the offset after the short entries of the same list that follow, and how many they are, up to a limit."""
     if end - at >= 2 * most and _too_many(tag, most).match(data, at, end) is not None:
         # Found out in a tenth of the time.
         return at, most + 1

@@ -59,7 +59,7 @@ def screen(status: Shown | None, state: State, width: int, height: int, stale: s
 
 
 def _health(document: Mapping[str, Any], width: int, height: int) -> list[Text]:
-    """Returns what is wrong, in at most so many lines of a width."""
+    """Returns what is wrong, in lines of a width, up to a number of lines."""
     lines = [part for line in problem_lines(document) for part in _wrapped(line, width)]
     if len(lines) <= height:
         return lines

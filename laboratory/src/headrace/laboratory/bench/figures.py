@@ -69,7 +69,7 @@ class Progress:
         self.say(text)
 
     def begins(self, part: str, takes_s: float = 0.0) -> bool:
-        """Returns whether there is time for a part that takes so many seconds; notes the part if there is not."""
+        """Returns whether there is time for a part, by the seconds that it takes; notes the part if there is not."""
         if self.ends_at is None or time.monotonic() + takes_s < self.ends_at:
             return True
         self.not_begun.append(part)

@@ -83,7 +83,7 @@ def avro_columns(name: str, schema: str) -> ColumnReader:
         schema: The schema, as JSON text.
 
     Raises:
-        GraphError: The schema is not one of a record, or a field has a type without an Arrow column.
+        GraphError: The schema is not of a record, or a field has a type without an Arrow column.
     """
     import pyarrow as pa
 
@@ -91,7 +91,7 @@ def avro_columns(name: str, schema: str) -> ColumnReader:
     whole = parsed(document)
     type_, nullable = _arrow(whole, "", {}, ())
     if not pa.types.is_struct(type_) or nullable:
-        raise GraphError(f"{name} has no columns: its schema is not one of a record")
+        raise GraphError(f"{name} has no columns: its schema is not of a record")
     columns = pa.schema([type_.field(index) for index in range(type_.num_fields)])
     if not len(columns):
         raise GraphError(f"{name} has no columns: the record has no fields")

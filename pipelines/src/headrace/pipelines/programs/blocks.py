@@ -176,7 +176,7 @@ def _check_failed(failed: Sequence[int], with_results: set[int], count: int) -> 
     if any(later <= index for index, later in pairwise(failed)):
         raise ColumnError("the failed messages are not in ascending order")
     if failed and failed[-1] >= count:
-        raise ColumnError(f"message {failed[-1]} has failed, and the block has {count}, from 0")
+        raise ColumnError(f"message {failed[-1]} has failed, but the messages of the block are 0 to {count - 1}")
     if not with_results.isdisjoint(failed):
         raise ColumnError("a message that has failed has a result")
 
@@ -187,7 +187,7 @@ def _changed(block: Block, results: ProgramResults, fields: Sequence[str]) -> li
     if not places:
         return []
     if max(places) >= len(block.keys):
-        raise ColumnError(f"the state of key {max(places)} has changed, and the block has {len(block.keys)} keys, from 0")
+        raise ColumnError(f"the state of key {max(places)} has changed, but the keys of the block are 0 to {len(block.keys) - 1}")
     if len(set(places)) < len(places):
         raise ColumnError("changed_keys has a key twice")
     if len(results.states) != len(fields):

@@ -11,7 +11,7 @@ from headrace.engine.checkpoint.position import Position
 from headrace.engine.codec import cut, sequences_of
 
 SLICE_S = 0.025
-"""About how long a slice takes, in seconds: so late is its first result, and so long the planner waits for its end."""
+"""About how long a slice takes, in seconds: the delay of its first result, and the time that the planner waits for its end."""
 SLICE_BYTES = 2**20
 """About the largest size of the messages of a slice, in bytes."""
 FIRST_MESSAGES = 16

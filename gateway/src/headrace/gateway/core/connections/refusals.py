@@ -18,7 +18,7 @@ MAX_PARTS = 200
 MAX_STRANGERS = 50
 """How many addresses are remembered whose callers have not shown who they are."""
 SERIES_S = 60.0
-"""A refusal within so many seconds after another one of the same part continues a series: its age is the first one's."""
+"""A refusal of a part continues a series for this time after another one, in seconds: its age is the first one's."""
 _MAX_TEXT = 500
 
 

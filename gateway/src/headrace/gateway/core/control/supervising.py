@@ -120,7 +120,7 @@ def replace_processes(gateway: Gateway, deployment: Deployment, processes: pb.Su
 
 
 def _check_processes_in_all(gateway: Gateway, processes: Processes | None, name: str) -> None:
-    """Checks that a deployment may have so many processes beside the other deployments'."""
+    """Checks that the processes of a deployment, with the other deployments', are not too many."""
     others = sum(len(other.processes or ()) for other in gateway.deployments.by_name.values() if other.name != name)
     if others + len(processes or ()) > MAX_PROCESSES_IN_ALL:
         text = (
@@ -131,7 +131,7 @@ def _check_processes_in_all(gateway: Gateway, processes: Processes | None, name:
 
 
 def _check_in_all(gateway: Gateway, connectors: Sized, name: str) -> None:
-    """Checks that a deployment may have so many connectors beside the other deployments'."""
+    """Checks that the connectors of a deployment, with the other deployments', are not too many."""
     others = sum(len(other.connectors) for other in gateway.deployments.by_name.values() if other.name != name)
     if others + len(connectors) > MAX_CONNECTORS_IN_ALL:
         text = (

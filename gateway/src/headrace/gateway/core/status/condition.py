@@ -13,7 +13,7 @@ from headrace.gateway.core.streams import CreditAccount, Session, Stream
 from headrace.protocol.v1 import admin_pb2 as pb
 
 FLOWS_S = 5.0
-"""A part flows if something was acknowledged, committed or written so many seconds ago, or later."""
+"""A part flows for this time after something was acknowledged, committed or written, in seconds."""
 STALLED_S = 10.0
 """A part has stalled if something has waited for this many seconds, and nothing flows."""
 NO_CREDIT = 0.02

@@ -192,7 +192,7 @@ def _should_send(attachment: Attachment) -> bool:
         return False
     if stream.replayable or attachment.last_sequence < 0:
         return True
-    # A queue gives a consumer only so many messages before the first of them are acknowledged.
+    # A queue gives a consumer a limited number of messages before the first of them are acknowledged.
     return Position(attachment.epoch, attachment.last_sequence) <= attachment.told
 
 

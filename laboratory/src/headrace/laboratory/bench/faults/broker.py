@@ -164,7 +164,7 @@ class _Query:
             stop(self._query)
 
     def has_read(self, messages: int) -> bool:
-        """Whether so many messages are acknowledged."""
+        """Whether this number of messages is acknowledged."""
         return any(stream.acknowledged.sequence >= messages for stream in status(self._address).streams)
 
 

@@ -20,7 +20,7 @@ import java.util.Optional;
 public final class Numbers implements ReplayableSource {
   private static final byte[] VALUE = "m".repeat(61).getBytes(StandardCharsets.US_ASCII);
 
-  /** Of so many messages, the times are kept. */
+  /** How many messages have their times kept. */
   private static final int KEPT = 8192;
 
   private final long count;

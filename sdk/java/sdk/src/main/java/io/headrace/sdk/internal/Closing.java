@@ -17,7 +17,7 @@ public final class Closing {
 
   /** Waits until no other method runs; returns whether that is so. */
   public interface Idle {
-    /** Waits for at most so many nanoseconds. */
+    /** Waits at most for a time in nanoseconds. */
     boolean await(long nanos) throws InterruptedException;
   }
 
