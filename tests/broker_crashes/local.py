@@ -96,7 +96,7 @@ class Receiver:
 
     @property
     def proxied(self) -> tuple[int, int | None]:
-        """As that of a broker."""
+        """As a broker does."""
         return self.port, None
 
     @property
@@ -105,7 +105,7 @@ class Receiver:
         return self.url_at(self.port)
 
     def url_at(self, port: int) -> str:
-        """As that of a broker."""
+        """As a broker does."""
         return f"http://{self.host}:{port}/"
 
     def close(self) -> None:

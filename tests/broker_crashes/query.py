@@ -2,7 +2,7 @@
 
 It runs one query for all pairs, since each costs Spark several processes, and starts it again where it has failed, as whoever
 runs queries does. MESSAGES is how many a micro-batch has at most, of all pairs. The name of a pair of which repeats are to be
-dropped ends with `!`, that of one whose messages have no key with `?`.
+dropped ends with `!`, the name of one whose messages have no key with `?`.
 """
 
 import os

@@ -197,7 +197,7 @@ class Soak:
 
 
 def _pairs(brokers: Mapping[str, Any], folder: Path, listen: str) -> Sequence[Pair]:
-    """All pairs but that of TCP, whose ends need no network: the HTTP source listens at `listen`."""
+    """All pairs but TCP's, whose ends need no network: the HTTP source listens at `listen`."""
     return [
         rabbitmq.QueuePair(brokers["rabbitmq"]),
         rabbitmq.StreamPair(brokers["rabbitmq"]),

@@ -83,7 +83,7 @@ def model(published: int) -> list[Row]:
 
 
 def other_than_once(rows: Sequence[Row], published: int) -> list[str]:
-    """Each message is to be there once, those of a key in their order, each with its state."""
+    """Each message is to be there once, the messages of a key in their order, each with its state."""
     doubles = [f"{row} is there {times} times" for row, times in Counter(rows).items() if times > 1]
     wrong = not_at_least_once(rows, published) + doubles
     return wrong or [f"the rows of {key} are out of order" for key in _keys(rows) if not _in_order(rows, key)]
@@ -98,7 +98,7 @@ def not_at_least_once(rows: Sequence[Row], published: int) -> list[str]:
 
 
 def not_all_counted_once(rows: Sequence[Row], published: int) -> list[str]:
-    """Each message is to be there, and the state of each key in the end that of all its messages, each taken once.
+    """Each message is to be there, and the state of each key in the end covers all its messages, each taken once.
 
     What came of a batch may stay beside what came of it when it was run again with what the queue gave then.
     """
@@ -127,7 +127,7 @@ def none_other(rows: Sequence[Row], published: int) -> list[str]:
 
 
 def not_the_last(rows: Sequence[Row], published: int) -> list[str]:
-    """One row is to be there for each key: that of its last message."""
+    """One row is to be there for each key: the row of its last message."""
     last = {row.key: row for row in model(published)}
     return [f"{row} is not the last of its key" for row in rows if last.get(row.key) != row] + [
         f"{key} has {times} rows" for key in last if (times := sum(row.key == key for row in rows)) != 1

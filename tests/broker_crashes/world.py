@@ -55,7 +55,7 @@ class World:
             folder: Where logs, configurations and the checkpoint are.
             pairs: What is read and written, and by whom.
             brokers: The brokers by system.
-            connected: The same pairs as their connectors reach the brokers; those of `pairs` if there are none.
+            connected: The same pairs as their connectors reach the brokers; the same as `pairs` if there are none.
             address: Where the gateway listens; any free port if it is empty.
             dialled: Where connectors reach the gateway; its address if it is empty.
             max_messages: How many messages a micro-batch has at most.

@@ -20,7 +20,7 @@ import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
-"""Becomes a program that Ctrl-C reaches: the terminal is that of its session."""
+"""Becomes a program that Ctrl-C reaches: the terminal belongs to its session."""
 
 
 class TerminalProcess:
@@ -65,7 +65,7 @@ class TerminalProcess:
         os.write(self._main, keys.encode())
 
     def resize(self, columns: int, lines: int) -> None:
-        """Changes the size of the terminal; its program is told."""
+        """Changes the size of the terminal; its program gets a signal."""
         self._screen.resize(lines, columns)
         self._resize(columns, lines)
 

@@ -121,7 +121,7 @@ def test_a_quick_run_reads_the_metrics_of_a_gateway_and_names_a_fault() -> None:
     assert figures["traces_overhead"]["ratio"] > 0
     assert figures["metrics_overhead"]["ratio"] > 0
     assert figures["scrape_100_streams"]["value"] > 0
-    # Four for each stream, five for each connector, of which there are as many here, and those of the gateway.
+    # Four for each stream, five for each connector, of which there are as many here, and the gateway's own.
     assert 900 < figures["series_100_streams"]["value"] < 1_100
 
 

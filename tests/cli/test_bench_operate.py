@@ -53,7 +53,7 @@ def test_a_name_that_does_not_exist_is_refused_with_the_names_that_do() -> None:
 
 
 class Sites:
-    """A site whose faults are listed as soon as they are injected, but for those that a test has it conceal or keep."""
+    """A site whose faults are listed as soon as they are injected, but for faults that a test conceals or keeps."""
 
     def __init__(self, *names: str, conceals: str = "", keeps: str = "", lacks: Mapping[str, str] | None = None) -> None:
         self.listed: dict[str, dict[str, str]] = {}

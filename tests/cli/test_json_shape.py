@@ -50,7 +50,7 @@ def _below(root: click.Group, command: click.Command, words: list[str], ctx: cli
 
 
 def name_of(root: click.Group, words: list[str]) -> str:
-    """How a command is typed after `headrace`, whichever program has it."""
+    """How a command is typed after `headrace`, whichever program contains it."""
     line = " ".join([root.name or "", *words])
     for of_headrace, here in sorted(getattr(root, "typed", {}).items(), key=lambda pair: -len(pair[1])):
         if f"{line} ".startswith(f"{here} "):

@@ -29,7 +29,7 @@ def test_every_command_that_takes_a_token_takes_a_file_with_it() -> None:
         token = options.get("token")
         if token is not None:
             found += 1
-            # A connector may have a token of its own, so that those of the gateway have a prefix.
+            # A connector may have a token of its own, so that the gateway's options have a prefix.
             assert options["token_file"] == [f"{token[0]}-file"], path
     assert found > 20
 

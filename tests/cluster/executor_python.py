@@ -19,7 +19,7 @@ _LEFT_OUT = {"jars"}
 def make_executor_python(folder: Path) -> Path:
     """Makes an environment with `headrace-engine` and what that needs.
 
-    Its files are copies: those of a link would change, as tar sees it, whenever somebody else makes or removes another link.
+    Its files are copies: linked ones would change, as tar sees it, whenever somebody else makes or removes another link.
 
     Returns:
         Its Python.
@@ -32,7 +32,7 @@ def make_executor_python(folder: Path) -> Path:
 
 
 def _needed(name: str, found: dict[str, Distribution]) -> dict[str, Distribution]:
-    """A distribution and those that it needs, by name."""
+    """A distribution and its requirements, by name."""
     if name not in found:
         found[name] = distribution(name)
         for text in found[name].requires or ():

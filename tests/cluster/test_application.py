@@ -1,4 +1,4 @@
-"""README's application on a real cluster by `headrace run`: its counts are those of a plain loop, whatever is killed."""
+"""README's application on a real cluster by `headrace run`: its counts equal a plain loop's, whatever is killed."""
 
 import os
 import random
@@ -81,7 +81,7 @@ class WordCount:
         return [line for file in sorted(self.counts.glob("*.lines")) for line in file.read_text().split("\n")[:-1]]
 
     def check(self) -> None:
-        """Waits for all results, and compares them with those of a plain loop: each word's counts, once and in order.
+        """Waits for all results, and compares them with a plain loop's: each word's counts, once and in order.
 
         The application counts a word however it is written, and gives it as it was written.
         """

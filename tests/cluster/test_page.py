@@ -72,7 +72,7 @@ class Site:
         path.write_text(text)
 
     def run(self, block: Block, there: bool = False) -> list[OwnedProcess]:
-        """Runs a block's commands in order; returns those that continue."""
+        """Runs a block's commands in order; returns the ones that continue."""
         self.done.append(block)
         environ, started = dict(self._environ), []
         for line in self.text(block).splitlines():

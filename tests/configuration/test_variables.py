@@ -1,4 +1,4 @@
-"""Environment variables in configuration files: the syntax is that of a shell."""
+"""Environment variables in configuration files: the syntax is a shell's."""
 
 import subprocess
 

@@ -39,7 +39,7 @@ PERMANENT = {
 REASONS = {"GATEWAY_STOPPING": True, "TOO_MANY_SESSIONS": True, "READ_TIMEOUT": True, "HELLO_TIMEOUT": True} | dict.fromkeys(
     ("TOKEN_REVOKED", "TAKEN_OVER", "UNAUTHENTICATED", "NOT_PERMITTED", "MALFORMED_MESSAGE"), False
 )
-"""Whether to reconnect after a reason; those that the kit gives, and some more."""
+"""Whether to reconnect after a reason: the reasons that the kit gives, and some more."""
 
 
 class Ended(Exception):

@@ -354,7 +354,7 @@ class Source(Connector):
         return self.charge(frame) <= own_bytes and frame.count <= own_messages
 
     def sequence(self, stream: Stream, index: int) -> int:
-        """The sequence of a row, by its place among those that are not sent."""
+        """The sequence of a row, by its place among the rows that are not sent."""
         return stream.at + index + 1 if self.redelivering else stream.rows[stream.at + index].place
 
     def pack(self, stream: Stream, rows: list[Row]) -> frame_pb2.Frame:

@@ -169,7 +169,7 @@ async def kafka(certificates: Certificates, name: str, broker: Kafka) -> AsyncIt
         topic = await asyncio.to_thread(log.create)
         async with TlsFront(inner, certificates.authority, port=outer) as front:
             told = {"bootstrap_servers": front.address, "tls": True, **certificates.parameters}
-            # Ids of transactions are those of this topic only.
+            # Only ids of this topic's transactions count.
             own = {"topic": topic, "state_topic": f"{topic}.ids", "transactional_id": topic}
             told |= {"topics": topic} if name == "kafka" else own
             yield System(told, f"s/{topic}-0", lambda value: asyncio.to_thread(log.append, topic, [value]), front=front)

@@ -30,7 +30,7 @@ class TlsFront(Forwarder):
 
         Args:
             target: The port of the server.
-            authority: Who signs the front's certificate, and those of its clients.
+            authority: Who signs the front's certificate, and its clients'.
             port: Where to listen; None for any free port.
             before: What both sides say before TLS.
             anonymous: Whether clients need no certificate.

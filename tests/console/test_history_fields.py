@@ -1,4 +1,4 @@
-"""The history's fields: the gateway keeps those that it names, and the console's types are made from them."""
+"""The history's fields: the gateway keeps the fields that it names, and the console's types are made from them."""
 
 from scripts import generate_history_fields
 from tests.gateway.wire import Engine, serve

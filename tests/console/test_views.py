@@ -251,7 +251,7 @@ async def test_a_connector_of_a_deployment_is_restarted(page: Page) -> None:
         await dialog.get_by_role("button", name="Restart", exact=True).click()
         order = await supervisor.order()
         await expect(dialog.get_by_role("status")).to_contain_text("Waits until it has a session again")
-        # Without its session, its row is that of the deployment, and the dialog stays.
+        # Without its session, its row shows the deployment, and the dialog stays.
         await connector.close()
         await expect(page.get_by_text("no session")).to_be_visible()
         await supervisor.answer(order.id, restarted=admin_pb2.RestartedConnector(**RESTARTED))

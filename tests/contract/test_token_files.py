@@ -193,7 +193,7 @@ def test_each_process_that_is_started_can_read_the_descriptor_that_it_inherits(f
                 [sys.executable, "-c", program], pass_fds=[descriptor], capture_output=True, text=True, check=False, timeout=60
             )
             assert (done.stdout, done.stderr) == ("first\n", "")
-        assert not os.get_inheritable(descriptor), "nobody else has it"
+        assert not os.get_inheritable(descriptor), "nobody else inherits it"
     finally:
         os.close(descriptor)
     assert keep_descriptor(file) is None

@@ -23,7 +23,7 @@ _WITHIN_S = 300.0
 
 @pytest.fixture
 def mark() -> Iterator[str]:
-    """A mark that every process of one demo inherits; nothing that has it may be left."""
+    """A mark that every process of one demo inherits; no process with it may be left."""
     mark = uuid.uuid4().hex
     yield mark
     assert _marked(mark) == []

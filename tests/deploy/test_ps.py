@@ -39,7 +39,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def configured(tmp_path: Path) -> Path:
-    """The file of a deployment whose folder is that of `plan`."""
+    """The file of a deployment in the folder of `plan`."""
     file = tmp_path / "deploy.toml"
     file.write_text(f'folder = "{tmp_path / "run"}"\n')
     return file

@@ -128,7 +128,7 @@ def test_no_process_has_a_secret_of_another_one_in_its_environment(
         mine = set(own[role.name])
         way = ways.get(role.name, "gateway")
         if way != "gateway":
-            # Without a token of its own, that of the whole deployment is.
+            # Without a token of its own, the whole deployment's token is.
             mine.add("HEADRACE_TOKEN" if way == "none" else f"{role.name.upper()}_TOKEN")
         found = {value for value in role.environ.values() if value.startswith(("of-file-", "of-environment-", "file-"))}
         assert {value.rpartition("-")[2] for value in found} <= mine, role.name

@@ -1,4 +1,4 @@
-"""The log of a supervisor itself: written beside those of its processes, by the same log writer, and waiting for nobody."""
+"""The log of a supervisor itself: written beside the logs of its processes, by the same log writer, and waiting for nobody."""
 
 import errno
 import json

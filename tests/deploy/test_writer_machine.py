@@ -167,7 +167,7 @@ class Printing(RuleBasedStateMachine):
         log_pipes_module.Writer = partial(Writer, disk=SteppedDisk())  # type: ignore[assignment,misc]
         self.pipes = LogPipes(Comfort(self._tell), now=lambda: self.now)
         self.pipe = self.pipes.open("source", self.log)
-        # Opened anew, since its descriptor shares its flags with that of the supervisor.
+        # Opened anew, since its descriptor shares its flags with the supervisor's.
         self.descriptor = os.open(f"/proc/self/fd/{self.pipe.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
 
     def _tell(self, line: str) -> None:

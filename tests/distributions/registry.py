@@ -58,7 +58,7 @@ def _requirements(name: str, extra: str) -> Iterator[tuple[str, str]]:
 
 
 def _pack(found: Distribution, folder: Path) -> None:
-    """Makes a wheel of an installed distribution again. Programs are left out: an installer makes those that it names anew."""
+    """Makes a wheel of an installed distribution again. Programs are left out: an installer makes the ones that it names anew."""
     tags = re.findall(r"^Tag: (\S+)$", found.read_text("WHEEL") or "", re.MULTILINE)
     supported = {str(tag) for tag in sys_tags()}
     tag = next(tag for tag in tags if tag in supported)

@@ -93,7 +93,7 @@ async def test_messages_go_from_a_file_to_the_gateway_and_on_to_a_file_without_s
             shown_status = await asyncio.to_thread(status_of, gateway, address)
             assert [stream["stream"] for stream in shown_status["streams"]] == ["lines/given.txt"]
 
-            # The next plan says that all was committed: the source is told, and has nothing left to do.
+            # The next plan says that all was committed: the source learns of it, and has nothing left to do.
             await engine.plan({"lines/given.txt": planned.end}, wait_ms=0)
             assert reading.wait() == 0, reading.log.read_text()
             for client in (engine, writer):

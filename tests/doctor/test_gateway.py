@@ -1,4 +1,4 @@
-"""`headrace doctor` and gateways: those that are not there, that do not trust us, and that are something else."""
+"""`headrace doctor` and gateways that are not there, that do not trust us, and that are something else."""
 
 import socket
 from collections.abc import Iterator

@@ -21,5 +21,5 @@ def test_states_are_those_of_the_attempts_that_count(tmp_path: Path) -> None:
     for key, links in chains.items():
         assert [count for count, _, _ in links] == list(range(1, NUMBERS // KEYS + 1))
         assert links[0][1] == ""
-        assert all(after == before for (_, _, after), (_, before, _) in pairwise(links)), "a state is that of a lost attempt"
+        assert all(after == before for (_, _, after), (_, before, _) in pairwise(links)), "a state comes from a lost attempt"
         assert states[key] == [len(links), links[-1][2]]

@@ -131,7 +131,7 @@ def test_a_micro_batch_is_gone_back_to(spark: SparkSession, tmp_path: Path, sour
 
 
 def test_any_query_is_moved_and_spark_keeps_what_its_operators_know(spark: SparkSession, tmp_path: Path, source: Path) -> None:
-    """A query with a source of Spark beside that of Headrace, which stays where it is, and with a count of Spark's own."""
+    """A query with a source of Spark beside Headrace's, which stays where it is, and with a count of Spark's own."""
     numbers = tmp_path / "others"
     numbers.mkdir()
     (numbers / "a.csv").write_text("".join(f"{n}\n" for n in range(500, 505)))

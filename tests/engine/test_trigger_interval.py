@@ -1,4 +1,4 @@
-"""Micro-batches begin as far apart as they are told to."""
+"""Micro-batches begin as far apart as the trigger requires."""
 
 from datetime import datetime
 from pathlib import Path

@@ -58,7 +58,7 @@ class Point:
 
 
 def _in_process_of(role: str, applies: Applies = always) -> Applies:
-    """Restricts a point of the SDK, which all connectors run, to those of one role."""
+    """Restricts a point of the SDK, which all connectors run, to connectors of one role."""
     return lambda arguments, result: os.environ.get("HEADRACE_CHAOS_ROLE") == role and applies(arguments, result)
 
 

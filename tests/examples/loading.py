@@ -25,7 +25,7 @@ class Example:
 
 @contextmanager
 def _first_on_path(folder: Path) -> Iterator[None]:
-    """Names such as `app` are those of this folder, and afterwards of none."""
+    """Names such as `app` belong to this folder, and afterwards to none."""
     own = {path.stem for path in folder.glob("*.py")}
     before: dict[str, ModuleType] = {name: sys.modules.pop(name) for name in own if name in sys.modules}
     sys.path.insert(0, str(folder))

@@ -74,7 +74,7 @@ def lines() -> list[str]:
 
 @pytest.fixture(scope="module")
 def flown(lines: list[str]) -> list[dict[str, Any]]:
-    """The same, without those that were cancelled."""
+    """The same, without cancelled ones."""
     return [
         {
             "due": at_utc(row[18]) + timedelta(minutes=int(row[17])),

@@ -24,7 +24,7 @@ class Limits:
     credit_messages: int = 1_000_000
     linger_ms: int | None = None
     capabilities: tuple[pb.Capability.ValueType, ...] = ()
-    """None, like those of a gateway of the last release."""
+    """None, as a gateway of the last release has."""
 
 
 @dataclass(eq=False, kw_only=True)

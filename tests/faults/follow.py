@@ -12,7 +12,7 @@ from headrace.laboratory.chaos.workload import State
 
 
 def follow(frame: DataFrame) -> DataFrame:
-    """For each row `stream sequence batch count checksum value`, count and checksum being those of its key after it."""
+    """For each row `stream sequence batch count checksum value`, count and checksum being its key's after it."""
     key = F.split_part(F.col("value").cast("string"), F.lit(" "), F.lit(1))
     rows = frame.select("stream", "sequence", "value", key.alias("of"))
     return rows.groupBy("of").applyInPandasWithState(

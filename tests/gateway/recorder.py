@@ -136,7 +136,7 @@ class Recorded:
 
 
 def _labels(labels: dict[str, str]) -> str:
-    """The labels of a series, with those that Prometheus adds."""
+    """The labels of a series, with the ones that Prometheus adds."""
     named = {**labels, "job": "headrace", "instance": "g"}
     return "{" + ", ".join(f"{name}={json.dumps(value)}" for name, value in named.items()) + "}"
 

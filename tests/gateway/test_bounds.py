@@ -1,4 +1,4 @@
-"""What one caller can cost is bounded: patterns, names, and what is kept of those that nobody uses."""
+"""What one caller can cost is bounded: patterns, names, and what is kept of names that nobody uses."""
 
 import asyncio
 import sys

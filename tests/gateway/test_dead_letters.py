@@ -368,7 +368,7 @@ async def test_only_a_token_with_the_right_for_the_sink_sees_them() -> None:
                     await rig.list(caller=caller)
                 assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
         assert [sink["sink"] for sink in (await rig.list("", caller="sees"))["sinks"]] == ["out"]
-        assert (await rig.list("", caller="sees-others"))["sinks"] == [], "of all sinks, those that the caller may see"
+        assert (await rig.list("", caller="sees-others"))["sinks"] == [], "of all sinks, the ones that the caller may see"
         await rig.close()
 
 

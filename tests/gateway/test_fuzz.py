@@ -1,4 +1,4 @@
-"""The whole wire under fuzz: the gateway lives, those who behave continue, memory stays, and every refusal is a proper one."""
+"""The whole wire under fuzz: the gateway lives, well-behaved callers continue, memory stays, every refusal is a proper one."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ from headrace.protocol.v1 import engine_pb2, sink_pb2
 WORKERS = 12
 CALL_S = 1.0
 GOOD_S = 120.0
-"""How long one round of those who behave may take on a busy machine."""
+"""How long one round of the well-behaved callers may take on a busy machine."""
 MEMORY_BYTES = 400 * 2**20
 LIMITS = """
 [limits]

@@ -328,7 +328,7 @@ def test_a_stream_that_has_stalled_is_named_before_what_its_connector_has_report
     assert told.cause == "it lags by 2,000 messages, and instance shop, which has credit, sends nothing of it"
     error = session(reported=running_with_error(5_000))
     assert kinds(status(sessions=[error], streams=[stalled]))["stream orders/0"] == (Kind.SOURCE_STALLED, "")
-    # A query that is stuck has it as its root.
+    # It is the root of a query that is stuck.
     stuck = status(streams=[stalled], pipelines=[pipeline(batch_ms=STUCK_AFTER_MS)])
     assert kinds(stuck)["pipeline totals"] == (Kind.SOURCE_STALLED, "stream orders/0")
 

@@ -53,7 +53,7 @@ class Rig:
         await self.source.expect("stream_opened")
 
     async def send(self, sent: frame_pb2.Frame) -> None:
-        """Sends a frame, and waits until the gateway has it."""
+        """Sends a frame, and waits until the gateway holds it."""
         wanted = self.gateway.streams["orders/0"].received_messages + sent.count
         await self.source.send(frame=sent)
         await self.reader.status_once(lambda status: status.streams[0].received_messages >= wanted)

@@ -27,7 +27,7 @@ CLERK = Token(name="clerk", sha256=(hashlib.sha256(SECRET.encode()).hexdigest(),
 
 @dataclass
 class Stage:
-    """A gateway, and those who call it, who are closed at the end."""
+    """A gateway, and its callers, which are closed at the end."""
 
     gateway: Gateway
     address: str

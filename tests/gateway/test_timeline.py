@@ -184,7 +184,7 @@ async def test_what_is_kept_is_bounded(engine: Any, connector: Any) -> None:
     assert len(planned.ranges) == len(names)
     (batch,) = (await timeline(reader))["batches"]
     assert batch["streams_in_all"] == len(names)
-    assert [read["stream"] for read in batch["streams"]] == names[10:], "those with the most messages"
+    assert [read["stream"] for read in batch["streams"]] == names[10:], "the streams with the most messages"
     ends = {f"orders/{n:03}": 1 + (n >= 10) for n in range(len(names))}
     await reader.plan(ends, wait_ms=0)
     last = ends["orders/000"]

@@ -47,7 +47,7 @@ class Created:
         return found
 
     async def next(self) -> ReadableSpan:
-        """The next span: that of an acknowledgement ends when it is written, and its reader may be earlier."""
+        """The next span: an acknowledgement's ends when it is written, and its reader may be earlier."""
         async with asyncio.timeout(DEADLINE_S):
             while not (found := self.take()):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

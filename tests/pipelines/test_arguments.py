@@ -263,7 +263,7 @@ ELSEWHERE: Mapping[str, str] = {
     "Context": "below",
     "Headers": "below",
     "KeyStates": "test_returned",
-    "Message": "the values of a stream; those that a trial sends are checked: test_trial",
+    "Message": "the values of a stream; the ones that a trial sends are checked: test_trial",
     "Trial": "test_trial",
     "Window": "what functions receive",
     "Written": "what a trial returns",

@@ -71,7 +71,7 @@ CHANGES = [filtered, another_source_in_front, another_key_by_in_front, another_n
 @pytest.mark.parametrize("changed", CHANGES)
 @pytest.mark.parametrize("back", [False, True])
 def test_event_time_stays_where_it_was(changed: Callable[[], Pipeline], back: bool) -> None:
-    """No window that is closed gives a second result, and those that are open give one."""
+    """No window that is closed gives a second result, and open ones give one."""
     first, then = (changed, plain) if back else (plain, changed)
     trial = sent(first(), "a@1=1 b@2=2 a@11=4")
     assert sorted(lines(trial)) == ["a 1", "b 2"]

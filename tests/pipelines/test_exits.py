@@ -11,7 +11,7 @@ from headrace.pipelines import Flow, Message, OnError, Pipeline, StepError, Tria
 
 
 class Aborted(BaseException):
-    """Not an `Exception`, as those of test runners and event loops are."""
+    """Not an `Exception`, as test runners and event loops raise."""
 
 
 class Mute(Exception):

@@ -218,7 +218,7 @@ def test_a_stream_that_has_stopped_keeps_no_states(step: Step, buckets: int) -> 
         trial.restart()
     kept = set(trial.states("step"))
     assert "old" not in kept
-    assert len(kept) <= 4, "those of about an hour"
+    assert len(kept) <= 4, "about an hour's"
     assert set(stages.states()["step"]) == kept
 
 

@@ -26,7 +26,7 @@ ENTRIES = (
     "headrace.protocol.v1.source_pb2_grpc",
     "headrace.sdk",
 )
-"""Modules that our programs, or those of users, import first."""
+"""Modules that our programs, or users' programs, import first."""
 LOOKS = """
 import importlib, os, sys
 from importlib.abc import MetaPathFinder

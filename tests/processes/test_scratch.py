@@ -26,7 +26,7 @@ DEADLINE_S = 150.0
 
 @pytest.fixture
 def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[str]"]:
-    """Another process that owns a folder, next to those of this process."""
+    """Another process that owns a folder, next to this process's."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", OWNER]

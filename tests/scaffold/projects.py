@@ -57,7 +57,7 @@ class Project:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The environment of its commands: the caches are those of the tests of the SDKs."""
+        """The environment of its commands, with the caches of the SDKs' tests."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
         return {
             **inherited,

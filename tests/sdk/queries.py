@@ -77,7 +77,7 @@ class Writer:
         self.committed = committed
 
     async def stage(self, batch: int, values: Sequence[bytes]) -> list[sink_pb2.Part]:
-        """Delivers a batch, every second value by each task, again until the sink has it; returns its parts."""
+        """Delivers a batch, every second value by each task, again until the sink holds it; returns its parts."""
         return [await self.retried(lambda n=n: self._deliver(batch, n, values[n::2])) for n in range(2)]
 
     async def begin(self, batch: int, values: Sequence[bytes]) -> Callable[[], object]:

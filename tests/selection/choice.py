@@ -101,7 +101,7 @@ def subject_of(name: str) -> str:
 
 
 def gone(costs: Iterable[str], root: Path) -> list[str]:
-    """Returns those of the names in the table whose file or function is no longer there."""
+    """Returns the names in the table whose file or function is no longer there."""
     return [name for name in costs if not _exists(root, *name.partition("[")[0].split("::"))]
 
 

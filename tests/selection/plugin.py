@@ -131,7 +131,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _take(config: pytest.Config, items: list[pytest.Item], taken: set[pytest.Item]) -> list[pytest.Item]:
-    """Runs only those that are taken, and returns the others."""
+    """Runs only the chosen ones, and returns the others."""
     left = [item for item in items if item not in taken]
     items[:] = [item for item in items if item in taken]
     if left:

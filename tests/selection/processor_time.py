@@ -82,7 +82,7 @@ def _children() -> Iterator[str]:
 
 
 def _spent_by(process: str) -> float:
-    """The processor seconds of a process, and of those that it has waited for; 0 if it has just ended."""
+    """The processor seconds of a process, and of processes that it has waited for; 0 if it has just ended."""
     try:
         fields = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -69,5 +69,5 @@ def changed(function: FunctionType, change: Change) -> FunctionType:
 
 @functools.cache
 def _source(function: FunctionType) -> str:
-    """Returns the text of a function, which is that of its first code."""
+    """Returns the text of a function, by its first code."""
     return inspect.getsource(function)

@@ -122,7 +122,7 @@ class ConnectorPlay:
     # The session
 
     async def _next(self, *wanted: str) -> Any:
-        """The connector's next message, without those that it may send at any time and that are not wanted."""
+        """The connector's next message, without unwanted ones that it may send at any time."""
         if self._call is None:
             self._call, self._stream_ids = await self._gateway.call(), {}
             assert self._call.metadata.get("authorization") == (f"Bearer {t}" if (t := self._script.get("token")) else None)

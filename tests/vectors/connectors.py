@@ -28,7 +28,7 @@ def _bytes(written: str | None) -> bytes | None:
 
 
 class ScriptSource(Source):
-    """A source of which the messages are those of a script."""
+    """A source with the messages of a script."""
 
     def __init__(self, declared: dict[str, Any]) -> None:
         self.name = declared["name"]

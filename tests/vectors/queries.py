@@ -20,7 +20,7 @@ class Queries:
     """The queries of one script."""
 
     def __init__(self, address: str, stack: AsyncExitStack, epochs: dict[int, int]) -> None:
-        """`epochs` are those that the gateway has chosen, by the labels of the script."""
+        """`epochs` are the gateway's, by the labels of the script."""
         self._address = address
         self._stack = stack
         self._epochs = epochs

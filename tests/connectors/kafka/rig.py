@@ -142,7 +142,7 @@ class Query:
                 await self.batch()
 
     async def read(self, count: int) -> list[Message]:
-        """Runs micro-batches until so many messages were read in all; returns those of all streams, by stream."""
+        """Runs micro-batches until so many messages were read in all; returns the messages of all streams, by stream."""
         async with asyncio.timeout(DEADLINE):
             while sum(map(len, self.messages.values())) < count:
                 await self.batch()

@@ -42,7 +42,7 @@ async def query(address: str) -> AsyncIterator[Callable[..., Any]]:
 
 @pytest.fixture
 async def run(address: str) -> AsyncIterator[Callable[..., Running]]:
-    """Runs connectors; those that still run at the end of the test are ended as by a crash."""
+    """Runs connectors; what still runs at the end of the test ends as by a crash."""
     running: list[Running] = []
 
     def start(connector: Any) -> Running:

@@ -102,7 +102,7 @@ async def test_sources_follow_the_leader(nats_cluster, query, run, kind):
         assert await leader_of(cluster, stream) != killed
     if kind == "nats":
         assert sorted(numbers(found)) == list(range(3 * PER_LEADER))
-    # A consumer gives again what it was not told to be acknowledged; each has the id that it is told apart by.
+    # A consumer gives again what was not acknowledged; each message has an id of its own.
     assert {message.message_id for message in found} == {f"{stream}-{number}" for number in range(3 * PER_LEADER)}
 
 

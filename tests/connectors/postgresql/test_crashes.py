@@ -31,7 +31,7 @@ class Crashed(BaseException):
 
 
 class Faults:
-    """Has something happen at one of the statements that leave something behind: those that end a transaction, or are one."""
+    """Has something happen at one of the statements that leave something behind: they end a transaction, or are one."""
 
     def __init__(self, at: int) -> None:
         self._at = at

@@ -25,7 +25,7 @@ SECONDS_PER_EXAMPLE = 5.0
 WRITERS = st.integers(0, 2)
 KINDS = range(4)
 Row = tuple[int, int, str]
-"""A row: its number, the partition that has it, and its text."""
+"""A row: its number, its partition, and its text."""
 
 
 @dataclass(frozen=True)

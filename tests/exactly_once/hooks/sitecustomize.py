@@ -113,7 +113,7 @@ def watch(module: ModuleType, points: Sequence[Any]) -> None:
 
 
 class Finder:
-    """Finds modules as the others do, and has those with points wrapped once they are imported."""
+    """Finds modules as the others do, and has modules with points wrapped once they are imported."""
 
     def __init__(self, points: Sequence[Any]) -> None:
         self._points = points

@@ -21,7 +21,7 @@ def load_plants() -> ModuleType:
 
 
 class Finder:
-    """Finds modules as the others do, and sows plants in those that have some once they are imported."""
+    """Finds modules as the others do, and sows plants in modules that have some once they are imported."""
 
     def __init__(self, plants: ModuleType) -> None:
         self._plants = {plant.module: plant for plant in plants.ALL}

@@ -46,7 +46,7 @@ def test_it_is_formatted_linted_and_its_own_tests_pass(built_jdbc: subprocess.Co
 
 
 def _own(checks: Sequence[AnyCheck]) -> list[AnyCheck]:
-    """The checks but those of sessions, which the SDK keeps alive in the same way for its own examples."""
+    """The checks without the ones of sessions, which the SDK keeps alive in the same way for its own examples."""
     return [check for check in checks if check.name not in SESSION_FAULTS]
 
 

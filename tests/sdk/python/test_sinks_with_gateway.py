@@ -1,4 +1,4 @@
-"""Sinks and the real gateway: what a pipeline writes is visible once the commit log says so."""
+"""Sinks and the real gateway: what a pipeline writes is visible once the commit log contains its batch."""
 
 import asyncio
 import contextlib
