@@ -25,7 +25,7 @@ from scripts.brokers._processes import Command
 from tests.brokers import plugin
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 
 
 def publish(broker: RabbitMQ, queue: str, body: bytes) -> None:

@@ -22,7 +22,7 @@ from headrace.processes import OwnedProcess, headrace
 
 pytestmark = pytest.mark.timeout(600)
 
-DEADLINE_S = 180.0
+DEADLINE_S = 400.0
 WORDS = 97
 LINES = 120
 PACE = ["--parallelism", "2", "--option", "maxMessagesPerTrigger=20"]
