@@ -21,7 +21,7 @@ from headrace.deploy import Kind, Status
 from headrace.deploy.comfort import Comfort
 from headrace.deploy.log_pipes import LogPipes
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 COUNTS = "i=0; while :; do i=$((i + 1)); echo line $i; sleep 0.01; done"
 
 

@@ -18,7 +18,7 @@ from headrace.protocol.v1.frame_pb2 import Position
 from headrace.sdk import Message, Rows, Settings, Transaction, decode_frame, serve
 
 T = TypeVar("T")
-DEADLINE = 60.0
+DEADLINE = 150.0
 SETTINGS = Settings(drain_seconds=1.0, partition_poll_seconds=0.3)
 CLIENT = "kafka-python"
 """The client library of the connectors; the fixture `each_client` sets it."""
