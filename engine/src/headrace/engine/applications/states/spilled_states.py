@@ -195,7 +195,7 @@ class SpilledStates(States):
 
     def limit(self, room_bytes: int) -> None:
         """Replaces the limit of memory."""
-        self._room_bytes = room_bytes
+        self._room_bytes, self._room = room_bytes, 0
         self._evict(0, dict.__len__(self))
 
     @property
@@ -308,6 +308,6 @@ class SpilledStates(States):
             return _ENTRY_BYTES
         size = sum(getsizeof(key) + getsizeof(state) for key, state in sample)
         size += _FIELDS_BYTES * sum(type(state).__dictoffset__ != 0 for _, state in sample)
-        # The objects that a state refers to take at least as much as its row, and rarely more than twice as much.
-        size += 2 * sum(len(self._row_of(key)) for key, _ in sample if self._can_be_stored(key))
+        # The row names the class, too, and so it is about as large as the objects that a state refers to.
+        size += sum(len(self._row_of(key)) for key, _ in sample if self._can_be_stored(key))
         return _ENTRY_BYTES + size // len(sample)

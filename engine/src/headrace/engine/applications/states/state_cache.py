@@ -203,14 +203,14 @@ class StateCache:
 
 
 def room_of_each(sizes: Sequence[int], limit: int) -> int:
-    """The size to which larger ones must shrink so that all together are within a limit; the limit if they are."""
-    left = max(limit, 0)
-    for number, size in enumerate(ordered := sorted(sizes)):
+    """The size to which larger ones must shrink so that all together are within a limit, or to which one of them may grow."""
+    left, largest = max(limit, 0), 0
+    for number, largest in enumerate(ordered := sorted(sizes)):
         share = left // (len(ordered) - number)
-        if size > share:
+        if largest > share:
             return share
-        left -= size
-    return limit
+        left -= largest
+    return largest + left
 
 
 def _shallow_bytes(states: States) -> int:
