@@ -21,6 +21,14 @@ def test_a_quick_run_compares_lakes_with_the_file_sink_of_spark() -> None:
     assert figures["lake_delta.ratio"]["value"] == figures["lake_delta.messages_cpu_s"]["ratio"] > 0
 
 
+def test_a_quick_run_compares_states_beyond_memory_with_states_in_it() -> None:
+    command = [sys.executable, "-m", "headrace.cli", "bench", "data", "--quick", "--json", "--only", "spill", "--keys", "3000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    figures = {figure["name"]: figure for figure in result_of(done.stdout)["figures"]}
+    assert list(figures) == ["spill.messages_cpu_s", "spill.created_cpu_s", "spill.resident_mib"]
+    assert all(figure["ratio"] > 0 for figure in figures.values())
+
+
 def test_the_command_names_the_parts_that_there_are() -> None:
     assert tuple(PARTS) == DATA_PARTS
 

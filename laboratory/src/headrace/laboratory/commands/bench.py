@@ -214,11 +214,12 @@ def cluster(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
 
 
 @_benchmark(DATA_PARTS)
-def data(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None:
-    """Measure how fast blocks of JSON and Avro become columns, and messages rows of lakes.
+@click.option("--keys", type=click.IntRange(1), help="The number of keys of the part spill.  [default: 1000000]")
+def data(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, keys: int | None) -> None:
+    """Measure how fast blocks of JSON and Avro become columns, messages rows of lakes, and what states beyond memory cost.
 
-    Compared to one value at a time, and to Spark's own file sink behind the same source. Figures are in processor time. Takes
-    about seven minutes, without lakes less than one. Progress goes to standard error.
+    Compared to one value at a time, to Spark's own file sink behind the same source, and to states in memory. Figures are in
+    processor time. Takes about nine minutes, without lakes less than two. Progress goes to standard error.
 
     \b
     Example:
@@ -226,7 +227,7 @@ def data(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None
     """
     from headrace.laboratory.bench.data.run import run
 
-    report("headrace bench data", run, parts or DATA_PARTS, quick, as_json, fail, whole=not parts)
+    report("headrace bench data", partial(run, keys=keys), parts or DATA_PARTS, quick, as_json, fail, whole=not parts)
 
 
 @click.option("--list", "lists", is_flag=True, help="Print the names for --only, and run nothing.")

@@ -1,4 +1,4 @@
-"""`headrace bench data`: how fast a block of values becomes columns, compared to one value at a time, and messages a table."""
+"""`headrace bench data`: blocks of values as columns, messages in tables, and states beyond memory, each beside what is usual."""
 
 import gc
 import os
@@ -17,19 +17,21 @@ _QUICK_ROUNDS = 2
 _JSON_TIMES, _AVRO_TIMES = 3.0, 5.0
 
 
-def run(parts: Sequence[str], quick: bool, say: Progress) -> tuple[list[Figure], dict[str, Any]]:
+def run(parts: Sequence[str], quick: bool, say: Progress, *, keys: int | None = None) -> tuple[list[Figure], dict[str, Any]]:
     """Measures parts, in processor time. Returns their figures and the conditions.
 
     Args:
         parts: Names of `PARTS`.
         quick: Whether to only check that everything works.
         say: Called with lines of progress.
+        keys: The number of keys of the part `spill`; None for its own.
     """
     figures = list[Figure]()
     for name in parts:
         if say.begins(name):
             say(f"{name} ...")
-            figures += measured(name, lambda name=name: PARTS[name](quick), say)  # type: ignore[misc]
+            part = partial(_spill, keys) if name == "spill" else PARTS[name]
+            figures += measured(name, partial(part, quick), say)
     conditions = {
         "quick": quick,
         "values": _VALUES,
@@ -87,12 +89,20 @@ def _lake(format: str, quick: bool) -> Iterator[Figure]:
     return lake(format, quick)
 
 
+def _spill(keys: int | None, quick: bool) -> Iterator[Figure]:
+    """States of many keys with little memory, compared to all of them in memory."""
+    from headrace.laboratory.bench.data.spill import spill  # stages of Spark, which the other parts do not need
+
+    return spill(keys, quick)
+
+
 PARTS: Mapping[str, Callable[[bool], Iterator[Figure]]] = {
     "json_decode": json_decode,
     "avro_decode": avro_decode,
     "lake_parquet": partial(_lake, "parquet"),
     "lake_delta": partial(_lake, "delta"),
     "lake_iceberg": partial(_lake, "iceberg"),
+    "spill": partial(_spill, None),
 }
 
 
