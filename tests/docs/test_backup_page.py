@@ -20,7 +20,7 @@ app.source("orders/*").sink("out")
 
 
 def shell(folder: Path, text: str) -> "subprocess.CompletedProcess[str]":
-    """Runs a block of the page, with the program of this environment."""
+    """Runs a block of the page, with the program of this environment. The path of a temporary folder stays on one line."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {
         key: value for key, value in os.environ.items() if key not in ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR")
@@ -28,7 +28,7 @@ def shell(folder: Path, text: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         ["bash", "-euc", text],
         cwd=folder,
-        env={**environment, "PATH": path},
+        env={**environment, "PATH": path, "COLUMNS": "1000"},
         capture_output=True,
         text=True,
         timeout=300,

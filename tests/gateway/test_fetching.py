@@ -100,3 +100,31 @@ async def test_a_fetch_ends_where_its_source_sends_nothing_and_says_who_should()
         assert len(values_of(await pipeline.fetch("orders/0", 4, 10, progress_timeout_ms=10_000))) == 6
         for client in (source, pipeline):
             await client.close()
+
+
+async def test_a_fetch_rewinds_its_stream_though_its_run_could_not_attach() -> None:
+    async with serve() as (_, address):
+        ahead, before, again = (
+            Engine(address, "ahead"),
+            Engine(address, "behind"),
+            Engine(address, "behind", run=2, run_id="again"),
+        )
+        for engine in (ahead, before):
+            await engine.attach()
+        source = await opened(address)
+        for first in (1, 6):
+            await source.send(frame=numbered(1, first, 5))
+            for engine in (ahead, before):
+                await engine.plan_until("orders/0", first + 4)
+            await ahead.plan({"orders/0": first + 4}, wait_ms=0)
+            await before.plan({"orders/0": 5}, wait_ms=0)
+        await source.expect("ack")
+        await before.detach()
+        fetching = asyncio.create_task(again.fetch("orders/0", 5, 10))
+        assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
+        await source.open(stream_id=2)
+        assert (await source.expect("stream_opened")).resume.sequence == 5
+        await source.send(frame=numbered(2, 6, 5))
+        assert len(values_of(await asyncio.wait_for(fetching, 60))) == 5
+        for client in (source, ahead, before, again):
+            await client.close()

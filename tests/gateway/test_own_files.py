@@ -51,6 +51,10 @@ async def test_a_configuration_that_becomes_invalid_is_named_until_it_is_valid(t
             await until(http, f"file {config}", None)
 
 
+WIDE = {"COLUMNS": "1000"}
+"""The path of a temporary file may be long, and stays on one line."""
+
+
 async def test_a_certificate_that_expires_is_named_everywhere_until_it_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +69,7 @@ async def test_a_certificate_that_expires_is_named_everywhere_until_it_is_replac
         found = await until(http, f"file {pair.cert}", "certificate-expires")
         assert found["remedy"].startswith("replace it")
         call = ("status", "--gateway", gateway.address, "--tls-ca", str(authority.cert))
-        shown = await asyncio.to_thread(headrace, *call)
+        shown = await asyncio.to_thread(headrace, *call, environ=WIDE)
         assert f"file {pair.cert} for " in shown.stdout
         _, metrics = await get(http, "/metrics")
         assert 'headrace_problems{kind="certificate-expires"} 1.0' in metrics
@@ -75,7 +79,7 @@ async def test_a_certificate_that_expires_is_named_everywhere_until_it_is_replac
         monkeypatch.setattr(certificates, "_VALID", datetime.timedelta(days=90))
         authority.issue("gateway")
         await until(http, f"file {pair.cert}", None)
-        shown = await asyncio.to_thread(headrace, *call)
+        shown = await asyncio.to_thread(headrace, *call, environ=WIDE)
         assert str(pair.cert) not in shown.stdout
         _, metrics = await get(http, "/metrics")
         assert 'headrace_problems{kind="certificate-expires"} 0.0' in metrics
