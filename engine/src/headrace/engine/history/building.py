@@ -12,7 +12,7 @@ from headrace.engine.history.files import LINES, PACKED_LINES, PARQUET, File, fi
 from headrace.engine.history.index import ALL, Index
 from headrace.engine.history.live import Repeated
 from headrace.engine.history.request import ColumnNames, History
-from headrace.engine.history.rows import Integers, Rows, has_sequences, read, row_groups
+from headrace.engine.history.rows import Integers, Rows, check, has_sequences, read, row_groups
 from headrace.engine.history.run import Part, Place, members
 
 SLICE_MESSAGES = 65_536
@@ -52,6 +52,7 @@ def build(history: History, patterns: Sequence[str], slice_messages: int = SLICE
         )
     looks = _Looks(names, ordered, history.until, patterns, slice_messages)
     for pattern, file in given:
+        check(file, names, ordered=ordered)
         for begin, end, size in _pieces(file):
             looks.take(file, begin, end, size, pattern)
     return looks.index(history, sorted(own))

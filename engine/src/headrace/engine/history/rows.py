@@ -53,6 +53,17 @@ def has_sequences(file: File, names: ColumnNames) -> bool:
         return {names.stream, names.sequence} <= set(_parquet(file, opened).schema_arrow.names)
 
 
+def check(file: File, names: ColumnNames, *, ordered: bool) -> None:
+    """Checks the columns of a file of Parquet; fields of lines are checked as they are read.
+
+    Raises:
+        HistoryError: One is missing or has another type.
+    """
+    if file.kind == PARQUET:
+        with file.open() as opened:
+            _of_table(file, 0, _parquet(file, opened).schema_arrow.empty_table(), names, ordered, whole=True)
+
+
 def row_groups(file: File) -> list[tuple[int, int]]:
     """The rows, and the size in bytes, of each row group of a Parquet file."""
     with file.open() as opened:
