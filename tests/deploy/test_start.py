@@ -1,6 +1,7 @@
 """A deployment starts although its folder has no room, and reports what it cannot do; two runs of it never meet."""
 
 import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -49,6 +50,24 @@ def test_a_folder_that_cannot_be_locked_is_named_with_what_to_do(tmp_path: Path)
     assert str(caught.value).endswith(
         'No space left on device; make room there, or name another folder at the top of deploy.toml: folder = "PATH"'
     )
+
+
+@pytest.mark.parametrize("error", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EINTR])
+def test_a_file_system_that_refuses_locks_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(fcntl, "flock", refuse)
+        with pytest.raises(CannotStart) as caught:
+            Watched(plan(tmp_path, source=(Kind.SOURCE, SLEEPS))).run()
+    assert "supervisor.lock cannot be locked" in str(caught.value)
+    assert f"{os.strerror(error)}; correct that, or name another folder" in str(caught.value)
+    watched = Watched(plan(tmp_path, source=(Kind.SOURCE, SLEEPS)))
+    watched.when(runs("gateway", "source"), stop)
+    assert watched.run() == Ending(0, "stopped")
 
 
 def cannot_start(_: LogPipes) -> None:

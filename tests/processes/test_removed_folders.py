@@ -1,6 +1,7 @@
 """Folders that a process removes when it ends: a disk that fails neither ends it nor hides why it ends."""
 
 import errno
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.machine.owned_folder import remove
+from headrace.machine.owned_folder import OwnedFolder, abandoned, remove
 
 OPERATIONS = ("close", "fstat", "lstat", "open", "rmdir", "scandir", "stat", "unlink")
 
@@ -40,3 +41,20 @@ def test_a_folder_is_removed_without_an_error_whichever_operation_fails_for_good
 
 def test_a_folder_that_nobody_has_made_is_removed_without_an_error(tmp_path: Path) -> None:
     remove(tmp_path / "none")
+
+
+@pytest.mark.parametrize("error", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EINTR, errno.EIO])
+def test_a_folder_where_nothing_can_be_locked_is_named_and_nothing_is_left_there(
+    error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(fcntl, "flock", refuse)
+        with pytest.raises(OSError, match=os.strerror(error)) as told:
+            OwnedFolder(tmp_path, "calls-")
+        assert list(abandoned(tmp_path)) == []
+    assert told.value.filename == str(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    OwnedFolder(tmp_path, "calls-").release()

@@ -173,6 +173,7 @@ def run(
         given["sharedCheckpoint"] = "true"
     require_java()
     from headrace.engine import CheckpointError, HistoryError, OptionError, build_session, discard_output, start
+    from headrace.engine.spark.run_faults import full_storage, local_folders
     from headrace.pipelines import StateError
     from headrace.processes import first_cause, first_traceback
 
@@ -206,7 +207,8 @@ def run(
         discard_output(spark)
         query.stop()
         error = query.exception()
-        failure = None if error is None else first_cause(str(error))
+        if error is not None:
+            failure = full_storage(str(error), folder, local_folders(spark)) or first_cause(str(error))
         if error is not None and not is_verbose():
             # Spark logs it too, but that log is shown with --verbose only.
             output.traceback(first_traceback(str(error)), str(query.id))

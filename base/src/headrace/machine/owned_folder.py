@@ -20,15 +20,21 @@ class OwnedFolder:
     """
 
     def __init__(self, parent: Path, prefix: str) -> None:
-        """Creates it in a folder, with a name that begins with a prefix."""
+        """Creates it in a folder, with a name that begins with a prefix.
+
+        Raises:
+            OSError: It cannot be created there, or nothing can be locked there; the error names a path.
+        """
         # Until it has its final name, no other process takes it for abandoned.
         unnamed = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=parent))
         try:
             self._lock = (unnamed / OWNER).open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             self.path = unnamed.rename(unnamed.with_name(unnamed.name.removeprefix(".")))
-        except OSError:
+        except OSError as error:
             remove(unnamed)
+            if error.filename is None:  # of a lock, or of a descriptor
+                raise OSError(error.errno, error.strerror, str(parent)) from error
             raise
 
     def release(self) -> None:

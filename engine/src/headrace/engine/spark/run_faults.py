@@ -42,10 +42,17 @@ def failed(batch: int, error: str, checkpoint: str, local_folders: Iterable[str]
     )
 
 
+def full_storage(error: str, checkpoint: str, local_folders: Iterable[str]) -> str:
+    """Returns the first cause of an error of a storage with the folders that it may concern; empty for any other error."""
+    fault = failed(0, error, checkpoint, local_folders)
+    return fault.message if fault.origin == RUN_FAULT_ORIGIN_STORAGE else ""
+
+
 def local_folders(spark: SparkSession) -> list[str]:
     """Returns the folders of a session's temporary files; none if the JVM no longer answers."""
     try:
-        configured = str(spark.sparkContext.getConf().get("spark.local.dir", "") or os.environ.get("SPARK_LOCAL_DIRS", ""))
+        # As Spark does, where both are given.
+        configured = os.environ.get("SPARK_LOCAL_DIRS", "") or str(spark.sparkContext.getConf().get("spark.local.dir", ""))
     except Exception:
         log.info("cannot read the configuration of the session", exc_info=True)
         configured = ""
