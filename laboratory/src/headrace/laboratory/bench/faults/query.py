@@ -103,7 +103,7 @@ def _faults(site: "_Query", source: Restartable, sink: Restartable) -> list[Faul
         Fault(
             "descriptors_at_the_gateway",
             frozenset({"descriptors-exhausted"}),
-            "gateway",
+            "descriptors",
             visitors.come,
             visitors.leave,
             "descriptors of the gateway are in use",
@@ -218,7 +218,7 @@ class _Visitors:
 
     def come(self) -> None:
         """Takes most descriptors of the gateway."""
-        host, _, port = self._gateway.url.removeprefix("http://").rpartition(":")
+        host, _, port = self._gateway.address.rpartition(":")
         self._connected += [socket.create_connection((host, int(port))) for _ in range(_VISITORS)]
         process = self._process()
         wait_for("the gateway to have accepted them", lambda: process.num_fds() > _VISITORS, _DEADLINE_S)
