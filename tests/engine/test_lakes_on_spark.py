@@ -15,6 +15,9 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSelector, PyFileSystem
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 from scripts.brokers import S3
 from tests.engine.test_lakes_on_s3 import s3_environ
@@ -50,8 +53,10 @@ def seen(n, state):
     return {"parity": n % 2, "count": state.count}
 
 app = Pipeline("lake")
+more = {"table": "test.lake.rows", "options": {"type": "sql", "uri": f"sqlite:///{table}.catalog"}} if format == "iceberg" else {}
 numbers = app.source("numbers/*", decode=int)
-numbers.map(lambda n: Row(n, "odd" if n % 2 else "even")).lake(table, schema=Row, name="rows", format=format)
+numbers.map(lambda n: Row(n, "odd" if n % 2 else "even")).lake(
+    table, schema=Row, name="rows", format=format, **more)
 numbers.key_by(lambda n: n % 2).stateful(seen, Seen, name="seen").lake(
     table + "-seen", schema=__import__("pyarrow").schema([("parity", "int32"), ("count", "int64")]), name="counts",
     format="delta" if "://" in table else "parquet")
@@ -105,13 +110,18 @@ def killed_and_run_again(world: Rig, folder: Path, table: str, format: str, envi
     assert counts == Counter([*((1, c + 1) for c in range(odd)), *((0, c + 1) for c in range(MESSAGES - odd))])
 
 
-@pytest.mark.parametrize("format", ["parquet", "delta"])
+@pytest.mark.parametrize("format", ["parquet", "delta", "iceberg"])
 def test_a_table_has_each_message_once_after_kills_of_its_driver_and_never_a_part_of_a_micro_batch(
     spark: SparkSession, tmp_path: Path, world: Rig, format: str
 ) -> None:
     table = tmp_path / "orders"
     killed_and_run_again(world, tmp_path, str(table), format, {**os.environ})
-    read = spark.read.parquet(*(DeltaTable(str(table)).file_uris() if format == "delta" else [str(table)]))
+    files = {
+        "parquet": lambda: [str(table)],
+        "delta": lambda: DeltaTable(str(table)).file_uris(),
+        "iceberg": lambda: files_of(table),
+    }
+    read = spark.read.parquet(*files[format]())
     assert (read.count(), {"n", "parity"} <= set(read.columns)) == (MESSAGES, True)
     assert not list((table / "_headrace" / "staged").iterdir()), "what the killed drivers have staged is deleted"
 
@@ -140,10 +150,31 @@ def micro_batches(table: str) -> set[int]:
             if info.extension == "json":
                 lines = files.open_input_file(info.path).read().splitlines()
                 found |= {line["txn"]["version"] for line in map(json.loads, lines) if "txn" in line}
+    if (iceberg := iceberg_at(table)) is not None:
+        summaries = (snapshot.summary.additional_properties for snapshot in iceberg.snapshots() if snapshot.summary)
+        found |= {int(value) for some in summaries for name, value in some.items() if name.startswith("headrace.")}
     return found
+
+
+def iceberg_at(path: str | Path) -> Table | None:
+    """The Iceberg table in a folder; None if none is there."""
+    if not Path(f"{path}.catalog").exists():
+        return None
+    try:
+        return SqlCatalog("test", uri=f"sqlite:///{path}.catalog").load_table("lake.rows")
+    except NoSuchTableError:
+        return None
+
+
+def files_of(path: str | Path) -> list[str]:
+    table = iceberg_at(path)
+    assert table is not None
+    return [task.file.file_path for task in table.scan().plan_files()]
 
 
 def rows(table: str) -> list[dict[str, object]]:
     if DeltaTable.is_deltatable(table):
         return list(DeltaTable(table).to_pyarrow_table().to_pylist())
+    if (iceberg := iceberg_at(table)) is not None:
+        return list(iceberg.scan().to_arrow().to_pylist())
     return list(ds.dataset(table, partitioning="hive").to_table().to_pylist())
