@@ -103,6 +103,25 @@ async def test_a_query_that_has_dropped_an_ended_stream_neither_holds_it_nor_wai
     assert {stream.stream: stream.detail for stream in (await second.status()).streams}["orders/1"] == ""
 
 
+async def test_a_query_that_has_dropped_a_stream_which_another_gateway_served_does_not_hold_it(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    source, first, second = connector(), engine("first"), engine("second")
+    await second.attach({"orders/1": 2})
+    # Its checkpoint has dropped the stream since: the gateway before this one said so, and this one learns it by the next call.
+    await first.attach({"orders/1": 2})
+    await source.hello()
+    await source.open("orders/1", stream_id=1)
+    assert (await opened(source, 1)).resume.sequence == 2
+    await source.send(close_stream=source_pb2.CloseStream(stream_id=1, end_of_stream=True))
+    async with asyncio.timeout(DEADLINE_S):
+        while (await first.status()).streams[0].state != admin_pb2.STREAM_STATE_ENDED:
+            pass
+    await first.plan(forgotten=[at("orders/1", 2)], tell_ends=True, wait_ms=0)
+    (stream,) = (await first.status()).streams
+    assert list(stream.holders) == []
+
+
 async def test_a_new_stream_begins_with_its_first_message_once_the_one_before_is_forgotten(
     connector: MakeConnector, engine: MakeEngine
 ) -> None:

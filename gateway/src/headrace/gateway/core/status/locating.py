@@ -93,7 +93,7 @@ def _not_received(gateway: Gateway, stream: Stream) -> str:
     session = gateway.sessions.get(attachment.session.id)
     short = session is not None and min(session.account.bytes_left, session.account.messages_left) <= 0
     if attachment.requested_credit is not None or short:
-        holders = [p.name for p in stream.readers if not stream.is_committed_by(p)]
+        holders = [p.name for p in stream.readers if stream.is_held_by(p)]
         held = f", which is full until {_names(holders)} commits" if holders else ""
         return f"its connector waits for credit: there is no room in the buffer{held}; {last}"
     return f"the source has not sent it; {last}"

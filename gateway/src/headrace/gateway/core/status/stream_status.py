@@ -102,7 +102,7 @@ def _state_since(stream: Stream) -> float:
 
 def _absent_holders(stream: Stream) -> str:
     """Describes which unattached pipelines hold acknowledgements."""
-    gone = [p for p in stream.readers if not p.attached and not stream.is_committed_by(p)]
+    gone = [p for p in stream.readers if not p.attached and stream.is_held_by(p)]
     away = [p.name for p in gone if p.away_since is not None]
     left = [p.name for p in gone if p.away_since is None]
     told = [f"held for pipeline {', '.join(left)}, which is not attached"] if left else []
@@ -115,7 +115,7 @@ def _holders(stream: Stream, missing: list[Pipeline], now: float) -> list[pb.Ack
     name = stream.name
     if stream.received == BEGINNING:
         return []
-    behind = [p for p in stream.readers if p not in missing and not stream.is_committed_by(p)]
+    behind = [p for p in stream.readers if p not in missing and stream.is_held_by(p)]
     last = min((p.position(name) for p in behind), default=BEGINNING)
     found = []
     for pipeline in stream.readers:

@@ -273,6 +273,15 @@ class Stream:
         is_dropped = self.forgetting and self.name not in pipeline.committed
         return is_dropped or self.has_nothing_after(pipeline.position(self.name))
 
+    def is_held_by(self, pipeline: Pipeline) -> bool:
+        """Returns whether acknowledgements wait for a pipeline.
+
+        They do not wait for one that does not name an ended stream of which nothing is left: it may have dropped the stream while
+        another gateway served it.
+        """
+        is_over = self.ended and not self.frames and self.name not in pipeline.committed
+        return not is_over and not self.is_committed_by(pipeline)
+
     @property
     def unacknowledged_messages(self) -> int:
         """How many messages have been received that not every reader has committed; frames count as a whole."""
