@@ -207,6 +207,8 @@ def commit_for_any_run(module: ModuleType) -> None:
 
 def report_commits_of_an_older_run(module: ModuleType) -> None:
     """The gateway applies the commit log that an older run reports, just when the batch of the current run was voted for."""
+    from headrace.gateway.core.batches import record_commits
+
     vote = module.vote
 
     @wraps(vote)
@@ -215,7 +217,7 @@ def report_commits_of_an_older_run(module: ModuleType) -> None:
         if sink.durable and claim(BELIEVE_OLDER_RUN):
             current = gateway.commit_logs.pop(transaction.pipeline)
             older = replace(current, run_id="older", run_number=1, committed=transaction.batch - 1, closed=True, begun=None)
-            module.record_commits(gateway, older)
+            record_commits(gateway, older)
 
     module.vote = planted  # type: ignore[attr-defined]
 

@@ -327,7 +327,7 @@ SINK_SIDE = (
     ),
     _fault(
         "takes a plan for the one of a later batch, which another gateway made",
-        f"{CORE}.batches.delivering:_await_proof",
+        f"{CORE}.batches.deciding:await_proof",
         "reader.planned_after.get(name) == batch - 1",
         "True",
         "gateways",

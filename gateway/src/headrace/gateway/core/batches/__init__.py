@@ -11,15 +11,8 @@ from headrace.gateway.core.batches.checkpoints import (
     forget,
     identify,
 )
-from headrace.gateway.core.batches.delivering import (
-    attach_sink,
-    batches_over,
-    begin_transaction,
-    check_newer,
-    instance_for,
-    record_commits,
-    vote,
-)
+from headrace.gateway.core.batches.deciding import batches_over, record_commits
+from headrace.gateway.core.batches.delivering import attach_sink, begin_transaction, check_newer, instance_for, vote
 from headrace.gateway.core.batches.following import follow
 from headrace.gateway.core.batches.leases import detach, end_leases, forgettable, renew
 from headrace.gateway.core.batches.planning import PlannedRange, all_ended, newly_opened, plan

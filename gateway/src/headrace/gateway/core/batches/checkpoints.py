@@ -10,7 +10,7 @@ from headrace.gateway.config import StreamRule
 from headrace.gateway.core.base.bounds import MAX_PIPELINES, check_room
 from headrace.gateway.core.base.errors import NotPermitted, Superseded, UnknownPipeline
 from headrace.gateway.core.base.position import BEGINNING
-from headrace.gateway.core.batches.delivering import commit_proven
+from headrace.gateway.core.batches.deciding import commit_proven
 from headrace.gateway.core.batches.leases import resume
 from headrace.gateway.core.intake import end_again, grant_where_awaited
 from headrace.gateway.core.pipelines import Pipeline, Run

@@ -1,32 +1,21 @@
-"""Delivers rows from pipelines to sinks, collects votes, and sends sinks the decisions of the commit logs."""
+"""Delivers rows from pipelines to sinks, and collects votes."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from typing import Any
 
 import structlog
 
-from headrace.contract import clock
-from headrace.gateway.core.base.bounds import MAX_PIPELINES, check_room
 from headrace.gateway.core.base.errors import ModeMismatch, OlderCheckpoint, SinkAbsent, SinkFailed, Superseded
-from headrace.gateway.core.batches.runs import check_current, check_open, merged, over
-from headrace.gateway.core.batches.stages import note_committed, note_vote, note_vote_begun
-from headrace.gateway.core.pipelines import Pipeline
-from headrace.gateway.core.sinks import CommitLog, Decision, Holdings, Part, Segment, Sink, SinkSession, Transaction, VotedBatch
+from headrace.gateway.core.batches.deciding import await_proof, decide, send_decisions
+from headrace.gateway.core.batches.runs import check_current, check_open
+from headrace.gateway.core.batches.stages import note_vote, note_vote_begun
+from headrace.gateway.core.sinks import Part, Sink, SinkSession, Transaction
 from headrace.gateway.core.state import Gateway
 from headrace.protocol.v1 import sink_pb2
 
 log = structlog.get_logger("headrace.gateway")
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """Transactions that are in a commit log and not yet visible."""
-
-    transactions: int
-    undecided: tuple[int, ...]
-    """The batches among them for which no segment names the run that committed them."""
 
 
 def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
@@ -52,7 +41,7 @@ def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
     sink.attach(session)
     for commit_log in gateway.commit_logs.values():
         if sink.name in commit_log.sinks:
-            _decide(session, sink, commit_log)
+            decide(session, sink, commit_log)
     sink.losses += gateway.votes.check_instance(session)
     gateway.sinks_changed.notify()
     return sink
@@ -99,7 +88,7 @@ def begin_transaction(gateway: Gateway, transaction: Transaction, run_id: str, r
     check_open(commit_log, transaction)
     if commit_log.begun is None:
         commit_log = gateway.commit_logs[commit_log.pipeline] = replace(commit_log, begun=transaction.batch)
-        _send_decisions(gateway, commit_log)
+        send_decisions(gateway, commit_log)
 
 
 async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Mapping[Part, str], run_number: int) -> None:
@@ -134,7 +123,7 @@ async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Ma
     check_current(gateway, transaction.pipeline, run_id, run_number)
     if sink.durable:
         _check_kept(sink, transaction, shares)
-        _await_proof(gateway, transaction, run_id)
+        await_proof(gateway, transaction, run_id)
     else:
         sink.note_committed(transaction)
         # An instance that has written its parts and was lost before its vote has committed, too.
@@ -158,31 +147,6 @@ def _check_kept(sink: Sink, transaction: Transaction, shares: Mapping[SinkSessio
         present = sink.sessions.get(session.instance, session)
         if not present.has(transaction.of_run(share[0].run_id)):
             raise _loss(sink, transaction, set(share), f"were lost by instance {session.instance} after its vote")
-
-
-def _await_proof(gateway: Gateway, transaction: Transaction, run_id: str) -> None:
-    """Records the positions of the query's readers whose commit will prove that the transaction is in the commit log.
-
-    What a reader has planned here may be an earlier batch, if another gateway has answered its calls since: it proves nothing.
-    """
-    name, batch = transaction.pipeline, transaction.batch
-    commit_log = gateway.commit_logs.get(name)
-    if commit_log is not None and commit_log.run_id == run_id:
-        readers = [gateway.pipelines[reader] for reader in commit_log.readers if reader in gateway.pipelines]
-        present = [reader for reader in readers if reader.planned_after.get(name) == batch - 1]
-        planned = {reader.name: (reader.run, dict(reader.planned)) for reader in present}
-        gateway.voted_batches[name] = VotedBatch(batch, run_id, planned)
-
-
-def batches_over(gateway: Gateway, pipeline: Pipeline) -> dict[str, int]:
-    """Returns the last batch that a pipeline no longer plans, of each query that reads by it: voted for, or committed."""
-    over_by = dict[str, int]()
-    for name, commit_log in gateway.commit_logs.items():
-        if pipeline.name in commit_log.readers:
-            voted = gateway.voted_batches.get(name)
-            is_voted = voted is not None and voted.run_id == commit_log.run_id
-            over_by[name] = max(commit_log.committed, voted.batch if voted and is_voted else -1)
-    return over_by
 
 
 async def _shares(
@@ -227,114 +191,3 @@ async def _outcome(voting: Coroutine[Any, Any, None]) -> Exception | None:
     except Exception as error:
         return error
     return None
-
-
-def record_commits(
-    gateway: Gateway, reported: CommitLog, votes: Iterable[tuple[str, str, int]] = (), *, accept_older: bool = False
-) -> Pending:
-    """Applies a run's report of its commit log; returns the committed transactions that are not yet visible.
-
-    Args:
-        gateway: The gateway.
-        reported: The commit log as the run reports it.
-        votes: Votes for committed batches, possibly from before this gateway started: sink, instance, batch.
-        accept_older: Whether a run with a lower number may replace the current one, because a checkpoint was restored.
-
-    Raises:
-        Superseded: the run is not the current one, and does not replace it.
-        LimitExceeded: the pipeline or a vote is new, and the limit of commit logs or votes is reached.
-    """
-    known = gateway.commit_logs.get(reported.pipeline)
-    if known is None:
-        check_room("commit logs of pipelines", gateway.commit_logs, MAX_PIPELINES)
-    commit_log = merged(known, reported, accept_older)
-    gateway.votes.adopt(commit_log.pipeline, votes)
-    gateway.commits_reported_at[commit_log.pipeline] = clock.monotonic()
-    gateway.sinks_changed.notify()
-    gateway.commit_logs[commit_log.pipeline] = commit_log
-    note_committed(gateway, commit_log)
-    if known is None or known.run_id != commit_log.run_id:
-        log.info(
-            "run reports commits",
-            pipeline=commit_log.pipeline,
-            run=commit_log.run_id,
-            number=commit_log.run_number,
-            batch=commit_log.committed,
-        )
-        gateway.commits_reported.notify()
-    if known is None or (known.run_id, known.stopped) != (commit_log.run_id, commit_log.stopped):
-        for sink in gateway.sinks.values():
-            sink.news.notify()
-            for session in sink.sessions.values():
-                _refuse_over(session, commit_log)
-    return _send_decisions(gateway, commit_log)
-
-
-def _refuse_over(session: SinkSession, commit_log: CommitLog) -> None:
-    """Ends the deliveries and pending votes of runs that were replaced or stopped."""
-    for opened in list(session.open.values()):
-        error = over(commit_log, opened.part)
-        if error is not None:
-            session.refuse_part(opened, error)
-    for transaction in list(session.votes):
-        errors = [over(commit_log, part) for part in session.holdings.staged if part.transaction == transaction]
-        if errors and errors[0] is not None:
-            session.refuse_vote(transaction, errors[0])
-
-
-def commit_proven(gateway: Gateway, pipeline: Pipeline) -> None:
-    """Commits the batch that a query's sinks have voted for, once positions of its reader prove that it is in the commit log."""
-    for name, commit_log in list(gateway.commit_logs.items()):
-        awaited = gateway.voted_batches.get(name)
-        if awaited is None or pipeline.name not in commit_log.readers or awaited.run_id != commit_log.run_id:
-            continue
-        run, planned = awaited.planned.get(pipeline.name, (None, {}))
-        if planned and run == pipeline.run and all(pipeline.position(stream) >= end for stream, end in planned.items()):
-            if awaited.batch > commit_log.committed + 1:
-                # Another run may have committed the batches between since the report: the next one says who has.
-                continue
-            if awaited.batch > commit_log.committed:
-                proven = (*commit_log.segments, Segment(awaited.run_id, awaited.batch, awaited.batch))
-                commit_log = gateway.commit_logs[name] = replace(commit_log, committed=awaited.batch, segments=proven)
-                _send_decisions(gateway, commit_log)
-
-
-def _send_decisions(gateway: Gateway, commit_log: CommitLog) -> Pending:
-    pending, undecided = 0, set[int]()
-    gateway.dead_letters.decide(commit_log)
-    gateway.votes.note_committed(commit_log)
-    for sink in map(gateway.sink, commit_log.sinks):
-        for session in sink.sessions.values():
-            _decide(session, sink, commit_log)
-        for holdings in sink.holders():
-            decisions = _decisions(holdings, sink, commit_log)
-            pending += sum(decision in (Decision.COMMIT, Decision.UNDECIDED) for _, decision in decisions)
-            undecided |= {t.batch for t, decision in decisions if decision is Decision.UNDECIDED}
-    for name in gateway.votes.check_attached(
-        commit_log.pipeline, lambda sink, instance: gateway.sink(sink).sessions.get(instance)
-    ):
-        gateway.sink(name).losses += 1
-    return Pending(pending, tuple(sorted(undecided)))
-
-
-def _decide(session: SinkSession, sink: Sink, commit_log: CommitLog) -> None:
-    """Sends an instance the decisions about the transactions that it holds."""
-    for transaction, decision in _decisions(session.holdings, sink, commit_log):
-        if decision is Decision.ABORT:
-            session.abort(transaction)
-        elif decision is Decision.COMMIT:
-            session.commit(transaction)
-
-
-def _decisions(holdings: Holdings, sink: Sink, commit_log: CommitLog) -> list[tuple[Transaction, Decision]]:
-    """Returns the decisions about a pipeline's transactions that an instance holds, by ascending batch."""
-    decided = list[tuple[Transaction, Decision]]()
-    for transaction in sorted(t for t in holdings.transactions() if t.pipeline == commit_log.pipeline):
-        is_prepared = transaction in holdings.prepared
-        decision = commit_log.decision(transaction, holdings.run_ids(transaction), prepared=is_prepared)
-        if decision is Decision.COMMIT and transaction.run and not commit_log.owner(transaction.batch):
-            # Another file manager has written the entry, which then names no run. Only one of the runs has.
-            rivals = {run for each in sink.holders() for run in each.prepared_by(transaction)}
-            decision = Decision.COMMIT if commit_log.latest(rivals) == transaction.run else Decision.ABORT
-        decided.append((transaction, decision))
-    return decided
