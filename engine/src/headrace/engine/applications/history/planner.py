@@ -21,7 +21,7 @@ BATCH_MESSAGES = 16 * SLICE_MESSAGES
 
 
 class HistoryPlanner(Planner):
-    """Plans for one run of an application that has a history. The offset has the number of slices that are read.
+    """Plans for one run of an application that has a history. The offset counts the slices that are read.
 
     Streams are planned once the history is read. Until then the run is attached, if it continues with them, so that nothing of
     theirs is acknowledged.
@@ -90,7 +90,7 @@ class HistoryPlanner(Planner):
         return max(1, min(BATCH_MESSAGES, messages or BATCH_MESSAGES) // each)
 
     def _announce(self) -> None:
-        """Tells the gateway of the run, once: it keeps the streams from being acknowledged further. The history needs it not."""
+        """Tells the gateway of the run, once: it keeps the streams from being acknowledged further. The history does not need it."""
         if not self._says_that_it_reads:
             return
         self._says_that_it_reads = False
