@@ -21,6 +21,15 @@ def test_a_quick_run_compares_lakes_with_the_file_sink_of_spark() -> None:
     assert figures["lake_delta.ratio"]["value"] == figures["lake_delta.messages_cpu_s"]["ratio"] > 0
 
 
+@pytest.mark.in_turn(3)
+def test_a_quick_run_compares_histories_with_what_spark_reads_itself() -> None:
+    command = [sys.executable, "-m", "headrace.cli", "bench", "data", "--quick", "--json", "--only", "history"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+    figures = {figure["name"]: figure for figure in result_of(done.stdout)["figures"]}
+    assert list(figures) == ["history.messages_cpu_s", "history.ratio"]
+    assert figures["history.ratio"]["value"] == figures["history.messages_cpu_s"]["ratio"] > 0
+
+
 def test_a_quick_run_compares_states_beyond_memory_with_states_in_it() -> None:
     command = [sys.executable, "-m", "headrace.cli", "bench", "data", "--quick", "--json", "--only", "spill", "--keys", "3000"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)

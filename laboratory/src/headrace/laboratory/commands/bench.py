@@ -216,10 +216,10 @@ def cluster(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
 @_benchmark(DATA_PARTS)
 @click.option("--keys", type=click.IntRange(1), help="The number of keys of the part spill.  [default: 1000000]")
 def data(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, keys: int | None) -> None:
-    """Measure how fast blocks of JSON and Avro become columns, messages rows of lakes, and what states beyond memory cost.
+    """Measure blocks of JSON and Avro as columns, lakes, files of the past, and states beyond memory.
 
-    Compared to one value at a time, to Spark's own file sink behind the same source, and to states in memory. Figures are in
-    processor time. Takes about nine minutes, without lakes less than two. Progress goes to standard error.
+    Compared to one value at a time, to Spark's own files behind the same source, to its reading, and to states in memory. Figures
+    are in processor time. Takes about ten minutes, without lakes and history less than two. Progress goes to standard error.
 
     \b
     Example:

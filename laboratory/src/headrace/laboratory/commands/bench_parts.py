@@ -41,7 +41,7 @@ CONNECTORS_PARTS = (
 LIBRDKAFKA_PARTS = ("kafka_librdkafka_drain", "kafka_librdkafka_sink", "kafka_librdkafka_real_time")
 """The parts that need the extra kafka-librdkafka, and without it only run if --only names them, to say what to install."""
 SDKS_PARTS = (*LANGUAGES, "core_baseline")
-DATA_PARTS = ("json_decode", "avro_decode", "lake_parquet", "lake_delta", "lake_iceberg", "spill")
+DATA_PARTS = ("json_decode", "avro_decode", "lake_parquet", "lake_delta", "lake_iceberg", "history", "spill")
 CLUSTER_PARTS = ("cluster_over_local", "worker_lost_pause_s", "submit_to_first_result_s")
 
 

@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow as pa
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.laboratory.bench.cpu import spark_cpu_s
 from headrace.laboratory.bench.figures import Figure, itself
 from headrace.laboratory.bench.pipelines.queries import running
 from headrace.laboratory.bench.queries import session
@@ -81,26 +81,15 @@ def _rate(spark: SparkSession, query: _Query, messages: int) -> float:
     """
     gc.collect()
     with tempfile.TemporaryDirectory() as name, gateway() as running_gateway:
-        folder, begun = Path(name), _cpu_s()
+        folder, begun = Path(name), spark_cpu_s()
         with (
             query(spark, running_gateway.address, folder) as started,
             connector(running_gateway.address, "words", module=KEYED_SOURCES, messages=messages, keys=_WORDS) as source,
         ):
             source.result(_MAX_S, started)
-        took = _cpu_s() - begun
+        took = spark_cpu_s() - begun
         files = sorted(path for path in (folder / "table").rglob("*.parquet") if "_headrace" not in path.parts)
         rows = ds.dataset([str(path) for path in files]).count_rows()
     if rows != messages:
         raise RuntimeError(f"the table has {rows} rows of {messages} messages")
     return messages / took
-
-
-def _cpu_s() -> float:
-    """The processor time of the driver, and of Spark's JVM with its processes, also after these have ended."""
-    own = psutil.Process()
-    jvms = [child for child in own.children() if child.name() == "java"]
-    total = own.cpu_times().user + own.cpu_times().system
-    for process in (each for jvm in jvms for each in (jvm, *jvm.children(recursive=True))):
-        times = process.cpu_times()
-        total += times.user + times.system + times.children_user + times.children_system
-    return float(total)

@@ -1,4 +1,4 @@
-"""`headrace bench data`: blocks of values as columns, messages in tables, and states beyond memory, each beside what is usual."""
+"""`headrace bench data`: blocks as columns, lakes, files of the past, and states beyond memory, each beside what is usual."""
 
 import gc
 import os
@@ -89,6 +89,13 @@ def _lake(format: str, quick: bool) -> Iterator[Figure]:
     return lake(format, quick)
 
 
+def _history(quick: bool) -> Iterator[Figure]:
+    """Files of the past through an application, compared to Spark's own reading."""
+    from headrace.laboratory.bench.data.history import history  # Spark, which the other parts do not need
+
+    return history(quick)
+
+
 def _spill(keys: int | None, quick: bool) -> Iterator[Figure]:
     """States of many keys with little memory, compared to all of them in memory."""
     from headrace.laboratory.bench.data.spill import spill  # stages of Spark, which the other parts do not need
@@ -102,6 +109,7 @@ PARTS: Mapping[str, Callable[[bool], Iterator[Figure]]] = {
     "lake_parquet": partial(_lake, "parquet"),
     "lake_delta": partial(_lake, "delta"),
     "lake_iceberg": partial(_lake, "iceberg"),
+    "history": _history,
     "spill": partial(_spill, None),
 }
 
