@@ -94,6 +94,7 @@ def is_shown(table: Path, least: int, driver: subprocess.Popen[bytes]) -> bool:
     return driver.poll() is not None or len(rows(table)) >= least
 
 
+@pytest.mark.in_turn(3)
 def test_kills_in_the_history_and_at_its_end_leave_each_message_of_files_and_streams_once(tmp_path: Path, world: Rig) -> None:
     table, history, program = tmp_path / "table", tmp_path / "history", tmp_path / "program.py"
     archive(history)
