@@ -135,7 +135,7 @@ class Printing(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.log = self.folder / "source.log"
-        self.now = 0.0
+        self.now = self.looked_at = 0.0
         self.printed = b""
         self.numbers = 0
         self.output = b""
@@ -259,7 +259,9 @@ class Printing(RuleBasedStateMachine):
     def _look(self, passed_s: float) -> None:
         self.now += passed_s
         if self.writer is not None:
-            self.writer.silent_s += min(passed_s, 1.0)
+            # Time has also passed while the supervisor waited for a word.
+            self.writer.silent_s += min(self.now - self.looked_at, 1.0)
+        self.looked_at = self.now
         self.pipes.look()
         self.own.flush(partial(self.pipes.open_own, "supervisor", self.folder / "supervisor.log"))
 
