@@ -117,9 +117,11 @@ def test_a_broker_is_restarted_on_its_port(nats: Nats) -> None:
 async def test_a_frozen_broker_answers_nobody_until_it_is_thawed(nats: Nats) -> None:
     for thaw in (nats.thaw, nats.start):
         await asyncio.to_thread(nats.freeze)
+        process = psutil.Process(pids(nats.folder)[0])
+        # A signal takes effect a little later.
+        await asyncio.to_thread(wait_until, lambda process=process: process.status() == psutil.STATUS_STOPPED)
         reader, writer = await asyncio.open_connection(nats.host, nats.port)
         answer = asyncio.create_task(reader.read(1))
-        assert psutil.Process(pids(nats.folder)[0]).status() == psutil.STATUS_STOPPED
         assert not answer.done()
         await asyncio.to_thread(thaw)
         async with asyncio.timeout(DEADLINE_S):
