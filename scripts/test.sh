@@ -26,7 +26,8 @@ done
 unset PYTHONDONTWRITEBYTECODE
 pytest=(.venv/bin/python -m pytest)
 brokers=(rabbitmq rabbitmq4 nats kafka postgresql hdfs s3 registry)
-engine=(tests/engine tests/examples)
+examples=(tests/examples)
+engine=(tests/engine "${examples[@]}")
 kills=(tests/exactly_once tests/faults tests/real_time)
 cluster=(tests/cluster tests/chaos)
 # Go and Cargo wait for builds of other sessions. Maven and npm do not: whatever they build is in one session.
@@ -49,9 +50,11 @@ done
 # sessions come first, so that the lanes end together. All tests wait for a larger part of their time than the sample: a third
 # lane takes from the end.
 names=(engine sdks compiled kills commands simulation models gateway brokers_killed cluster connectors others)
-# Of all tests, those of connectors are three sessions. Otherwise they are one, which starts each broker once.
+# Of all tests, those of connectors are three sessions. Otherwise they are one, which starts each broker once. The session of the
+# engine would be the longest by far with the examples.
 if [ "$heavy" = all ]; then
-  names=(engine sdks compiled kills commands simulation models gateway queues brokers_killed records cluster connectors others)
+  engine=(tests/engine)
+  names=(engine sdks compiled kills commands simulation models gateway examples queues brokers_killed records cluster connectors others)
   for folder in "${queues[@]}" "${records[@]}"; do
     connectors+=("--ignore=$folder")
   done
@@ -64,8 +67,8 @@ arguments=("$@")
 machines=()
 turns=()
 [ "$heavy" != all ] || machines=(--machine-seed "$seed") turns=(--in-turn)
-examples=()
-[ "$heavy" != sample ] || examples=(--hypothesis-profile sample)
+properties=()
+[ "$heavy" != sample ] || properties=(--hypothesis-profile sample)
 # What the tests need comes first, side by side: from the archive of its classes, Spark starts in half the time. No test needs
 # what lints, which runs beside all of that.
 before=(install)
@@ -89,7 +92,7 @@ session() {
     # Without it, the tests only take longer.
     archive) .venv/bin/headrace prepare --if-missing || echo "without an archive of its classes, Spark starts more slowly" ;;
     selected) exec "${pytest[@]}" "${arguments[@]}" ;;
-    *) exec "${pytest[@]}" --heavy "$heavy" --kill-seed "$seed" "${machines[@]}" "${turns[@]}" "${examples[@]}" --left-out "$logs/$1.left-out" --spent "$logs/$1.spent" "${!tests}" ;;
+    *) exec "${pytest[@]}" --heavy "$heavy" --kill-seed "$seed" "${machines[@]}" "${turns[@]}" "${properties[@]}" --left-out "$logs/$1.left-out" --spent "$logs/$1.spent" "${!tests}" ;;
   esac
 }
 
