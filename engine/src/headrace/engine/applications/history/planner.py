@@ -90,7 +90,7 @@ class HistoryPlanner(Planner):
         return max(1, min(BATCH_MESSAGES, messages or BATCH_MESSAGES) // each)
 
     def _announce(self) -> None:
-        """Tells the gateway of the run, once: it keeps the streams from being acknowledged further. The history does not need it."""
+        """Tells the gateway of the run, once, so that the streams are not acknowledged further. The history does not need it."""
         if not self._says_that_it_reads:
             return
         self._says_that_it_reads = False
