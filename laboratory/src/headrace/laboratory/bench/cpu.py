@@ -1,4 +1,4 @@
-"""The processor time of Spark on this machine, without that of gateways and connectors."""
+"""The processor time of Spark on this machine; gateways and connectors do not count."""
 
 import psutil
 
