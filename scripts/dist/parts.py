@@ -1,6 +1,6 @@
 """The parts of a release, each for one registry, as functions that build into an empty folder.
 
-Two builds of a commit are the same, byte by byte: every date is that of the commit.
+Two builds of a commit are equal, byte by byte: each build takes the date of the commit.
 """
 
 import json
@@ -47,7 +47,7 @@ def commit_time() -> int:
 
 
 def build_python(into: Path) -> None:
-    """Source archives and wheels of all distributions. The tools are those of `make setup-dev`; nothing is downloaded."""
+    """Source archives and wheels of all distributions. `make setup-dev` has installed the tools, so nothing is downloaded."""
     uv = str(Path(sys.executable).with_name("uv"))
     environ = {"SOURCE_DATE_EPOCH": str(commit_time())}
     isolation = ["--no-build-isolation", "--python", sys.executable, "--offline"]

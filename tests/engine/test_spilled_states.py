@@ -75,7 +75,7 @@ class LikeADict(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(KEYS), n=st.integers(0, 9))
     def elsewhere(self, key: Key, n: int) -> None:
-        """A columnar function may use any key, and not only those of its block."""
+        """A columnar function may use any key, also one that its block lacks."""
         if key in self.states:
             self.states[key].n = self.model[key].n = n
             self.states.touched([key])

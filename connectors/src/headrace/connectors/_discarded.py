@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.connectors._dead_letters import files, read_file
+from headrace.connectors.sink_folder import COMMIT, HIDDEN, LOCK
 from headrace.sdk import InvalidSource
 
-_HIDDEN = ".headrace"
-"""The folder in which file sinks keep what belongs to the files beside it."""
-_COMMIT = "commit.json"
 _NUMBERED = re.compile(r"(.+)-(\d{6,})\.jsonl")
 _WRITTEN = "a source writes to it: stop the source first"
 _CURRENT = "sink {name} runs and appends to it: stop the sink first, or wait until it begins the next file"
@@ -75,18 +73,18 @@ def discardable(folder: str | os.PathLike[str]) -> Iterator[Discardable]:
 def _sinks(folder: Path) -> list[str]:
     """Returns the file sinks that have written to a folder."""
     try:
-        return sorted(entry.name for entry in (folder / _HIDDEN).iterdir() if entry.is_dir())
+        return sorted(entry.name for entry in (folder / HIDDEN).iterdir() if entry.is_dir())
     except FileNotFoundError:
         return []
 
 
 def _in_use(folder: Path, name: str, paths: Sequence[Path], held: ExitStack) -> dict[Path, str]:
     """Returns the files that a sink may still write to, and why."""
-    hidden = folder / _HIDDEN / name
-    runs = not _locked(hidden / "lock", held)
+    hidden = folder / HIDDEN / name
+    runs = not _locked(hidden / LOCK, held)
     # The files are listed before: a commit that begins from now on leaves every one alone that another one follows.
     own = sorted((int(found[2]), path) for path in paths if (found := _NUMBERED.fullmatch(path.name)) and found[1] == name)
-    if (hidden / _COMMIT).exists():
+    if (hidden / COMMIT).exists():
         return {path: _UNFINISHED.format(name=name) for _, path in own}
     return {path: _CURRENT.format(name=name) for _, path in own[-1:]} if runs else {}
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from headrace.connectors.file.disk import UNFINISHED, Disk
 from headrace.connectors.file.staging import Staging, Vote
+from headrace.connectors.sink_folder import COMMIT
 from headrace.sdk import Transaction
 
 _STATE = "state.json"
-_COMMIT = "commit.json"
 _COPY_BYTES = 1 << 20
 _OWN_FILE_BYTES = 8 << 20
 """A part of at least this size, in bytes, becomes a new file by renaming: copying would write it twice."""
@@ -105,14 +105,14 @@ class Output:
         state = self._state()
         if not state.has(vote):
             commit = self._plan(vote, state, staging)
-            self._disk.replace(self._hidden / _COMMIT, _to_json(commit))
+            self._disk.replace(self._hidden / COMMIT, _to_json(commit))
             self._carry_out(commit, staging)
         staging.forget(vote)
-        self._disk.remove(self._hidden / _COMMIT)
+        self._disk.remove(self._hidden / COMMIT)
 
     def finish(self, staging: Staging) -> None:
         """Finishes an interrupted commit, if there is one, and removes the remains of finished ones."""
-        path = self._hidden / _COMMIT
+        path = self._hidden / COMMIT
         if path.exists():
             commit = _commit(json.loads(path.read_bytes()))
             if not self._state().has(commit.vote):

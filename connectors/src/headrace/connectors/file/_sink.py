@@ -11,6 +11,7 @@ from headrace.connectors.file._format import SinkFormat, encode
 from headrace.connectors.file._output import Output, Rotation
 from headrace.connectors.file.disk import Disk
 from headrace.connectors.file.staging import Staging
+from headrace.connectors.sink_folder import HIDDEN, LOCK
 from headrace.connectors.version import VERSION
 from headrace.sdk import WRITTEN, InvalidSink, Outcome, Outcomes, Part, Recovered, Refused, Rows, Transaction, TwoPhaseSink
 
@@ -57,10 +58,10 @@ class FileSink(TwoPhaseSink):
         self._format = format
         self._disk = disk or Disk()
         folder = Path(path)
-        hidden = folder / ".headrace" / name
+        hidden = folder / HIDDEN / name
         try:
             self._disk.make_folder(hidden)
-            self._lock = _lock(hidden / "lock")
+            self._lock = _lock(hidden / LOCK)
             self._staging = Staging(hidden / "staged", self._disk)
         except BlockingIOError:
             raise InvalidSink(f"another process writes the sink {name} to {folder}; give each its own folder") from None

@@ -29,8 +29,8 @@ class Rows:
 
     Attributes:
         first: The number of the first one in its part.
-        messages: The columns `value`, `event_time`, and `key`, `message_id` and `headers` if the file has them; None if only the
-            others were asked for.
+        messages: The columns `value` and `event_time`, and `key`, `message_id` and `headers` if the file contains them;
+            None if the caller asked for times, streams and sequences only.
         times: The event times, NULL_TIME for none.
         streams: The stream of each; None if the file has no such column.
         sequences: The sequence of each; None if the file has no such column.
