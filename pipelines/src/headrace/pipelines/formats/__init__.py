@@ -14,7 +14,7 @@ from headrace.pipelines.formats._avro import Avro, avro
 from headrace.pipelines.formats._avro_columns import avro_columns
 from headrace.pipelines.formats._column_reader import Block, ColumnReader
 from headrace.pipelines.formats._columns import Columns, columns_of
-from headrace.pipelines.formats._format import ColumnDecoder, Format
+from headrace.pipelines.formats._format import ColumnDecoder, Decoder, Format
 from headrace.pipelines.formats._json import Json, json
 from headrace.pipelines.formats._json_columns import json_columns
 from headrace.pipelines.formats._protobuf import Protobuf, protobuf
@@ -30,6 +30,7 @@ __all__ = [
     "ColumnDecoder",
     "ColumnReader",
     "Columns",
+    "Decoder",
     "Format",
     "Json",
     "Protobuf",

@@ -12,6 +12,7 @@ import numpy as np
 from headrace.pipelines.elements.elements import Elements, Key
 from headrace.pipelines.elements.message import NO_TIME, Times
 from headrace.pipelines.elements.rows import MessageRows, Rows, payloads
+from headrace.pipelines.formats import Decoder
 from headrace.pipelines.steps.fingerprints import name_of
 from headrace.pipelines.steps.keys import keyed
 from headrace.pipelines.steps.returned import spread
@@ -57,8 +58,10 @@ class Source(Step):
         """Decodes elements whose values are payloads."""
         if self.decode is None:
             return replace(elements, values=MessageRows(elements.origin, elements.places()))
-        values, kept = each(self, self.decode, elements, step_pass)
-        return without_none(values, kept)
+        values = self.decode.at_once(elements.values) if isinstance(self.decode, Decoder) else None
+        if values is not None:
+            return without_none(values, elements)
+        return without_none(*each(self, self.decode, elements, step_pass))
 
     @property
     def label(self) -> str:
