@@ -8,8 +8,9 @@ import numpy as np
 from headrace.contract.columns import NULL_TIME
 from headrace.contract.names import covers
 from headrace.engine._errors import HistoryError
-from headrace.engine.history.files import LINES, PACKED_LINES, PARQUET, File, files_at
+from headrace.engine.history.files import LINES, PACKED_LINES, PARQUET, File
 from headrace.engine.history.index import ALL, Index
+from headrace.engine.history.listing import files_at
 from headrace.engine.history.live import Repeated
 from headrace.engine.history.request import ColumnNames, History
 from headrace.engine.history.rows import Integers, Rows, check, has_sequences, read, row_groups

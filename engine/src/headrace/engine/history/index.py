@@ -88,7 +88,7 @@ class Index:
             CheckpointError: It is not one.
         """
         try:
-            files = [File(*file) for file in document["files"]]
+            files = [_file(*file) for file in document["files"]]
             parts = tuple(
                 Part(number, files[file], begin, end, stream, {group: (low, high) for group, (low, high) in spans.items()})
                 for number, (file, begin, end, stream, spans) in enumerate(document["parts"])
@@ -113,6 +113,10 @@ class Index:
     def dumps(self) -> str:
         """The document as text."""
         return json.dumps(self.to_json(), separators=(",", ":"))
+
+
+def _file(path: str, kind: str, size: int, values: Sequence[Sequence[Any]] = ()) -> File:
+    return File(path, kind, size, tuple((name, value) for name, value in values))
 
 
 def _overlap(span: tuple[int, int], bounds: Sequence[Place | None]) -> bool:

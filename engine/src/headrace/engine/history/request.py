@@ -62,7 +62,8 @@ class History:
     `History`, and a different one is an error.
 
     Attributes:
-        paths: Files and folders of Parquet or JSON lines, and Delta tables. If the application reads several patterns of
+        paths: Files and folders of Parquet or JSON lines, Delta tables, and Iceberg tables as `iceberg:CATALOG.NAMESPACE.TABLE`
+            or a file of metadata; the checkpoint keeps which files a table has. If the application reads several patterns of
             streams, each is `PATTERN=PATH`, with a pattern of the application.
         columns: The column of each field of a message, if it has another name than the field: `{"event_time": "at:ms"}`.
         until: The event time, in microseconds since 1970, before which messages come from the history, and from which on they

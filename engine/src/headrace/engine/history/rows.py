@@ -50,7 +50,7 @@ def has_sequences(file: File, names: ColumnNames) -> bool:
     if file.kind != PARQUET:
         return (names.stream, names.sequence) != (ColumnNames.stream, ColumnNames.sequence)
     with file.open() as opened:
-        return {names.stream, names.sequence} <= set(_parquet(file, opened).schema_arrow.names)
+        return {names.stream, names.sequence} <= {*_parquet(file, opened).schema_arrow.names, *dict(file.values)}
 
 
 def check(file: File, names: ColumnNames, *, ordered: bool) -> None:
@@ -61,7 +61,8 @@ def check(file: File, names: ColumnNames, *, ordered: bool) -> None:
     """
     if file.kind == PARQUET:
         with file.open() as opened:
-            _of_table(file, 0, _parquet(file, opened).schema_arrow.empty_table(), names, ordered, whole=True)
+            empty = _parquet(file, opened).schema_arrow.empty_table()
+            _of_table(file, 0, _with_values(file, empty), names, ordered, whole=True)
 
 
 def row_groups(file: File) -> list[tuple[int, int]]:
@@ -100,7 +101,7 @@ def read(file: File, begin: int, end: int, names: ColumnNames, *, ordered: bool,
         groups = list(range(begin, end))
         try:
             for batch in source.iter_batches(_ROWS_AT_ONCE, row_groups=groups, columns=asked, use_threads=False):
-                yield _of_table(file, first, pa.Table.from_batches([batch]), names, ordered, whole)
+                yield _of_table(file, first, _with_values(file, pa.Table.from_batches([batch])), names, ordered, whole)
                 first += batch.num_rows
         except (OSError, pa.ArrowException) as error:
             raise HistoryError(f"history {file.path}: {error}; replace the damaged file") from None
@@ -111,6 +112,14 @@ def _parquet(file: File, opened: Any) -> pq.ParquetFile:
         return pq.ParquetFile(opened)
     except (OSError, pa.ArrowException) as error:
         raise HistoryError(f"history {file.path}: {error}; replace the damaged file") from None
+
+
+def _with_values(file: File, table: pa.Table) -> pa.Table:
+    """The rows with the columns that divide the table."""
+    for name, value in file.values:
+        if name not in table.column_names:
+            table = table.append_column(name, pa.array([value] * table.num_rows, None if table.num_rows else pa.string()))
+    return table
 
 
 def _of_table(file: File, first: int, table: pa.Table, names: ColumnNames, ordered: bool, whole: bool) -> Rows:
