@@ -120,6 +120,21 @@ def joined(schema: "pa.Schema", blocks: Sequence[Block], size: int) -> Block:
     return Block(batches[0] if batches else empty(schema), there, errors)
 
 
+def merged(schema: "pa.Schema", blocks: Sequence[Block]) -> Block:
+    """Returns the values of blocks whose payloads alternate, in the order of the payloads."""
+    import pyarrow as pa
+
+    if len(blocks) == 1:
+        return blocks[0]
+    there = [index for block in blocks for index in block.there]
+    errors = {index: error for block in blocks for index, error in block.errors.items()}
+    if not there:
+        return Block(empty(schema), there, errors)
+    order = sorted(range(len(there)), key=there.__getitem__)
+    table = pa.Table.from_batches([block.batch for block in blocks], schema).take(order)
+    return Block(table.combine_chunks().to_batches()[0], [there[index] for index in order], errors)
+
+
 def empty(schema: "pa.Schema") -> "pa.RecordBatch":
     """Returns no rows."""
     import pyarrow as pa

@@ -58,7 +58,7 @@ class Format(ABC, Generic[T]):
         """
         kind = getattr(self, "kind", None)
         if kind is None:
-            raise GraphError(f"{self.name} has no columns: it needs a class with fields")
+            raise GraphError(f"{self.name} has no columns: it needs a class with fields, or of Avro the schema to read as")
         columns = columns_of(kind)
         return ObjectReader(self.name, columns.schema, self.reader(), columns.batch)
 

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.pipelines.formats._column_reader import ColumnReader
 from headrace.pipelines.formats._format import T
 from headrace.pipelines.formats._registry import WriterSchema
 from headrace.pipelines.formats.avro_schemas import name_in, parsed, record_reader, record_writer
+from headrace.pipelines.formats.registry_columns import registry_columns
 from headrace.pipelines.formats.registry_format import PREFIX_BYTES, RegistryFormat
 
 
@@ -29,6 +31,12 @@ class RegistryAvro(RegistryFormat[T]):
     def writer_of(self, schema: WriterSchema, prefix: bytes) -> Callable[[T], bytes]:
         """As `RegistryFormat.writer_of`."""
         return record_writer(self.name, _parsed(schema), self.kind, prefix)
+
+    def columns(self) -> ColumnReader:
+        """As `Format.columns`; without a class, the columns of the schema to read as."""
+        if self.kind is not None or self.schema is None:
+            return super().columns()
+        return registry_columns(self, self.schema)
 
 
 def _parsed(schema: WriterSchema) -> Any:

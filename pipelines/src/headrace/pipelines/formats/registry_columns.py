@@ -1,0 +1,222 @@
+"""Avro records of schemas in a registry into columns: with pyruhvro all records of one schema in one call."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.pipelines._errors import FormatError, Unavailable
+from headrace.pipelines.formats._avro_columns import batch_of, record_columns, with_plain_uuids
+from headrace.pipelines.formats._column_reader import Block, ColumnReader, ObjectReader, merged
+from headrace.pipelines.formats._registry import Registry, WriterSchema
+from headrace.pipelines.formats.avro_blocks import AtOnce, at_once
+from headrace.pipelines.formats.avro_schemas import name_in, parsed, record_reader
+from headrace.pipelines.formats.registry_format import PREFIX_BYTES, RegistryFormat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PLAIN = ("null", "boolean", "int", "long", "float", "double", "string", "bytes")
+_SHAPE = ("type", "name", "namespace", "fields", "items", "values", "symbols", "size", "logicalType", "precision", "scale")
+"""What decides how a value is read; documentation and defaults do not."""
+
+
+@dataclass(frozen=True)
+class ColumnRecords(RegistryFormat[Any]):
+    """Records as dicts for columns, read as `schema`. What columns do not hold, such as UUIDs, are the texts that they hold."""
+
+    TYPE = "AVRO"
+
+    def record_name(self) -> str:
+        """The full name of the record."""
+        return name_in(json.loads(self.schema or "null"))
+
+    def reader_of(self, schema: WriterSchema, where: Callable[[], str]) -> Callable[[bytes], Any]:
+        """As `RegistryFormat.reader_of`.
+
+        Raises:
+            FormatError: A field has another logical type in the schema to read as, which no value would be converted to.
+        """
+        references = [with_plain_uuids(json.loads(text)) for text in schema.references]
+        writer = parsed(with_plain_uuids(json.loads(schema.text)), references)
+        reader = parsed(json.loads(self.schema or "null"))
+        written = _logical_types(writer)
+        for path, wanted in _logical_types(reader).items():
+            if (found := written.get(path, wanted)) != wanted:
+                kinds = [", ".join(sorted(filter(None, one))) or "no logical type" for one in (found, wanted)]
+                raise FormatError(f"{self.name}: {where()}field {path}: written with {kinds[0]}, and to be read with {kinds[1]}")
+        return record_reader(self.name, writer, reader, None, begin=PREFIX_BYTES, where=where)
+
+    def writer_of(self, schema: WriterSchema, prefix: bytes) -> Callable[[Any], bytes]:
+        """Nothing is written from columns."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class RegistryColumns(ColumnReader):
+    """Reads payloads of several schemas into the columns of one.
+
+    Attributes:
+        registry: The registry.
+        document: The schema to read as.
+        each: Reads record by record.
+        readers: What reads all records behind a prefix at once, for each prefix so far; None if nothing does.
+    """
+
+    registry: Registry
+    document: Any
+    each: ObjectReader
+    readers: "dict[bytes, Projection | None]" = field(default_factory=dict)
+
+    @property
+    def schema(self) -> "pa.Schema":
+        """The columns."""
+        return self.each.schema
+
+    def read(self, payloads: Sequence[bytes | None]) -> Block:
+        """As `ColumnReader.read`."""
+        by_prefix = dict[bytes, list[int]]()
+        for index, payload in enumerate(payloads):
+            if payload is not None:
+                by_prefix.setdefault(payload[:PREFIX_BYTES], []).append(index)
+        blocks = [self._of(prefix, there, [payloads[index] for index in there]) for prefix, there in by_prefix.items()]
+        return merged(self.schema, blocks)
+
+    def _of(self, prefix: bytes, there: list[int], payloads: list[Any]) -> Block:
+        if prefix not in self.readers:
+            self.readers[prefix] = self._reader_of(prefix)
+        reader = self.readers[prefix]
+        batch = None if reader is None else reader.read(payloads)
+        if batch is not None:
+            return Block(batch, there)
+        block = self.each.read(payloads)
+        errors = {there[index]: error for index, error in block.errors.items()}
+        return Block(block.batch, [there[index] for index in block.there], errors)
+
+    def _reader_of(self, prefix: bytes) -> "Projection | None":
+        if len(prefix) < PREFIX_BYTES or prefix[0] != 0:
+            return None
+        try:
+            written = self.registry.schema(int.from_bytes(prefix[1:]))
+            document = with_plain_uuids(json.loads(written.text))
+            block = at_once(document, record_columns("avro", parsed(document))) if written.type == "AVRO" else None
+            return None if block is None or written.references else projection(block, document, self.document, self.schema)
+        except Unavailable:
+            raise
+        except Exception:
+            return None  # each record alone shows why
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Reads records of one schema into columns of another one that differs in whole fields.
+
+    Attributes:
+        block: Reads the records.
+        columns: The columns.
+        defaults: The default of each column that the records do not have.
+    """
+
+    block: AtOnce
+    columns: "pa.Schema"
+    defaults: "dict[str, pa.Scalar[Any]]"
+
+    def read(self, payloads: Sequence[bytes]) -> "pa.RecordBatch | None":
+        """Returns the rows of all payloads; None if one is faulty."""
+        import pyarrow as pa
+
+        batch = self.block.read(payloads, PREFIX_BYTES)
+        if batch is None:
+            return None
+        arrays = [
+            pa.repeat(self.defaults[name], len(payloads)) if name in self.defaults else batch.column(name)
+            for name in self.columns.names
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.columns)
+
+
+def registry_columns(form: RegistryFormat[Any], schema: str) -> RegistryColumns:
+    """Returns what reads records of a registry into a column for each field of a schema.
+
+    Args:
+        form: The format.
+        schema: The schema to read as, as JSON text.
+
+    Raises:
+        GraphError: The schema is not of a record, or a field has a type without an Arrow column.
+    """
+    document = with_plain_uuids(json.loads(schema))
+    columns, registry = record_columns(form.name, parsed(document)), form.of_registry()
+    records = ColumnRecords(form.drop_null, registry, form.subject, json.dumps(document))
+    return RegistryColumns(registry, document, ObjectReader(form.name, columns, records.reader(), batch_of(columns)))
+
+
+def projection(block: AtOnce, writer: Any, reader: Any, columns: "pa.Schema") -> Projection | None:
+    """Returns what reads records of one schema as another; None if only fastavro can.
+
+    Args:
+        block: Reads records of the schema that they were written with.
+        writer: That schema.
+        reader: The schema to read as.
+        columns: Its columns.
+    """
+    import pyarrow as pa
+
+    if name_in(writer) != name_in(reader) or "aliases" in json.dumps(reader):
+        return None
+    types = {one["name"]: _shape(one["type"]) for one in writer["fields"]}
+    defaults = dict[str, Any]()
+    for one, column in zip(reader["fields"], columns, strict=True):
+        name, kind = one["name"], _shape(one["type"])
+        if name in types and types[name] == kind:
+            continue
+        first = kind[0] if isinstance(kind, list) else kind
+        if name in types or "default" not in one or first not in _PLAIN[:-1]:
+            return None
+        defaults[name] = pa.scalar(one["default"], column.type)
+    return Projection(block, columns, defaults)
+
+
+def _shape(schema: Any) -> Any:
+    """Returns a schema without anything that does not decide how its values are read."""
+    if isinstance(schema, list):
+        return [_shape(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema["type"] in _PLAIN and "logicalType" not in schema:
+        return schema["type"]
+    kept = {name: schema[name] for name in _SHAPE if name in schema}
+    inner = {name: _shape(kept[name]) for name in ("type", "items", "values") if name in kept}
+    fields = {"fields": [{"name": one["name"], "type": _shape(one["type"])} for one in kept.get("fields", ())]}
+    return kept | inner | (fields if "fields" in kept else {})
+
+
+def _logical_types(schema: Any) -> dict[str, set[str]]:
+    """Returns the logical types of each field, an empty text for none, by its path; of a record inside itself the outermost."""
+    names, found = dict[str, Any](), dict[str, set[str]]()
+
+    def walk(one: Any, path: str, above: tuple[str, ...]) -> None:
+        if isinstance(one, list):
+            for kind in one:
+                walk(kind, path, above)
+        elif isinstance(one, str):
+            if one in names and one not in above:
+                walk(names[one], path, above)
+            elif one not in names and one != "null":
+                found.setdefault(path, set()).add("")
+        elif isinstance(one["type"], dict | list):
+            walk(one["type"], path, above)
+        else:
+            if "name" in one:
+                names[one["name"]] = one
+                above = (*above, one["name"])
+            # Times of each unit are read as the same objects.
+            found.setdefault(path, set()).add(one.get("logicalType", "").removesuffix("-millis").removesuffix("-micros"))
+            for inner in one.get("fields", ()):
+                walk(inner["type"], f"{path}.{inner['name']}".lstrip("."), above)
+            for name in ("items", "values"):
+                if name in one:
+                    walk(one[name], f"{path}[...]", above)
+
+    walk(schema, "", ())
+    return found
