@@ -40,7 +40,7 @@ class Format(ABC, Generic[T]):
 
     @property
     def calls_application(self) -> bool:
-        """Whether the reader calls functions of the application, such as validators: each payload that it reads is noted."""
+        """Whether the reader calls what may not return, such as validators: each payload is read alone, and noted."""
         return calls_application(getattr(self, "kind", None))
 
     def decoder(self) -> "Decoder[T]":

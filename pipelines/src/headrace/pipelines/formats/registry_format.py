@@ -58,6 +58,11 @@ class RegistryFormat(Format[T]):
         """Returns the registry's references of `schema` to others, which it registers if it may."""
         return []
 
+    @property
+    def calls_application(self) -> bool:
+        """True: whoever reads a payload alone names the message for which the registry did not answer."""
+        return True
+
     def reader(self) -> Callable[[bytes], T | None]:
         """As `Format.reader`."""
         readers = dict[int, Callable[[bytes], Any]]()
