@@ -6,8 +6,10 @@ import itertools
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 import grpc
 import pytest
 from click.testing import CliRunner
-from tests.deploy.supervisors import SLEEPS, Watched, plan, process_of, runs, stop
+from tests.deploy.supervisors import SLEEPS, Probe, Watched, plan, process_of, runs, stop
 from tests.gateway.test_rights import bearer, token
 from tests.gateway.wire import serve
 
@@ -25,12 +27,15 @@ from headrace.deploy import link as link_module
 from headrace.deploy import link_call as call_module
 from headrace.deploy import supervised as supervised_module
 from headrace.deploy import supervisor as supervisor_module
+from headrace.deploy.gateway import Known
 from headrace.deploy.link import GatewayLink
 from headrace.deploy.link_call import LinkRequest
 from headrace.deploy.plan import Listed
 from headrace.gateway.config import Token
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceServicer, AdminServiceStub, add_AdminServiceServicer_to_server
+from headrace.protocol.v1.engine_pb2 import AttachRequest, DetachRequest, Pipeline
+from headrace.protocol.v1.engine_pb2_grpc import EngineServiceStub
 
 WITHIN_S = 60.0
 SINK = {"sink": Listed("sink-0", "errors")}
@@ -73,6 +78,11 @@ class Served:
         """The connectors of each deployment that is registered."""
         deployments = self.gateway.deployments.by_name.items()
         return {name: {each: known.instance for each, known in one.connectors.items()} for name, one in deployments}
+
+    def process_ids(self) -> Counter[str]:
+        """The process ids that supervisors have reported."""
+        deployments = self.gateway.deployments.by_name.values()
+        return Counter({name: one.state.pid for each in deployments for name, one in (each.processes or {}).items()})
 
     def reach(self, caller: str | None = None) -> Callable[[str], Reached]:
         return lambda _: Reached(grpc.insecure_channel(self.address), lambda: bearer(caller) if caller else ())
@@ -243,6 +253,39 @@ def test_a_token_without_the_right_is_told_once_and_the_deployment_runs(tmp_path
         assert watched.run() == Ending(0, "stopped")
     (told,) = watched.told
     assert told.startswith(OFF + "the token of 'plain' does not allow ")
+
+
+def test_a_token_that_may_only_register_learns_which_processes_are_connected(tmp_path: Path) -> None:
+    planned = plan(tmp_path, app=(Kind.PIPELINE, SLEEPS))
+    planned = replace(planned, others=tuple(replace(one, pipelines=("totals",)) for one in planned.others))
+    tokens = token("ours", supervise=True), token("query", pipelines=("*",), reads=("orders/*",))
+    with served(*tokens) as gateway, grpc.insecure_channel(gateway.address) as channel:
+        stub, who = EngineServiceStub(channel), Pipeline(name="totals", run=1, streams=["orders/*"])
+
+        def attach(_: object) -> None:
+            stub.Attach(AttachRequest(pipeline=who), metadata=bearer("query"), timeout=WITHIN_S)
+
+        def detach(_: object) -> None:
+            stub.Detach(DetachRequest(pipeline=who), metadata=bearer("query"), timeout=WITHIN_S)
+
+        watched = Watched(planned, probe=Probe(Known(permitted=False)), reach=gateway.reach("ours"))
+        watched.when(lambda status: process_of(status, "app").state == "starts" and gateway.process_ids()["app"] != 0, attach)
+        watched.when(runs("app"), detach)
+        watched.when(lambda status: process_of(status, "app").state == "reconnects", stop)
+        assert watched.run() == Ending(0, "stopped")
+    assert watched.states("app") == ["waits", "starts", "runs", "reconnects", "stops", "ended"]
+
+
+def test_a_process_that_never_connects_fails_however_long_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervised_module, "STABLE_S", 0.0)
+    planned = plan(tmp_path, app=(Kind.PIPELINE, "sleep 0.2; echo 'Error: no memory'; exit 1"))
+    planned = replace(planned, others=tuple(replace(one, pipelines=("totals",)) for one in planned.others))
+    with served(token("ours", supervise=True)) as gateway:
+        watched = Watched(planned, probe=Probe(Known(permitted=False)), reach=gateway.reach("ours"))
+        watched.when(lambda status: process_of(status, "app").state == "fails", stop)
+        watched.run()
+    assert {status.cause for status in watched.statuses} >= {"app: ended with exit code 1: no memory"}
+    assert "runs" not in watched.states("app")
 
 
 def test_a_gateway_that_cannot_be_called_is_told_once(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.gateway.http_server import post, serve_http
 from tests.gateway.test_rights import bearer, token
 from tests.gateway.test_supervising import Rig, serving
-from tests.gateway.wire import DEADLINE_S
+from tests.gateway.wire import DEADLINE_S, Connector, Engine
 
 from headrace.contract import clock
 from headrace.gateway.core.base.errors import ProtocolError
@@ -22,6 +22,7 @@ from headrace.gateway.core.status.health import problems
 from headrace.gateway.core.status.problem import Kind
 from headrace.gateway_status import status_document
 from headrace.protocol.v1 import admin_pb2 as pb
+from headrace.protocol.v1.engine_pb2 import AttachRequest, DetachRequest, RenewRequest
 
 Code = grpc.StatusCode
 APPLICATION, RUNS = pb.PROCESS_KIND_APPLICATION, pb.PROCESS_STATE_KIND_RUNS
@@ -74,6 +75,45 @@ async def test_the_status_lists_each_process_as_its_supervisor_reports_it(rig: R
     await supervisor.close()
     await rig.until_registered(0)
     assert await reported(rig) == []
+
+
+async def test_a_supervisor_is_told_which_of_its_processes_are_connected() -> None:
+    """It needs no other right for that. A pipeline that the process before has left attached does not count."""
+    rights = token("query", pipelines=("*",), reads=("orders/*",)), token("ours", supervise=True)
+    async with serving(*rights) as rig:
+        engine = Engine(rig.address, "totals")
+        supervisor = rig.supervisor("ours")
+        starts = processes("app", state=pb.PROCESS_STATE_KIND_STARTS, pipelines=["totals"], pid=7)
+        await supervisor.send(hello=hello(processes=starts))
+        assert (await supervisor.read()).welcome.connected == pb.ConnectedProcesses()
+        await engine.stub.Attach(AttachRequest(pipeline=engine.who), metadata=bearer("query"), timeout=DEADLINE_S)
+        assert _pids(await supervisor.read()) == {"app": 7}
+        # It stays attached until its lease ends, whatever its process does.
+        await supervisor.send(processes=processes("app", state=pb.PROCESS_STATE_KIND_STARTS, pipelines=["totals"], pid=8))
+        assert _pids(await supervisor.read()) == {}
+        await engine.stub.Renew(RenewRequest(pipeline=engine.who), metadata=bearer("query"), timeout=DEADLINE_S)
+        assert _pids(await supervisor.read()) == {"app": 8}
+        await engine.stub.Detach(DetachRequest(pipeline=engine.who), metadata=bearer("query"), timeout=DEADLINE_S)
+        assert _pids(await supervisor.read()) == {}
+        await engine.close()
+
+
+def _pids(response: pb.SuperviseResponse) -> dict[str, int]:
+    assert response.HasField("connected"), response
+    return {one.name: one.pid for one in response.connected.processes}
+
+
+async def test_a_supervisor_is_told_which_of_its_connectors_are_connected(rig: Rig) -> None:
+    ours, other = pb.SupervisedConnector(name="lines", instance="lines-0", source="lines"), pb.SupervisedConnector(name="other")
+    connectors = pb.SupervisedConnectors(connectors=[ours, other])
+    supervisor, connector = rig.supervisor(), Connector(rig.address)
+    reported = processes("lines", "other", kind=pb.PROCESS_KIND_CONNECTOR, pid=7)
+    await supervisor.send(hello=hello(connectors=connectors, processes=reported))
+    assert (await supervisor.read()).welcome.connected == pb.ConnectedProcesses()
+    await connector.hello("lines-0")
+    assert _pids(await supervisor.read()) == {"lines": 7}
+    await connector.close()
+    assert _pids(await supervisor.read()) == {}
 
 
 async def test_a_late_report_of_an_older_run_changes_nothing(rig: Rig) -> None:

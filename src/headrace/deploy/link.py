@@ -21,7 +21,7 @@ from headrace.deploy.comfort import Comfort
 from headrace.deploy.control import refusal
 from headrace.deploy.gateway import REFUSED_FOR_S, Metadata
 from headrace.deploy.link_call import MAX_REQUESTS, Call, LinkRequest, Reach, Reached
-from headrace.deploy.link_messages import connectors_message, outcome_message, processes_message
+from headrace.deploy.link_messages import connectors_message, outcome_message, pids, processes_message
 from headrace.deploy.logs import last_lines
 from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.plan import Listed
@@ -80,6 +80,12 @@ class GatewayLink:
         self._last_line: str | None = None
         self._comfort = Comfort(tell)
         self._disk = PatientDisk()
+        self._connected: Mapping[str, int] | None = None if reach is None else {}
+
+    @property
+    def connected(self) -> Mapping[str, int] | None:
+        """The process ids of the processes that the gateway sees connected, by name; None if it does not tell."""
+        return self._connected
 
     @property
     def fault(self) -> str | None:
@@ -221,6 +227,9 @@ class GatewayLink:
                 if response.HasField("welcome"):
                     backoff.reset()
                     self._last_line = None
+                    self._connected = pids(response.welcome.connected) if response.welcome.HasField("connected") else None
+                elif response.HasField("connected"):
+                    self._connected = pids(response.connected)
                 elif response.HasField("restart"):
                     self._take(call, response.restart, None)
                 elif response.HasField("replay"):
@@ -232,6 +241,8 @@ class GatewayLink:
         finally:
             with self._lock:
                 self._call = None
+            # The next call tells.
+            self._connected = {}
             call.end()
         return grpc.StatusCode.UNAVAILABLE, ""
 
@@ -268,6 +279,7 @@ class GatewayLink:
 
     def _say(self, why: str) -> None:
         """Says once why connectors are not restarted by the gateway."""
+        self._connected = None
         line = f"no connector can be restarted by the gateway: {why}"
         if line != self._last_line and not self._news.full():
             self._last_line = line

@@ -18,6 +18,11 @@ def processes_message(reports: Sequence[ProcessReport]) -> pb.SupervisedProcesse
     return pb.SupervisedProcesses(processes=[one.message(now) for one in reports])
 
 
+def pids(connected: pb.ConnectedProcesses) -> Mapping[str, int]:
+    """Returns the process ids of connected processes, by name."""
+    return {one.name: one.pid for one in connected.processes}
+
+
 def connectors_message(connectors: Mapping[str, Listed]) -> pb.SupervisedConnectors:
     """Returns connectors by their names."""
     return pb.SupervisedConnectors(

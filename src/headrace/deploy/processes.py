@@ -22,6 +22,8 @@ _ASK_EVERY_S = 1.0
 _RATE_OVER = 10
 
 Connect = Callable[[str], GatewayProbe]
+Pids = Callable[[], Mapping[str, int] | None]
+"""Returns the process ids of the connected processes, by name; None if that is not known."""
 
 
 class SupervisedProcesses:
@@ -35,6 +37,7 @@ class SupervisedProcesses:
         comfort: Comfort,
         log: SupervisorLog,
         disk: PatientDisk,
+        pids: Pids = lambda: None,
     ) -> None:
         """Starts nothing yet.
 
@@ -45,6 +48,7 @@ class SupervisedProcesses:
             comfort: Does what the processes do not depend on.
             log: The log of the supervisor itself, which is written beside theirs.
             disk: The disk of the logs.
+            pids: Returns what the gateway tells to whoever may not read its status.
 
         Raises:
             CannotStart: The system lacks what the gateway needs to tell its address.
@@ -54,6 +58,7 @@ class SupervisedProcesses:
         self._plan = plan
         self._inherits = inherits
         self._connect = connect
+        self._pids = pids
         self._ready_file = ReadyFile()
         self._pipes = LogPipes(comfort, to_stderr=plan.logs_to_stderr)
         self._log = log
@@ -277,7 +282,11 @@ class SupervisedProcesses:
         # An older answer is about the previous start.
         known = self._known if self._asked_at >= one.started_at else None
         if known is not None and not known.permitted:
-            return None
+            pids = self._pids()
+            if pids is None or not (one.role.serves or one.role.pipelines):
+                return None
+            # What it says of the previous start does not count.
+            return one.process.runs and pids.get(one.role.name) == one.process.pid
         # A driver that was killed stays attached until its lease ends.
         return one.role.is_connected((known or Known()).within(self._asked_at - one.started_at))
 

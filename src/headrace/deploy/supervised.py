@@ -17,7 +17,7 @@ from headrace.processes import OwnedProcess
 FIRST_WAIT_S = 0.5
 MAX_WAIT_S = 30.0
 STABLE_S = 10.0
-"""A process that ran for this long is considered stable: a later failure does not count as one in a row."""
+"""A process that was connected for this long is considered stable: a later failure does not count as one in a row."""
 STOPS_WITHIN_S = 20.0
 """How long a process may take to end before it is restarted; it is killed then."""
 _KEEPS_FAILING = 3
@@ -61,6 +61,7 @@ class Supervised:
     _was_asked: bool = False
     """Whether this run was asked to end: a second SIGTERM would end it without its last work."""
     _log_offset: int = 0
+    _runs_since: float = 0.0
 
     @property
     def cannot_run(self) -> bool:
@@ -106,11 +107,12 @@ class Supervised:
                 self.process.send_kill()
         elif connected or connected is None:
             self.has_session = connected
+            self._runs_since = now if self.state is not State.RUNS else self._runs_since
             self.state, self.has_run = State.RUNS, self.has_run or bool(connected)
-            if now - self.started_at >= STABLE_S:
+            if now - self._runs_since >= STABLE_S:
                 self.failures, self.reason = 0, None
         elif self.state is State.RUNS:
-            self.state = State.RECONNECTS
+            self.state = State.RECONNECTS if self.has_session else State.STARTS
 
     def ask_to_stop(self) -> None:
         """Sends SIGTERM; a process that is not running counts as ended."""

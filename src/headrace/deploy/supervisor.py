@@ -118,7 +118,9 @@ class Supervisor:
             ControlSocket(self._plan.folder, tell, disk) as control,
             link,
         ):
-            processes = SupervisedProcesses(self._plan, self._connect, lock.inherits, self._comfort, log, disk)
+            processes = SupervisedProcesses(
+                self._plan, self._connect, lock.inherits, self._comfort, log, disk, pids=lambda: link.connected
+            )
             reports = Reports()
 
             def report() -> None:

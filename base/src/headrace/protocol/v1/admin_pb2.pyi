@@ -953,6 +953,7 @@ class SuperviseResponse(_message.Message):
     RESTART_FIELD_NUMBER: _builtins.int
     REPLAY_FIELD_NUMBER: _builtins.int
     LOG_FIELD_NUMBER: _builtins.int
+    CONNECTED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___SuperviseWelcome:
         """The deployment is registered; the first message."""
@@ -973,6 +974,10 @@ class SuperviseResponse(_message.Message):
         processes.
         """
 
+    @_builtins.property
+    def connected(self) -> Global___ConnectedProcesses:
+        """Which processes are connected, after a change. Sent only to a supervisor that reports its processes."""
+
     def __init__(
         self,
         *,
@@ -980,12 +985,13 @@ class SuperviseResponse(_message.Message):
         restart: Global___RestartOrder | None = ...,
         replay: Global___ReplayOrder | None = ...,
         log: Global___LogOrder | None = ...,
+        connected: Global___ConnectedProcesses | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["log", b"log", "message", b"message", "replay", b"replay", "restart", b"restart", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["connected", b"connected", "log", b"log", "message", b"message", "replay", b"replay", "restart", b"restart", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["log", b"log", "message", b"message", "replay", b"replay", "restart", b"restart", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connected", b"connected", "log", b"log", "message", b"message", "replay", b"replay", "restart", b"restart", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "restart", "replay", "log"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "restart", "replay", "log", "connected"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -998,20 +1004,78 @@ class SuperviseWelcome(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GATEWAY_VERSION_FIELD_NUMBER: _builtins.int
+    CONNECTED_FIELD_NUMBER: _builtins.int
     gateway_version: _builtins.str
     """The version of the gateway."""
+    @_builtins.property
+    def connected(self) -> Global___ConnectedProcesses:
+        """Which processes are connected; absent if the supervisor does not report them."""
+
     def __init__(
         self,
         *,
         gateway_version: _builtins.str = ...,
+        connected: Global___ConnectedProcesses | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["connected", b"connected"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gateway_version", b"gateway_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connected", b"connected", "gateway_version", b"gateway_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SuperviseWelcome: _TypeAlias = SuperviseWelcome  # noqa: Y015
+
+@_typing.final
+class ConnectedProcesses(_message.Message):
+    """All processes of a deployment that are connected, as far as the gateway sees: connectors with a session, and others whose
+    pipelines are all attached, and have called since the process started.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROCESSES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def processes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConnectedProcess]:
+        """The processes."""
+
+    def __init__(
+        self,
+        *,
+        processes: _abc.Iterable[Global___ConnectedProcess] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["processes", b"processes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConnectedProcesses: _TypeAlias = ConnectedProcesses  # noqa: Y015
+
+@_typing.final
+class ConnectedProcess(_message.Message):
+    """A process that is connected."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PID_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name in the deployment."""
+    pid: _builtins.int
+    """Its process id in the report that this follows from: a supervisor ignores it for a process that it has started since."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        pid: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "pid", b"pid"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConnectedProcess: _TypeAlias = ConnectedProcess  # noqa: Y015
 
 @_typing.final
 class RestartOrder(_message.Message):

@@ -9,7 +9,14 @@ from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core.base.errors import OutOfTurn, UnknownMessage
 from headrace.gateway.core.connections import Role
-from headrace.gateway.core.control import leave, register, replace_connectors, replace_processes, take_outcome
+from headrace.gateway.core.control import (
+    connected_message,
+    leave,
+    register,
+    replace_connectors,
+    replace_processes,
+    take_outcome,
+)
 from headrace.gateway.core.state import Deployment
 from headrace.gateway.identity import Identity
 from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, first_of, first_to_end, write_in_time
@@ -71,11 +78,17 @@ async def _read(gateway: Gateway, deployment: Deployment, requests: AsyncIterato
 
 async def _write(gateway: Gateway, deployment: Deployment, context: Context) -> None:
     timeout_ms = gateway.limits.write_timeout_ms
-    response = pb.SuperviseResponse(welcome=pb.SuperviseWelcome(gateway_version=VERSION))
+    reports, told = deployment.processes is not None, deployment.connected
+    connected = connected_message(told) if reports else None
+    response = pb.SuperviseResponse(welcome=pb.SuperviseWelcome(gateway_version=VERSION, connected=connected))
     while True:
         await write_in_time(context, response, timeout_ms, "supervisor")
-        while not deployment.outgoing:
+        while not deployment.outgoing and deployment.connected == told:
             if deployment.failure is not None:
                 raise deployment.failure
             await deployment.news.wait()
-        response = deployment.outgoing.popleft()
+        if deployment.outgoing:
+            response = deployment.outgoing.popleft()
+        else:
+            told = deployment.connected
+            response = pb.SuperviseResponse(connected=connected_message(told))

@@ -1,5 +1,6 @@
 """What operators request, of the gateway and of the supervisors of deployments."""
 
+from headrace.gateway.core.control.connected import connected_message
 from headrace.gateway.core.control.control import (
     Caller,
     checked,
@@ -27,6 +28,7 @@ __all__ = [
     "MAX_CONNECTORS",
     "Caller",
     "checked",
+    "connected_message",
     "drain",
     "drain_progress",
     "forget_pipeline",

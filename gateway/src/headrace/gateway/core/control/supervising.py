@@ -20,6 +20,7 @@ from headrace.gateway.core.base.errors import (
     SupervisorAway,
     UnknownPart,
 )
+from headrace.gateway.core.control.connected import look_for_connected, sessions_of
 from headrace.gateway.core.control.control import listed
 from headrace.gateway.core.state import (
     MAX_PROCESSES_IN_ALL,
@@ -83,6 +84,7 @@ def register(gateway: Gateway, hello: pb.SuperviseHello, peer: str, identity: Id
         older.end(Superseded(f"deployment {name}: run {hello.run} has registered in place of run {older.run}"))
     gateway.deployments.lost.pop(name, None)
     deployment = known[name] = Deployment(name, hello.run, peer, identity, connectors, processes)
+    look_for_connected(gateway, deployment, sessions_of(gateway))
     gateway.event_log.add(EventKind.ATTACHED, f"deployment {name}", f"run {hello.run} from {peer}")
     log.info("deployment registered", deployment=name, run=hello.run, by=identity.name, peer=peer)
     return deployment
@@ -116,6 +118,7 @@ def replace_processes(gateway: Gateway, deployment: Deployment, processes: pb.Su
             text = f"by its supervisor, {process.state.restarts} times by now{reason}"
             gateway.event_log.add(EventKind.RESTARTED, f"process {name} of {deployment.name}", text)
     deployment.processes = replaced
+    look_for_connected(gateway, deployment, sessions_of(gateway))
     deployment.heard()
 
 
@@ -175,9 +178,8 @@ def _unconnected_since(one: pb.SupervisedConnector, earlier: Supervised | None) 
 
 
 def look_for_sessions(gateway: Gateway) -> None:
-    """Notes which connectors of deployments have a session, and since when the others have none."""
-    connected = {("", session.instance) for session in gateway.sessions.values()}
-    connected |= {(session.hello.sink, session.instance) for session in gateway.sink_sessions.values()}
+    """Notes which processes of deployments are connected, and since when the other connectors have no session."""
+    connected = sessions_of(gateway)
     for deployment in gateway.deployments.by_name.values():
         for name, one in deployment.connectors.items():
             if not (one.instance and (one.source or one.sink)):
@@ -186,6 +188,7 @@ def look_for_sessions(gateway: Gateway) -> None:
                 deployment.connectors[name] = replace(one, unconnected_since=None)
             elif one.unconnected_since is None:
                 deployment.connectors[name] = replace(one, unconnected_since=clock.monotonic())
+        look_for_connected(gateway, deployment, connected)
 
 
 def leave(gateway: Gateway, deployment: Deployment, *, is_lost: bool = False) -> None:

@@ -105,6 +105,7 @@ class Deployment:
         identity: Who has registered it.
         connectors: Its connectors, by name.
         processes: Its processes, by name; None if its supervisor does not report them.
+        connected: The process ids of its connected processes, by name.
         since: When it was registered, on the monotonic clock.
         reports: The reports of its supervisor about its processes; None if there was none since the hello.
         orders: The restarts, replays and logs in progress, by id.
@@ -120,6 +121,7 @@ class Deployment:
     identity: Identity
     connectors: dict[str, Supervised]
     processes: Processes | None = None
+    connected: dict[str, int] = field(default_factory=dict)
     since: float = field(default_factory=clock.monotonic)
     reports: Driver | None = None
     orders: dict[int, Order] = field(default_factory=dict)
