@@ -148,6 +148,18 @@ def test_no_process_has_a_secret_of_another_one_in_its_environment(
         assert not any(word in line for word in ("of-file-", "of-environment-", "file-orders", "file-totals"))
 
 
+def test_a_program_finds_the_files_of_its_table_in_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no options, and may run in another folder."""
+    monkeypatch.chdir(tmp_path)
+    files = 'tls_ca = "ca.pem", tls_cert = "client.pem", tls_key = "client.key"'
+    text = deployment_text(dict.fromkeys(PROCESSES, "token_file"), True).replace('"program.token"', f'"program.token", {files}')
+    planned = plan(load_deployment(written(tmp_path, text, {"IN": "in", "HEADRACE_TOKEN": "x"})), GRAPHS)
+    environ = {role.name: role.environ for role in planned.others}
+    names = {"HEADRACE_TLS_CA": "ca.pem", "HEADRACE_TLS_CERT": "client.pem", "HEADRACE_TLS_KEY": "client.key"}
+    assert {name: environ["program"].get(name) for name in names} == {name: str(tmp_path / file) for name, file in names.items()}
+    assert not names.keys() & environ["pipeline"].keys()
+
+
 def test_a_connector_finds_its_variables_where_its_supervisor_did(tmp_path: Path) -> None:
     path = written(tmp_path, deployment_text(dict.fromkeys(PROCESSES, "variable"), True), {"IN": "in", "ORDERS_TOKEN": "of file"})
     configured = load_connector(f"{path}:orders", {"ORDERS_TOKEN": "of environment"})
@@ -179,6 +191,12 @@ def test_a_dry_run_shows_no_secret(tmp_path: Path) -> None:
         ("secrets.env", "nowhere.env", "deploy.toml:2: env_file: {folder}/nowhere.env: there is no such file"),
         ('token_file = "audit.token"', 'token_file = "audit.token", token = "x"', "token and token_file exclude each other"),
         ("orders.token", "/dev/fd/0", "use a descriptor from 3 on"),
+        (
+            'token_file = "program.token"',
+            "tls = true",
+            "query.program.gateway.tls: tls alone is not enough for Spark: set",
+        ),
+        ('token_file = "audit.token"', "tls = true", "application.audit.gateway.tls: tls alone is not enough for Spark"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, old: str, new: str, said: str) -> None:

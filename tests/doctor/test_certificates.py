@@ -78,6 +78,16 @@ def test_without_tls_there_is_nothing_to_check_unless_a_process_would_use_it(fil
     assert found(file) == Finding(Level.OK, "no certificates are used")
 
 
+def test_a_program_needs_the_authority_unless_it_sets_the_option_itself(file: Path) -> None:
+    (file.parent / "prices.py").write_text("")
+    text = file.read_text()
+    file.write_text(text + '\n[query.prices]\nprogram = "prices.py"\n')
+    assert found(file).level is Level.WARNING
+    assert found(file).found == "prices: the gateway uses TLS, and its table gateway sets no tls_ca"
+    file.write_text(text + '\n[query.prices]\nprogram = "prices.py"\ngateway = { tls_ca = "clients.pem" }\n')
+    assert (found(file).level, "prices: the certificate of the gateway is refused" in found(file).found) == (Level.FAILED, True)
+
+
 def test_an_authority_that_does_not_fit(file: Path, tmp_path: Path) -> None:
     text = file.read_text()
     change(file, 'tls_ca = "servers.pem"', 'tls_ca = "clients.pem"')

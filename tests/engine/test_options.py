@@ -1,4 +1,6 @@
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -7,6 +9,7 @@ from pyspark.sql import SparkSession
 from headrace.engine import OptionError
 from headrace.engine.source.options import Defaults, parse
 from headrace.engine.spark.format import HeadraceSource
+from headrace.engine.spark.session import defaults_in
 from headrace.engine.wire.connection import Connection
 
 SECRET = "t0p-s3cret"
@@ -50,6 +53,23 @@ def test_every_option_in_any_case(tmp_path: Path) -> None:
     assert (connection.ca, connection.cert, connection.key) == (b"ca", b"cert", b"key")
     assert connection.metadata == (("authorization", f"Bearer {SECRET}"),)
     assert SECRET not in f"{options!r} {connection!r} {HeadraceSource(given)!r}"
+
+
+def test_files_of_tls_are_those_of_the_environment_unless_options_name_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ca", "cert", "key"):
+        (tmp_path / name).write_text(name)
+        monkeypatch.setenv(f"HEADRACE_TLS_{name.upper()}", name)
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, master="local[1]"))
+    defaults = defaults_in(session)
+    monkeypatch.chdir("/")
+    connection = Connection.of(parse({"stream": "a/b"}, defaults))
+    assert (connection.ca, connection.cert, connection.key) == (b"ca", b"cert", b"key")
+    other = tmp_path / "other"
+    other.write_text("other")
+    assert Connection.of(parse({"stream": "a/b", "tlsCa": str(other)}, defaults)).ca == b"other"
 
 
 @pytest.mark.parametrize(

@@ -268,7 +268,7 @@ def _application(reading: ConfigurationFile, key: tuple[str, ...]) -> PipelineOp
     application = reading.take(PipelineOptions, reading.table(key), key)
     if application is not None:
         _check_file(reading, (*key, "app"), application.app.partition(":")[0])
-        check_token_file(reading, key, application.gateway)
+        _check_gateway(reading, key, application.gateway)
     return application
 
 
@@ -276,8 +276,15 @@ def _query(reading: ConfigurationFile, key: tuple[str, ...]) -> QueryOptions | N
     query = reading.take(QueryOptions, reading.table(key), key)
     if query is not None:
         _check_file(reading, (*key, "program"), query.program)
-        check_token_file(reading, key, query.gateway)
+        _check_gateway(reading, key, query.gateway)
     return query
+
+
+def _check_gateway(reading: ConfigurationFile, key: tuple[str, ...], gateway: GatewayTable) -> None:
+    """Reports what Spark could not use to reach a gateway."""
+    check_token_file(reading, key, gateway)
+    if gateway.tls and gateway.tls_ca is None:
+        reading.report((*key, "gateway", "tls"), "tls alone is not enough for Spark: set tls_ca to the authority of the gateway")
 
 
 def _check_file(reading: ConfigurationFile, key: tuple[str, ...], file: str) -> None:

@@ -13,11 +13,12 @@ from typing import Any
 from headrace.configuration import ConfigurationError, read_env_file
 from headrace.connectors.configuration import GatewayTable
 from headrace.contract.names import covers
-from headrace.contract.settings import OF_CONNECTION
+from headrace.contract.settings import OF_CONNECTION, TLS_CA, TLS_CERT, TLS_KEY
 from headrace.contract.token_files import TokenFileError, descriptor_of, keep_descriptor, read_token
 from headrace.deploy.configuration import Deployment, gateway_config
 from headrace.logs.output import FORMAT_VARIABLE
 
+_TLS = (TLS_CA, TLS_CERT, TLS_KEY)
 TOKEN, TOKEN_FILE = OF_CONNECTION["token"].variable, OF_CONNECTION["token_file"].variable
 _OF_THE_SYSTEM = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|PWD|HOSTNAME|TERM|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|XDG_\w+|LD_\w+|\w*_proxy|\w*_PROXY"
@@ -54,7 +55,9 @@ def environment(
         kept[TOKEN_FILE] = str(given.file)
     elif given.token is not None:
         kept[TOKEN] = given.token
-    return kept
+    # A program of the user has no options; the other processes have these files in theirs, or in the deployment's file.
+    files = {one.variable: getattr(gateway, one.name) for one in _TLS if process in deployment.queries}
+    return {**kept, **{name: str(file.absolute()) for name, file in files.items() if file is not None}}
 
 
 def descriptors(gateway: GatewayTable) -> tuple[int, ...]:

@@ -27,6 +27,7 @@ def check_certificates(site: DeploymentSite) -> Finding:
     tls = site.config.tls
     callers = {name: one.gateway for name, one in site.deployment.connectors.items()}
     callers |= {name: one.gateway for name, one in site.deployment.applications.items()}
+    callers |= {name: one.gateway for name, one in site.deployment.queries.items()}
     clients = {name: _files(one) for name, one in callers.items()}
     wrong = [f"{name}: {text}" for name, files in clients.items() if files is not None for _, text in files.problems()]
     if wrong:
@@ -40,9 +41,15 @@ def check_certificates(site: DeploymentSite) -> Finding:
         server = ServerFiles(tls.cert, tls.key, tls.client_ca)
         if problems := [text for _, text in server.problems()]:
             return failed("; ".join(problems), "correct the files that [tls] of the gateway names")
-        refused = [f"{name}: {why}" for name, files in here.items() if (why := _refusal(server, files, site)) is not None]
+        # A program may set the options itself.
+        unsure = [name for name, files in here.items() if files is None and name in site.deployment.queries]
+        known = {name: files for name, files in here.items() if name not in unsure}
+        refused = [f"{name}: {why}" for name, files in known.items() if (why := _refusal(server, files, site)) is not None]
         if refused:
             return failed("; ".join(refused), _FIX)
+        if unsure:
+            text = f"{', '.join(unsure)}: the gateway uses TLS, and its table gateway sets no tls_ca"
+            return warning(text, "set it, unless the program sets the option tlsCa")
     return _expiry([*_paths_of_server(server), *(path for files in clients.values() for path in _paths_of_client(files))])
 
 

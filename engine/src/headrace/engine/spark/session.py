@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from headrace.contract.errors import HeadraceError
 from headrace.contract.limits import DEFAULT_GATEWAY
-from headrace.contract.settings import GATEWAY, TOKEN, TOKEN_FILE
+from headrace.contract.settings import GATEWAY, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, TOKEN_FILE, Setting
 from headrace.contract.token_files import TokenFile
 from headrace.engine.master import is_this_machine, refuse_connect
 from headrace.engine.spark.causes import is_full
@@ -75,8 +75,8 @@ def register(spark: SparkSession, applications: Mapping[str, Application] | None
     Queries that start from now on write their checkpoints with Headrace's file manager, which calls the one that the session has
     in `spark.sql.streaming.checkpointFileManagerClass`, if any: each entry of a commit log names the run that wrote it.
 
-    HEADRACE_GATEWAY, HEADRACE_TOKEN and HEADRACE_TOKEN_FILE are the defaults of the options `gateway`, `token` and `tokenFile`,
-    and the session's parallelism is the default of `readTasks`.
+    HEADRACE_GATEWAY, HEADRACE_TOKEN, HEADRACE_TOKEN_FILE, HEADRACE_TLS_CA, HEADRACE_TLS_CERT and HEADRACE_TLS_KEY are the
+    defaults of the options of these names, such as `tlsCa`, and the session's parallelism is the default of `readTasks`.
 
     Args:
         spark: The session.
@@ -102,11 +102,20 @@ def defaults_in(spark: SparkSession) -> Defaults:
     return Defaults(
         gateway=os.environ.get(GATEWAY.variable) or DEFAULT_GATEWAY,
         token=os.environ.get(TOKEN.variable) or None,
-        token_file=TokenFile(Path(file).absolute()) if (file := os.environ.get(TOKEN_FILE.variable)) else None,
+        token_file=TokenFile(file) if (file := _file_in(TOKEN_FILE)) is not None else None,
+        tls_ca=_file_in(TLS_CA),
+        tls_cert=_file_in(TLS_CERT),
+        tls_key=_file_in(TLS_KEY),
         read_tasks=max(1, spark.sparkContext.defaultParallelism),
         master=str(spark.sparkContext.master),
         driver=driver_id(),
     )
+
+
+def _file_in(setting: Setting) -> Path | None:
+    """Returns the file that the variable of a setting names, whatever the working folder of other processes is."""
+    file = os.environ.get(setting.variable)
+    return Path(file).absolute() if file else None
 
 
 def build_session(

@@ -33,6 +33,9 @@ class Defaults:
     gateway: str = DEFAULT_GATEWAY
     token: str | None = field(default=None, repr=False)
     token_file: TokenFile | None = None
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     read_tasks: int = 1
     master: str = "local[*]"
     """The master of the session."""
@@ -62,7 +65,8 @@ def parse_gateway(values: Mapping[str, str], defaults: Defaults) -> GatewayOptio
         OptionError: An option is invalid, or requires another one; or the gateway has a loopback address, and executors run on
             other machines.
     """
-    tls = {name: parsed(values, name, _file, None) for name in ("tlsCa", "tlsCert", "tlsKey")}
+    otherwise = {"tlsCa": defaults.tls_ca, "tlsCert": defaults.tls_cert, "tlsKey": defaults.tls_key}
+    tls = {name: parsed(values, name, _file, default) for name, default in otherwise.items()}
     if (tls["tlsCert"] is None) != (tls["tlsKey"] is None):
         there, missing = ("tlsCert", "tlsKey") if tls["tlsCert"] else ("tlsKey", "tlsCert")
         raise OptionError(f"option {missing} is missing: {there} is set, and requires it")
