@@ -2,17 +2,52 @@
 
 import fcntl
 import json
+import random
 import signal
+import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
-from scripts.brokers._ports import LOOPBACK, choose, is_free
 from scripts.brokers._processes import Command, Process, start
+
+LOOPBACK = "127.0.0.1"
+# Below the ephemeral range of any system: an outgoing connection could take the port while its broker is down.
+_CHOICE = range(20_000, 32_000)
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on a port now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def choose(preferred: int | None, taken: Iterable[int]) -> int:
+    """Returns the preferred port if it is free, else a random free one."""
+    if preferred is not None and is_free(preferred):
+        return preferred
+    candidates = random.sample(_CHOICE, 200)
+    return next(port for port in candidates if port not in taken and is_free(port))
+
+
+def exchange(port: int, request: bytes, size: int) -> bytes:
+    """Sends a request, and returns at most `size` bytes of the response; empty if there is none within two seconds."""
+    try:
+        with socket.create_connection((LOOPBACK, port), timeout=2.0) as connection:
+            connection.sendall(request)
+            return connection.recv(size)
+    except OSError:
+        return b""
+
 
 _DEADLINE_S = 240.0
 _PORT_S = 2.0

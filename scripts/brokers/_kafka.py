@@ -4,9 +4,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.brokers._broker import PROXY, Broker, BrokerFailed
+from scripts.brokers._broker import PROXY, Broker, BrokerFailed, exchange
 from scripts.brokers._ivy import are_fetched, fetch, java
-from scripts.brokers._ports import exchange
 from scripts.brokers._processes import Command
 
 _ROOT = Path(__file__).parents[2]

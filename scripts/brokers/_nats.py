@@ -4,8 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.brokers._broker import Broker, BrokerFailed
-from scripts.brokers._ports import exchange
+from scripts.brokers._broker import Broker, BrokerFailed, exchange
 from scripts.brokers._processes import Command
 
 _PROGRAM = Path(sys.executable).with_name("nats-server")

@@ -6,9 +6,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.brokers._broker import Broker, BrokerFailed, NotInstalled
+from scripts.brokers._broker import Broker, BrokerFailed, NotInstalled, exchange
 from scripts.brokers._debian import install_package
-from scripts.brokers._ports import exchange
 from scripts.brokers._processes import Command
 
 _CTL_S = 60.0

@@ -10,8 +10,8 @@ import pytest
 from headrace.cli import cli
 from headrace.laboratory.bench import core
 from headrace.laboratory.bench.figures import Figure, NothingMeasured, Progress, measured
-from headrace.laboratory.bench.overhead import Run, overhead
 from headrace.laboratory.bench.rig import acknowledged_rate
+from headrace.laboratory.bench.site import Run, overhead
 from headrace.laboratory.bench.sources import quantile_ms
 from headrace.terminal import run_program
 

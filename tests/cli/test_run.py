@@ -16,7 +16,7 @@ from tests.cli.json_shape import result_of
 
 import headrace.engine
 from headrace.cli import cli
-from headrace.processes import first_cause
+from headrace.machine.traces import first_cause
 from headrace.terminal import Connection
 
 VOTES = """

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headrace.processes import JVM_ENDED, last_words
+from headrace.machine.traces import JVM_ENDED, last_words
 
 TIMEOUT_S = 300
 PROGRAM = """

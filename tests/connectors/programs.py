@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from scripts.brokers._ports import choose
+from scripts.brokers._broker import choose
 from tests.docs.pages import blocks
 from tests.gateway.wire import DEADLINE_S
 

@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypedDict, TypeVar
 import msgspec
 from pyspark import cloudpickle
 
-from headrace.engine.applications.shipping.program_classes import send_program_classes
+from headrace.engine.applications.shipping.ship import send_program_classes
 
 
 class Side(Enum):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from scripts import generate_words
+from scripts import generate_console_words
 from tests.gateway.sink_wire import SinkClient
 from tests.gateway.wire import Connector, Engine, numbered, serve, until_gone
 from tests.virtual_clock import VirtualClock
@@ -34,9 +34,8 @@ WORDS = {number: name.removeprefix("CONDITION_").lower().replace("_", " ") for n
 def test_the_documents_and_the_console_have_the_words_of_the_protocol() -> None:
     assert sorted(WORDS.values()) == sorted(get_args(Condition))
     assert sorted(MESSAGE_STATES) == sorted(get_args(MessageState))
-    assert generate_words.FILE.read_text() == generate_words.text(), (
-        "run `python -m scripts.generate_words`, and commit the result"
-    )
+    for file, text in generate_console_words.texts().items():
+        assert file.read_text() == text, "run `python -m scripts.generate_console_words`, and commit the result"
 
 
 @pytest.mark.parametrize(("condition", "word"), WORDS.items(), ids=WORDS.values())

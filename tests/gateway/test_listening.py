@@ -12,8 +12,7 @@ from tests.gateway.processes import gateway_process
 
 from headrace.gateway import Config, Http
 from headrace.gateway.config import split_address
-from headrace.gateway.errors import ListenError
-from headrace.gateway.listen import listen, listen_http
+from headrace.gateway.listen import ListenError, listen, listen_http
 
 BOTH = {"127.0.0.1", "::1"}
 HOSTS = [("localhost", BOTH), ("[::]", BOTH), ("[::1]", {"::1"}), ("127.0.0.1", {"127.0.0.1"})]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.deploy.logs import last_error_line
-from headrace.processes import last_words
+from headrace.machine.traces import last_words
 
 TRACE = [
     "org.apache.spark.SparkException: Job aborted",

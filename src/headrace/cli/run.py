@@ -174,8 +174,8 @@ def run(
     require_java()
     from headrace.engine import CheckpointError, HistoryError, OptionError, build_session, discard_output, start
     from headrace.engine.spark.run_faults import full_storage, local_folders
+    from headrace.machine.traces import first_cause, first_traceback
     from headrace.pipelines import StateError
-    from headrace.processes import first_cause, first_traceback
 
     if parallelism is not None:
         conf["spark.sql.shuffle.partitions"] = str(parallelism)

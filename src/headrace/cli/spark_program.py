@@ -12,7 +12,8 @@ import sys
 import threading
 from pathlib import Path
 
-from headrace.processes import JVM_ENDED, JVM_EXITED, end_with_supervisor, ignore_hangups
+from headrace.machine.traces import JVM_ENDED, JVM_EXITED
+from headrace.processes import end_with_supervisor, ignore_hangups
 
 
 def stop_queries() -> bool:

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from headrace.processes import JVM_ENDED, last_words
+from headrace.machine.traces import JVM_ENDED, last_words
 
 _LAST_BYTES = 16 << 10
 _MAX_TAIL_BYTES = 256 << 10

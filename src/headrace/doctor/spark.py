@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from headrace.doctor.finding import Finding, Site, failed, ok, skipped, warning
-from headrace.processes import first_cause
+from headrace.machine.traces import first_cause
 from headrace.terminal import EXIT_FAILED
 
 _START_S = 180.0

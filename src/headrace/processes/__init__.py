@@ -5,11 +5,8 @@ from headrace.processes.java import JavaMissing, find_java, require_java
 from headrace.processes.of_session import Orphans, executors, memory_of_sessions
 from headrace.processes.owned import OwnedProcess, begun_in, hangups_held, ignore_hangups, kill_session, lives
 from headrace.processes.scratch import Scratch, own_temporary_folder, scratch_folder
-from headrace.processes.traces import JVM_ENDED, JVM_EXITED, first_cause, first_traceback, last_words
 
 __all__ = [
-    "JVM_ENDED",
-    "JVM_EXITED",
     "JavaMissing",
     "Orphans",
     "OwnedProcess",
@@ -18,13 +15,10 @@ __all__ = [
     "end_with_supervisor",
     "executors",
     "find_java",
-    "first_cause",
-    "first_traceback",
     "hangups_held",
     "headrace",
     "ignore_hangups",
     "kill_session",
-    "last_words",
     "lives",
     "memory_of_sessions",
     "own_temporary_folder",

@@ -2,10 +2,9 @@
 
 from headrace.configuration.env_files import read_env_file
 from headrace.configuration.errors import ConfigurationError, Problem
-from headrace.configuration.fields import Duration, Size, takes_duration, takes_size
 from headrace.configuration.file import ConfigurationFile, Flag, Key
 from headrace.configuration.lines import key_lines
-from headrace.configuration.validation import validated
+from headrace.configuration.validation import Duration, Size, takes_duration, takes_size, validated
 from headrace.contract.names import nearest
 
 __all__ = [

@@ -1,12 +1,15 @@
-"""Validates values against a model. The messages state what to write instead."""
+"""Validates values against a model, whose fields may be sizes and durations. The messages state what to write instead."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 from headrace.contract.names import nearest
+from headrace.contract.units import UnitError, parse_duration, parse_size
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -92,3 +95,42 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for part in get_args(annotation):
         yield from _models(part)
+
+
+def _size(value: object) -> object:
+    try:
+        return parse_size(value) if isinstance(value, str) else value
+    except UnitError as error:
+        raise PydanticCustomError("headrace", "{message}", {"message": str(error)}) from None
+
+
+def _duration(value: object) -> object:
+    try:
+        return parse_duration(value).total_seconds() if isinstance(value, str) else value
+    except UnitError as error:
+        raise PydanticCustomError("headrace", "{message}", {"message": str(error)}) from None
+
+
+Size = Annotated[int, BeforeValidator(_size), Field(json_schema_extra={"format": "size"})]
+"""A size in bytes, as a number or as text such as `64mb`."""
+
+
+Duration = Annotated[float, BeforeValidator(_duration), Field(allow_inf_nan=False, json_schema_extra={"format": "duration"})]
+"""A duration in seconds, as a number or as text such as `30s`."""
+
+
+def takes_size(field: FieldInfo) -> bool:
+    """Returns whether a field has the type `Size`, `Size | None`, or a list of sizes."""
+    return _is_validated_by(field, _size)
+
+
+def takes_duration(field: FieldInfo) -> bool:
+    """Returns whether a field has the type `Duration`, `Duration | None`, or a list of durations."""
+    return _is_validated_by(field, _duration)
+
+
+def _is_validated_by(field: FieldInfo, function: Callable[[object], object]) -> bool:
+    def marks(metadata: Any) -> bool:
+        return any(isinstance(mark, BeforeValidator) and mark.func is function for mark in metadata)
+
+    return marks(field.metadata) or any(marks(get_args(inner)) for inner in get_args(field.annotation))

@@ -1,9 +1,12 @@
-"""What a process takes of its machine: descriptors, one for each file and connection, and memory that it has freed and keeps."""
+"""What a process takes of its machine: descriptors, one for each file and connection, freed memory, and temporary files."""
 
 import ctypes
 import errno
 import os
 import resource
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 REMEDY = "raise the limit (ulimit -n, or LimitNOFILE of its unit)"
@@ -71,3 +74,18 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError):
         return False
     return bool(mallopt(_TRIM_THRESHOLD, KEPT_BYTES)) and bool(mallopt(_MMAP_THRESHOLD, LARGE_BYTES))
+
+
+@contextmanager
+def named_folder() -> Iterator[None]:
+    """Names the folder of temporary files in errors of files without a name: "No space left on device" alone names no disk.
+
+    Raises:
+        OSError: The block's own error.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = tempfile.gettempdir()
+        raise

@@ -59,22 +59,26 @@ class ProgramGroup(click.Group):
         with failures_as_json(ctx):
             return super().invoke(ctx)
 
-    def program(self, name: str, typed: Mapping[str, str], **more: click.Command) -> "ProgramGroup":
-        """Returns this group as a program: the same options and commands, the commands in `more`, and `--version`.
+    def program(self, name: str, *more: click.Command) -> "ProgramGroup":
+        """Returns this group as a program: the same options and commands, the commands in `more`, `completion`, `--version`.
 
         Args:
             name: The name of the program, and of its distribution.
-            typed: How commands of `headrace` are typed in it.
-            more: Further commands, by name.
+            more: Further commands.
         """
+        commands = [completion, *more]
         group = ProgramGroup(
             name,
-            typed=typed,
+            typed={
+                **{f"headrace {each.name}": f"{name} {each.name}" for each in commands},
+                "headrace.fish": f"{name}.fish",
+                f"headrace {self.name}": name,
+            },
             callback=self.callback,
             params=[*self.params],
             help=self.help,
             invoke_without_command=self.invoke_without_command,
-            commands={**self.commands, **more},
+            commands={**self.commands, **{str(each.name): each for each in commands}},
             context_settings={"help_option_names": ["-h", "--help"]},
         )
         return click.version_option(package_name=name, message=f"{name} %(version)s")(group)

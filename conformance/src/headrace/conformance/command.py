@@ -20,7 +20,6 @@ from headrace.terminal import (
     print_result,
     run_program,
 )
-from headrace.terminal.program import completion
 
 if TYPE_CHECKING:
     from headrace.conformance.core.spec import Spec
@@ -206,13 +205,8 @@ def _quiet_grpc() -> None:
 
 
 _PROGRAM = "headrace-conformance"
-_TYPED = {
-    "headrace completion": f"{_PROGRAM} completion",
-    "headrace.fish": f"{_PROGRAM}.fish",
-    "headrace conformance": _PROGRAM,
-}
 
-program = conformance.program(_PROGRAM, _TYPED, completion=completion)
+program = conformance.program(_PROGRAM)
 
 
 def main() -> NoReturn:

@@ -1,4 +1,4 @@
-/** The fields of the history, by kind of part. Made by scripts/generate_history_fields.py. */
+/** The fields of the history, by kind of part. Made by scripts/generate_console_words.py. */
 
 export interface HistoryFields {
   gateway:

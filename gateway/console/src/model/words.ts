@@ -1,4 +1,4 @@
-/** The words of the gateway's documents. Made by scripts/generate_words.py. */
+/** The words of the gateway's documents. Made by scripts/generate_console_words.py. */
 
 /** What a part does, as the gateway decides it. */
 export const CONDITIONS = [

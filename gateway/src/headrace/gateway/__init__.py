@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import headrace.gateway.without_rich  # noqa: F401 - before any module imports structlog
 from headrace.gateway.config import Config, Http, Limits, Log, Paused, Peek, StreamRule, Telemetry, Tls, Token
-from headrace.gateway.errors import GatewayError, ListenError
 from headrace.gateway.identity import Identity, identity_of, token_digest
+from headrace.gateway.listen import GatewayError, ListenError
 from headrace.gateway.load import OPTION_KEYS, load_config, redacted_toml
 from headrace.gateway.logs import configure_logging
 from headrace.gateway.reload import ConfigSource

@@ -9,13 +9,26 @@ import grpc.aio
 import structlog
 
 from headrace.contract.addresses import is_loopback, joined_address, keepalive_options, open_listeners
+from headrace.contract.errors import HeadraceError
 from headrace.gateway.config import Config, split_address
 from headrace.gateway.connections import max_connections
 from headrace.gateway.core.connections import OpenCalls, Refusals
-from headrace.gateway.errors import ListenError
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.services import interceptors
 from headrace.gateway.tls import server_credentials
+
+
+class GatewayError(HeadraceError):
+    """The root of the errors that starting a gateway raises. Each class defines the exit code of the command."""
+
+    exit_code = 1
+
+
+class ListenError(GatewayError):
+    """The gateway cannot listen on its address; the text gives the reason and the remedy."""
+
+    exit_code = 3
+
 
 MAX_CALLS_PER_CONNECTION = 500
 _IDLE_MS, _ANSWERS_WITHIN_MS = 30_000, 10_000

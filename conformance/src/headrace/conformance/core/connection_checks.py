@@ -6,9 +6,10 @@ from typing import Any
 
 from headrace.conformance.core.certificates import Authority, Pair, credentials
 from headrace.conformance.core.checks import Checks
-from headrace.conformance.core.reports import wrong_with
+from headrace.conformance.core.gateway import Received
 from headrace.conformance.core.trial import Trial
-from headrace.protocol.v1 import source_pb2
+from headrace.contract.limits import MAX_NAME_BYTES
+from headrace.protocol.v1 import connector_pb2, source_pb2
 
 AnyTrial = Trial[Any, Any]
 
@@ -17,6 +18,9 @@ _PINGS_WATCHED_S = 3.0
 _UNTRUSTED_WATCHED_S = 3.0
 """In which a connector makes several attempts, since it waits 2 s at most."""
 _OTHER_ADDRESS = "192.0.2.1"
+_MAX_ERRORS, _MAX_TEXT_BYTES = 100, 4096
+_TOLERANCE_MS = 1000
+"""For what a connector rounds, and for the time between the start of its process and our note of it."""
 
 
 def declare_connection_checks(checks: Checks[Any]) -> None:
@@ -36,7 +40,7 @@ def declare_connection_checks(checks: Checks[Any]) -> None:
         await trial.until(lambda: len(trial.gateway.reports) > before, "Report in a new session")
         await trial.silence()
         for received in trial.gateway.reports:
-            wrong = wrong_with(received, trial.started)
+            wrong = _wrong_with(received, trial.started)
             trial.require(wrong is None, f"Report: {wrong}")
 
     @checks.check("heartbeat", "SES-35", needs=("heartbeat",))
@@ -85,6 +89,28 @@ def declare_connection_checks(checks: Checks[Any]) -> None:
         await _secured(trial, mutual=True)
         await trial.start()
         await trial.at_work(await trial.session())
+
+
+def _wrong_with(received: Received, started: float) -> str | None:
+    """Returns what is wrong with a Report of a connector that was started at a time of the monotonic clock."""
+    report = received.report
+    alive_ms = 1000 * (received.at - started) + _TOLERANCE_MS
+    if report.state not in connector_pb2.ConnectorState.values() or report.state == connector_pb2.CONNECTOR_STATE_UNSPECIFIED:
+        return f"the state is {report.state}, which is none that a Report may have"
+    if report.state_age_ms > alive_ms:
+        return f"state_age_ms is {report.state_age_ms}, and the connector was started {alive_ms - _TOLERANCE_MS:.0f} ms ago"
+    if (size := len(report.reason.encode())) > _MAX_TEXT_BYTES:
+        return f"the reason has {size} bytes; at most {_MAX_TEXT_BYTES} are allowed"
+    if len(report.errors) > _MAX_ERRORS:
+        return f"it has {len(report.errors)} errors; at most {_MAX_ERRORS} are allowed"
+    for error in report.errors:
+        if (size := len(error.message.encode())) > _MAX_TEXT_BYTES:
+            return f"the message of an error has {size} bytes; at most {_MAX_TEXT_BYTES} are allowed"
+        if (size := len(error.stream.encode())) > MAX_NAME_BYTES:
+            return f"the stream of an error has {size} bytes; at most {MAX_NAME_BYTES} are allowed"
+        if error.age_ms > alive_ms:
+            return f"age_ms of an error is {error.age_ms}, and the connector was started {alive_ms - _TOLERANCE_MS:.0f} ms ago"
+    return None
 
 
 def _more_heard(session: Any) -> Callable[[], bool]:

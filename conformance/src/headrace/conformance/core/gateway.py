@@ -1,16 +1,25 @@
 """What the gateways for sources and for sinks share: the sessions that a connector has begun, and how each is answered."""
 
+import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
 
 from headrace.conformance.core.changes import Changes
-from headrace.conformance.core.reports import Received
 from headrace.conformance.core.server import GatewayServer
 from headrace.conformance.core.trace import Trace
 from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.connector_pb2 import Report
+
+
+@dataclass(frozen=True)
+class Received:
+    """A Report, and when it arrived, by the monotonic clock."""
+
+    report: Report
+    at: float = field(default_factory=time.monotonic)
 
 
 class Session(Protocol):

@@ -8,7 +8,7 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
-from headrace.machine.temporary import named_folder
+from headrace.machine.resources import named_folder
 
 MEMORY_BYTES = 16 * 2**20
 _PREFIX_BYTES = 4

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from headrace.contract.printable import printable
 from headrace.engine.spark.daemon import QUIET
 from headrace.engine.spark.submission import spark_home
-from headrace.machine.jvm import is_of_a_trace
+from headrace.machine.traces import is_of_a_trace
 
 _CONFIGURATION = Path(__file__).with_name("quiet.log4j2.properties")
 _JAVA_SETTINGS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")

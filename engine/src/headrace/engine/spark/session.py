@@ -31,8 +31,8 @@ from headrace.engine.spark.quiet import last_lines, launch_quietly, log_options
 from headrace.engine.spark.submission import MASTER, has_jvm, jvm_settings, settings_before_jvm, spark_home
 from headrace.engine.wire.gateway_options import Defaults
 from headrace.logs.output import is_verbose
-from headrace.machine.jvm import last_words_of_jvm
 from headrace.machine.resources import REMEDY, in_use, limit
+from headrace.machine.traces import last_words_of_jvm
 
 log = logging.getLogger("headrace.engine")
 

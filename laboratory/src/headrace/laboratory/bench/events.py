@@ -7,10 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pyspark.sql import SparkSession
 
 from headrace.laboratory.bench.figures import Figure
-from headrace.laboratory.bench.overhead import overhead
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.rig import wait_for
-from headrace.laboratory.bench.site import CLIENTS, Site, listening, site
+from headrace.laboratory.bench.site import CLIENTS, Site, listening, overhead, site
 
 _TIMEOUT_S = 60.0
 _BATCH = 1_000

@@ -20,11 +20,11 @@ from headrace.laboratory.bench.events import console_overhead, console_update
 from headrace.laboratory.bench.faults import readyz_names_cause
 from headrace.laboratory.bench.figures import Figure, Progress
 from headrace.laboratory.bench.operate_names import FAULTS_PART
-from headrace.laboratory.bench.overhead import Run, overhead
 from headrace.laboratory.bench.pages import console_history, console_page, console_pages
 from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.queries import headrace, noop
 from headrace.laboratory.bench.rig import RunningGateway, acknowledged_rate, connector, gateway, wait_for
+from headrace.laboratory.bench.site import Run, overhead
 from headrace.laboratory.bench.traces import traces_overhead
 from headrace.machine.ports import free_address
 

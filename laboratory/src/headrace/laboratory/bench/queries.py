@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -107,3 +108,14 @@ def _progress(query: StreamingQuery, not_before: float) -> tuple[float, int]:
                 return now, done["batchId"]
             seen = done["batchId"]
         time.sleep(0.002)
+
+
+def spark_cpu_s() -> float:
+    """The processor time of the driver, and of Spark's JVM with its processes, also after these have ended, in seconds."""
+    own = psutil.Process()
+    jvms = [child for child in own.children() if child.name() == "java"]
+    total = own.cpu_times().user + own.cpu_times().system
+    for process in (each for jvm in jvms for each in (jvm, *jvm.children(recursive=True))):
+        times = process.cpu_times()
+        total += times.user + times.system + times.children_user + times.children_system
+    return float(total)

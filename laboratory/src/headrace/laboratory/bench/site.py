@@ -1,27 +1,40 @@
-"""A large site: 1,000 streams in 200 sessions that all change every second, and ten clients that follow its status."""
+"""A large site: 1,000 streams that change every second, ten clients that follow its status, and what observers cost it."""
 
 import re
+import statistics
 import threading
 import time
 import urllib.request
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from headrace.laboratory.bench.overhead import Run
+from headrace.laboratory.bench.figures import Figure, itself
+from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.queries import headrace, noop
 from headrace.laboratory.bench.rig import GATEWAY, RunningGateway, connector, gateway, wait_for
 from headrace.machine.ports import free_address
 
+PAIRS = 6
 CLIENTS = 10
 STREAMS_OF_A_SESSION = 5
 _START_S = 120.0
 _TIMEOUT_S = 60.0
 _SETTLE_S = 2.0
 _CHANGES = re.compile(rb'data: \{"at_ms":(\d+),')
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a gateway."""
+
+    rate: float
+    """Messages acknowledged per second."""
+    cpu_us: float
+    """The gateway's processor time for each message, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +114,29 @@ def listening(address: str, count: int = CLIENTS) -> Iterator[dict[int, list[flo
         stop.set()
         for client in clients:
             client.join()
+
+
+def overhead(name: str, what: str, run: Callable[[bool], Run], say: Say, quick: bool) -> Iterator[Figure]:
+    """Compares messages per second with and without something that observes the gateway.
+
+    Each comes first in as many pairs as the other, so that what the machine does meanwhile affects both alike. The gateway's
+    processor time varies less from run to run.
+
+    Args:
+        name: The name of the figure.
+        what: What observes the gateway, for the progress.
+        run: Runs once, observed or not.
+        say: Takes the progress.
+        quick: Whether one pair is enough.
+    """
+    observed, plain = list[Run](), list[Run]()
+    for pair in range(1 if quick else PAIRS):
+        for is_observed in (False, True) if pair % 2 else (True, False):
+            (observed if is_observed else plain).append(run(is_observed))
+        say(f"  {observed[-1].rate:,.0f} messages/s with {what}, {plain[-1].rate:,.0f} without")
+    rate, baseline = (statistics.geometric_mean(run.rate for run in runs) for runs in (observed, plain))
+    yield Figure(name, rate, "messages/s", baseline, ">= 0.97 of the baseline", rate >= 0.97 * baseline)
+    cpu, without = (statistics.geometric_mean(run.cpu_us for run in runs) for runs in (observed, plain))
+    yield Figure(f"{name}_gateway_cpu", cpu, "us/message", without)
+    yield from itself(name, [run.rate for run in plain], "messages/s")
+    yield from itself(f"{name}_gateway_cpu", [run.cpu_us for run in plain], "us/message")

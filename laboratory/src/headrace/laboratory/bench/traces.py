@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from headrace.laboratory.bench.core import drain
 from headrace.laboratory.bench.figures import Figure
-from headrace.laboratory.bench.overhead import Run, overhead
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.queries import headrace, noop
 from headrace.laboratory.bench.rig import acknowledged_rate, connector, gateway
+from headrace.laboratory.bench.site import Run, overhead
 
 _STOP_S = 5.0
 _SERVICES = {

@@ -2,9 +2,8 @@
 
 from headrace.laboratory.chaos.evidence import IDEMPOTENT, TWO_PHASE, Layout
 from headrace.laboratory.chaos.schedule import Role
-from headrace.laboratory.chaos.site import Site
 from headrace.laboratory.chaos.validator import Finding, verdict
-from headrace.laboratory.chaos.world import World
+from headrace.laboratory.chaos.world import Site, World
 from headrace.laboratory.errors import ChaosError
 
 __all__ = ["IDEMPOTENT", "TWO_PHASE", "ChaosError", "Finding", "Layout", "Role", "Site", "World", "verdict"]

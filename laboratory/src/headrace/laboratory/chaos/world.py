@@ -6,16 +6,41 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.laboratory.chaos.evidence import IDEMPOTENT, SINKS, TWO_PHASE, Layout, last_commit
 from headrace.laboratory.chaos.observer import Observer
 from headrace.laboratory.chaos.schedule import Role
-from headrace.laboratory.chaos.site import Site
 from headrace.laboratory.chaos.validator import Finding, verdict
 from headrace.laboratory.chaos.workload import REDELIVERING, REPLAYABLE
 from headrace.laboratory.errors import ChaosError
+from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess, Scratch, executors, headrace, spark_environ
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where the processes of a world run.
+
+    Attributes:
+        submit: The command that submits the driver's program to a cluster, `spark-submit --master URL`; empty for a Python
+            process that starts Spark itself.
+        host: The address that the gateway listens on.
+        enter: The prefix of the command lines of gateway, sources and sinks that runs them on the host of this address,
+            such as `ip netns exec NAME`; empty for this machine.
+    """
+
+    submit: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    enter: tuple[str, ...] = ()
+
+    def free_address(self) -> str:
+        """Returns a free address for a gateway that is restarted."""
+        # A port that is free here is most likely free on another host too.
+        port = free_address().rpartition(":")[2]
+        return f"{self.host}:{port}"
+
 
 DEADLINE_S = 240.0
 _LOOKS_EVERY_S = 0.01

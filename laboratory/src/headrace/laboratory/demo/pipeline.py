@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.engine import build_session
 from headrace.laboratory.demo.airlines import Airline, Table, write_table
 from headrace.laboratory.demo.flights import COLUMNS, MISSING
-from headrace.processes import first_cause
+from headrace.machine.traces import first_cause
 
 PIPELINE = "airlines"
 # The state store that is fastest for small state.

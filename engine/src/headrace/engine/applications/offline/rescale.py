@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 
 from headrace.engine._errors import CheckpointError
 from headrace.engine.applications.offline.stored_states import StoredStates
-from headrace.engine.applications.shipping.program_classes import send_program_classes
-from headrace.engine.applications.shipping.ship import ship
+from headrace.engine.applications.shipping.ship import send_program_classes, ship
 from headrace.engine.applications.stages.plan import Plan
 from headrace.engine.applications.starting.input import Input
 from headrace.engine.applications.starting.query_settings import settings_of_query

@@ -9,8 +9,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from headrace.engine._errors import CheckpointError
 from headrace.engine.applications.offline.state_rows import GONE, KEYS, WRONG, StateRows
 from headrace.engine.applications.offline.stored_states import StoredStates
-from headrace.engine.applications.shipping.program_classes import send_program_classes
-from headrace.engine.applications.shipping.ship import ship
+from headrace.engine.applications.shipping.ship import send_program_classes, ship
 from headrace.engine.checkpoint.committed import ROUNDS, too_fast
 from headrace.engine.spark.served_files import served
 from headrace.engine.spark.shared_checkpoint import refuse_local_checkpoint

@@ -14,8 +14,7 @@ from headrace.contract.units import UnitError, parse_duration, parse_size
 from headrace.engine._errors import CheckpointError, OptionError
 from headrace.engine.applications.batches.commits import commits
 from headrace.engine.applications.real_time.worker import RealTimeWorker
-from headrace.engine.applications.shipping.program_classes import send_program_classes
-from headrace.engine.applications.shipping.ship import ship
+from headrace.engine.applications.shipping.ship import send_program_classes, ship
 from headrace.engine.applications.shipping.ship_programs import ship_programs
 from headrace.engine.applications.stages.call_files import CallFiles
 from headrace.engine.applications.stages.plan import Plan

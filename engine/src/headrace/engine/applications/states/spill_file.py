@@ -5,6 +5,7 @@ and is never forced to the disk: after any error, the bucket is read from the ch
 """
 
 import os
+import pickle
 import sqlite3
 import tempfile
 import weakref
@@ -14,6 +15,8 @@ from itertools import islice
 from pathlib import Path
 
 from headrace.engine._errors import SpillError
+from headrace.engine.applications.states.keys import parts_of
+from headrace.pipelines.runtime import Key, dumps_plain
 
 CACHE_BYTES = 4 * 2**20
 """The memory for pages of one file, in bytes."""
@@ -149,3 +152,27 @@ class Table:
         marks = ",".join("?" * len(keys))
         with self._file.naming():
             return self._database.execute(f"SELECT {columns} FROM {self._name} WHERE key IN ({marks})", keys).fetchall()
+
+
+_TEXT, _BYTES, _OTHER = b"s", b"b", b"p"
+"""The kind of a key, after its part."""
+
+
+def names_of(keys: Sequence[Key]) -> list[bytes]:
+    """The names of rows for keys: the rows of one part are together."""
+    return [bytes((part,)) + _spelled(key) for part, key in zip(parts_of(keys), keys, strict=True)]
+
+
+def _spelled(key: Key) -> bytes:
+    if isinstance(key, str):
+        return _TEXT + key.encode()
+    return _BYTES + key if isinstance(key, bytes) else _OTHER + dumps_plain(key)
+
+
+def key_of(name: bytes) -> Key:
+    """The key of a row."""
+    kind = name[1:2]
+    if kind == _TEXT:
+        return name[2:].decode()
+    found: Key = name[2:] if kind == _BYTES else pickle.loads(memoryview(name)[2:])
+    return found

@@ -7,9 +7,8 @@ from sys import getsizeof
 from typing import Any
 
 from headrace.engine.applications.states.keys import parts_in
-from headrace.engine.applications.states.spill_file import SpillFile
+from headrace.engine.applications.states.spill_file import SpillFile, key_of, names_of
 from headrace.engine.applications.states.spilled_due import SpilledDue
-from headrace.engine.applications.states.spilled_keys import key_of, names_of
 from headrace.pipelines.runtime import Key, NotStored, StateClass, States
 
 _SAMPLE = 64

@@ -52,7 +52,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "pipeline": get_args(PipelineField),
     "sink": get_args(SinkField),
 }
-"""The fields of each kind of part. Their names end with their units; scripts/generate_history_fields.py makes types from them."""
+"""The fields of each kind of part. Their names end with their units; scripts/generate_console_words.py makes types from them."""
 INTERVAL_S = 5.0
 """How far apart the moments are."""
 HISTORY_S = 3_600

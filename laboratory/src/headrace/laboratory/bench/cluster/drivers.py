@@ -10,8 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from headrace.laboratory.bench.cluster import driver as staying
-from headrace.laboratory.bench.pipelines import driver as stamps
+from headrace.laboratory.bench.pipelines import driver as program
 from headrace.laboratory.cluster import SparkCluster
 from headrace.processes import OwnedProcess
 
@@ -37,7 +36,7 @@ class Driver:
             RuntimeError: The driver has ended.
         """
         self._say(json.dumps({"gateway": address, "folder": str(folder)}))
-        while (answer := self._answers.readline()) != f"{staying.RUNS}\n":
+        while (answer := self._answers.readline()) != f"{program.RUNS}\n":
             if not answer:
                 raise RuntimeError("the driver has ended; its errors are above")
         yield
@@ -51,7 +50,7 @@ class Driver:
 @contextmanager
 def driver(master: str, environ: Mapping[str, str]) -> Iterator[Driver]:
     """Yields a driver that runs until the block ends."""
-    command = [sys.executable, "-m", staying.__name__, master]
+    command = [sys.executable, "-m", program.__name__, master]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environ, start_new_session=True)
     try:
@@ -74,5 +73,5 @@ def submitted(cluster: SparkCluster, address: str, folder: Path, master: str | N
         folder: The folder of its checkpoint and its log.
         master: The master to submit it to; None for the cluster.
     """
-    words = [*cluster.submit, *(("--master", master) if master else ()), str(stamps.__file__), address, str(folder)]
+    words = [*cluster.submit, *(("--master", master) if master else ()), str(program.__file__), address, str(folder)]
     return OwnedProcess("driver", words, folder, {**cluster.environ, "PYSPARK_PYTHON": sys.executable})

@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.laboratory.bench.connectors import brokers, client
+from headrace.laboratory.bench.connectors.chain import RATE, latency
 from headrace.laboratory.bench.connectors.drain import drain
-from headrace.laboratory.bench.connectors.latency import RATE, latency
 from headrace.laboratory.bench.connectors.real_time import RATE as REAL_TIME_RATE
 from headrace.laboratory.bench.connectors.real_time import kafka_real_time
 from headrace.laboratory.bench.connectors.spark_source import COORDINATES, kafka_vs_spark_source

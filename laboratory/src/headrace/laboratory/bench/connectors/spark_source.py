@@ -24,12 +24,11 @@ from headrace.laboratory.bench.connectors import client
 from headrace.laboratory.bench.connectors.chain import connector, last_committed
 from headrace.laboratory.bench.connectors.kafka import BATCH_BYTES, Kafka, send
 from headrace.laboratory.bench.connectors.system import BODY, System
-from headrace.laboratory.bench.discarded import discarding
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.pipelines.apps import App, Count, count
 from headrace.laboratory.bench.pipelines.feed import WORD_BYTES, Words
-from headrace.laboratory.bench.pipelines.queries import WORKER_MEMORY, RowProcessor
+from headrace.laboratory.bench.pipelines.queries import WORKER_MEMORY, RowProcessor, discarding
 from headrace.laboratory.bench.queries import headrace
 from headrace.laboratory.bench.rig import gateway, wait_for
 from headrace.pipelines import Pipeline

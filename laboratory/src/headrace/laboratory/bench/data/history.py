@@ -14,9 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.engine import History, start
-from headrace.laboratory.bench.cpu import spark_cpu_s
 from headrace.laboratory.bench.figures import Figure, itself
-from headrace.laboratory.bench.queries import session
+from headrace.laboratory.bench.queries import session, spark_cpu_s
 from headrace.laboratory.bench.rig import gateway
 from headrace.pipelines import Pipeline
 

@@ -13,10 +13,9 @@ import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.laboratory.bench.cpu import spark_cpu_s
 from headrace.laboratory.bench.figures import Figure, itself
 from headrace.laboratory.bench.pipelines.queries import running
-from headrace.laboratory.bench.queries import session
+from headrace.laboratory.bench.queries import session, spark_cpu_s
 from headrace.laboratory.bench.rig import KEYED_SOURCES, connector, gateway
 from headrace.pipelines import Pipeline
 

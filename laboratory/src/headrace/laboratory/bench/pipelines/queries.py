@@ -17,14 +17,45 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from headrace.contract.units import parse_size
 from headrace.engine import start
-from headrace.engine.applications.stages.plan import Plan
+from headrace.engine.applications.batches.commits import commits
+from headrace.engine.applications.stages.plan import REPORT, Plan
+from headrace.engine.applications.starting.keyed_stages import add_keyed_stages
 from headrace.engine.applications.states.keys import bucket_ids
-from headrace.laboratory.bench.discarded import discarding
+from headrace.engine.checkpoint.folder import qualified
+from headrace.engine.checkpoint.manifests import STATES
+from headrace.engine.spark.application_sink import FORMAT, add_handler, remove_handler
 from headrace.laboratory.bench.pipelines.apps import App
 from headrace.laboratory.bench.pipelines.feed import Feed
 from headrace.laboratory.bench.pipelines.inprocess import load
 from headrace.laboratory.bench.rig import wait_for
 from headrace.pipelines import Pipeline
+
+
+@contextmanager
+def discarding(plan: Plan, rows: DataFrame, checkpoint: str, counted: str) -> Iterator[StreamingQuery]:
+    """Runs the keyed stages of a plan in a query of its own, which stops at the end of the block.
+
+    Args:
+        plan: The plan.
+        rows: The rows of the source stage.
+        checkpoint: The folder for positions and states.
+        counted: The name under which the query's progress has the number of results, as `messages`.
+    """
+    spark = rows.sparkSession
+    url, run = qualified(spark, checkpoint), uuid.uuid4().hex
+    add_handler(spark, run, commits(spark, url, None, ()))
+    is_result = (sql.col("target") < 0) & (sql.col("target") > REPORT)
+    results = sql.sum(sql.when(is_result, sql.col("messages"))).alias("messages")
+    leaving = add_keyed_stages(plan, rows, f"{url}/{STATES}", None).observe(counted, results)
+    try:
+        query = leaving.writeStream.format(FORMAT).option("run", run).option("checkpointLocation", checkpoint).start()
+        try:
+            yield query
+        finally:
+            query.stop()
+    finally:
+        remove_handler(spark, run)
+
 
 WORKER_MEMORY = "3gb"
 _MAX_S = 3600.0

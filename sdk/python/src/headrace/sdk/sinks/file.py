@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import IO
 
-from headrace.machine.temporary import named_folder
+from headrace.machine.resources import named_folder
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.sdk.sinks.rows import Rows
 

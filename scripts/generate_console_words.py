@@ -1,28 +1,36 @@
-"""Generates the console's words from the words of the gateway's documents: the console and the commands use the same ones.
+"""Generates the console's words from the words of the gateway's documents, and its types from the fields of the history.
 
-Usage: python -m scripts.generate_words [--check]
+The console and the commands use the same words.
+
+Usage: python -m scripts.generate_console_words [--check]
 """
 
 import sys
+from pathlib import Path
 from typing import get_args
 
 from scripts.generated_page import ROOT, generate
 
 from headrace.gateway.core import Kind, Problem
+from headrace.gateway.core.status.history import FIELDS
 from headrace.gateway_status.timeline import MESSAGE_STATES
 from headrace.protocol.v1.admin_documents import Condition, ProcessStateKind
 
-FILE = ROOT / "gateway" / "console" / "src" / "model" / "words.ts"
+MODEL = ROOT / "gateway" / "console" / "src" / "model"
 
 
-def text() -> str:
-    """Returns the file's content."""
+def texts() -> dict[Path, str]:
+    """Returns the content of each file."""
+    return {MODEL / "words.ts": _words(), MODEL / "history_fields.ts": _history_fields()}
+
+
+def _words() -> str:
     conditions = "".join(f'  "{word}",\n' for word in get_args(Condition))
     no_faults = ", ".join(f'"{kind}"' for kind in Kind if not Problem("", kind, "", 0, "").is_fault)
     states = "".join(f'  {_key(state)}: "{meaning}",\n' for state, meaning in MESSAGE_STATES.items())
     processes = ", ".join(f'"{word}"' for word in get_args(ProcessStateKind))
     return (
-        "/** The words of the gateway's documents. Made by scripts/generate_words.py. */\n\n"
+        "/** The words of the gateway's documents. Made by scripts/generate_console_words.py. */\n\n"
         "/** What a part does, as the gateway decides it. */\n"
         f"export const CONDITIONS = [\n{conditions}] as const;\n\n"
         "export type Condition = (typeof CONDITIONS)[number];\n\n"
@@ -35,9 +43,21 @@ def text() -> str:
     )
 
 
+def _history_fields() -> str:
+    kinds = [f"  {kind}:\n" + "\n".join(f'    | "{field}"' for field in fields) + ";\n" for kind, fields in FIELDS.items()]
+    return (
+        "/** The fields of the history, by kind of part. Made by scripts/generate_console_words.py. */\n\n"
+        f"export interface HistoryFields {{\n{''.join(kinds)}}}\n"
+    )
+
+
 def _key(word: str) -> str:
     return f'"{word}"' if "-" in word else word
 
 
+def _write(file: Path, text: str) -> int:
+    return generate(file, lambda _: text, "scripts.generate_console_words", __doc__)
+
+
 if __name__ == "__main__":
-    sys.exit(generate(FILE, lambda _: text(), "scripts.generate_words", __doc__))
+    sys.exit(max(_write(file, text) for file, text in texts().items()))
