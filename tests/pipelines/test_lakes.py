@@ -204,6 +204,9 @@ NO_PLACES = (
 )
 
 
+NO_NODES = ("", "/", "name", "name:9820/", "/x", "name:/x", "name:x/x", "u@name:9820/x", "name:9820/../x")
+
+
 @pytest.mark.parametrize(
     ("path", "schema", "format", "reason"),
     [
@@ -215,8 +218,16 @@ NO_PLACES = (
             "parquet",
             "path is a folder on a disk that all workers share, without a scheme, or .*, not 's4://x/y'",
         ),
-        (Path("s3://b/x"), Order, "delta", "path: a Path names no place on S3; give it as text"),
-        ("s3://bucket/x", Order, "parquet", "shows a micro-batch by renaming .* use format='delta' for s3://bucket/x"),
+        (Path("s3://b/x"), Order, "delta", "path: a Path names no place on S3 or HDFS; give it as text"),
+        (Path("hdfs://b/x"), Order, "delta", "path: a Path names no place on S3 or HDFS; give it as text"),
+        ("hdfs://name:9820/x", Order, "parquet", "use format='delta' for hdfs://name:9820/x"),
+        *((f"hdfs://{place}", Order, "delta", "path is 'hdfs://namenode:9820/folder', whose") for place in NO_NODES),
+        (
+            "s3://bucket/x",
+            Order,
+            "parquet",
+            "shows a micro-batch by renaming its folder on a disk: use format='delta' for s3://bucket/x",
+        ),
         *((f"s3a://{place}", Order, "delta", "path is 's3://bucket/folder', whose folders have only") for place in NO_PLACES),
         ("t", Order, "csv", "format is one of 'parquet', 'delta', 'iceberg', not 'csv'"),
         ("t", int, "parquet", "schema: dataclasses, NamedTuples, .* have columns, not int"),
@@ -361,6 +372,7 @@ def test_a_trial_knows_its_tables() -> None:
         ({"format": "delta", "table": "a.b.c"}, "table names a table in a catalog, which only format='iceberg' has"),
         ({"format": "parquet", "options": {"a": "b"}}, "options are for format='delta' and 'iceberg'"),
         ({"table": "a.b.c", "path": "s3://bucket/t"}, "format='iceberg' writes to folders on disks only"),
+        ({"table": "a.b.c", "path": "hdfs://name/t"}, "format='iceberg' writes to folders on disks only"),
         ({"table": "a.b.c", "path": "a%20b"}, "readers of Iceberg would open another folder than .*a%20b"),
         ({"table": "a.b.c", "schema": pa.schema([("n", pa.int8())])}, "tables of format='iceberg' do not have the type int8"),
     ],

@@ -268,14 +268,15 @@ class Flow(Generic[T_co]):
         """Writes the values as rows of a table of files, each once. Readers see whole micro-batches, after their commit.
 
         Args:
-            path: The folder of the table, on a disk that all workers share, or, of a Delta table, `s3://bucket/folder`, with
-                credentials, region and endpoint from the environment (`AWS_...`) of driver and workers.
+            path: The folder of the table, on a disk that all workers share, or, of a Delta table, `hdfs://namenode:9820/folder`,
+                or `s3://bucket/folder`, with credentials, region and endpoint from the environment (`AWS_...`) of driver and
+                workers.
             schema: The columns: a dataclass, `NamedTuple`, `TypedDict`, msgspec `Struct` or pydantic model, or a schema of
                 pyarrow. With the latter, values are dicts, or objects with these attributes. The columns of a columnar step are
                 converted to the types of the schema, without a loss.
             format: "parquet": files in a folder for each micro-batch, without a log; "delta": a Delta table, whose log also knows
-                the micro-batches. It needs `headrace-engine[lake]` on the driver, on S3 also on the workers. "iceberg": an
-                Iceberg table in a folder. It needs `headrace-engine[iceberg]` on the driver.
+                the micro-batches. It needs `headrace-engine[lake]` on the driver, on S3 and HDFS also on the workers. "iceberg":
+                an Iceberg table in a folder. It needs `headrace-engine[iceberg]` on the driver.
             partition_by: The columns that divide the table: texts, signed integers, booleans or dates. Each combination of
                 values has files of its own, of Parquet in a folder such as `day=2026-11-29`.
             table: The name of an Iceberg table, as `catalog.namespace.table`.

@@ -20,7 +20,7 @@ from headrace.pipelines.steps.fingerprints import Fingerprint, check_fingerprint
 from headrace.pipelines.steps.keys import in_order_of_keys, normal_key
 from headrace.pipelines.steps.lake import Lake
 from headrace.pipelines.steps.lake_partitions import divided, values_of
-from headrace.pipelines.steps.lake_places import is_on_s3
+from headrace.pipelines.steps.lake_places import is_in_store
 from headrace.pipelines.steps.step import Counted, OnError
 from headrace.pipelines.time.time import END, bounded, first_time, prefix_maxima
 
@@ -58,7 +58,7 @@ __all__ = [
     "first_time",
     "in_order",
     "in_order_of_keys",
-    "is_on_s3",
+    "is_in_store",
     "matches",
     "merged",
     "no_step",

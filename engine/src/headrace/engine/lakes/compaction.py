@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace.engine._errors import LakeError
 from headrace.engine.lakes.objects import INSTALL, readable, reason_of
-from headrace.pipelines.runtime import is_on_s3
+from headrace.pipelines.runtime import is_in_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def compact_lake(path: str, *, file_bytes: int, options: Mapping[str, str] | Non
     somebody vacuums the table.
 
     Args:
-        path: The folder of the table, or its place on S3.
+        path: The folder of the table, or its place on S3 or HDFS.
         file_bytes: The size up to which files are joined.
         options: Storage options of deltalake, beside the environment.
 
@@ -54,7 +54,7 @@ def compact_lake(path: str, *, file_bytes: int, options: Mapping[str, str] | Non
 
 
 def _no_log(path: str) -> str:
-    names = [] if is_on_s3(path) or not Path(path).is_dir() else [each.name for each in Path(path).iterdir()]
+    names = [] if is_in_store(path) or not Path(path).is_dir() else [each.name for each in Path(path).iterdir()]
     if "metadata" in names:
         return f"lake {path} is an Iceberg table, which pyiceberg cannot compact: call rewrite_data_files in Spark"
     if any(name.startswith("micro_batch=") for name in names):

@@ -1,4 +1,4 @@
-"""A Delta table, on a disk or on S3: its log shows a micro-batch, with the mark that makes a repeat harmless.
+"""A Delta table, on a disk, S3 or HDFS: its log shows a micro-batch, with the mark that makes a repeat harmless.
 
 Tasks write below `_headrace/staged`. The driver moves the files that count into the table's folder, where they are not part of
 the table yet, and adds them to its log in one commit. The app transaction `(query, batch)` of that commit is the mark.
@@ -38,7 +38,7 @@ class DeltaLake:
     """One table.
 
     Args:
-        path: Its folder, or its place on S3.
+        path: Its folder, or its place on S3 or HDFS.
         sync: Whether the files that it shows survive a power loss.
         options: Storage options of deltalake, beside the environment.
     """

@@ -1,7 +1,7 @@
-"""The staged objects of a table on S3, in the store that deltalake keeps its log in, with the same credentials.
+"""The staged objects of a table on S3 or HDFS, in the store that deltalake keeps its log in, with the same credentials.
 
-An object cannot be renamed: it is copied to its place, then the staged one is deleted, both before the log names it. So a driver
-that does the same late, twice or beside another one finds the same object, or nothing left to move.
+On S3, an object cannot be renamed: it is copied to its place, then the staged one is deleted, both before the log names it. So a
+driver that does the same late, twice or beside another one finds the same object, or nothing left to move. HDFS renames.
 """
 
 import re
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m|↳")
+_DOCUMENT = re.compile(r"<\?xml|\n\s*at [\w.$]+\(")
+"""Where the document of a server of S3, or the stack trace of a name node, begins."""
+_ABSENT = "java.io.FileNotFoundException"
 _REASON_CHARS = 400
 
 
@@ -50,12 +53,12 @@ class ObjectStaging(Staging):
 
     def discard(self, name: str) -> None:
         """See `Staging`."""
-        with readable(), suppress(FileNotFoundError):
+        with suppress(FileNotFoundError), readable():
             self._objects.delete_file(f"{STAGED}/{name}")
 
     def add(self, name: str) -> Found | None:
         """See `Staging`."""
-        with readable(), suppress(FileNotFoundError):  # It was moved before.
+        with suppress(FileNotFoundError), readable():  # It was moved before.
             self._objects.move(f"{STAGED}/{name}", name)
         return self._look_up(name)
 
@@ -64,12 +67,12 @@ class ObjectStaging(Staging):
         import pyarrow.parquet as pq
 
         for path in f"{STAGED}/{name}", name:
-            with readable(), suppress(FileNotFoundError, pa.ArrowInvalid), self._objects.open_input_file(path) as file:
+            with suppress(FileNotFoundError, pa.ArrowInvalid), readable(), self._objects.open_input_file(path) as file:
                 return pq.read_metadata(file)
         return None
 
     def make_table(self) -> list[str]:
-        """See `Staging`. A table on S3 needs no folder, and no other format has files there."""
+        """See `Staging`. A table in a store needs no folder, and no other format has files there."""
         return []
 
     def check_table(self, batch: LakeBatch) -> None:
@@ -98,6 +101,7 @@ def readable() -> Iterator[None]:
     """Has an error of the store be one line, without the colours of a terminal.
 
     Raises:
+        FileNotFoundError: There is no such object.
         OSError: The store failed.
     """
     try:
@@ -105,12 +109,12 @@ def readable() -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise OSError(reason_of(error)) from error
+        raise (FileNotFoundError if _ABSENT in str(error) else OSError)(reason_of(error)) from error
 
 
 def reason_of(error: Exception) -> str:
-    """An error as one line, without colours and the document that the server sent."""
-    lines = (" ".join(line.split()) for line in _ESCAPES.sub("", str(error)).partition("<?xml")[0].splitlines())
+    """An error as one line, without colours and the document or the stack trace that the server sent."""
+    lines = (" ".join(line.split()) for line in _DOCUMENT.split(_ESCAPES.sub("", str(error)))[0].splitlines())
     return ": ".join(line for line in lines if line)[:_REASON_CHARS]
 
 
@@ -130,6 +134,4 @@ def _stored(place: str, options: Mapping[str, str]) -> Any:
         return PyFileSystem(DeltaStorageHandler(place, dict(options)))
 
 
-INSTALL = (
-    "format='delta' needs deltalake on the driver, and for a table on S3 on the workers: pip install 'headrace-engine[lake]'"
-)
+INSTALL = "format='delta' needs deltalake on the driver, on S3 and HDFS also on the workers: pip install 'headrace-engine[lake]'"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace.engine.lakes.objects import ObjectStaging
 from headrace.engine.lakes.staging import DiskStaging, Staging
-from headrace.pipelines.runtime import Lake, is_on_s3
+from headrace.pipelines.runtime import Lake, is_in_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Place:
     """A table.
 
     Attributes:
-        path: Its folder, or its place on S3.
+        path: Its folder, or its place on S3 or HDFS.
         format: How its files are committed.
         table: Its name in a catalog of Iceberg; empty if it is not known.
         options: Credentials, or properties of the catalog, for its library.
@@ -33,6 +33,6 @@ def place_of(lake: Lake) -> Place:
 
 def staging_at(place: Place, *, sync: bool) -> Staging:
     """The staged files of a table."""
-    if is_on_s3(place.path):
+    if is_in_store(place.path):
         return ObjectStaging(place.path, place.options)
     return DiskStaging(Path(place.path), sync=sync, below="data" if place.format == "iceberg" else "")

@@ -28,7 +28,7 @@ class Lake(Step):
     """Writes values as rows of a table.
 
     Attributes:
-        path: The folder of the table, or its place on S3.
+        path: The folder of the table, or its place on S3 or HDFS.
         format: How its files are committed: one of `FORMATS`.
         columns: The columns of the table, and how values become rows.
         partition_by: The columns that divide the table into folders.

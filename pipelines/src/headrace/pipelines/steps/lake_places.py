@@ -1,4 +1,4 @@
-"""Where tables of files are: in a folder of a disk, or on S3."""
+"""Where tables of files are: in a folder of a disk, or in a store: on S3 or HDFS."""
 
 import os
 import re
@@ -12,34 +12,39 @@ from headrace.pipelines._errors import GraphError
 
 _S3 = "s3://"
 _ALSO_S3 = "s3a://"
-"""As Spark names it."""
+"""As Spark names S3."""
+_HDFS = "hdfs://"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_NAME_NODE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
+"""A name node, or the name service that Hadoop's configuration describes."""
 _TABLE = re.compile(r"[^.]+(\.[^.]+){2,}")
 _FOLDER = re.compile(r"(?!\.\.?$)[A-Za-z0-9._=+-]+")
 
 
-def is_on_s3(place: str) -> bool:
-    """Whether a place is on S3."""
-    return place.startswith(_S3)
+def is_in_store(place: str) -> bool:
+    """Whether a place is on S3 or HDFS, and not on a disk."""
+    return place.startswith((_S3, _HDFS))
 
 
 def located(where: str, path: Any) -> str:
     """Returns the place of a table, whatever folder a process works in.
 
     Raises:
-        GraphError: It is neither the path of a folder nor a place on S3.
+        GraphError: It is neither the path of a folder nor a place on S3 or HDFS.
     """
     if not isinstance(path, (str, Path)) or not str(path) or not str(path).isprintable():
         raise GraphError(f"{where}: path is the folder of a table, such as 'tables/orders', not {check.excerpt(path)}")
     text = str(path)
     if text.startswith((_S3, _ALSO_S3)):
-        return _located_on_s3(where, text)
-    if isinstance(path, Path) and text.startswith(("s3:/", "s3a:/")):
-        raise GraphError(f"{where}: path: a Path names no place on S3; give it as text, such as 's3://bucket/orders'")
+        return _in_store(where, text, _S3, _BUCKET, "s3://bucket/folder")
+    if text.startswith(_HDFS):
+        return _in_store(where, text, _HDFS, _NAME_NODE, "hdfs://namenode:9820/folder")
+    if isinstance(path, Path) and text.startswith(("s3:/", "s3a:/", "hdfs:/")):
+        raise GraphError(f"{where}: path: a Path names no place on S3 or HDFS; give it as text, such as 's3://bucket/orders'")
     if "://" in text or text.startswith("file:"):
         raise GraphError(
-            f"{where}: path is a folder on a disk that all workers share, without a scheme, or 's3://bucket/folder', not "
-            f"{check.excerpt(path)}"
+            f"{where}: path is a folder on a disk that all workers share, without a scheme, or 's3://bucket/folder' or "
+            f"'hdfs://namenode:9820/folder', not {check.excerpt(path)}"
         )
     return os.path.abspath(text)
 
@@ -58,12 +63,11 @@ def check_for_parquet(where: str, place: str) -> None:
     """Checks that one rename shows the files of a micro-batch.
 
     Raises:
-        GraphError: S3 has no renames.
+        GraphError: It is not on a disk.
     """
-    if is_on_s3(place):
+    if is_in_store(place):
         raise GraphError(
-            f"{where}: format='parquet' shows a micro-batch by renaming its folder, which S3 cannot do: use format='delta' for "
-            f"{place}"
+            f"{where}: format='parquet' shows a micro-batch by renaming its folder on a disk: use format='delta' for {place}"
         )
 
 
@@ -71,9 +75,9 @@ def check_for_iceberg(where: str, place: str) -> None:
     """Checks that pyiceberg and others find the files of the folder by its URI.
 
     Raises:
-        GraphError: They would not, or the place is on S3.
+        GraphError: They would not, or the place is not on a disk.
     """
-    if is_on_s3(place):
+    if is_in_store(place):
         raise GraphError(f"{where}: format='iceberg' writes to folders on disks only: use format='delta' for {place}")
     if set(place) & set("%?#\\"):
         raise GraphError(
@@ -104,19 +108,18 @@ def opened_with(where: str, format: str, table: Any, options: Any) -> tuple[str,
 
 def are_apart(place: str, other: str) -> bool:
     """Whether no reader of one table finds files of the other one: they are neither one folder, nor one inside the other."""
-    if is_on_s3(place) != is_on_s3(other):
+    if is_in_store(place) != is_in_store(other):
         return True
-    if is_on_s3(place):
+    if is_in_store(place):
         return not (f"{place}/".startswith(f"{other}/") or f"{other}/".startswith(f"{place}/"))
     here, there = os.path.realpath(place), os.path.realpath(other)
     return os.path.commonpath([here, there]) not in (here, there)
 
 
-def _located_on_s3(where: str, text: str) -> str:
-    bucket, *folders = text.partition("://")[2].rstrip("/").split("/")
-    if not _BUCKET.fullmatch(bucket) or not folders or not all(map(_FOLDER.fullmatch, folders)):
+def _in_store(where: str, text: str, scheme: str, store: re.Pattern[str], example: str) -> str:
+    first, *folders = text.partition("://")[2].rstrip("/").split("/")
+    if not store.fullmatch(first) or not folders or not all(map(_FOLDER.fullmatch, folders)):
         raise GraphError(
-            f"{where}: path is 's3://bucket/folder', whose folders have only ASCII letters, digits and ._=+-, not "
-            f"{check.excerpt(text)}"
+            f"{where}: path is '{example}', whose folders have only ASCII letters, digits and ._=+-, not {check.excerpt(text)}"
         )
-    return _S3 + "/".join([bucket, *folders])
+    return scheme + "/".join([first, *folders])

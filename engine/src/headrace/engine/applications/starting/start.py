@@ -51,7 +51,7 @@ from headrace.engine.spark.session import defaults_in, register
 from headrace.engine.spark.shared_checkpoint import refuse_local_checkpoint, refuse_local_lakes
 from headrace.engine.wire.connection import Connection
 from headrace.pipelines import Pipeline
-from headrace.pipelines.runtime import Graph, check_fingerprints, is_on_s3
+from headrace.pipelines.runtime import Graph, check_fingerprints, is_in_store
 
 DEFAULT_WORKER_MEMORY = "1gb"
 REAL_TIME_LAKE = (
@@ -145,7 +145,7 @@ def start(
     # Spark would report the same error later, after something has been written.
     checked = parse({"stream": ",".join(graph.streams), **for_source}, defaults_in(spark))
     refuse_local_checkpoint(spark, str(checkpoint), shared=checked.shared_checkpoint)
-    refuse_local_lakes(spark, (lake for lake in graph.lakes if not is_on_s3(lake)), shared=checked.shared_checkpoint)
+    refuse_local_lakes(spark, (lake for lake in graph.lakes if not is_in_store(lake)), shared=checked.shared_checkpoint)
     of_sinks = {"application": graph.name, "sink": ",".join(graph.sinks), **for_sink}
     if graph.dead_letters is not None:
         of_sinks["failed"] = graph.dead_letters
