@@ -74,6 +74,24 @@ def test_each_is_a_process_with_its_own_settings_and_no_program_is_run_before_it
     assert "clean.py" in result.output
 
 
+def test_a_reload_restarts_what_has_another_program(tmp_path: Path) -> None:
+    deployment = load(tmp_path)
+    graphs = read_graphs(deployment)
+
+    def settings() -> dict[str, object]:
+        return {one.name: one.settings for one in plan_of(deployment, graphs).others}
+
+    before = settings()
+    assert settings() == before
+    for file, name in (("first.py", "first"), ("clean.py", "clean")):
+        (tmp_path / file).write_text((tmp_path / file).read_text() + "\n")
+        after = settings()
+        assert [one for one in before if after[one] != before[one]] == [name]
+        before = after
+    (tmp_path / "clean.py").unlink()
+    assert settings()["clean"] != before["clean"]
+
+
 def test_a_spark_program_is_known_by_its_pipelines(tmp_path: Path) -> None:
     clean = role(load(tmp_path), "clean")
     assert clean.is_connected(Known(pipelines=frozenset({"clean-1", "clean-2", "another"})))

@@ -33,6 +33,17 @@ def test_lines_say_what_is_new() -> None:
     ]
 
 
+def test_that_there_are_no_figures_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.deploy.view._FIGURES_EVERY_S", 0.0)
+    written: list[str] = []
+    view = LinesView(written.append, stamps=False)
+    for _ in range(3):
+        view(replace(RUNS, acknowledged=None, rate=0, lag=None))
+    view(RUNS)
+    view(RUNS)
+    assert written[3:] == ["the gateway does not report figures", *["12,000 messages acknowledged, 340 a second, lag 5"] * 2]
+
+
 def test_documents_come_with_every_change() -> None:
     written: list[str] = []
     view = JsonView(written.append)

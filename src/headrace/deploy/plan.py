@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from headrace.connectors.configuration import Configured
@@ -231,7 +232,13 @@ def _application(deployment: Deployment, name: str, graph: ApplicationGraph) -> 
         inherits=descriptors(options.gateway),
         is_connected=lambda known: None if elsewhere else pipeline in known.pipelines,
         may_end=options.available_now,
-        settings=(options, pipeline, deployment.log_format, _looked_up(deployment, name, environ)),
+        settings=(
+            options,
+            pipeline,
+            _digest(deployment, options.app.partition(":")[0]),
+            deployment.log_format,
+            _looked_up(deployment, name, environ),
+        ),
         pipelines=() if elsewhere else (pipeline,),
         reads=() if elsewhere else tuple(graph.streams[:_MAX_NAMES]),
     )
@@ -254,10 +261,18 @@ def _query(deployment: Deployment, name: str) -> Role:
         inherits=descriptors(options.gateway),
         is_connected=is_connected,
         may_end=options.available_now,
-        settings=(options, deployment.log_format, _looked_up(deployment, name, environ)),
+        settings=(options, _digest(deployment, options.program), deployment.log_format, _looked_up(deployment, name, environ)),
         pipelines=() if elsewhere else pipelines[:_MAX_NAMES],
         reads=() if elsewhere else tuple(options.reads[:_MAX_NAMES]),
     )
+
+
+def _digest(deployment: Deployment, file: str) -> bytes | None:
+    """Returns a digest of an application or a program, which is another one once its file has changed; None without the file."""
+    try:
+        return sha256((deployment.path.parent / file).read_bytes()).digest()
+    except OSError:
+        return None
 
 
 def _looked_up(deployment: Deployment, name: str, environ: Mapping[str, str]) -> Mapping[str, str | None]:

@@ -51,7 +51,8 @@ class LinesView:
             self._say(f"{status.deployment} {status.condition}{f': {status.cause}' if status.cause else ''}")
         if status.condition is Condition.RUNS and time.monotonic() - self._figures_at >= _FIGURES_EVERY_S:
             self._figures_at = time.monotonic()
-            self._say(figures(status))
+            if status.acknowledged is not None or self._is_news("figures", ()):
+                self._say(figures(status))
 
     def _is_news(self, about: str, line: Said) -> bool:
         before = self._before.get(about)
