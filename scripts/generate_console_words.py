@@ -31,14 +31,14 @@ def _words() -> str:
     processes = ", ".join(f'"{word}"' for word in get_args(ProcessStateKind))
     return (
         "/** The words of the gateway's documents. Made by scripts/generate_console_words.py. */\n\n"
-        "/** What a part does, as the gateway decides it. */\n"
+        "/** The activity of a part, as the gateway decides it. */\n"
         f"export const CONDITIONS = [\n{conditions}] as const;\n\n"
         "export type Condition = (typeof CONDITIONS)[number];\n\n"
         "/** The kinds of problems with which nothing is wrong. */\n"
         f"export const NO_FAULTS: readonly string[] = [{no_faults}];\n\n"
-        "/** What a message does, by its state. */\n"
+        "/** The progress of a message, by its state. */\n"
         f"export const MESSAGE_STATES: Record<string, string> = {{\n{states}}};\n\n"
-        "/** What a process of a deployment does. */\n"
+        "/** The state of a process of a deployment. */\n"
         f"export const PROCESS_STATES = [{processes}] as const;\n"
     )
 

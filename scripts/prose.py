@@ -1,7 +1,7 @@
 """Finds constructions that stop a reader, in pages, docstrings, texts and comments: part of `make lint`.
 
 Texts are help, errors, log lines, and the docstrings of attributes. Comments are read in `proto/` and in all languages, and all
-that `headrace new` writes.
+that `headrace new` writes. Texts of tests do not count: they quote what the product prints, and what it must not print.
 
 Name the thing instead of a pronoun (`those of`, `those that`), and write who does what, in the order in which it happens.
 """
@@ -86,6 +86,11 @@ def modules() -> list[Path]:
     return sorted({*sources(), *(path for path in others if not GENERATED.intersection(path.relative_to(ROOT).parts))})
 
 
+def tests() -> list[Path]:
+    """The modules of the tests, whose docstrings and comments are checked."""
+    return sorted(path for path in (ROOT / "tests").rglob("*.py") if not GENERATED.intersection(path.relative_to(ROOT).parts))
+
+
 def commented() -> list[Path]:
     """The files whose comments are checked: the protocol's source, and everything in languages other than Python."""
     found = {path for pattern in COMMENTED for path in ROOT.glob(pattern)}
@@ -100,7 +105,7 @@ def templates() -> list[Path]:
 def comment_findings(source: str) -> Iterator[tuple[int, str, str]]:
     """The line of each construction in the comments of a file, its words, and what to do instead."""
     for match in _COMMENT.finditer(source):
-        text = re.sub(r"^[ \t]*(?://[/!]?|/\*\*?|\*/?)", "", match[0], flags=re.MULTILINE)
+        text = re.sub(r"^[ \t]*(?://[/!]?|/\*\*?|\*/?)[ \t]*", "", match[0], flags=re.MULTILINE)
         for line, words, advice in findings(text):
             yield source.count("\n", 0, match.start()) + line, words, advice
 
@@ -138,13 +143,13 @@ def docstring_findings(source: str) -> Iterator[tuple[int, str, str]]:
 def python_comment_findings(source: str) -> Iterator[tuple[int, str, str]]:
     """The line of each construction in the comments of a module, its words, and what to do instead. Adjacent lines are one."""
     # Tokens cost much, and few modules have such words behind a `#`, be it in a text or not.
-    behind = "\n".join(line.partition("#")[2] for line in source.splitlines())
+    behind = "\n".join(line.partition("#")[2].lstrip("# ") for line in source.splitlines())
     if not any(pattern.search(behind) for pattern in _PATTERNS.values()):
         return
     found = [token for token in tokenize.generate_tokens(StringIO(source).readline) if token.type == tokenize.COMMENT]
     for _, comment in groupby(enumerate(found), lambda numbered: numbered[1].start[0] - numbered[0]):
         lines = [token for _, token in comment]
-        for line, words, advice in findings("\n".join(token.string.lstrip("#") for token in lines)):
+        for line, words, advice in findings("\n".join(token.string.lstrip("# ") for token in lines)):
             yield lines[0].start[0] + line - 1, words, advice
 
 
@@ -163,6 +168,7 @@ def main() -> int:
     searches: list[tuple[Path, Search]] = [(page, findings) for page in pages()]
     of_source = (docstring_findings, text_findings, python_comment_findings)
     searches += [(source, search) for source in modules() for search in of_source]
+    searches += [(test, search) for test in tests() for search in (docstring_findings, python_comment_findings)]
     searches += [(source, search) for source in commented() for search in (comment_findings, literal_findings)]
     searches += [(template, findings) for template in templates()]
     lines = [

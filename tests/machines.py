@@ -30,7 +30,7 @@ def find_fault(machine: type[RuleBasedStateMachine], examples: int = 20) -> None
     A run that finds nothing is followed by one from another seed: how fast a real system is decides what the steps meet.
 
     Raises:
-        AssertionError: It has found the fault, within so many examples from one of the seeds.
+        AssertionError: It has found the fault, within `examples` examples from one of the seeds.
     """
     again = 0
     for seed in range(_SEEDS):

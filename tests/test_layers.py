@@ -287,7 +287,7 @@ def test_gateway_and_sdk_read_the_time_and_draw_randomness_in_one_place(module: 
 
 
 def test_folders_are_removed_by_the_one_function_that_raises_no_error() -> None:
-    """`shutil.rmtree` raises the errors of some operations although it is told to ignore all."""
+    """`shutil.rmtree` raises the errors of some operations although a caller asks it to ignore all."""
     found = {
         name
         for name, path in modules().items()

@@ -1,4 +1,4 @@
-"""What the pipelines benchmark is fed with, and what it says to expect, against the functions themselves."""
+"""The input of the pipelines benchmark and the results that it expects, against the functions themselves."""
 
 import pytest
 

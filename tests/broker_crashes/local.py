@@ -128,7 +128,7 @@ class HttpPair(Pair):
         """Starts nothing.
 
         Args:
-            receiver: What the sink sends to.
+            receiver: The receiver of the sink.
             listen: Where the source listens, HOST:PORT.
         """
         self._receiver, self._listen = receiver, listen

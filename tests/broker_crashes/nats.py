@@ -65,7 +65,7 @@ class StreamPair(Pair):
                     headers = {"Nats-Msg-Id": id_of(number), "key": key_of(number)}
                     await stream.publish(f"{self._stream}.{key_of(number)}", value_of(number), headers=headers)
 
-        # What was published already is known by its id.
+        # The broker knows published messages by their ids.
         again_while((Error, OSError), lambda: asyncio.run(publish()))
 
     def rows(self) -> list[Row]:

@@ -1,4 +1,4 @@
-"""A source and a sink of one system: how the connectors are told of it, and what the system's own programs do at either end."""
+"""A source and a sink of one system: the connectors' parameters, and what the system's own programs do at either end."""
 
 import time
 from abc import ABC, abstractmethod
@@ -51,7 +51,7 @@ class Pair(ABC):
 
     @abstractmethod
     def rows(self) -> list[Row]:
-        """What is visible at the far end, in its order."""
+        """The visible messages at the far end, in its order."""
 
     def visible(self) -> int:
         """How many messages have their result there, repeats not counted."""

@@ -31,7 +31,7 @@ _LOOKS_EVERY_S = 0.1
 
 @dataclass
 class Followed:
-    """What is known of a key.
+    """The state of a key.
 
     Attributes:
         state: Its count and checksum.

@@ -10,10 +10,10 @@ GATEWAY, DRIVER, SOURCES, SINKS, BROKER = "gateway", "driver", "sources", "sinks
 
 @dataclass(frozen=True)
 class Victim:
-    """What is killed.
+    """The victim.
 
     Attributes:
-        role: What it is there for.
+        role: Its purpose.
         system: Whose; None for what all share.
     """
 

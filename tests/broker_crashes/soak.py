@@ -38,14 +38,14 @@ Say = Callable[[str], None]
 
 @dataclass
 class Account:
-    """What has become of the messages of a pair.
+    """The account of a pair's messages.
 
     Attributes:
         pair: Its source and its sink.
         published: How many messages were published.
         arrived: How many of them have a result.
         repeats: How many results are there again.
-        findings: What is not as the pages of both connectors promise.
+        findings: The breaches of what the pages of both connectors promise.
     """
 
     pair: str
@@ -57,14 +57,14 @@ class Account:
 
 @dataclass
 class Outcome:
-    """What has happened, and what has become of everything.
+    """The events of the run, and the account of all messages.
 
     Attributes:
         seed: What decided.
         seconds: How long it ran.
         faults: How often each fault happened.
         stalls: How often each stream was seen that had stalled.
-        accounts: What has become of each pair's messages.
+        accounts: The account of each pair's messages.
     """
 
     seed: int
@@ -213,7 +213,7 @@ def _pairs(brokers: Mapping[str, Any], folder: Path, listen: str) -> Sequence[Pa
 
 
 def _account(world: World, pair: Pair) -> Account:
-    """What has become of the messages of a pair."""
+    """The account of a pair's messages."""
     rows, published = pair.rows(), world.published[pair.name]
     findings = [*pair.findings(rows, published), *(f"{stream} is not acknowledged" for stream in world.unacknowledged(pair))]
     repeats = len(rows) - len({row.number for row in rows})

@@ -1,4 +1,4 @@
-"""What is published, and what must come of it. Pure: publishers, query and judge agree on this and on nothing else.
+"""The published messages, and the results that must follow. Pure: publishers, query and judge agree on this and on nothing else.
 
 Each pair of a source and a sink has messages of its own, numbered from 1, of a few keys. The query keeps a count and a checksum
 for each key, and writes a row for each message that has both as they are after it.
@@ -34,7 +34,7 @@ def id_of(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the query knows of a key. The order of the messages does not matter: a queue does not promise any."""
+    """The query's state for a key. The order of the messages does not matter: a queue does not promise any."""
 
     count: int = 0
     checksum: int = 0

@@ -35,7 +35,7 @@ class World:
     """Processes that are killed and started again while there is work for them.
 
     Attributes:
-        kills: What was killed, with what each of its pairs had published and shown just before.
+        kills: The victims, with what each of its pairs had published and shown just before.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class World:
 
         Args:
             folder: Where logs, configurations and the checkpoint are.
-            pairs: What is read and written, and by whom.
+            pairs: The systems that are read and written, and their connectors.
             brokers: The brokers by system.
             connected: The same pairs as their connectors reach the brokers; the same as `pairs` if there are none.
             address: Where the gateway listens; any free port if it is empty.

@@ -69,7 +69,7 @@ class FaultyNetwork:
         self._do(self._drop())
 
     def restore(self) -> None:
-        """Serves again. What was held back while it was cut arrives now, as late packets do."""
+        """Serves again. Packets that it held back while it was cut arrive now, late."""
         self._do(self._restore())
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:

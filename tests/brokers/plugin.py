@@ -89,7 +89,7 @@ def hdfs(brokers_folder: Path, pytestconfig: pytest.Config) -> Hdfs:
 
 @pytest.fixture(scope="session")
 def s3(brokers_folder: Path, pytestconfig: pytest.Config) -> S3:
-    """An S3 server with one bucket, `bucket`; `url` is its endpoint. What it holds is gone once it ends."""
+    """An S3 server with one bucket, `bucket`; `url` is its endpoint. Its content is gone once it ends."""
     return start_for_tests(S3, brokers_folder, pytestconfig)
 
 

@@ -1,4 +1,4 @@
-"""What a run prints at its end fits the terminal."""
+"""The report that a run prints at its end fits the terminal."""
 
 import io
 

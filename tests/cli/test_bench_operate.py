@@ -64,7 +64,7 @@ class Sites:
         self.site = Site(names, self._run, lambda: lacks or {})
 
     def figures(self, *only: str) -> dict[str, float]:
-        """What the part measures, by the names of the figures."""
+        """The measures of the part, by the names of the figures."""
         measured = measure.readyz_names_cause(None, self.said.append, False, only=only, left_out=self.left_out)  # type: ignore[arg-type]
         return {figure.name: figure.value for figure in measured}
 

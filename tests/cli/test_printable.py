@@ -1,4 +1,4 @@
-"""What others have named or said reaches a terminal without the characters that steer it."""
+"""Names and texts of others reach a terminal without the characters that steer it."""
 
 import ast
 import io

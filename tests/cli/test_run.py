@@ -83,7 +83,7 @@ class Running:
 def test_what_is_shown_of_a_query_and_cannot_be_ends_no_query(
     broken: str, what: str, program: Write, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Such as the output, on a full disk, or a token's file that was removed; it is told once."""
+    """Such as the output, on a full disk, or a token's file that was removed; the log names it once."""
     module = importlib.import_module("headrace.cli.run")
     shown: list[str] = []
     monkeypatch.setattr(module, "_LOOKS_EVERY_S", 0.0)

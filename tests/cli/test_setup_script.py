@@ -58,7 +58,7 @@ class Machine:
             (self._bin / name).rename(self._project / name)
 
     def calls(self) -> list[str]:
-        """What was called since the last time."""
+        """The calls since the last time."""
         file = self._project / "calls.txt"
         lines = file.read_text().splitlines() if file.exists() else []
         file.unlink(missing_ok=True)

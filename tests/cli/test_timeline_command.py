@@ -18,7 +18,7 @@ from headrace.protocol.v1 import admin_pb2 as pb
 
 
 async def call(*arguments: str, address: str, environ: dict[str, str] | None = None) -> Result:
-    """What a command prints; the gateway is served by this thread meanwhile."""
+    """The output of a command; the gateway is served by this thread meanwhile."""
     words = [*arguments, "--gateway", address]
     return await asyncio.to_thread(CliRunner().invoke, cli, words, env={"COLUMNS": "160", **(environ or {})})
 

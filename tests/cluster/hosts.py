@@ -34,7 +34,7 @@ class OtherHost:
         return [*self.enter, *words]
 
     def vanish(self) -> None:
-        """Cuts the cable: no connection is closed, and nothing arrives any more."""
+        """Cuts the cable: nobody closes a connection, and nothing arrives."""
         subprocess.run(["ip", "link", "set", self.device, "down"], check=True)
 
 

@@ -37,7 +37,7 @@ def failure(call: Callable[[], Any]) -> str:
 
 
 def report(files: StateFiles, name: str) -> dict[str, Any]:
-    """What a task finds of its file, and of others."""
+    """A task's view of its file, and of others."""
     absent = failure(lambda: files.read(name, 0, 1))
     files.write(name, CONTENT)
     return {
@@ -51,7 +51,7 @@ def report(files: StateFiles, name: str) -> dict[str, Any]:
 
 
 def leave_half_a_file(service: str, files: StateFiles, root: str) -> str:
-    """What is read of a file, once its writer has ended in the middle."""
+    """The readable part of a file, once its writer has ended in the middle."""
     name = f"{root}/half".encode()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.connect(service)

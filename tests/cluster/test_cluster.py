@@ -53,7 +53,7 @@ def run(cluster: SparkCluster, program: str, folder: Path) -> str:
         [*cluster.submit, str(file)], env=cluster.environ, cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S
     )
     assert done.returncode == 0, done.stderr + done.stdout
-    # What the program says on standard error comes on the same way.
+    # Lines of the program's standard error come on the same way.
     return next(line for line in done.stdout.splitlines() if line.startswith("{"))
 
 

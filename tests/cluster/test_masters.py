@@ -44,7 +44,7 @@ def executors_of(cluster: SparkCluster, application: str) -> list[Path]:
 def run(command: list[str], folder: Path, environ: dict[str, str]) -> str:
     done = subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr + done.stdout
-    # What the program says on standard error comes on the same way.
+    # Lines of the program's standard error come on the same way.
     return next(line for line in done.stdout.splitlines() if line.startswith("{"))
 
 
@@ -108,7 +108,7 @@ def test_headrace_run_needs_a_shared_checkpoint_and_has_the_executors_work(
 
 
 def results(folder: Path, count: int) -> list[tuple[str, int, str]]:
-    """What the sink shows, once it shows so much."""
+    """The visible content of the sink, once it is long enough."""
     deadline = time.monotonic() + DEADLINE_S
     while len(lines := [line for file in folder.glob("*.lines") for line in file.read_text().splitlines()]) < count:
         assert time.monotonic() < deadline, f"the sink shows {lines}"

@@ -126,7 +126,7 @@ class Site:
         (folder / file).write_text("".join(f"{word}\n" for word in words))
 
     def out(self, folder: str = "out") -> Counter[str]:
-        """What a file sink shows."""
+        """The visible lines of a file sink."""
         return Counter(line for path in (self.folder / "srv" / folder).glob("*.lines") for line in path.read_text().splitlines())
 
     def close(self) -> None:

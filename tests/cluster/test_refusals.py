@@ -68,7 +68,7 @@ def said(other_host: OtherHost, folder: Path) -> dict[str, str]:
         command = [*cluster.submit, "program.py", f"{other_host.address}:9"]
         done = subprocess.run(command, env=cluster.environ, cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr + done.stdout
-    # What the program says on standard error comes on the same way.
+    # Lines of the program's standard error come on the same way.
     words: dict[str, str] = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
     return words
 

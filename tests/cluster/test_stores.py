@@ -100,7 +100,7 @@ class Stand:
         return len(self.results())
 
     def results(self) -> list[str]:
-        """What the sink shows."""
+        """The visible content of the sink."""
         files = sorted((self._folder / "out").glob("counts-*"))
         return [line for file in files for line in file.read_text().splitlines()]
 
@@ -120,7 +120,7 @@ class Stand:
         return self.call(*arguments, *further)
 
     def call(self, *words: str) -> str:
-        """What a command prints that succeeds."""
+        """The output of a command that succeeds."""
         done = subprocess.run(
             headrace(*words),
             cwd=self._folder,

@@ -30,7 +30,7 @@ _SAMPLED = 0.3
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the kit has found."""
+    """The kit's verdict."""
 
     exit_code: int
     document: dict[str, Any]

@@ -1,6 +1,6 @@
 """A small sink on the raw protocol that keeps every rule, in each of the three modes; subclasses break one rule each.
 
-What is visible is in the folder `out`, a file for each transaction, with an object for each message on a line. A two-phase sink
+Visible messages are in the folder `out`, a file for each transaction, with an object for each message on a line. A two-phase sink
 has its parts in `staged`, and its votes in `prepared`; each file is written under another name first, and then renamed.
 """
 
@@ -79,7 +79,7 @@ class Sink(Connector):
         path.rename(self.folder / folder / name)
 
     def stored(self, folder: str) -> list[Any]:
-        """What the files of a folder say."""
+        """The content of a folder's files."""
         return [json.loads(path.read_text()) for path in sorted((self.folder / folder).glob("[!.]*"))]
 
     def parts_of(self, transaction: pb.Transaction) -> list[pb.Part]:

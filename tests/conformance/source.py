@@ -87,7 +87,7 @@ class Source(Connector):
         return [row for row in rows if row.place not in self.acknowledged(stream)] if self.redelivering else rows
 
     def acknowledged(self, stream: Stream) -> set[int]:
-        """What the queue was told of a redelivering stream, when the stream was opened."""
+        """The acknowledgements that the queue had of a redelivering stream when the stream was opened."""
         file = self.folder / f"{stream.file}.acked"
         return set(map(int, file.read_text().split())) if file.exists() else set()
 

@@ -1,4 +1,4 @@
-"""What the kit has found of an SDK's example, beside what docs/reference/support.md says of it."""
+"""The kit's verdict on an SDK's example, beside what docs/reference/support.md says of it."""
 
 import json
 
@@ -12,7 +12,7 @@ def assert_as_published(language: str, kind: str, verdict: Verdict) -> None:
     Args:
         language: Of the SDK, such as `go`.
         kind: `source` or `sink`.
-        verdict: What the kit has found of its example, with all checks.
+        verdict: The kit's verdict on its example, with all checks.
     """
     RUNS.mkdir(parents=True, exist_ok=True)
     (RUNS / f"{language}-{kind}.json").write_text(json.dumps(verdict.document))

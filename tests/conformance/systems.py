@@ -74,7 +74,7 @@ def judge(
     Args:
         kind: `source` or `sink`.
         connector: Its name and options.
-        declared: What it can do.
+        declared: Its abilities.
         commands: What to call for commands of the specification, one at a time; each is given the name of the check, and
             `produce` a number of messages and of bytes, too.
         jobs: How many checks to run at a time.

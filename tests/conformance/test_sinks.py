@@ -83,7 +83,7 @@ def test_there_is_a_fault_for_each_check() -> None:
 
 @pytest.fixture(scope="module")
 def verdicts(request: pytest.FixtureRequest) -> Mapping[str, Judged]:
-    """What the kit says of each faulty sink."""
+    """The kit's verdict on each faulty sink."""
     checks = {check.name: check for check in SINK_CHECKS}
     planted = []
     for fault in selected(request, "test_a_planted_fault_is_caught_by_its_check_alone"):

@@ -116,7 +116,7 @@ def test_each_check_is_run_on_one_source_at_least() -> None:
 
 @pytest.fixture(scope="module")
 def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Judged]:
-    """What the kit says of each faulty source."""
+    """The kit's verdict on each faulty source."""
     checks = {check.name: check for check in SOURCE_CHECKS}
     planted = []
     for fault in selected(request, "test_a_planted_fault_is_caught_by_its_check_alone"):

@@ -1,4 +1,4 @@
-"""What a file source reads of a folder, item by item, without a gateway."""
+"""The items that a file source reads of a folder, one by one, without a gateway."""
 
 import asyncio
 from collections.abc import Callable
@@ -58,7 +58,7 @@ class Reading:
         return await self.until(lambda reading: set(values) <= set(reading.values))
 
     async def looks(self, count: int = 30) -> "Reading":
-        """Looks for files so many times, while everything that is found is read."""
+        """Looks for files `count` times, while everything that is found is read."""
         left = iter(range(count))
         return await self.until(lambda _: next(left, None) is None)
 

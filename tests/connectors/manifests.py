@@ -99,6 +99,6 @@ def environ(folder: Path, **variables: str) -> dict[str, str]:
 
 
 def seen(output: str | bytes) -> dict[str, Any]:
-    """What the program of `DUMP` printed."""
+    """The output of the program of `DUMP` printed."""
     document: dict[str, Any] = json.loads(output)
     return document

@@ -1,4 +1,4 @@
-"""A query that reads what a connector gives, batch by batch, and commits when the test says so."""
+"""A query that reads what a connector gives, batch by batch, and commits when the test asks for it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ class Query:
         self._read: dict[str, Position] = {}
 
     async def batch(self, stream: str, count: int) -> list[Message]:
-        """Plans until a batch has so many messages of a stream, and reads them."""
+        """Plans until a batch has `count` messages of a stream, and reads them."""
         async with asyncio.timeout(DEADLINE_S):
             while True:
                 planned = await self._engine.plan(self._committed, wait_ms=200)
@@ -42,7 +42,7 @@ class Query:
                 pass
 
     async def commit(self) -> None:
-        """What was read is in the checkpoint now."""
+        """The checkpoint contains now what was read."""
         self._committed |= self._read
         self._read.clear()
         await self._engine.plan(self._committed, wait_ms=0)

@@ -41,7 +41,7 @@ Network = Callable[..., FaultyNetwork]
 
 @dataclass(frozen=True)
 class System:
-    """What a sink writes to.
+    """The system that a sink writes to.
 
     Attributes:
         network: The network in front of it.
@@ -159,14 +159,14 @@ CASES: dict[str, tuple[str, str, str | None, Callable[..., AbstractAsyncContextM
 async def sink_behind_a_network(
     case: str, sink: str, network: Network, request: pytest.FixtureRequest, patience: float = PATIENCE
 ) -> AsyncIterator[tuple[object, System]]:
-    """A sink of a name that waits for so long, in seconds, and the system behind a network that it writes to."""
+    """A sink of a name that waits for some seconds, and the system behind a network that it writes to."""
     _, variant, broker, system = CASES[case]
     async with system(broker and request.getfixturevalue(broker), network, variant) as found:
         yield sink_to(case, sink, found, patience), found
 
 
 def sink_to(case: str, sink: str, system: System, patience: float = PATIENCE) -> object:
-    """Makes a sink of a name that writes to a system, and waits for so long, in seconds."""
+    """Makes a sink of a name that writes to a system, and waits for some seconds."""
     (implementation,) = (known.load() for known in CONNECTORS if known.name == CASES[case][0])
     own = {name: patience if value is PATIENCE else value for name, value in system.told.items()}
     return implementation.build(implementation.parameters.model_validate({"sink": sink, **own}))

@@ -108,7 +108,7 @@ async def test_nats_consumer(nats, tmp_path, policy):
 
         async def is_given_up() -> bool:
             info = await server.js.consumer_info(stream, "c")
-            # What was not acknowledged when the connector was ended comes again; the large message does not.
+            # Messages that were unacknowledged when the connector was ended come again; the large message does not.
             return (info.num_ack_pending or 0) + (info.num_pending or 0) <= 1
 
         await until(is_given_up)

@@ -55,7 +55,7 @@ async def presented(port: int, client: Pair | None = None) -> bytes | None:
     async with asyncio.timeout(DEADLINE_S):
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-            # A server that rejects the client says so after its own part of the handshake.
+            # A server that rejects the client reports it after its own part of the handshake.
             writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
             certificate = writer.get_extra_info("ssl_object").getpeercert(True)
             if client is not None and not await reader.read(1):

@@ -38,7 +38,7 @@ def _joined(shown: str) -> str:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
-    """What was run, in the place of running it."""
+    """The commands that would have run."""
     calls: list[dict[str, object]] = []
 
     def run(source: object, **options: object) -> int:

@@ -142,7 +142,7 @@ HUGE = (64 << 20) + 5
 
 
 def with_huge(path: Path) -> None:
-    """A file with a record that claims more than is taken, and has it, between others."""
+    """A file with a record that claims more bytes than are taken, and contains them, between others."""
     path.write_bytes(prefixed(b"one", b"two") + struct.pack(">I", HUGE))
     os.truncate(path, 14 + 4 + HUGE)
     with path.open("ab") as file:

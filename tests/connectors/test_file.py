@@ -76,7 +76,7 @@ def records(batches) -> list[tuple[int, bytes]]:
 
 
 def some(items: Items, count: int) -> list[tuple[int, bytes]]:
-    """Reads until there are so many messages."""
+    """Reads until there are `count` messages."""
     found = []
     while len(found) < count:
         if (batch := next(items)) is not None:
@@ -85,7 +85,7 @@ def some(items: Items, count: int) -> list[tuple[int, bytes]]:
 
 
 def after(items: Items, count: int) -> Position:
-    """The position after so many messages."""
+    """The position after `count` messages."""
     read = 0
     while read < count:
         if (batch := next(items)) is not None:

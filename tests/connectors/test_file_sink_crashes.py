@@ -67,7 +67,7 @@ class Engine:
         )
 
     def check(self, *, power: bool) -> None:
-        """What is visible is right, also in the middle of everything."""
+        """The visible lines are right, also in the middle of everything."""
         seen = visible(self.folder)
         assert self.expected(len(self.log)).startswith(seen)
         assert seen.startswith(self.expected(self.confirmed))

@@ -86,10 +86,10 @@ class Certificates:
 
 @dataclass(frozen=True)
 class System:
-    """What a connector reads from or writes to.
+    """The system of a connector.
 
     Attributes:
-        parameters: How the connector is told to reach it.
+        parameters: The connector's parameters for it.
         stream: The stream of a source.
         put: Has a source something more to read.
         loses: Whether what is put before the source listens is lost.

@@ -80,7 +80,7 @@ def test_another_problem_is_reported_at_once(waits: list[float], caplog: pytest.
 
 
 class Connector:
-    """What a connector has reported."""
+    """The reports of a connector."""
 
     def __init__(self) -> None:
         self.reported: list[tuple[str, str]] = []

@@ -35,7 +35,7 @@ async def write(writer: Writer, batch: int) -> None:
 
 
 def reports(status: admin_pb2.GetStatusResponse) -> list[tuple[int, str]]:
-    """What the sessions of sinks report."""
+    """The reports of the sessions of sinks."""
     return [(session.reported.state, session.reported.reason) for session in status.sink_sessions]
 
 

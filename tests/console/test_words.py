@@ -13,7 +13,7 @@ expect.set_options(timeout=DEADLINE_MS)
 
 
 async def said(*command: str, address: str) -> str:
-    """What a command prints, as one line."""
+    """The output of a command, as one line."""
     result = await call(*command, address=address, environ={"COLUMNS": "400"})
     assert result.exit_code == 0, result.stderr
     return " ".join(result.stdout.split())

@@ -1,4 +1,4 @@
-"""What the demo of Market Spread shows while it runs, and how it checks what was rejected."""
+"""The demo of Market Spread: its lines while it runs, and its check of the rejections."""
 
 import io
 import struct
@@ -71,7 +71,7 @@ def test_results_are_read_as_they_become_whole(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def rejected() -> list[Rejected]:
-    """What a run over 200,000 orders rejects."""
+    """The orders that a run over 200,000 rejects."""
     feed = load_feed(example_folder())
     market = feed.Feed()
     bad = set(market.names[market.rejecting].tolist())

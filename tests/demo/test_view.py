@@ -1,4 +1,4 @@
-"""What a run shows, on a terminal and in a log."""
+"""The view of a run, on a terminal and in a log."""
 
 import io
 from typing import Any

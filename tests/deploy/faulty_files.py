@@ -48,7 +48,7 @@ SHORT_WRITE = 0
 class Files:
     """The operations on files below a folder, each of which fails once: the first time that a line of Headrace makes it.
 
-    Those of the thread that makes this count, and those of the threads that write logs. A file whose `close` fails is closed, as
+    Operations of the thread that makes this count, and of the threads that write logs. A file whose `close` fails is closed, as
     Linux does it.
     """
 

@@ -21,7 +21,7 @@ LISTENS = TELLS_ITS_ADDRESS + SLEEPS
 
 @dataclass
 class Probe:
-    """Says what it is told to."""
+    """Sends the messages that a test gives it."""
 
     known: Known | None = field(default_factory=lambda: Known(connected=frozenset({"source", "app", "sink"})))
 
@@ -74,7 +74,7 @@ class Watched:
         self._supervisor = Supervisor(planned, lambda _: probe or Probe(), self._see, replan, reach)
 
     def when(self, condition: Callable[[Status], bool], then: Callable[[Status], object]) -> "Watched":
-        """Adds a step: what to do once a status says so, after the steps before it."""
+        """Adds a step: what to do once a status meets a condition, after the steps before it."""
         self._steps.append((condition, then))
         return self
 

@@ -22,7 +22,7 @@ from headrace.log_writer.writer import NO_ANSWER, NO_READER
 
 
 class Hanging:
-    """Stands in for a disk that does not answer until it is told to."""
+    """Stands in for a disk that does not answer until the test lets it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.answers = threading.Event()

@@ -156,7 +156,7 @@ def test_a_token_whose_disk_hangs_is_the_last_one() -> None:
         with pytest.raises(TimeoutError):
             token()
         answers.set()
-        # What was asked for first has been read in vain.
+        # The first file was read in vain.
         while True:
             try:
                 assert token() == "second"

@@ -46,7 +46,7 @@ def connector(folder: Path) -> Case:
 
 
 def foreign_connector(folder: Path) -> Case:
-    """What a program does that has no handler; a program in Go has one soon, and begins with SIGHUP ignored."""
+    """The behaviour of a program that has no handler; a program in Go has one soon, and begins with SIGHUP ignored."""
     begun = folder / "begun"
     add(folder / "connectors", "lines", MANIFEST, run=f"#!/bin/sh\ntouch '{begun}'\nexec sleep 600\n")
     words = ("connector", "run", "lines", "--source", "lines", "--gateway", "127.0.0.1:9")

@@ -54,7 +54,7 @@ def hang_up(_: Status) -> None:
 
 
 def until(condition: Callable[[], Any]) -> Any:
-    """What a condition returns once it is true."""
+    """The result of a condition once it is true."""
     deadline = time.monotonic() + WITHIN_S
     for _ in itertools.count():
         if found := condition():
@@ -100,7 +100,7 @@ def test_the_last_of_several_reloads_wins(tmp_path: Path) -> None:
         begun.append(len(begun))
         if len(begun) == 1:
             until(is_stopped)
-            # What it was asked for is no longer wanted, however it ends.
+            # Nobody wants its result any longer, however it ends.
             return plan(tmp_path, sink=(Kind.SINK, SLEEPS))
         return plan(tmp_path, source=(Kind.SOURCE, SLEEPS), sink=(Kind.SINK, f"true\n{SLEEPS}"))
 

@@ -110,7 +110,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 
 def until(condition: Callable[[], Any]) -> Any:
-    """What a condition returns once it is true."""
+    """The result of a condition once it is true."""
     deadline = time.monotonic() + WITHIN_S
     for _ in itertools.count():
         if found := condition():

@@ -108,7 +108,7 @@ class Log(RuleBasedStateMachine):
             self._flush()
             self._see()
             if begins and not self.log.waits and self.log.lost_bytes == lost:
-                # A file that was renamed or removed is not written any more.
+                # Nobody writes a file that was renamed or removed.
                 assert self._ends_with(part)
 
     def _ends_with(self, part: bytes) -> bool:
@@ -123,7 +123,7 @@ class Log(RuleBasedStateMachine):
         self._see()
 
     def _flush(self) -> None:
-        """What the thread of the disk does once output was taken."""
+        """The thread of the disk acts once output was taken."""
         if not self.hangs:
             self.log.flush()
 

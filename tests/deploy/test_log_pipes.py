@@ -89,7 +89,7 @@ def started(pipes: LogPipes, log: Path, script: str, folder: Path) -> "subproces
 
 
 def test_a_log_writer_that_is_killed_is_started_again(tmp_path: Path, pipes: LogPipes) -> None:
-    """What is printed before the next one runs waits in the pipe."""
+    """Lines that are printed before the next one runs wait in the pipe."""
     log = tmp_path / "source.log"
     process = started(pipes, log, "for i in 1 2 3; do echo line $i; echo $i >printed; [ $i = 3 ] || read go; done <>go", tmp_path)
     for number in range(1, 4):

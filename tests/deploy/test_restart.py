@@ -165,7 +165,7 @@ def test_a_connector_that_fails_after_its_restart_is_told_with_its_error(tmp_pat
     watched = Watched(plan(tmp_path, sink=(Kind.SINK, script)), probe=probe)
 
     def restart(status: Status) -> None:
-        # It has no session any more, and does not get one.
+        # Its session is gone, and it does not get another one.
         probe.known = Known()
         callers.restart("sink")(status)
 
@@ -266,7 +266,7 @@ def test_requests_that_are_not_answered_are_bounded(tmp_path: Path) -> None:
         second = control.requests()
         assert len(second) == 3
         assert [answer_to(connection) for connection in connections[:-3]] == [{"ok": True}] * control_module.MAX_REQUESTS
-    # Whoever is not answered when the supervisor ends is told.
+    # The supervisor answers every open request before it ends.
     assert not any(request.is_open for request in second)
 
 

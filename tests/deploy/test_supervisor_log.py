@@ -81,7 +81,7 @@ def test_a_pipe_that_cannot_be_opened_is_tried_again() -> None:
     log.write("a line")
 
     def none_left() -> int:
-        # It is told, in the same log.
+        # The same log names it.
         log.write("no descriptors")
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 

@@ -87,7 +87,7 @@ class Site:
         self.wait_for(f"{last}", lambda: last <= set(self.shown()))
 
     def shown(self) -> list[str]:
-        """What the sink shows."""
+        """The visible content of the sink."""
         return [line for file in sorted((self._folder / "out").glob("counts-*")) for line in file.read_text().splitlines()]
 
     def wait_for(self, what: str, holds: Callable[[], bool]) -> None:
@@ -98,7 +98,7 @@ class Site:
                 if process.exit_code() is not None:
                     starts = STARTS if part == "application" else 1
                     assert len(process.pids) < starts, (process.name, process.log.read_text()[:2_000], process.tail())
-                    # As a supervisor does. Spark gives each of its Python processes ten seconds to come up, and those of a new
+                    # As a supervisor. Spark gives each of its Python processes ten seconds to come up, and processes of a new
                     # installation compile everything first.
                     process.start()
             assert time.monotonic() < deadline, (what, {part.name: part.tail() for part in self._parts.values()})

@@ -102,7 +102,7 @@ class Stepped:
         return self.returncode
 
     def kill(self) -> None:
-        """What the supervisor does, to one that has stopped."""
+        """The supervisor ends a writer that has stopped."""
         # The same sum, but of differences of a clock instead of steps.
         assert self.silent_s >= writer_process.STOPPED_FOR_S - 0.001
         self.end()
@@ -171,7 +171,7 @@ class Printing(RuleBasedStateMachine):
         self.descriptor = os.open(f"/proc/self/fd/{self.pipe.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
 
     def _tell(self, line: str) -> None:
-        """What the log pipes tell goes to a log that they write."""
+        """The log pipes report to a log that they write."""
         self.told.append(line)
         self.own.write(line)
 

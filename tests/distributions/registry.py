@@ -21,9 +21,9 @@ def fill(folder: Path, wheels: Mapping[str, Wheel], sources: Iterable[str], want
 
     Args:
         folder: The folder; it is created.
-        wheels: What is built here, by name.
+        wheels: The wheels that are built here, by name.
         sources: Those of them that the folder has as source archives only, as a registry has Spark.
-        wanted: The distributions. What is built here may be among them, and is needed by name.
+        wanted: The distributions. Wheels that are built here may be among them, and is needed by name.
     """
     folder.mkdir()
     left_out = set(sources)

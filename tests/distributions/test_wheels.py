@@ -1,4 +1,4 @@
-"""What is in each wheel, and what it says of itself to the package index."""
+"""The files of each wheel, and its metadata for the package index."""
 
 import re
 import shutil
@@ -49,7 +49,7 @@ def test_every_distribution_is_built(wheels: Mapping[str, Wheel]) -> None:
 
 
 def metadata_of(wheel: Wheel) -> Metadata:
-    """What a wheel says of itself, if it is valid."""
+    """The metadata of a wheel, if it is valid."""
     return Metadata.from_email(wheel.text(f"{wheel.info}/METADATA").encode(), validate=True)
 
 

@@ -39,7 +39,7 @@ class Trial:
     """An empty folder with an environment of Python, which has nothing of this checkout.
 
     Attributes:
-        dist: What was built.
+        dist: The folder of the packages.
         folder: The folder.
     """
 

@@ -41,7 +41,7 @@ class Wheel:
         return next(file for file in self.files if file.endswith(".dist-info/METADATA")).removesuffix("/METADATA")
 
     def text(self, file: str) -> str:
-        """What is in a file."""
+        """The content of a file."""
         with zipfile.ZipFile(self.path) as archive:
             return archive.read(file).decode()
 
@@ -76,7 +76,7 @@ def released(version: str, folder: Path, change: Callable[[Path], None]) -> dict
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
     )
     for name in listed.stdout.decode().split("\0"):
-        # What is deleted and not committed is still listed; one entry is a link to a folder.
+        # Git still lists a file that is deleted without a commit; one entry is a link to a folder.
         if (ROOT / name).is_file() or (ROOT / name).is_symlink():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, tree / name, follow_symlinks=False)

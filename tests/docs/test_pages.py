@@ -30,7 +30,7 @@ _PATH = re.compile(r"(?:tests|docs|src|proto|gateway|engine|connectors|sdk|examp
 def test_links_lead_somewhere(page: str) -> None:
     for link in _LINK.findall(prose(page)):
         if here := _REPOSITORY.fullmatch(link):
-            # What the package index shows, too, links to the repository, where a folder has another address than a file.
+            # Pages that the package index shows, too, link to the repository, where a folder has another address than a file.
             target, anchor = ROOT / here[2], (here[3] or "").removeprefix("#")
             assert target.is_dir() == (here[1] == "tree"), f"{page}: {link}"
         elif link.startswith("https://"):

@@ -75,6 +75,12 @@ def test_a_sentence_over_two_lines_of_a_comment_is_one() -> None:
     assert [words for _, words, _ in prose.comment_findings("x := 1\n\t// Here the sink is\n\t// told more.\n")] == ["is told"]
 
 
+def test_a_comment_begins_behind_its_sign() -> None:
+    assert [words for _, words, _ in prose.comment_findings("// What is left.\nrest := 1\n")] == ["What is left."]
+    assert [words for _, words, _ in prose.comment_findings("/**\n * What is left.\n */\n")] == ["What is left."]
+    assert [words for _, words, _ in prose.python_comment_findings("# What is left.\nrest = 1\n")] == ["What is left."]
+
+
 def test_a_sentence_over_two_comments_of_a_module_is_one() -> None:
     source = 'text = "it goes on"\n\n# Here the sink is\n# told more.\nx = 1  # It has it.\n'
     assert [(line, words) for line, words, _ in prose.python_comment_findings(source)] == [(3, "is told"), (5, "has it")]
@@ -111,6 +117,16 @@ def test_the_docstrings_contain_none() -> None:
     sources = prose.sources()
     assert len(sources) > 500
     found = {path.relative_to(ROOT).as_posix(): list(prose.docstring_findings(path.read_text())) for path in sources}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+def test_the_docstrings_and_comments_of_tests_contain_none() -> None:
+    tests = prose.tests()
+    assert ROOT / "tests/docs/test_prose.py" in tests
+    searches = (prose.docstring_findings, prose.python_comment_findings)
+    found = {
+        path.relative_to(ROOT).as_posix(): [each for search in searches for each in search(path.read_text())] for path in tests
+    }
     assert {path: lines for path, lines in found.items() if lines} == {}
 
 

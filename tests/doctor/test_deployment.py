@@ -80,7 +80,7 @@ def change(file: Path, old: str, new: str) -> None:
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_deployment_that_can_be_started_has_no_problems(name: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What the machine of the tests has is not in question.
+    # The machine of the tests is not in question.
     monkeypatch.setattr(deployment, "ENOUGH_DESCRIPTORS", 1)
     monkeypatch.setattr(deployment, "ENOUGH_BYTES", 1)
     monkeypatch.setattr(deployment, "ENOUGH_INODES", 0)

@@ -32,7 +32,7 @@ WELL = pb.GatewayStatus(version="0.1.0")
 
 
 def until(connection: Connection, holds: Callable[[list[Finding]], bool]) -> list[Finding]:
-    """What is found, once a condition holds."""
+    """The findings, once a condition holds."""
     deadline = time.monotonic() + DEADLINE_S
     while not holds(found := findings("health", connection)):
         assert time.monotonic() < deadline, found

@@ -33,7 +33,7 @@ def is_lacking(finding: Finding, found: str, fix: str) -> None:
 
 
 def distribution(folder: Path, name: str, version: str, *requires: str) -> None:
-    """What an installed distribution says of itself, which is found before what is really installed."""
+    """The metadata of an installed distribution, which comes before what is really installed."""
     info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
     lines = [f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {need}" for need in requires)]

@@ -72,7 +72,7 @@ class Partition:
     _attempts: "count[int]" = field(default_factory=lambda: count(1))
 
     def begin(self, executor: Executor) -> MemoryStore:
-        """What an attempt at the next version finds."""
+        """The states that an attempt at the next version finds."""
         if executor.has != self.committed:
             executor.has, executor.content = self.committed, self.recovered()
         return store_of(copy.deepcopy(executor.content))
@@ -88,7 +88,7 @@ class Partition:
         return made
 
     def snapshot(self, executor: Executor) -> None:
-        """What an executor does in the background."""
+        """An executor's work in the background."""
         if executor.has[0]:
             self.snapshots[executor.has] = copy.deepcopy(executor.content)
 

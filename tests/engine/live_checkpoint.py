@@ -61,7 +61,7 @@ class LiveCheckpoint:
         return LocalFiles(self.folder / STATES)
 
     def states(self) -> StoredStates:
-        """What a reader sees."""
+        """The states that a reader sees."""
         return StoredStates(None, str(self.folder), GRAPH)
 
     def start(self) -> None:
@@ -110,7 +110,7 @@ class LiveCheckpoint:
         return new
 
     def _reports(self, batch: int, changes: Changes) -> Iterator[Report]:
-        """What the tasks of a micro-batch report, which write their files."""
+        """The reports of a micro-batch's tasks, which write their files."""
         ids = bucket_ids(self.partitions)
         changed: defaultdict[tuple[int, int], dict[str, dict[Key, int | None]]] = defaultdict(lambda: defaultdict(dict))
         for (step, key), seen in changes.items():

@@ -1,7 +1,7 @@
 """An application on executors of their own, many of whose tasks fail when all their work is done, and run again.
 
 Such an attempt has left its files in the checkpoint, and its executor has its states: what Spark counts is the next attempt's.
-What the application's function does cannot be told from its arguments, so that the states of two attempts are never the same.
+The results of the application's function do not follow from its arguments, so the states of two attempts always differ.
 
 Run by `test_lost_attempts.py` as a program, whose argument is a folder; imported by the workers, in which it makes tasks fail.
 """

@@ -63,7 +63,7 @@ class RealSinks:
         return str(caught.value)
 
     def visible(self, sink: str) -> list[str]:
-        """What a file sink shows."""
+        """The visible lines of a file sink."""
         return [line for path in sorted((self.folder / sink).glob("*.lines")) for line in path.read_text().splitlines()]
 
     def lose(self, sink: str) -> None:
@@ -71,7 +71,7 @@ class RealSinks:
         shutil.rmtree(self.folder / sink)
 
     def status(self) -> admin_pb2.GetStatusResponse:
-        """What the gateway says of itself."""
+        """The status of the gateway."""
         stub = admin_pb2_grpc.AdminServiceStub(self._channel)
         return stub.GetStatus(admin_pb2.GetStatusRequest(), timeout=DEADLINE_S, wait_for_ready=True)
 

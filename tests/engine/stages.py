@@ -187,7 +187,7 @@ class Stages:
             yield run
 
     def _attempts(self, level: int, bucket: int, rows: Sequence[BlockRow]) -> list[BlockRow]:
-        """What the attempt gives that succeeds. Those that fail have changed a copy of the store that nobody sees again."""
+        """The results of the attempt that succeeds. Those that fail have changed a copy of the store that nobody sees again."""
         while True:
             store = copy.deepcopy(self.stores[level, bucket])
             store.before = copy.deepcopy(store)
@@ -215,7 +215,7 @@ class Stages:
         self.written[sink] += zip(keys, batch.column("value").to_pylist(), strict=True)
 
     def by_key(self, sink: str) -> dict[bytes | None, list[bytes]]:
-        """What a sink got for each key, in order."""
+        """The values that a sink got for each key, in order."""
         found: defaultdict[bytes | None, list[bytes]] = defaultdict(list)
         for key, value in self.written[sink]:
             found[key].append(value)

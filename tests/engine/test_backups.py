@@ -53,7 +53,7 @@ def one_order_of_operations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class WatchedFolder(LocalFolder):
-    """A folder whose owner is told of each operation before it happens."""
+    """A folder that announces each operation to its owner."""
 
     def __init__(self, path: Path, before: Callable[[], None]) -> None:
         super().__init__(path)

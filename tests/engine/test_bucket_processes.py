@@ -168,7 +168,7 @@ def test_a_process_that_was_killed_ends_the_query_with_its_signal(shared: Run) -
     shared.processor.process(sent(*range(20)), None)
     victim = shared.processes[1]
     os.kill(victim.pid, signal.SIGKILL)
-    # Whether the rows are not received any more or not answered, or nothing was asked.
+    # Whether nobody receives the rows, or nobody answers, or nothing was asked.
     with pytest.raises(HeadraceError, match=f"process {victim.pid}, .* was killed by SIGKILL; the next run continues"):
         shared.processor.process(sent(*range(20)), None)
     with pytest.raises(HeadraceError, match="was killed by SIGKILL"):

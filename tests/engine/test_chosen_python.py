@@ -13,7 +13,7 @@ OWN = str(session._WORKER_PYTHON)
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, **environ: str) -> list[str | None]:
-    """What the variables hold after a choice, in an environment of these variables."""
+    """The variables after a choice, in an environment of these variables."""
     for name in (*VARIABLES, "HEADRACE_WORKER_PYTHON"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():

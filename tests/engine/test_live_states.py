@@ -1,4 +1,4 @@
-"""What is read of the states of an application that runs, dies and is rescaled, is what its last commit has left."""
+"""A reader of an application that runs, dies and is rescaled gets the states of its last commit."""
 
 from collections.abc import Sequence
 from pathlib import Path

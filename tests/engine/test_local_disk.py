@@ -1,4 +1,4 @@
-"""What is on a local disk after each step of a write, when the process dies there, the disk is full, or the power fails."""
+"""The content of a local disk after each step of a write, when the process dies there, the disk is full, or the power fails."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What a micro-batch writes for a bucket, and names in its manifest, does not grow with the states that did not change."""
+"""The files that a micro-batch writes for a bucket, and names in its manifest, do not grow with states that did not change."""
 
 import random
 from pathlib import Path

@@ -55,7 +55,7 @@ class Rig:
         return [row.sequence for row in self.rows if row.stream == stream]
 
     def last_offset(self) -> Any:
-        """What the checkpoint holds of the source, in its newest batch."""
+        """The source's positions in the checkpoint's newest batch."""
         newest = max((self.checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
         return json.loads(newest.read_text().splitlines()[-1])
 

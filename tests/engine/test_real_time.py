@@ -194,7 +194,7 @@ class Days(Source):
 
 
 class Counted(Told):
-    """Knows when it has so many rows."""
+    """Knows when it has `count` rows."""
 
     def __init__(self, name: str, expected: int) -> None:
         super().__init__(name)

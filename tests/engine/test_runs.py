@@ -95,7 +95,7 @@ class Driver:
 
     @property
     def is_present(self) -> bool:
-        """What it finds when it looks again, as it does before each report."""
+        """The result of another look, as before each report."""
         self._thread.join()
         if self.run is None:
             return False

@@ -24,7 +24,7 @@ BEFORE = 5
 
 
 class Watched:
-    """A folder as one driver sees it, which is told of each operation before it happens."""
+    """A folder as one driver sees it; it calls a hook before each operation."""
 
     def __init__(self, path: Path, before: Callable[[], None]) -> None:
         self._folder, self._before = LocalFolder(path), before

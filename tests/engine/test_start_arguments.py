@@ -1,4 +1,4 @@
-"""What a program cannot start an application with is refused before a session is used."""
+"""Arguments with which no application can start are refused before a session is used."""
 
 import inspect
 from collections.abc import Callable

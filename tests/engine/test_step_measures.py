@@ -1,4 +1,4 @@
-"""What the steps of an application are said to have done, wherever its stages run."""
+"""The measures of an application's steps, wherever its stages run."""
 
 import pytest
 from tests.engine.stages import Stages
@@ -16,7 +16,7 @@ def numbers(values: list[int]) -> list[Message]:
 
 
 def without_time(measures: dict[str, StepMeasures]) -> dict[str, dict[str, int]]:
-    """What is counted by step, as far as it is not 0."""
+    """The counts by step that are not 0."""
     names = [name for name in StepMeasures.__slots__ if name != "time_ns"]
     return {step: {n: getattr(done, n) for n in names if getattr(done, n)} for step, done in sorted(measures.items())}
 

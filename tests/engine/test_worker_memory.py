@@ -1,4 +1,4 @@
-"""What a task leaves behind in a Python worker is freed after it, so that no worker grows from micro-batch to micro-batch."""
+"""A Python worker frees after each task what that has left, so that no worker grows from micro-batch to micro-batch."""
 
 import gc
 import os
@@ -52,7 +52,7 @@ def test_what_a_worker_keeps_does_not_grow_from_micro_batch_to_micro_batch(spark
         by_worker[pid].append(objects)
     assert len(lines) == BATCHES * PER_BATCH
     busiest = max(by_worker.values(), key=len)
-    # What a worker imports for its first tasks has been frozen by then.
+    # A worker has frozen the imports of its first tasks by then.
     settled = busiest[len(busiest) // 4]
     assert settled > 0, "modules are frozen"
     assert busiest[-1] - settled < 200, f"frozen from task to task: {busiest[:: len(busiest) // 20]}"

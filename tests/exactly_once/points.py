@@ -35,7 +35,7 @@ class Point:
 
     Attributes:
         role: Whose process it is. The driver is killed with all that it has started.
-        event: What has not, or has just, happened there.
+        event: The event that has not, or has just, happened there.
         when: `before` or `after` the event.
         module: The module of the function.
         function: Its qualified name.

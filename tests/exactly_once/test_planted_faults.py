@@ -50,7 +50,7 @@ class Garden:
         return [entry["error"] for entry in JournalReader(self.world.layout.failures).new()]
 
     def rows_of_the_last_batch(self) -> list[bytes]:
-        """What the two-phase sink shows of the messages of its last batch."""
+        """The visible messages of the two-phase sink's last batch."""
         shown = [record for folder in self.world.layout.outputs() for record in VisibleRecords(folder).new()]
         records = {record: Row.decode(record) for record in shown}
         messages = {record: row for record, row in records.items() if row.stream not in (WINDOWS, TIMERS)}
@@ -58,7 +58,7 @@ class Garden:
         return [record for record, row in messages.items() if row.batch == last]
 
     async def come_back(self, rows: Sequence[bytes]) -> str:
-        """Plays an instance of the two-phase sink that has rows of an earlier run; returns what it is told, and does that."""
+        """Plays an instance of the two-phase sink that has rows of an earlier run; obeys and returns its order."""
         checkpoint = self.world.layout.checkpoint(TWO_PHASE)
         query = json.loads((checkpoint / "metadata").read_text())["id"]
         left = part(Row.decode(rows[0]).batch, attempt="an-earlier-run/1", pipeline=query)
@@ -90,7 +90,7 @@ class Garden:
 
 
 class Report:
-    """What the validator has found since the test began."""
+    """The validator's findings since the test began."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -101,7 +101,7 @@ class Report:
         return [finding for finding in self._world.verdict() if finding not in self._before]
 
     def kinds(self) -> set[tuple[str, str]]:
-        """What is new, and where."""
+        """The change, and its place."""
         return {(finding.what, finding.where) for finding in self.new()}
 
     def known(self) -> set[tuple[str, str]]:
@@ -173,7 +173,7 @@ def test_messages_that_are_read_twice_are_reported(garden: Garden, report: Repor
 def test_a_leftover_of_a_run_whose_batch_another_one_committed_is_reported_once_it_is_visible(
     garden: Garden, report: Report, planted: bool
 ) -> None:
-    """An instance of the two-phase sink comes back, and has what an earlier run had it prepare of the last batch."""
+    """An instance of the two-phase sink comes back with a part of the last batch that it prepared for an earlier run."""
     garden.offer()
     garden.harvest()
     if planted:
@@ -188,7 +188,7 @@ def test_a_leftover_of_a_run_whose_batch_another_one_committed_is_reported_once_
 
 
 def test_parts_of_a_transaction_that_are_spread_over_instances_are_reported(garden: Garden, report: Report) -> None:
-    """What is lost by it is never visible, and so the world never rests again."""
+    """The messages that it loses never become visible, and so the world never rests again."""
     garden.arm(plants.SPREAD_PARTS)
     garden.world.offer(OFFERED)
     garden.world.wait_for("everything is acknowledged", garden.world.is_acknowledged)
@@ -199,7 +199,7 @@ def test_parts_of_a_transaction_that_are_spread_over_instances_are_reported(gard
 
 
 def test_a_start_that_is_found_out_anew_is_reported(garden: Garden, report: Report) -> None:
-    """What is lost by it is never visible, and so the world never rests again."""
+    """The messages that it loses never become visible, and so the world never rests again."""
     garden.world.kill(Role.REPLAYABLE)
     garden.arm(plants.BEGIN_ANEW)
     garden.world.offer(OFFERED)

@@ -20,7 +20,7 @@ QUEUE = "redelivering/0"
 
 @dataclass
 class Story:
-    """What a world has left behind, to be told with a fault in it."""
+    """The traces of a world, to be told again with a fault in them."""
 
     rows: dict[str, list[Row]]
     given: list[int] = field(default_factory=lambda: list(range(1, OFFERED + 1)))

@@ -54,7 +54,7 @@ class Rig:
 
         `until` is true of that folder once the query may end.
 
-        The sinks are those that are given by name, and file sinks, which have what is returned. Further words are for `start`,
+        The sinks are the named ones, and file sinks, whose content it returns. Further words are for `start`,
         such as `available_now=True`.
         """
         names, stop = pipeline.graph.sinks, asyncio.Event()

@@ -21,7 +21,7 @@ def tried(app: Pipeline, stream: str, payloads: Iterable[bytes]) -> Trial:
 
 
 def run(spark: SparkSession, folder: Path, app: Pipeline, file: Path, format: Format = Format.LINES) -> dict[str, list[bytes]]:
-    """What the sinks get of a file's records; its streams are called as its folder."""
+    """The messages that the sinks get of a file's records; its streams are called as its folder."""
     with rig(spark, folder) as running:
         return running.run(app, FileSource(file.parent.name, [file], format, follow=False))
 
@@ -78,7 +78,7 @@ def test_market_spread(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def expected(example: Any, feed: Any, messages: int) -> list[bytes]:
-    """What is rejected where the opening quotes come first."""
+    """The rejections where the opening quotes come first."""
     trial = Trial(example.app.app)
     for kind in ("nbbo", "orders"):
         for block in range(messages // example.feed.BLOCK):

@@ -22,7 +22,7 @@ Context = grpc.aio.ServicerContext[pb.IngestRequest, pb.IngestResponse]
 
 @dataclass
 class Stream:
-    """What the gateway has of a stream; it outlives sessions."""
+    """The gateway's record of a stream; it outlives sessions."""
 
     messages: list[Message] = field(default_factory=list)
     committed: int = 0

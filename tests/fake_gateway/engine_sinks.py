@@ -63,7 +63,7 @@ class FakeSinkGateway(FakeGateway):
         """The last votes for batches in the commit log, as every call of ReportCommits is told."""
 
     def batch(self, number: int) -> dict[int, list[dict[str, object]]]:
-        """What the sink voted for last as a batch, by partition."""
+        """The sink's last vote for a batch, by partition."""
         vote = [vote for vote in self.votes if vote.transaction.batch == number][-1]
         parts = {d.attempt: d for d in self.delivered if d.messages is not None}
         return {part.partition: parts[part.attempt].rows for part in vote.parts}

@@ -15,7 +15,7 @@ FRAME_OVERHEAD = 50
 
 @dataclass
 class Limits:
-    """What the gateway's Welcome says."""
+    """The content of the gateway's Welcome."""
 
     max_frame_bytes: int = 16 << 20
     max_frame_messages: int = 65536

@@ -14,7 +14,7 @@ class Parts(Protocol):
         """Starts them again."""
 
     def wait_until_back(self, part: str) -> None:
-        """Waits until the others see that it has been started again. What it missed is still to come."""
+        """Waits until the others see that it has been started again. The messages that it missed are still to come."""
 
 
 _W = TypeVar("_W")

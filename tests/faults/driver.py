@@ -1,6 +1,6 @@
 """A Spark driver process: `python -m tests.faults.driver MASTER`. Its standard input says which queries to start and to stop.
 
-SIGTERM has it stop its queries before it leaves, as a driver should.
+On SIGTERM, it stops its queries before it leaves, as a driver should.
 """
 
 import json

@@ -47,7 +47,7 @@ def expected_state(partitions: Iterable[str], last: int) -> dict[tuple[str, str]
 
 
 def _difference(got: Sequence[Any], want: Sequence[Any]) -> str:
-    """What is missing, doubled and out of order."""
+    """The missing, doubled and misplaced messages."""
     counts, wanted = Counter(got), Counter(want)
     missing, surplus = sorted((wanted - counts).elements()), sorted((counts - wanted).elements())
     steps = [(a[0], b[0]) for a, b in pairwise(got) if b[0] <= a[0]]

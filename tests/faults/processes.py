@@ -131,7 +131,7 @@ class Process:
 
 
 def wait_for(what: str, condition: Callable[[], _T | None], processes: Sequence[Process], deadline_s: float = DEADLINE_S) -> _T:
-    """What the condition returns once it is neither None nor False; fails early where a process ends by itself."""
+    """The result of the condition once it is neither None nor False; fails early where a process ends by itself."""
     deadline = time.monotonic() + deadline_s
     while True:
         found = condition()

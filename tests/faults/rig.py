@@ -43,18 +43,18 @@ class Gateway(Process):
         wait_for("the gateway listens", self._ready.exists, [self])
 
     def status(self) -> admin_pb2.GetStatusResponse | None:
-        """What it knows; None where it is away."""
+        """Its status; None where it is away."""
         with grpc.insecure_channel(self.address) as channel, contextlib.suppress(grpc.RpcError):
             return AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=300)
         return None
 
     def stream(self, name: str) -> admin_pb2.StreamStatus | None:
-        """What it knows of a stream."""
+        """The status of a stream."""
         status = self.status()
         return next((s for s in status.streams if s.stream == name), None) if status else None
 
     def pipeline(self, name: str) -> admin_pb2.PipelineStatus | None:
-        """What it knows of a pipeline."""
+        """The status of a pipeline."""
         status = self.status()
         return next((p for p in status.pipelines if p.pipeline == name), None) if status else None
 
@@ -171,7 +171,7 @@ class Rig:
         return query
 
     def wait_for(self, what: str, condition: Callable[[], _T | None], deadline_s: float = DEADLINE_S) -> _T:
-        """What the condition returns once it is neither None nor False."""
+        """The result of the condition once it is neither None nor False."""
         try:
             return wait_for(what, condition, self.processes, deadline_s)
         except AssertionError as error:

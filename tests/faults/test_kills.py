@@ -74,7 +74,7 @@ class World:
             process.start()
 
     def wait_until_back(self, part: str) -> None:
-        """Waits until the others see that it has been started again. What it missed is still to come."""
+        """Waits until the others see that it has been started again. The messages that it missed are still to come."""
         seen = {"connector": self._new_sessions, "gateway": self._answers, "driver": self._new_run}[part]
         self.rig.wait_until(f"{part} is back", seen)
 
@@ -141,7 +141,7 @@ PARTS = ("connector", "gateway", "driver")
 
 
 def driver_alone(world: World) -> None:
-    """What the driver started is not killed with it, as where somebody kills a process by its number."""
+    """The driver's children are not killed with it, as where somebody kills a process by its number."""
     world.driver.kill_alone()
     world.restart("driver")
 

@@ -19,7 +19,7 @@ def up_to(first: int, last: int) -> list[int]:
 
 
 def sequences(query: Query) -> list[int]:
-    """What a query has seen."""
+    """The messages that a query has seen."""
     return [sequence for _, sequence, _ in query.rows()]
 
 

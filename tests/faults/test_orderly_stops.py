@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def sequences(query: Query) -> list[int]:
-    """What a query has seen."""
+    """The messages that a query has seen."""
     return [sequence for stream, sequence, _ in query.rows() if stream == STREAM]
 
 
@@ -55,7 +55,7 @@ def test_a_gateway_that_is_told_to_stop_drains_and_another_takes_its_place(rig: 
     world.gateway.start()
     finish(world, source, query)
     world.wait_until("the queue is empty", lambda: queue.unacked() == 0)
-    # What was sent was acknowledged before the gateway left, so that a queue has no reason to give anything twice.
+    # The gateway acknowledged all messages before it left, so a queue has no reason to give anything twice.
     assert [int(value) for stream, _, value in query.rows() if stream == "queue/0"] == list(range(1, OFFERED + 1))
 
 
@@ -95,7 +95,7 @@ def test_a_driver_that_is_told_to_stop_has_acknowledged_what_it_committed(rig: C
 
 
 def committed_is_acknowledged(world: Rig, source: Numbers, query: Query) -> None:
-    """What the commit log proves is acknowledged, and nothing else."""
+    """The gateway acknowledges what the commit log proves, and nothing else."""
 
     def proven() -> bool:
         return number_sequence(source.acked("0")) == query.committed(STREAM)

@@ -32,7 +32,7 @@ PAUSED = [(pb.PART_KIND_PIPELINE, "paused"), (pb.PART_KIND_STREAM, "numbers/0")]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """What is paused, by `--kill-seed`; with `--every-pair`, both. The simulation pauses every kind of part."""
+    """The paused parts, by `--kill-seed`; with `--every-pair`, both. The simulation pauses every kind of part."""
     one = random.Random(str(metafunc.config.getoption("kill_seed"))).choice(PAUSED)
     metafunc.parametrize(("kind", "name"), PAUSED if metafunc.config.getoption("every_pair") else [one])
 
@@ -78,7 +78,7 @@ def test_what_is_paused_under_load_goes_on_after_its_driver_was_killed(
 
 
 def _is_settled(world: Rig) -> bool:
-    """Whether the pipeline plans nothing of numbers/0 any more: for some time, its position has not changed."""
+    """Whether the pipeline has stopped to plan numbers/0: for some time, its position has not changed."""
     before = world.gateway.stream("numbers/0")
     return before is not None and world.holds(lambda: _acknowledged(world) == before.acknowledged.sequence, 1.0)
 

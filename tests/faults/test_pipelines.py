@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def sequences(query: Query, stream: str = "numbers/0") -> list[int]:
-    """What a query has seen of a stream."""
+    """The messages of a stream that a query has seen."""
     return [sequence for name, sequence, _ in query.rows() if name == stream]
 
 

@@ -133,7 +133,7 @@ def reports(state: "connector_pb2.ConnectorState.ValueType", *, is_source: bool)
         for session in first(status, is_source=is_source):
             session.reported.CopyFrom(told)
         if not is_source:
-            # What it was to write waits meanwhile.
+            # Its results wait meanwhile.
             of_sink(outstanding="instance to0 has not written partition 0", outstanding_ms=LASTS_MS)(status)
 
     return inject

@@ -25,7 +25,7 @@ METHODS: dict[str, MethodDescriptor] = {
     if method.name != "Drain"
 }
 
-# No pattern among them reaches the names of those who behave, not even with a byte changed.
+# No pattern among them reaches the names of callers who behave, not even with a byte changed.
 STREAMS = ["fuzz/0", "fuzz/1", "fuzz/2", "fuzz.a/x"]
 PATTERNS = ["fuzz/*", "fuzz/0", "f*zz/1", "fuzz.a/x*", "f*u*z*z*/0*"]
 NAMES = ["fuzz-p", "fuzz-q", "fuzz-sink", "fuzz-sink", "r1", "r1/a", "r2/b", "i", "j", "1"]

@@ -87,7 +87,7 @@ class SinkClient(Call):
         return prepare
 
     async def commit(self) -> sink_pb2.Transaction:
-        """Commits the transaction that it is told to."""
+        """Commits the transaction that the gateway names."""
         told = (await self.expect("commit")).transaction
         await self.send(committed=sink_pb2.Committed(transaction=told))
         return told

@@ -82,7 +82,7 @@ def test_what_flows_waits_and_stalls(waits: bool, age: float | None, done: float
 
 
 class Account:
-    """What a session has left of its credit, and what it holds."""
+    """The rest of a session's credit, and what it holds."""
 
     def __init__(self, size: int, held_size: int, count: int, held_count: int) -> None:
         self.bytes_left, self.bytes_held, self.messages_left, self.messages_held = size, held_size, count, held_count

@@ -22,7 +22,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def problems(path: Path | None, **kwargs: object) -> list[str]:
-    """What is wrong with a file, without its folder."""
+    """The problems of a file, without its folder."""
     with pytest.raises(ConfigurationError) as caught:
         load_config(path, **kwargs)  # type: ignore[arg-type]
     return [line.replace(f"{path.parent}/", "") if path else line for line in str(caught.value).splitlines()]

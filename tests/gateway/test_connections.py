@@ -63,7 +63,7 @@ async def test_pings_every_second_are_no_abuse() -> None:
             for n in range(6):
                 connection.send(PING, n.to_bytes(8, "big"))
                 assert await connection.expect(PING, ACK) == n.to_bytes(8, "big")
-                # What is tested is the time between two pings.
+                # The test is about the time between two pings.
                 await asyncio.sleep(1.05)
 
 

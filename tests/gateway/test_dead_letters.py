@@ -100,7 +100,7 @@ class Rig:
         return dead_letters_document(answer)
 
     async def one(self, **more: Any) -> Any:
-        """What is listed of sink `out`."""
+        """The list of sink `out`."""
         (found,) = (await self.list(**more))["sinks"]
         return found
 

@@ -35,7 +35,7 @@ async def test_a_gateway_without_descriptors_names_that_and_goes_on(tmp_path: Pa
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1, keepalive_timeout=600)) as session:
 
             async def until(kind: str | None) -> dict[str, str]:
-                """What is wrong with its descriptors, as a client learns that stays connected."""
+                """The fault of its descriptors, as a client learns that stays connected."""
                 async with asyncio.timeout(DEADLINE_S):
                     while True:
                         async with session.get(f"http://{http}/readyz") as response:
@@ -57,7 +57,7 @@ async def test_a_gateway_without_descriptors_names_that_and_goes_on(tmp_path: Pa
             assert "LimitNOFILE" in found["remedy"]
             async with session.get(f"http://{http}/metrics") as response:
                 assert f'headrace_problems{{kind="{KIND}"}} 1.0' in await response.text()
-            # What is connected continues.
+            # Connected callers continue.
             await source.send(frame=numbered(1, 1, 3))
             await engine.plan_until("orders/0", 3)
             await engine.plan({"orders/0": 3}, wait_ms=0)

@@ -50,7 +50,7 @@ def is_packed(field: FieldDescriptor) -> bool:
 
 
 def filled(path: Path, count: int) -> bytes:
-    """A message with so many entries of a list, each as small as can be."""
+    """A message with `count` entries of a list, each as small as can be."""
     field, inner = path[-1], b"\0" * count
     if not is_packed(field):
         data = (varint(field.number << 3 | 2) + b"\0") * count
@@ -134,7 +134,7 @@ def test_fields_within_a_field_without_lists_are_counted() -> None:
 
 
 def fill(message: Message, drawn: random.Random, most: int) -> None:
-    """Sets fields of a message at random, with lists of at most so many entries."""
+    """Sets fields of a message at random, with lists of at most `most` entries."""
     for field in message.DESCRIPTOR.fields:
         if drawn.random() < 0.3:
             continue

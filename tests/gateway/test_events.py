@@ -304,7 +304,7 @@ async def test_a_client_that_does_not_read_is_dropped_and_the_others_go_on(monke
             assert await other.next() in ("comment", "changes")
         while published.listeners > 1:
             assert await other.next() in ("comment", "changes")
-        # What it has been sent and has not read is given up after another REQUEST_TIMEOUT_S at most.
+        # The server gives up what the client has not read after another REQUEST_TIMEOUT_S at most.
         for _ in range(150):
             assert await other.next() in ("comment", "changes")
         async with asyncio.timeout(DEADLINE_S):

@@ -121,7 +121,7 @@ async def test_a_gateway_whose_log_has_no_room_serves_as_ever(tmp_path: Path) ->
         await source.expect("stream_opened")
         await source.send(frame=numbered(1, 1, 3))
         await engine.plan_until("orders/0", 3)
-        # What is wrong with a connector is logged.
+        # The log names the fault of a connector.
         with pytest.raises(grpc.aio.AioRpcError, match="protocol version 99"):
             await wrong.hello(version=99)
         await engine.plan({"orders/0": 3}, wait_ms=0)

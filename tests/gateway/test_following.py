@@ -198,7 +198,7 @@ async def test_a_connector_collects_messages_for_a_shorter_time_while_it_is_foll
 
 
 async def pace_of(source: Connector) -> int:
-    """The next pace that a connector is told, in milliseconds."""
+    """The next pace that a connector receives, in milliseconds."""
     while (response := await source.receive()).WhichOneof("message") != "pace":
         pass
     return response.pace.linger_ms

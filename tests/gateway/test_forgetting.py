@@ -37,7 +37,7 @@ async def names(engine: Engine) -> list[str]:
 
 
 async def idle(engine: Engine, committed: dict[str, Any] | None = None, **given: Any) -> list[str]:
-    """What a call that plans nothing says is forgotten."""
+    """The forgotten streams that a call names which plans nothing."""
     answer = await engine.plan(committed, wait_ms=0, **given)
     assert not answer.ranges
     return list(answer.forgotten)
@@ -108,7 +108,7 @@ async def test_a_query_that_has_dropped_a_stream_which_another_gateway_served_do
 ) -> None:
     source, first, second = connector(), engine("first"), engine("second")
     await second.attach({"orders/1": 2})
-    # Its checkpoint has dropped the stream since: the gateway before this one said so, and this one learns it by the next call.
+    # Its checkpoint has dropped the stream since: the gateway before this one reported it, and this one learns of it next.
     await first.attach({"orders/1": 2})
     await source.hello()
     await source.open("orders/1", stream_id=1)
@@ -211,7 +211,7 @@ async def test_a_name_that_is_wanted_again_waits_until_all_checkpoints_have_let_
 
 
 async def test_a_run_that_begins_again_where_a_stream_was_left_out(connector: MakeConnector, engine: MakeEngine) -> None:
-    """The offset log has a batch that leaves it out, and no commit: the gateway is told only once that is committed."""
+    """The offset log has a batch that leaves it out, and no commit: the query reports it only once that is committed."""
     source, pipeline, again = connector(), engine(run=1), engine(run=2)
     await pipeline.attach()
     await source.hello()

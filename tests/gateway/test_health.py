@@ -195,7 +195,7 @@ def test_what_has_no_session_for_another_reason_is_a_fault(told: dict[str, Any])
 
 @pytest.mark.parametrize("last_instance", ["", "c"], ids=["it never had a session", "it had one"])
 def test_a_process_that_runs_without_a_session_is_not_connected_whether_it_ever_was(last_instance: str) -> None:
-    """What it was before is not known for certain, so that the cause only names what holds now."""
+    """Nobody knows for certain what it was before, so the cause only names what holds now."""
     deployed = deployment(source="a", failure="", unconnected_ms=60_000)
     deployed.processes.append(process(state=pb.PROCESS_STATE_KIND_RUNS))
     away = stream(stream="a/0", state=pb.STREAM_STATE_DETACHED, instance="", last_instance=last_instance)

@@ -155,7 +155,7 @@ async def test_a_sink_of_a_later_release_is_served_without_what_is_new() -> None
         await writer.report_commits(0)
         assert await sink.commit() == transaction(0)
 
-        # What is only in a later release needs a capability that Welcome has not listed.
+        # A feature of a later release needs a capability that Welcome has not listed.
         await sink.call.write(sink_pb2.SinkServiceAttachRequest.FromString(LATER_FIELD))
         code, details = await sink.ended()
         assert (code, "send only what its Welcome lists" in details) == (grpc.StatusCode.FAILED_PRECONDITION, True)

@@ -100,7 +100,7 @@ async def test_a_late_fetch_at_a_gateway_that_has_restarted_fails_nobody_else() 
         source, run = Connector(address), Engine(address)
         await source.hello()
         await source.open()
-        # A task that Spark has given up comes first. What it needs was committed, acknowledged and pruned long ago.
+        # A task that Spark has given up comes first. The messages that it needs were committed, acknowledged and pruned long ago.
         late = asyncio.ensure_future(run.fetch("orders/0", 4, 9))
         assert (await source.expect("stream_opened")).resume.sequence == 4
         await source.send(position_lost=lost(1, 20))

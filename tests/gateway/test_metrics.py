@@ -180,7 +180,7 @@ async def test_streams_that_come_and_go_cost_no_more_series_than_there_may_be() 
                 gateway.stream(f"day{day}/{n}").received_messages = 1
             found: list[Any] = []
             async with asyncio.timeout(DEADLINE_S):
-                # A snapshot of so many streams is shared for a moment.
+                # A snapshot of this many streams is shared for a moment.
                 while not found or not all(dict(labels)["stream"].startswith(f"day{day}/") for labels in found):
                     metrics = await scrape(http)
                     found = [labels for name, labels in metrics if name == "headrace_stream_received_messages_total"]

@@ -70,7 +70,7 @@ gateways = st.builds(
 statuses = st.builds(
     pb.GetStatusResponse,
     gateway=gateways,
-    # A gateway has one stream, pipeline and sink of a name. What a run tells of its steps comes from elsewhere.
+    # A gateway has one stream, pipeline and sink of a name. The measures of a run's steps come from elsewhere.
     streams=st.lists(streams, max_size=4, unique_by=lambda one: one.stream),
     sinks=st.lists(sinks, max_size=3, unique_by=lambda one: one.sink),
     pipelines=st.lists(pipelines, max_size=3, unique_by=lambda one: one.pipeline),
@@ -91,7 +91,7 @@ observations = st.builds(
 
 
 class Reference:
-    """What the libraries make of the same observation."""
+    """The libraries' text for the same observation."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._registry = CollectorRegistry(auto_describe=False)

@@ -85,7 +85,7 @@ async def test_a_collector_receives_what_prometheus_reads(monkeypatch: pytest.Mo
                     break
     assert ("headrace_stream_received_messages", {"stream": "orders/0"}, 3) in found
     recorded = {f"headrace_{instrument.name}" for instrument in INSTRUMENTS}
-    # What nobody has yet, such as a rejected session, has no series.
+    # A count that is still absent, such as of rejected sessions, has no series.
     absent = {"rejected_sessions", "degraded_seconds", "certificate_expires_timestamp_seconds"}
     assert {name for name, _, _ in found if "_stream_" not in name} >= recorded - {f"headrace_{name}" for name in absent}
     assert collector.headers["x-team"] == "numbers"

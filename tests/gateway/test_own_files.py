@@ -22,7 +22,7 @@ from headrace.gateway.own_watches import SOON_S, CertificateWatch
 
 
 async def until(http: str, part: str, kind: str | None) -> dict[str, str]:
-    """What is wrong with a part, once it is of a kind; once nothing is, for None."""
+    """The fault of a part, once it has one of a kind; for None, once it has none."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
             _, document = await get(http, "/readyz")

@@ -121,7 +121,7 @@ async def test_a_late_report_of_an_older_run_changes_nothing(rig: Rig) -> None:
     known = rig.gateway.deployments.by_name["deploy.toml"]
     newer = await registered(rig, "r2", reason="of the newer run")
     assert (await older.ended())[0] is Code.ABORTED
-    # What was on its way then.
+    # A message that was on its way then.
     replace_processes(rig.gateway, known, processes("app", reason="of the older run"))
     assert reasons(rig) == ["of the newer run"]
     await newer.send(processes=processes("app", reason="again"))
@@ -245,7 +245,7 @@ async def test_an_answer_of_an_older_run_is_no_answer(rig: Rig) -> None:
     assert (await rig.refused(first))[0] is Code.UNAVAILABLE
     second = read(rig, "app")
     of_newer = (await newer.read()).log
-    # What was on its way then.
+    # A message that was on its way then.
     for number in (order.id, of_newer.id):
         take_outcome(rig.gateway, known, pb.OrderOutcome(id=number, log=pb.ProcessLog(lines=["of the older run"])))
     await newer.answer(of_newer.id, log=pb.ProcessLog(lines=["of the newer run"]))

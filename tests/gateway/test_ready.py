@@ -77,13 +77,13 @@ class Site:
     query: Query
 
     async def problems(self) -> Problems:
-        """What is wrong, by part."""
+        """The problems, by part."""
         code, document = await get(self.http, "/readyz")
         assert (code, document["status"]) == ((503, "degraded") if document["problems"] else (200, "ready"))
         return {problem["part"]: problem for problem in document["problems"]}
 
     async def until(self, *parts: str) -> Problems:
-        """What is wrong, once exactly these parts are degraded."""
+        """The problems, once exactly these parts are degraded."""
         try:
             async with asyncio.timeout(DEADLINE_S):
                 while (found := await self.problems()).keys() != set(parts):  # noqa: ASYNC110 - there is no event to wait on
@@ -93,11 +93,11 @@ class Site:
         return found
 
     async def until_kind(self, kind: str, *parts: str) -> Problems:
-        """What is wrong, once exactly these parts are degraded, for a cause of this kind."""
+        """The problems, once exactly these parts are degraded, for a cause of this kind."""
         return await self.until_holds(lambda found: all(problem["kind"] == kind for problem in found.values()), *parts)
 
     async def until_holds(self, condition: Callable[[Problems], bool], *parts: str) -> Problems:
-        """What is wrong, once exactly these parts are degraded, and a condition holds."""
+        """The problems, once exactly these parts are degraded, and a condition holds."""
         found: Problems = {}
         try:
             async with asyncio.timeout(DEADLINE_S):

@@ -31,7 +31,7 @@ def report(state: connector_pb2.ConnectorState.ValueType = RUNNING, **fields: An
 
 
 async def status_of_one(engine: Engine, state: int, errors: int) -> admin_pb2.ReportedStatus:
-    """What the only session reports, once it is in a state and has so many errors."""
+    """The report of the only session, once it has a state and a number of errors."""
 
     def found(status: admin_pb2.GetStatusResponse) -> list[admin_pb2.ReportedStatus]:
         return [session.reported for session in (*status.sessions, *status.sink_sessions)]

@@ -169,7 +169,7 @@ class Caller:
         """How a call ends. Requests of a stream are a list."""
         if isinstance(request, list):
             call = getattr(self.stub, method)(metadata=self.metadata, timeout=DEADLINE_S)
-            # Without the rest: gRPC reports what it could not send any more in place of the status. Where even the first request
+            # Without the rest: gRPC reports what it could no longer send in place of the status. Where even the first request
             # came too late for that, the call is made again.
             try:
                 await call.write(request[0])

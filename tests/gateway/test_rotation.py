@@ -21,7 +21,7 @@ DEADLINE_S = 150.0
 
 
 def client_hello() -> bytes:
-    """What a client of gRPC says first on a connection with TLS."""
+    """The first bytes of a gRPC client on a connection with TLS."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["h2"])
     received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()

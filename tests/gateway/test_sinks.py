@@ -24,7 +24,7 @@ from headrace.protocol.v1 import engine_pb2, sink_pb2
 
 
 async def until_pending(writer: Writer, committed: int, pending: int) -> None:
-    """Settles until so many transactions are not visible yet."""
+    """Settles until `pending` transactions are not visible yet."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
             if await writer.report_commits(committed) == pending:

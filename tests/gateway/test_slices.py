@@ -59,7 +59,7 @@ class Turns:
         monkeypatch.setattr(of, name, self.counting(getattr(of, name)))
 
     def check(self, entries: int) -> None:
-        """Checks that so many entries were taken, and few at a time."""
+        """Checks that it took `entries` entries, and few at a time."""
         assert self.entries.total() >= entries
         assert max(self.entries.values()) <= MAX_AT_ONCE, self.entries.most_common(3)
 

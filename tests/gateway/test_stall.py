@@ -114,7 +114,7 @@ class Source:
         await self.until(lambda one: one.received.sequence == first + count - 1)
 
     async def degraded(self, seconds: float = STALLED_AFTER_S + 1) -> dict[str, Kind]:
-        """What is degraded after so many rounds, with the kind."""
+        """The degraded parts after some rounds, with the kind."""
         for _ in range(int(seconds)):
             for session in self.gateway.sessions.values():
                 pass_round_of_streams(session, 1.0)

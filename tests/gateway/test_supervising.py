@@ -255,7 +255,7 @@ async def test_a_newer_run_takes_over_and_what_the_older_one_had_to_answer_is_no
     again = rig.restart("orders")
     ordered = await newer.order()
     assert ordered.id != order.id
-    # What the older run would have answered, late.
+    # The late answer of the older run.
     await newer.answer(order.id, failure=pb.OrderFailure(error="late"))
     await newer.answer(ordered.id, restarted=pb.RestartedConnector(**RESTARTED))
     assert (await again).restarted.pid == 2

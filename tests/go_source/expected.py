@@ -1,4 +1,4 @@
-"""What the Go source must send."""
+"""The messages that the Go source must send."""
 
 import datetime
 

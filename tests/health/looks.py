@@ -27,7 +27,7 @@ class Fault:
         part: The part that is degraded.
         kind: The kind of its first cause.
         root: The part where that begins.
-        cause: What the cause contains.
+        cause: A part of the cause.
         waits: The stream of a message that waits because of it; None if no message does.
     """
 
@@ -174,7 +174,7 @@ class Look:
     """One place.
 
     Attributes:
-        place: What it is.
+        place: The fault.
         lacks: Returns None once it names a fault, or what it says instead.
         still: Returns None once it names none of some parts, or what it says instead; `why` is asked of some streams.
     """

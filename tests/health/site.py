@@ -1,4 +1,4 @@
-"""A gateway as a process of its own, what it says is wrong, and how long it takes to say so."""
+"""A gateway as a process of its own, the faults that it names, and how soon it names them."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ class Site(Asked):
         Args:
             kind: The kind.
             part: The part.
-            cause: What the cause contains.
+            cause: A part of the cause.
             root: The part where it begins; the part itself if this is empty.
             waits: The stream of a message that waits because of it: the part itself, if this is empty; None if no message does.
         """

@@ -187,7 +187,7 @@ async def test_an_expired_position(nats: Nats, here: Site) -> None:
             task = asyncio.create_task(serve(source(nats, "e", stream), gateway=here.address))
             await here.names("position-lost", part, "no longer has messages 2 to 8")
             await here.names("position-lost", reader, "no longer has messages 2 to 8", root=part, waits=f"e/{stream}")
-        # What the query does that is started again with failOnDataLoss=false.
+        # As the query does that somebody starts again with failOnDataLoss=false.
         async with querying(here, "e", skip_lost=True, run=2) as query:
             await query.plan_until(f"e/{stream}", 10)
             await here.clears(part, reader)

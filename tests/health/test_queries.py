@@ -112,7 +112,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Takes all room of a disk; returns the file that has it."""
+    """Takes all room of a disk; returns the file that fills it."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as out, suppress(OSError):
         while True:

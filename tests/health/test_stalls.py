@@ -44,7 +44,7 @@ Read = Callable[[str, Position | None], AsyncIterator[Any]]
 
 
 def forgetful(read: Read, again: asyncio.Event) -> Read:
-    """Reads until there is something, and then no more until it is told to, although the source seems to work."""
+    """Reads until there is something, and then no more until the test lets it, although the source seems to work."""
 
     async def only_a_little(partition: str, position: Position | None) -> AsyncIterator[Any]:
         items = read(partition, position)

@@ -24,7 +24,7 @@ class Event(NamedTuple):
 
 
 class Bad(Exception):
-    """What the functions of the tests raise; the value is skipped."""
+    """The error of the tests' functions; it skips the value."""
 
 
 class Operator:
@@ -203,7 +203,7 @@ class Once(Operator):
 
 @dataclass
 class Clock:
-    """What a function with timers is given in place of a context."""
+    """The stand-in for a context of a function with timers."""
 
     event_time: int
     watermark: int

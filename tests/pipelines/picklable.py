@@ -474,7 +474,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
 
 
 def view(value: Any, seen: dict[int, int] | None = None) -> Any:
-    """What a value consists of, by class, with numbers for what occurs twice."""
+    """The parts of a value, by class, with numbers for what occurs twice."""
     seen = {} if seen is None else seen
     kind = type(value)
     if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, enum.Enum)) and not hasattr(value, "__self__"):

@@ -11,7 +11,7 @@ SECOND = 1_000_000
 
 
 class Value(NamedTuple):
-    """What the messages of these tests are decoded into; `number` is what is counted with."""
+    """The class of the messages of these tests; `number` is what is counted with."""
 
     key: str
     second: int | None

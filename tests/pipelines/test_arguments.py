@@ -231,7 +231,7 @@ class Case:
 
     @property
     def place(self) -> str:
-        """What an error begins with."""
+        """The beginning of an error."""
         if self.owner == "function" or self.owner == "Pipeline":
             return f"{self.method}(...)" if self.owner == "function" else "pipeline"
         if "name" in self.sound and self.parameter.name != "name":

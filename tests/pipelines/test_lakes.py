@@ -36,7 +36,7 @@ class Count(Struct):
 
 
 def lake_of(values: dict[bytes, Any], schema: Any, on_error: OnError = OnError.FAIL) -> tuple[Trial, list[dict[str, Any]]]:
-    """What a table receives of values by their payloads."""
+    """The rows that a table receives for values, by their payloads."""
     app = Pipeline("lake", on_error=on_error, dead_letters="failed")
     app.source("o/*").map(lambda message: values[message.value]).lake("table", schema=schema, name="orders")
     trial = Trial(app)

@@ -44,7 +44,7 @@ class Sent(NamedTuple):
     number: int
 
 
-# What the functions of the pipelines do. They change their state before they raise.
+# The functions of the pipelines. They change their state before they raise.
 
 
 def bad(number: int) -> None:
@@ -214,7 +214,7 @@ def messages(sent: list[Sent], stream: str = "s/0") -> list[Message]:
 
 
 def expected(sent: list[Sent], kinds: list[Kind], again: list[Kind] | None) -> list[Event]:
-    """What the model gives."""
+    """The model's results."""
     first = Chain([kind.make() for kind in kinds])
     second = None if again is None else Chain([kind.make() for kind in again], first.lag)
     found, mark = list[Event](), -model.FAR

@@ -21,7 +21,7 @@ assert_type(Pipeline("p").source("a/*"), Flow[int])
 
 
 def checked(checker: str, file: str) -> subprocess.CompletedProcess[str]:
-    """What a checker says of a file, in the configuration of the project."""
+    """A checker's findings in a file, in the configuration of the project."""
     environment = {**os.environ, "PATH": f"{NODE}{os.pathsep}{os.environ['PATH']}", "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
     command = [sys.executable, "-m", checker, file]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)

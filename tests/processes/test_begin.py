@@ -24,7 +24,7 @@ def test_a_program_begins_in_the_folder_with_its_process_id_and_what_it_would_ha
 
 
 def ignored() -> str:
-    """What a program ignores that the test itself starts."""
+    """The signals that a program ignores if the test itself starts it."""
     done = subprocess.run(["grep", "SigIgn", "/proc/self/status"], capture_output=True, text=True, check=True)
     return done.stdout.split()[1]
 

@@ -53,7 +53,7 @@ def test_an_exit_code_is_that_of_the_program(tmp_path: Path, script: str, code: 
 
 
 def test_its_process_id_is_its_own_until_all_that_it_has_left_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process may have it afterwards, and would be killed instead."""
+    """Another process may own it afterwards, and would be killed instead."""
     killed: list[bool] = []
     real = owned_module._send_kill
 

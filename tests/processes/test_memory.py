@@ -1,4 +1,4 @@
-"""What a process keeps of the memory that it has freed."""
+"""How much a process keeps of the memory that it has freed."""
 
 import platform
 import subprocess

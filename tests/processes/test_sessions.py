@@ -63,7 +63,7 @@ class Session:
             self.process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=log, stderr=log, start_new_session=True)
 
     def started(self) -> list[psutil.Process]:
-        """What it has started, once its test waits; all of it keeps temporary files in a folder of the session."""
+        """The processes that it has started, once its test waits; all of it keeps temporary files in a folder of the session."""
         while not self._said.exists() or not self._said.read_text():
             try:
                 code = self.process.wait(0.05)

@@ -37,7 +37,7 @@ def test_a_driver_that_ends_in_a_trace_is_not_reduced_to_its_last_line(tmp_path:
 
 
 def gone(*printed: str) -> str:
-    """What a plain Spark program prints whose JVM does not start."""
+    """The output of a plain Spark program whose JVM does not start."""
     raised = "pyspark.errors.exceptions.base.PySparkRuntimeError: [JAVA_GATEWAY_EXITED] Java gateway process exited."
     return "\n".join([*printed, "Traceback (most recent call last):", '  File "prices.py", line 9, in <module>', raised, ""])
 

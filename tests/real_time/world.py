@@ -116,7 +116,7 @@ class World:
     # What it has come to
 
     def verdict(self) -> list[Finding]:
-        """What the sinks show that they must not show, and what they lack."""
+        """The rows that the sinks must not show, and the rows that they lack."""
         self._look()
         found = list(self._early)
         for partition in PARTITIONS:

@@ -43,7 +43,7 @@ class Project:
         language: Its language.
         kind: `source`, `sink` or `app`.
         folder: Where it is.
-        commands: What the command has printed as the next commands.
+        commands: The next commands, as the command has printed them.
     """
 
     language: str

@@ -44,7 +44,7 @@ async def kill_a_sink(command: Command, sink_name: str, log: Path) -> None:
         async with connector(gateway.address, log, *command) as sink:
             query = Writer(gateway.address, sink_name)
             await query.write(0, BATCHES[0])
-            # The sink is killed after its vote: the next session is told to show the batch.
+            # The sink is killed after its vote: the gateway orders the next session to show the batch.
             await query.vote(1, await query.stage(1, BATCHES[1]))
             await sink.restart()
             await query.commit(1)

@@ -17,7 +17,7 @@ async def names_its_proxy(command: Callable[[str, int], list[str | Path]], named
 
     Args:
         command: Returns the connector's command for a proxy, given as host and port.
-        named: What the log contains, with the fields `host` and `port`.
+        named: A part of the log, with the fields `host` and `port`.
         log: The file of the log.
     """
     with socket.socket() as bound:

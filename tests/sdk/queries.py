@@ -28,7 +28,7 @@ class Reader:
         self.values: list[bytes] = []
 
     async def read(self, count: int) -> None:
-        """Runs micro-batches until it has committed so many messages."""
+        """Runs micro-batches until it has committed `count` messages."""
         async with asyncio.timeout(DEADLINE_S):
             while len(self.values) < count:
                 try:
@@ -58,7 +58,7 @@ class Reader:
         for part in planned.ranges:
             frames = await self._engine.fetch(self._stream, start, part.end, progress_timeout_ms=5000)
             messages = [message for found in frames for message in decode_frame(found)]
-            # What is before the start of an epoch is in another one.
+            # Messages before the start of an epoch are in another one.
             first = start.sequence if start is not None and start.epoch == part.end.epoch else -1
             self.values += [m.value or b"" for m in messages if first < (m.sequence or 0) <= part.end.sequence]
             self._committed[self._stream] = part.end

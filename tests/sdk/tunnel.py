@@ -20,7 +20,7 @@ class TunnelProxy(Forwarder):
 
     @property
     def url(self) -> str:
-        """What a variable such as `https_proxy` names."""
+        """The value of a variable such as `https_proxy` names."""
         return f"http://{self.address}"
 
     async def greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:

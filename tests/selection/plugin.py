@@ -5,7 +5,7 @@
 the session also writes what it has left out to a file, for `left_out.py`, and with `--spent FILE` the processor time of each
 test, for `spent.py`.
 
-With `--in-turn`, a session runs of the tests with the mark `in_turn` those whose turn it is, a third, by `--kill-seed`.
+With `--in-turn`, a session runs a third of the tests with the mark `in_turn`, chosen by `--kill-seed`.
 
 Of a test with the mark `each_value`, a session runs cases that have each value of each parameter, by `--kill-seed`; all of its
 cases with `--every-pair`.

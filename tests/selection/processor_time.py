@@ -38,7 +38,7 @@ class Group:
             raise
 
     def processor_s(self) -> float:
-        """What its processes have spent, in seconds, also those that have ended."""
+        """The time that its processes have spent, in seconds, also after they have ended."""
         stat = dict(line.split() for line in (self._folder / "cpu.stat").read_text().splitlines())
         return int(stat["usage_usec"]) / 1_000_000
 
@@ -61,7 +61,7 @@ def own_group() -> Path | None:
 
 
 def of_children_s() -> float:
-    """What this process has spent, those that it has waited for, and its children that still run, such as Spark's JVM.
+    """The time of this process, of children that have ended, and of children that still run, such as Spark's JVM.
 
     Where there is no `/proc`, the time of a child counts once it has ended.
     """

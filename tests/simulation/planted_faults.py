@@ -20,7 +20,7 @@ class Fault:
 
     Attributes:
         name: Its name.
-        changes: What is changed.
+        changes: The place of the change.
         profile: The profile whose schedules find it.
         within: How many schedules find it at the latest.
         scale: How large their worlds are: small, unless large ones find it in less time.

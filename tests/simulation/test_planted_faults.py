@@ -1,4 +1,4 @@
-"""The simulation finds each planted fault of the gateway, the SDK and the engine, within so many schedules."""
+"""The simulation finds each planted fault of the gateway, the SDK and the engine, within a number of schedules."""
 
 import pytest
 from tests.simulation.planted_faults import FAULTS, Fault

@@ -1,4 +1,4 @@
-"""What the status names at rest must have happened."""
+"""The status at rest names only what has happened."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""What a soak says in a line agrees with its verdicts."""
+"""The last line of a soak agrees with its verdicts."""
 
 import io
 

@@ -93,7 +93,7 @@ class Collector:
     url: str
 
     def spans(self) -> list[Span]:
-        """What it has received."""
+        """The spans and metrics that it has received."""
         lines = (self.folder / "spans").read_text().splitlines(keepends=True)
         return [
             Span(**{**found, "links": [tuple(link) for link in found["links"]]})

@@ -86,7 +86,7 @@ class ScriptSource(Source):
 
 
 class _Memory:
-    """What a sink in memory refuses, and what it shows."""
+    """The refusals of a sink in memory, and its content."""
 
     def __init__(self, declared: dict[str, Any]) -> None:
         self.name = declared["name"]

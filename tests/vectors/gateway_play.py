@@ -96,7 +96,7 @@ class GatewayPlay:
                 draining = asyncio.create_task(self._gateway.drain())
                 self._stack.push_async_callback(asyncio.wait, {draining})
             case "source" | "sink" | "outcome":
-                pass  # What a connector's own side does.
+                pass  # The actions of a connector's own side.
             case _:
                 raise AssertionError(f"nobody is called {who}")
 

@@ -23,7 +23,7 @@ _VALUE = re.compile(r"((?:  // .*\n)+)  ERROR_REASON_(\w+) = ")
 
 
 def comments() -> dict[str, str]:
-    """What the protocol says of each reason."""
+    """The protocol's rule for each reason."""
     proto = (ROOT / "proto/headrace/protocol/v1/connector.proto").read_text()
     return {match[2]: re.sub(r"\s*\n?\s*// ", " ", match[1]) for match in _VALUE.finditer(proto)}
 

@@ -3,7 +3,7 @@ package headrace
 // Counter is something that Metrics counts.
 type Counter string
 
-// What is counted, by stream or sink.
+// Counts, by stream or sink.
 const (
 	// CounterFrames is frames that a source has sent, or a sink has received.
 	CounterFrames Counter = "frames"

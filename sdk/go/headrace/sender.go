@@ -185,7 +185,7 @@ func (s *sender) last(st *stream) *pb.IngestRequest {
 		return nil
 	}
 	if how := st.gather.state().ended; how != stillOpen {
-		// What was gathered before the end may have come since.
+		// Messages that were gathered before the end may have come since.
 		if st.load() {
 			s.makeDue(st)
 			return nil

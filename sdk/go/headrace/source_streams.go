@@ -167,7 +167,7 @@ func (s *sourceSession) readerFailed(st *stream, err error) {
 	case errors.As(err, &lost):
 		s.positionLost(st, lost)
 	default:
-		// What it yielded before is sound, and is sent first.
+		// The messages before are sound, and are sent first.
 		s.leaveFor(err, s.c.options.DrainTimeout, true)
 	}
 }

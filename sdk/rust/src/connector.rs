@@ -52,7 +52,7 @@ pub struct Connector {
     health: Health,
 }
 
-/// What a connector serves.
+/// The source or sink that a connector serves.
 pub(crate) trait Served: Send + Sync {
     fn name(&self) -> &str;
 

@@ -1,4 +1,4 @@
-//! What the environment of the process says of the gateway, as `headrace connector run` sets it.
+//! Settings of the gateway in the environment of the process, as `headrace connector run` sets it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -22,7 +22,7 @@ pub enum Error {
         source_name: String,
         /// What failed, such as the method and the stream.
         doing: String,
-        /// What the method returned.
+        /// The method's own error.
         #[source]
         cause: BoxError,
     },
@@ -33,7 +33,7 @@ pub enum Error {
         sink: String,
         /// What failed.
         doing: String,
-        /// What the method returned.
+        /// The method's own error.
         #[source]
         cause: BoxError,
     },
@@ -66,7 +66,7 @@ pub enum Error {
     NotPermitted {
         /// The stream.
         stream: String,
-        /// What the gateway says.
+        /// The gateway's text.
         message: String,
     },
 }
@@ -80,7 +80,7 @@ pub struct Ending {
     pub text: String,
     /// The gateway's reason for programs, such as `CREDIT_OVERRUN`; `None` if it gave none.
     pub reason: Option<String>,
-    /// What the gateway adds to the reason, such as the name of a limit.
+    /// The gateway's details of the reason, such as the name of a limit.
     pub metadata: BTreeMap<String, String>,
 }
 

@@ -14,7 +14,7 @@ const MAX_STREAM_BYTES: usize = 255;
 const INTERVAL: Duration = Duration::from_secs(1);
 const HEARTBEAT: Duration = Duration::from_secs(2);
 
-/// What a connector is doing.
+/// The state of a connector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// It connects to its system. The SDK reports this by itself.

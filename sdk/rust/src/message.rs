@@ -1,4 +1,4 @@
-//! What a source yields.
+//! The messages that a source yields.
 
 use bytes::Bytes;
 

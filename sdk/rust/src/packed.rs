@@ -13,7 +13,7 @@ use crate::protocol::Frame;
 /// An upper bound of what a frame needs besides its columns and its cursor: tags, lengths and numbers.
 const FRAME_BYTES: usize = 17 * 8;
 
-/// What is left of a batch.
+/// The rest of a batch.
 #[derive(Debug)]
 pub(crate) struct Packed<T> {
     frame: Frame,

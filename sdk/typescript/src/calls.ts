@@ -2,7 +2,7 @@ import { describe } from "./errors.js";
 import type { Logger } from "./logger.js";
 import { settledWithin } from "./wire/settled.js";
 
-/** What has a `close`, or none. */
+/** Whatever has a `close`, or none. */
 interface Closeable {
   close?(): void | Promise<void>;
 }

@@ -87,7 +87,7 @@ export interface SessionEnd {
   readonly status: string;
   /** The reason for programs, such as `CREDIT_OVERRUN`; undefined if the gateway gave none. */
   readonly reason?: string | undefined;
-  /** What the reason concerns, such as the stream and the limit. */
+  /** The objects of the reason, such as the stream and the limit. */
   readonly metadata?: Readonly<Record<string, string>>;
 }
 

@@ -86,7 +86,7 @@ export class Health {
   }
 
   /**
-   * What is new since the last report, or undefined if nothing is.
+   * The changes since the last report, or undefined without any.
    *
    * @internal
    */

@@ -55,7 +55,7 @@ export interface Message {
 
 /** A message of a redelivering source. */
 export interface DeliveredMessage<Token> extends Message {
-  /** What the source needs to acknowledge the message, such as a delivery tag. It is never sent. */
+  /** The source needs it to acknowledge the message: a delivery tag, for instance. It is never sent. */
   readonly token?: Token | undefined;
   readonly sequence?: undefined;
 }
@@ -106,7 +106,7 @@ export interface Batch {
 
 /** A batch of a redelivering source. */
 export interface DeliveredBatch<Token> extends Batch {
-  /** What the source needs to acknowledge each message. */
+  /** The source needs it to acknowledge each message. */
   readonly tokens?: readonly Token[] | undefined;
   readonly sequences?: undefined;
 }

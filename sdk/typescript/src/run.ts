@@ -37,7 +37,7 @@ export async function run(connector: Source | Sink, options: Options = {}): Prom
   process.on("SIGHUP", hungUp);
   let isAbandoned = false;
   const ended = (code: number): number => {
-    // What it waits for would keep the process from ending.
+    // Its timer would keep the process from ending.
     if (isAbandoned) process.exit(code);
     return code;
   };

@@ -54,7 +54,7 @@ export interface SinkBase {
  * as written: Spark runs its task again.
  */
 export interface AtLeastOnceSink extends SinkBase {
-  /** What the sink promises. */
+  /** The guarantee of the sink. */
   readonly mode: "at-least-once";
   /**
    * Writes rows. Rows of different parts may alternate; rows of one part come in order.
@@ -75,7 +75,7 @@ export interface AtLeastOnceSink extends SinkBase {
  * Methods are called one after the other. Their errors are reported as failures.
  */
 export interface IdempotentSink extends SinkBase {
-  /** What the sink promises. */
+  /** The guarantee of the sink. */
   readonly mode: "batch-idempotent";
   /**
    * Writes all rows of a transaction and its id, or nothing. If the id is already stored, it must write nothing.
@@ -98,7 +98,7 @@ export interface IdempotentSink extends SinkBase {
   pipelines?(): Iterable<string> | Promise<Iterable<string>>;
 }
 
-/** What a two-phase sink has stored. */
+/** The transactions that a two-phase sink has stored. */
 export interface Recovered {
   /** Every staged part, including the parts of prepared transactions. */
   readonly staged: readonly Part[];
@@ -116,7 +116,7 @@ export interface Recovered {
  * or aborted.
  */
 export interface TwoPhaseSink extends SinkBase {
-  /** What the sink promises. */
+  /** The guarantee of the sink. */
   readonly mode: "two-phase";
   /**
    * Stores a part durably. Nothing of it may be visible yet.

@@ -54,7 +54,7 @@ export const part = (batch: number, partition = 0, attempt = "1/0"): Part => ({
   attempt,
 });
 
-/** What the gateway does, step by step. */
+/** The gateway's actions, step by step. */
 export class Script {
   #nextId = 0n;
 

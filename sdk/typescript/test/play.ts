@@ -19,13 +19,13 @@ import { within, type FakeGateway, type Session } from "./fake_gateway.js";
 import type { Frame } from "./generated.js";
 import { columnsOf, messagesOf, readVectors, type FrameColumns } from "./vectors.js";
 
-/** What a connector may say at any time. */
+/** Messages that a connector may send at any time. */
 const PASSED_OVER = new Set(["backlog", "credit_request", "report", "busy"]);
 
 /** Steps that are for a tester of gateways. */
 const OF_OTHERS = ["query", "others", "operator"];
 
-/** What a script needs to know of the connector that it is played with. */
+/** Facts of the connector with which a script is played. */
 export interface Played<Request extends DescMessage, Response extends DescMessage> {
   readonly gateway: FakeGateway<Request, Response>;
   readonly request: Request;

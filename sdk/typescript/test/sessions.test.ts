@@ -36,7 +36,7 @@ function scripts<Declared>(name: string): (Script & Declared)[] {
   return found.filter(({ plays }) => plays.includes("connector"));
 }
 
-/** What a gateway has granted to a source, less what its frames have used. */
+/** The credit that a gateway has granted to a source, less what its frames have used. */
 class Ledger {
   #bytes = 0n;
   #messages = 0n;

@@ -285,7 +285,7 @@ class SupervisedProcesses:
             pids = self._pids()
             if pids is None or not (one.role.serves or one.role.pipelines):
                 return None
-            # What it says of the previous start does not count.
+            # Its report of the previous start does not count.
             return one.process.runs and pids.get(one.role.name) == one.process.pid
         # A driver that was killed stays attached until its lease ends.
         return one.role.is_connected((known or Known()).within(self._asked_at - one.started_at))

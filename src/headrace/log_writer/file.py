@@ -107,7 +107,7 @@ class LogFile:
             return
         if not self._took_part:
             self._is_json = output.startswith(b"{")
-        # What was lost has ended with a line.
+        # The lost part has ended with a line.
         missing = self._told_missing()
         room = MAX_WAITING_BYTES - len(self._waiting) - len(missing)
         if len(output) <= room:

@@ -57,7 +57,7 @@ class RawClient:
             self._connection.shutdown(socket.SHUT_WR)
 
     async def received(self, size: int = 1 << 20) -> bytes:
-        """What comes until the other side closes, or so many bytes."""
+        """The bytes that come until the other side closes, or the first `size`."""
 
         def receive() -> bytes:
             found = b""

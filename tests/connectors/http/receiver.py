@@ -24,7 +24,7 @@ class Received:
 
 @dataclass
 class Receiver:
-    """What was received, and what is answered."""
+    """The requests and their answers."""
 
     url: str = ""
     requests: list[Received] = field(default_factory=list)

@@ -142,11 +142,11 @@ class Query:
                 await self.batch()
 
     async def read(self, count: int) -> list[Message]:
-        """Runs micro-batches until so many messages were read in all; returns the messages of all streams, by stream."""
+        """Runs micro-batches until it has read `count` messages in all; returns the messages of all streams, by stream."""
         async with asyncio.timeout(DEADLINE):
             while sum(map(len, self.messages.values())) < count:
                 await self.batch()
-            # What the next batch begins with shows that the last one is in the checkpoint.
+            # The beginning of the next batch shows that the last one is in the checkpoint.
             await self.engine.plan(self.committed, wait_ms=0)
         return [message for _, messages in sorted(self.messages.items()) for message in messages]
 

@@ -53,7 +53,7 @@ class Endpoint:
 
     Attributes:
         life_s: How long a token is valid, in seconds.
-        fault: What is wrong with the endpoint; one of `FAULTS`, or empty.
+        fault: The endpoint's fault; one of `FAULTS`, or empty.
         answers: For each request, whether a token was the answer.
     """
 

@@ -12,7 +12,7 @@ PER_LEADER = 500
 
 @pytest.fixture(scope="module")
 def replicated(kafka_cluster: Cluster[KafkaNode]) -> Iterator[Log]:
-    """What others do with the cluster."""
+    """Actions of others on the cluster."""
     log = Log(",".join(kafka_cluster.urls))
     yield log
     log.close()

@@ -110,7 +110,7 @@ async def test_a_broker_that_is_killed_is_waited_for(kafka, log, wide, address, 
             assert await asyncio.to_thread(reached.wait, DEADLINE)
         await asyncio.to_thread(kafka.kill)
         broker_is_gone.set()
-        # What was fetched before is given, and then nothing comes.
+        # It gives what it fetched before, and then nothing comes.
         for _ in range(3):
             await one.batch()
         await asyncio.to_thread(kafka.start)

@@ -66,7 +66,7 @@ def test_checksums_are_looked_up_where_they_are_replaced():
 
 
 def test_a_consumer_makes_what_it_takes_records_from_with_what_it_was_given():
-    """What the fetcher calls it with, and what it uses of it, is what `Fetched` has."""
+    """The fetcher's arguments, and the members that it uses, are what `Fetched` has."""
     consumer = SimpleNamespace(_fetcher=SimpleNamespace())
     take_apart_with(consumer, Fetched)
     assert consumer._fetcher.PartitionRecords is Fetched

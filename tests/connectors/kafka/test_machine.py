@@ -270,7 +270,7 @@ class KafkaMachine(RuleBasedStateMachine):
 
 
 def _assert_compacted(found: list[tuple[bytes | None, bytes | None]], written: list[Written]) -> None:
-    """What is found is in order and once, and contains the last record of each key, whatever was compacted before it was read."""
+    """Each record comes once and in order, and among them is the last record of each key, whatever was compacted before."""
     rest = iter(written)
     taken = []
     for pair in found:

@@ -96,7 +96,7 @@ def test_a_batch_that_ends_too_early_is_noticed(records, data):
 
 
 def stretches(data: bytes, start: int = 0):
-    """What a fetch of this brings."""
+    """The result of a fetch of this."""
     fetched = Fetched(start, PARTITION, MemoryRecords(data))
     return fetched.take(100), fetched.next_fetch_offset
 

@@ -149,7 +149,7 @@ async def test_retention_that_was_faster_is_told_with_the_range(log, topic, addr
             await careful.read(1)
         await careful.engine.stub.Detach(engine_pb2.DetachRequest(pipeline=careful.engine.who))
         await careless.attach()
-        # What is left is read, though a partition that nobody has read would begin at its end.
+        # The rest is read, though a partition that nobody has read would begin at its end.
         assert numbers(await careless.read(8)) == list(range(12, 20))
 
 

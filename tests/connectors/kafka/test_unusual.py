@@ -1,4 +1,4 @@
-"""What the Kafka connectors do with what is legal in Kafka and seldom seen."""
+"""The Kafka connectors accept what is legal in Kafka and seldom seen."""
 
 import asyncio
 import re

@@ -14,7 +14,7 @@ from headrace.connectors.nats import NatsConsumerParameters, NatsConsumerSource,
 
 @pytest.fixture
 async def server(nats: Nats) -> AsyncIterator[Server]:
-    """What others do with the broker."""
+    """Actions of others on the broker."""
     async with connected(nats.url) as server:
         yield server
 

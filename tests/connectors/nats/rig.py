@@ -43,7 +43,7 @@ def connection(broker: Broker, port: int | None = None) -> dict[str, Any]:
 
 
 class Server:
-    """What others do with a server."""
+    """Actions of others on a server."""
 
     def __init__(self, client: nats_py.NATS) -> None:
         self.client = client
@@ -151,7 +151,7 @@ class Query:
         await self.engine.attach(dict(self.committed), available_now=self._available_now)
 
     async def read(self, count: int) -> list[Message]:
-        """Runs micro-batches, committing each before the next, until so many messages are read; the last one is not committed."""
+        """Runs micro-batches, committing each before the next, until it has read `count` messages; leaves the last one open."""
         messages: list[Message] = []
         async with asyncio.timeout(DEADLINE):
             while len(messages) < count:
@@ -159,7 +159,7 @@ class Query:
         return messages
 
     async def batch(self, count: int) -> list[Message]:
-        """Commits what was read, and runs one micro-batch of at least so many messages, which is not committed."""
+        """Commits what was read, and runs one micro-batch of at least `count` messages, which is not committed."""
         self.committed |= self._read
         async with asyncio.timeout(DEADLINE):
             while sum(planned.messages for planned in (await self._plan(wait_ms=200)).ranges) < count:
@@ -195,13 +195,13 @@ class Query:
         return messages
 
     async def _plan(self, wait_ms: int, **limits: int) -> PlanResponse:
-        """What a micro-batch would have."""
+        """The messages of the next micro-batch."""
         response = await self.engine.plan(self.committed, wait_ms=wait_ms, **limits)
         self.exhausted = response.exhausted
         return response
 
     async def commit(self) -> None:
-        """What was read is in the checkpoint now, and acknowledged."""
+        """The checkpoint contains now what was read, and the source acknowledges it."""
         self.committed |= self._read
         await self.engine.plan(self.committed, wait_ms=0)
 

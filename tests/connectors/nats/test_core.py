@@ -22,7 +22,7 @@ async def subscribed(server, reading, subject: str):
 
 
 async def without_hello(count: int, *readings):
-    """Reads so many messages that are not greetings."""
+    """Reads `count` messages that are not greetings."""
     found = []
     async with asyncio.timeout(60):
         while len(found) < count:

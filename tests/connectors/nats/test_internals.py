@@ -70,5 +70,5 @@ def test_messages_and_headers_are_as_they_came():
 
 
 def test_a_flush_of_nats_py_still_overtakes_what_is_to_be_sent():
-    """Once it does not, `Client.flush` is not needed any more."""
+    """Once it does not, nobody needs `Client.flush`."""
     assert "self._transport.write(PING_PROTO)" in inspect.getsource(THEIRS._send_ping)

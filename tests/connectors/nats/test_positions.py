@@ -49,7 +49,7 @@ async def test_a_query_goes_back_to_the_time_of_any_message(nats, server, source
     for sequence in (1, 3, 4, 6):
         time = await stored_at(server, stream, sequence)
         found = await asyncio.to_thread(positions_of, target, time)
-        # Whoever asks again is told the same, and nothing of the query has changed.
+        # Whoever asks again gets the same answer, and nothing of the query has changed.
         assert (await asyncio.to_thread(positions_of, target, time)).positions == found.positions
         assert one.committed[name].sequence == 6
         position = found.positions[name]

@@ -376,7 +376,7 @@ async def test_a_sink_that_is_killed_writes_its_batch_again_and_it_is_there_once
     await writer.deliver(0, given, attempt="b")
     await writer.vote(0, writer.part(0, attempt="b"))
     await writer.close()
-    # What the one that was killed had sent may be stored as late as there is room for it.
+    # Messages of the killed one may be stored as late as there is room for it.
     assert sorted(map(int, await values(server, stream))) == list(range(3000))
 
 

@@ -35,7 +35,7 @@ class Stream:
         await self.engine.attach({} if committed is None else {self.stream: committed})
 
     async def read(self, count: int, *, at_most: int = 1_000_000) -> list[Message]:
-        """Reads on until there are so many messages more, and gives these; in batches of a size."""
+        """Reads on until there are `count` messages more, and returns these; in batches of a size."""
         before = len(self.messages)
         async with asyncio.timeout(DEADLINE_S):
             while len(self.messages) < before + count:
@@ -144,7 +144,7 @@ def messages(*given: Message | bytes | None) -> Rows:
 
 
 async def rows_of(database: AsyncConnection, query: str) -> list[tuple[Any, ...]]:
-    """What a query gives."""
+    """The rows of a query."""
     return await (await database.execute(query)).fetchall()  # type: ignore[call-overload, no-any-return]
 
 

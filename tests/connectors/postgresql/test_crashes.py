@@ -142,7 +142,7 @@ class Inserting:
         self.confirmed = max(self.confirmed, transaction.batch + 1)
 
     async def check(self, database: AsyncConnection, schema: str) -> None:
-        """What is visible is right, also in the middle of everything."""
+        """The visible rows are right, also in the middle of everything."""
         visible = [value for (value,) in await rows_of(database, f"SELECT v FROM {schema}.t ORDER BY id")]
         whole = [["0.0.0", "0.0.2"], ["1.0.0", "1.0.2", "1.1.0", "1.1.2"]]
         batches = [whole[batch] for batch in sorted(self.log)]

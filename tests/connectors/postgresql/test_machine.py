@@ -30,7 +30,7 @@ Row = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class Known:
-    """What a run, or a cursor, knows of the table.
+    """The table, as a run or a cursor knows it.
 
     Attributes:
         columns: The columns by number: name and type.
@@ -67,12 +67,12 @@ class Model:
         return {number: row for number, row in sorted(self.rows.items()) if row[1] in self.partitions}
 
     def known(self) -> Known:
-        """What a look tells."""
+        """The result of a look."""
         visible = self.visible()
         return Known(dict(self.columns), frozenset(self.partitions), self.generation, max(visible, default=0))
 
     def value(self, row: Row) -> dict[str, Any]:
-        """What the source makes of a row; added columns have a default."""
+        """The message that the source makes of a row; added columns have a default."""
         number, kind, text = row
         added = {name: "5" if type_ == "text" else 5 for name, type_ in self.columns.values()}
         return {"id": number, "kind": kind, "v": text, **added}

@@ -57,7 +57,7 @@ async def test_rows_are_read_as_soon_as_they_are_committed_and_deleted_once_they
         (first,) = await stream.read(1)
         assert (first.value, first.key, first.headers) == (b"before", b"k", None)
         insert(url, outbox, "one", "two")
-        # Nobody looks by himself for a minute, and nobody waits for so long here.
+        # Nobody looks by himself for a minute, and this test does not wait that long.
         assert values(await stream.read(2)) == [b"one", b"two"]
         assert len(await rows_of(database, f"SELECT FROM {outbox}")) >= 2
         await stream.commit()
@@ -187,7 +187,7 @@ async def test_locks_are_not_looked_at_while_there_is_nothing_new(url, outbox, g
 
 
 async def test_rows_that_commit_late_are_found_in_each_partition(url, outbox, database, gateway, stack):
-    """What a look has told of one partition holds for no other one."""
+    """The result of a look at one partition holds for no other one."""
     insert(url, outbox, "a1", topic="a")
     insert(url, outbox, "b1", topic="b")
     async with running(source(url, outbox, partition_column="topic"), gateway), querying(gateway, "s/*") as query:

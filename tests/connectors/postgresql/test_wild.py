@@ -512,7 +512,7 @@ async def test_a_page_that_takes_too_long_is_halved(url, database, schema, t):
 
 
 async def begun(found: PostgreSQLSource) -> "asyncio.Queue[object]":
-    """What a source yields, or raises in the end."""
+    """The messages that a source yields, or its error in the end."""
     queue: asyncio.Queue[object] = asyncio.Queue(1)
 
     async def read() -> None:

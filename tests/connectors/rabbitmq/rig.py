@@ -63,7 +63,7 @@ class Rabbit:
             return channel.queue_declare(queue, passive=True).method.message_count
 
     def take(self, queue: str, count: int) -> list[tuple[Any, pika.BasicProperties, bytes]]:
-        """Waits for so many messages, and takes them away."""
+        """Waits for `count` messages, and takes them away."""
         taken = []
         with contextlib.closing(self.channel()) as channel:
             for method, properties, body in channel.consume(queue, inactivity_timeout=DEADLINE_S):
@@ -131,14 +131,14 @@ class Query:
         await self._engine.plan(self.committed, wait_ms=0)
 
     async def uncommitted(self, count: int) -> list[Message]:
-        """Reads a micro-batch that has so many messages."""
+        """Reads a micro-batch of `count` messages."""
         async with asyncio.timeout(DEADLINE_S):
             while len(found := await self.batch()) < count:
                 pass
         return found
 
     async def read(self, count: int) -> list[Message]:
-        """Runs and commits micro-batches until so many messages were read in all."""
+        """Runs and commits micro-batches until it has read `count` messages in all."""
         async with asyncio.timeout(DEADLINE_S):
             while len(self.messages) < count:
                 self.messages += await self.batch()

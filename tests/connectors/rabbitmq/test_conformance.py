@@ -22,7 +22,7 @@ def declared(rabbit: Rabbit, kind: str, check: str) -> None:
 
 
 def commands(rabbit: Rabbit, kind: str) -> dict[str, Command]:
-    """What a check of a source needs."""
+    """The needs of a check of a source."""
 
     def setup(check: str) -> None:
         declared(rabbit, kind, f"{kind}-{check}")
@@ -54,7 +54,7 @@ def test_the_source_of_streams_passes(rabbit: Rabbit) -> None:
 def test_the_sink_passes(rabbit: Rabbit) -> None:
     def read(check: str) -> str:
         found = []
-        # What is not acknowledged is in the queue again when the channel is closed.
+        # Unacknowledged messages are in the queue again when the channel is closed.
         with contextlib.closing(rabbit.channel()) as channel:
             while (body := channel.basic_get(queue_of(f"sink-{check}"))[2]) is not None:
                 found.append(body)

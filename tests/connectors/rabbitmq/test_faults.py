@@ -49,7 +49,7 @@ async def test_a_broker_that_is_killed_and_started_again(rabbit, rabbitmq, addre
         await until(lambda: rabbit.count(out) > 1000 and rabbitmq.kill() is None)
         assert not writing.done()
         await asyncio.to_thread(rabbitmq.start)
-        # What the dead session delivered is committed now. Its tokens must not acknowledge anything of the next one.
+        # The query commits now what the dead session delivered. Its tokens must not acknowledge anything of the next one.
         await reader.commit()
         again = await reader.uncommitted(200)
         assert all(is_redelivered(message) for message in again)

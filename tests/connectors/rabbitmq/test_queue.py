@@ -41,7 +41,7 @@ def source(rabbitmq):
 
 @pytest.fixture
 def acknowledgements(monkeypatch) -> list[tuple[int, bool]]:
-    """What is acknowledged from now on, each with whether that includes all before."""
+    """The acknowledgements from now on, each with whether that includes all before."""
     sent: list[tuple[int, bool]] = []
     acknowledge = Channel.basic_ack
 

@@ -199,7 +199,7 @@ async def test_without_mandatory_the_broker_drops_what_no_queue_takes(sink):
 
 
 def _allowing(size: int) -> str:
-    """What has a broker allow messages up to a size. Version 4 reads its settings only at the start, and keeps them elsewhere."""
+    """Lets a broker allow messages up to a size. Version 4 reads its settings only at the start, and keeps them elsewhere."""
     return f"application:set_env(rabbit, max_message_size, {size}), persistent_term:put(max_message_size, {size})."
 
 
@@ -213,7 +213,7 @@ async def test_what_is_larger_than_the_broker_allows_is_refused(rabbit, rabbitmq
         await asyncio.to_thread(rabbitmq.ctl, "eval", _allowing(134_217_728))
     assert [outcome == WRITTEN for outcome in outcomes] == [True, False, True, False, True]
     assert outcomes[1].reason == "it has 10001 bytes, and the broker accepts at most 10000 (max_message_size)"
-    # What was not confirmed when the broker closed the channel is there twice.
+    # Messages without a confirmation when the broker closed the channel are there twice.
     await until(lambda: rabbit.count(queue) >= 3)
     assert set(bodies(await take(rabbit, queue, rabbit.count(queue)))) == {b"a", b"b" * 10_000, b"c"}
 

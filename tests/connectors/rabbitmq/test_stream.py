@@ -30,7 +30,7 @@ def source(rabbitmq):
 
 
 async def read(source, queue: str, position: int | None = None, count: int = 1):
-    """What a source gives after a position."""
+    """The messages of a source after a position."""
     found = []
     items = source.read(queue, None if position is None else Position(sequence=position))
     try:
@@ -220,7 +220,7 @@ async def test_a_broker_that_takes_its_time_loses_nothing(rabbit, source, monkey
     monkeypatch.setattr(_stream, "_SILENT_S", silent)
     queue = rabbit.declare("stream")
     rabbit.publish(queue, numbered(50))
-    # Where it was not given that time, the source says so.
+    # Where it was not given that time, the source reports it.
     with suppress(PositionLost):
         assert await read(source(queue), queue, 20, 30) == [(n + 1, b"%d" % n) for n in range(20, 50)]
 

@@ -40,7 +40,7 @@ def archived(programs: Programs, folder: Path, name: str, *arguments: str | Path
         folder: Where the archive will be.
         name: The class of the one that runs.
         arguments: Its arguments.
-        environ: What it needs in its environment.
+        environ: The variables that it needs in its environment.
     """
     archive, log = folder / "classes.jsa", folder / "log"
     making = replace(programs, flags=(*programs.flags, f"-XX:ArchiveClassesAtExit={archive}"))

@@ -16,7 +16,7 @@ def _deaths(role: str, *events: str) -> list[Death]:
 
 DEATHS: Mapping[str, list[Death]] = {
     "source": _deaths("source", "gateway.frame-accepted", "gateway.range-planned", "gateway.ack-sent"),
-    # What is delivered is staged; what the driver has committed is shown.
+    # The sink stages what arrives, and shows what the driver has committed.
     "sink": _deaths("sink", "gateway.rows-delivered", "gateway.vote", "driver.commits-written", "gateway.commit-told"),
     "gateway": [Death("gateway", point) for point in POINTS if point.role == "gateway"],
     # The query keeps its states in Spark's store, and so writes no manifest.

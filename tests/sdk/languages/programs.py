@@ -125,7 +125,7 @@ def _batches(folder: Path) -> Iterator[bytes]:
 
 
 def _by_number(pattern: str, folder: Path) -> list[Path]:
-    """What a folder has, by the number in its name."""
+    """The files of a folder, by the number in its name."""
     found = [(re.match(pattern, path.name), path) for path in folder.glob("*")]
     return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
 

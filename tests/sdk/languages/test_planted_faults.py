@@ -54,7 +54,7 @@ def test_a_source_that_goes_on_at_the_end_of_its_file_is_reported(shared_driver:
         world.wait_for_death(death)
         missed = set(world.offer())
         world.restart("source")
-        # What is lost is never visible, so the world never rests; what is offered once the source has found the end is.
+        # Lost messages never become visible, so the world never rests; what is offered once the source has found the end is.
         later: set[str] = set()
 
         def a_later_line_is_visible() -> bool:

@@ -145,7 +145,7 @@ class World:
         return {row.name for row in self._rows()}
 
     def verdict(self) -> list[Finding]:
-        """What the sink shows that it must not show, and what it lacks."""
+        """The rows that the sink must not show, and the rows that it lacks."""
         self._look()
         expected: Expected = self._expected
         return [*self._early, *check_replayable(self._shows.sink_name, STREAM, list(self._rows()), expected)]

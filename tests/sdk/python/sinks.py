@@ -22,7 +22,7 @@ def values_of(rows: Rows) -> list[bytes | None]:
 
 
 class Memory:
-    """What a sink has been asked for, and what it shall answer."""
+    """The requests that a sink has received, and its answers."""
 
     name = "memory"
     connector = "fake"

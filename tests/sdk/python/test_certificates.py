@@ -93,7 +93,7 @@ async def test_a_file_of_the_settings_that_cannot_be_used_is_named(
     case: str, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given, pattern = INVALID[case]
-    # What is given wins over the environment.
+    # Arguments win over the environment.
     monkeypatch.setenv(CA, "another.pem")
     tls = Tls(**{SETTINGS[name]: files / file for name, file in given.items()})
 

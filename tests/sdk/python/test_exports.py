@@ -1,4 +1,4 @@
-"""What the package promises."""
+"""The public names of the package."""
 
 import inspect
 

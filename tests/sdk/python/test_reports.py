@@ -1,4 +1,4 @@
-"""What the SDK reports of a connector."""
+"""The SDK's reports of a connector."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 async def reported(
     session: FakeSession, state: connector_pb2.ConnectorState.ValueType, errors: int = 0
 ) -> tuple[connector_pb2.Report, list[connector_pb2.ConnectorError]]:
-    """The first Report with a state once so many errors have come, and these errors."""
+    """The first Report with a state once a number of errors has come, and these errors."""
     found: list[connector_pb2.ConnectorError] = []
     while True:
         report = (await session.next("report", ignore=OTHERS)).report

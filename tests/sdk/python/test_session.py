@@ -1,4 +1,4 @@
-"""What a connector does within a session, whatever the source."""
+"""A connector within a session, whatever the source."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What a sink's connector does within a session, whatever the sink."""
+"""A sink's connector within a session, whatever the sink."""
 
 import asyncio
 import threading

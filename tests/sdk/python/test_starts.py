@@ -1,4 +1,4 @@
-"""Where a source's streams begin for a new query: asked once, said to each gateway, until a checkpoint has it."""
+"""Where a source's streams begin for a new query: asked once, said to each gateway, until a checkpoint contains it."""
 
 import asyncio
 import threading

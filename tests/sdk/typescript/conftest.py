@@ -41,7 +41,7 @@ class Package:
 
 
 def built(node: str, folder: Path = SDK) -> Package:
-    """Builds a package. What it depends on is installed again only where package-lock.json has changed."""
+    """Builds a package. Its dependencies are installed again only where package-lock.json has changed."""
     found = Package(node, folder)
     lock, installed = folder / "package-lock.json", folder / "node_modules" / ".headrace-lock"
     if not installed.exists() or installed.read_bytes() != lock.read_bytes():

@@ -49,7 +49,7 @@ class Browser:
                 writer.close()
 
     async def seen(self, count: int) -> None:
-        """Waits until it has shown so many values."""
+        """Waits until it has shown `count` values."""
         deadline = time.monotonic() + DEADLINE_S
         while len(found := set(self.values)) < count:
             assert time.monotonic() < deadline, f"{len(found)} of {count} values, and {self.names}; last {self._last_id}"

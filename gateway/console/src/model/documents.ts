@@ -37,7 +37,7 @@ export type Problem = Schemas["ProblemDocument"];
 /** A part with what it does, and its last error. */
 export type Fallible = Pick<Stream, "condition" | "last_error" | "last_error_age_ms"> & Heard;
 
-/** What a connector reports about itself. */
+/** The report of a connector about itself. */
 export type Reported = Pick<Session, keyof Session & keyof SinkSession>;
 
 /** Whether all is well, and what is not. */
@@ -61,7 +61,7 @@ export type StatusDocument = Exact<Schemas["StatusDocument"]> & { health?: Healt
 export type ProcessLog = Schemas["LogDocument"];
 /** A replay of dead letters that has ended: all is acknowledged. */
 export type Replayed = Schemas["ReplayDocument"];
-/** What a connector was restarted with. */
+/** The changes with which a connector was restarted. */
 export type Restarted = Schemas["RestartDocument"];
 
 export const STAGES = [

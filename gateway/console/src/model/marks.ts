@@ -14,7 +14,7 @@ export interface Mark {
 const UNKNOWN: Mark = { shape: "half", tone: "idle" };
 
 export const MARKS: Record<string, Mark> = {
-  // What a part does.
+  // The activity of a part.
   flows: { shape: "disc", tone: "good" },
   idle: { shape: "ring", tone: "idle" },
   waits: { shape: "down", tone: "waits" },

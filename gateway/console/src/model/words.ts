@@ -1,6 +1,6 @@
 /** The words of the gateway's documents. Made by scripts/generate_console_words.py. */
 
-/** What a part does, as the gateway decides it. */
+/** The activity of a part, as the gateway decides it. */
 export const CONDITIONS = [
   "flows",
   "idle",
@@ -19,7 +19,7 @@ export type Condition = (typeof CONDITIONS)[number];
 /** The kinds of problems with which nothing is wrong. */
 export const NO_FAULTS: readonly string[] = ["process-starts", "paused"];
 
-/** What a message does, by its state. */
+/** The progress of a message, by its state. */
 export const MESSAGE_STATES: Record<string, string> = {
   "not-received": "has not arrived at the gateway",
   "not-planned": "waits for a micro-batch",
@@ -29,5 +29,5 @@ export const MESSAGE_STATES: Record<string, string> = {
   redelivered: "was delivered again under another sequence",
 };
 
-/** What a process of a deployment does. */
+/** The state of a process of a deployment. */
 export const PROCESS_STATES = ["starts", "runs", "waits", "ended", "stopped"] as const;

@@ -5,14 +5,14 @@ interface Props {
   title: string;
   /** What happens, and the fields to fill in; `isFixed` once they can no longer be changed. */
   children: (isFixed: boolean) => ReactNode;
-  /** What the button says. */
+  /** The label of the button. */
   action: string;
   /** Whether it cannot be taken back: then nothing happens to somebody who only presses Enter. */
   isDangerous?: boolean;
   isIncomplete?: boolean;
   /** Whether a button has the focus, since there is nothing to fill in. */
   autoFocus?: boolean;
-  /** What is shown until it is done. */
+  /** Shown until it is done. */
   waiting?: string;
   /** Does it; returns what is shown of the outcome, or null to close the dialog. */
   act: () => Promise<string | null>;

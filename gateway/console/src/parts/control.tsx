@@ -27,7 +27,7 @@ export const Controls = memo(function Controls({ kind, name, paused }: PartProps
   );
 });
 
-/** What cannot be taken back, away from the buttons that are pressed every day. */
+/** Changes that nobody can take back, away from the buttons that are pressed every day. */
 export const Danger = memo(function Danger({ kind, name }: PartProps) {
   return (
     <details className="danger-zone">

@@ -10,9 +10,9 @@ interface Props {
   title: string;
   /** What happens, and the fields to fill in; `isFixed` once they can no longer be changed. */
   children: (isFixed: boolean) => ReactNode;
-  /** What the button says. */
+  /** The label of the button. */
   action: string;
-  /** What is shown until there is an answer. */
+  /** Shown until there is an answer. */
   waiting: string;
   isIncomplete?: boolean;
   /** Whether the button has the focus, since there is nothing to fill in. */
@@ -20,7 +20,7 @@ interface Props {
   /** The path of the API. */
   path: string;
   body: Record<string, string>;
-  /** What is shown of an answer. */
+  /** The text for an answer. */
   told: (answer: unknown) => string;
   onClose: () => void;
 }

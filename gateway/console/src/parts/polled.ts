@@ -34,6 +34,6 @@ export function usePolled<Answer>(path: string | null, everyMs: number): Polled<
       window.clearTimeout(timer);
     };
   }, [path, everyMs]);
-  // What was answered to another path is not shown under this one.
+  // The answer to another path is not shown under this one.
   return found.path === path ? found : { answer: null, error: "" };
 }

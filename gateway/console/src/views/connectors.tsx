@@ -147,7 +147,7 @@ function isSince(row: Row): boolean {
   return row.reported !== null || row.sink !== null;
 }
 
-/** What the connector reports that it does, and for how long; for how long there is none, of a sink that none serves. */
+/** The state that the connector reports, and for how long; for how long there is none, of a sink that none serves. */
 function Since({ row }: { row: Row }) {
   if (!isSince(row)) return <>–</>;
   return (

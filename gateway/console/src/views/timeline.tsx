@@ -273,7 +273,7 @@ function Details({ pipeline, batch, index }: { pipeline: string; batch: Batch; i
   );
 }
 
-/** What a message waits for, and the remedy, from the problems that health lists. */
+/** The cause why a message waits, and the remedy, from the problems that health lists. */
 function Because({ problem }: { problem: Problem }) {
   return (
     <>

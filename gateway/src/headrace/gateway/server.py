@@ -191,7 +191,7 @@ def _reload_signal(gateway: Gateway, *, reloads: bool) -> Iterator[None]:
         if not reloads:
             _log.info("SIGHUP: there is no configuration file to reload")
             return
-        # What is refused is in the log.
+        # The log names each refusal.
         with suppress(ProtocolError):
             reload(gateway, Caller("SIGHUP", "this machine", sees_names=True))
 

@@ -87,7 +87,7 @@ class Driver:
         await self._end()
         self._planner.stop()
 
-    # What the listener does.
+    # The work of the listener.
 
     async def _announce(self) -> Run:
         """Numbers the run, and reports it to the gateway.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use headrace::Message;
 use tokio::sync::{Semaphore, watch};
 
-/// What a message needs besides its value, about, in bytes.
+/// About how many bytes a message needs besides its value.
 const OVERHEAD: usize = 512;
 
 /// A message that is held. Its token is its place in the buffer.

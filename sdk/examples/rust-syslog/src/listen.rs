@@ -22,7 +22,7 @@ const READ_BYTES: usize = 16 << 10;
 /// How long to wait after an error of a socket, which may come again at once.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What the listeners share.
+/// The state that the listeners share.
 #[derive(Clone)]
 pub struct Receiver {
     pub buffer: Arc<Buffer>,

@@ -69,7 +69,7 @@ async fn serve(options: Options) -> Result<(), Failure> {
     listeners.spawn(report(Arc::clone(&buffer), health.clone()));
     let source = Syslog { name: options.source, buffer: Arc::clone(&buffer) };
     let mut settings = Settings::default();
-    // What is read is acknowledged already, or waited for long enough.
+    // All that was read is acknowledged already, or waited for long enough.
     settings.drain = Duration::from_secs(1);
     let stop = async {
         loop {

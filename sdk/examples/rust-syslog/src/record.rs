@@ -23,7 +23,7 @@ pub enum Format {
     Unknown,
 }
 
-/// What a message says. Text that is not valid UTF-8 is replaced; the message itself stays as it is.
+/// The content of a message. Text that is not valid UTF-8 is replaced; the message itself stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     pub format: Format,

@@ -79,7 +79,7 @@ describe("a ring of events", () => {
     }
     assert.equal(ids.size, 6);
     const ring = await Ring.open(folder.path, LIMITS);
-    // What the last browser has seen is still known, also by the id of an earlier start.
+    // The ring still knows what the last browser has seen, also by the id of an earlier start.
     const [first] = ids;
     assert.deepEqual(ring.from(ring.after(first)!)?.data, '{"value":"2"}');
     assert.equal(ring.after("other-1"), undefined);

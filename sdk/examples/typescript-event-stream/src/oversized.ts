@@ -9,7 +9,7 @@ export interface OversizedEvent {
   readonly bytes: number;
   /** The data, or the beginning of them. */
   readonly data: string;
-  /** What is wrong with it. */
+  /** The fault. */
   readonly reason: string;
 }
 

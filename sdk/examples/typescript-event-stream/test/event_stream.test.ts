@@ -204,7 +204,7 @@ describe("a source of events", () => {
       const stream = source(server, { maxEventBytes: 10, keepOversized: appendTo(path) });
       const [message] = await read(stream, undefined, 1);
       assert.equal(message.sequence, 2);
-      // What is too large for the gateway goes there, too.
+      // A message that is too large for the gateway goes there, too.
       await stream.unsendable("0", { ...message, headers: [["event", "n"]] }, new MessageTooLargeError("too large"));
       const kept = (await readFile(path, "utf8")).trim().split("\n");
       const expected: OversizedEvent[] = [

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::spill::Place;
 use crate::protocol as pb;
 
-/// What a frame needs besides its columns, in bytes, at least.
+/// How many bytes a frame needs at least besides its columns.
 const OVERHEAD: usize = 512;
 
 /// What arrives of a part.

@@ -52,7 +52,7 @@ pub(super) trait Kind: Send + Sync + 'static {
 
     fn version(&self) -> &str;
 
-    /// What the sink holds.
+    /// The transactions that the sink holds.
     fn recover(&self) -> impl Future<Output = Result<Recovered, BoxError>> + Send;
 
     /// Closes the sink.

@@ -93,7 +93,7 @@ struct Staging {
     over: watch::Receiver<Option<bool>>,
 }
 
-/// What the gateway has decided.
+/// The decision of the gateway.
 enum Verdict {
     Drop(Part),
     Prepare(Vec<Part>),

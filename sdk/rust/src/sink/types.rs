@@ -22,7 +22,7 @@ pub struct Part {
     pub attempt: String,
 }
 
-/// What a two-phase sink has stored.
+/// The transactions that a two-phase sink has stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Every staged part, including the parts of prepared transactions.

@@ -23,12 +23,12 @@ const ROOM: usize = 4;
 const ITEMS_AT_ONCE: usize = 1024;
 const BACKLOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a reader tells the session.
+/// A message of a reader to the session.
 pub(super) enum Event<T> {
     Batch(Box<Packed<T>>, OwnedSemaphorePermit),
     /// Nothing more at the moment, and what the source says of its backlog.
     CaughtUp(Option<Backlog>),
-    /// What the source says of its backlog meanwhile.
+    /// The source's backlog meanwhile.
     Backlog(Backlog),
     Ended {
         gone: bool,
@@ -42,7 +42,7 @@ pub(super) enum Event<T> {
     Failed(Error),
 }
 
-/// What the session wants from a reader.
+/// An order of the session to a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
     Read,
@@ -110,7 +110,7 @@ pub(super) struct Reader<S: Source> {
     pub(super) previous: Option<watch::Sender<Command>>,
 }
 
-/// What is gathered, and what waits to be handed over.
+/// Messages that are gathered, and messages that wait for the session.
 struct Gathered<T> {
     batch: Batch<T>,
     /// Messages of a batch that could not be sent whole.

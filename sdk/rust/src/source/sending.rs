@@ -25,7 +25,7 @@ pub(super) struct Limits {
     pub(super) joins: bool,
 }
 
-/// What is to be sent.
+/// The messages to send.
 #[derive(Debug)]
 pub(super) struct Outbox {
     limits: Limits,
@@ -38,7 +38,7 @@ pub(super) struct Outbox {
     following: Option<(Message, Sent)>,
 }
 
-/// What a message means, besides what it says.
+/// The meaning of a message, besides its content.
 #[derive(Debug)]
 pub(super) enum Sent {
     Control,

@@ -12,7 +12,7 @@ use crate::message::Position;
 use crate::packed::Packed;
 use crate::protocol as pb;
 
-/// What a reader has handed over.
+/// Messages that the session has taken from a reader.
 #[derive(Debug)]
 pub(super) enum Entry<T> {
     /// A batch, and the room that it takes until it is sent.
@@ -28,7 +28,7 @@ pub(super) enum Entry<T> {
 pub(super) struct Stream<T> {
     pub(super) partition: String,
     pub(super) name: String,
-    /// What is to be sent, in order; bounded by the reader's room.
+    /// The messages to send, in order; bounded by the reader's room.
     pub(super) entries: VecDeque<Entry<T>>,
     pub(super) reader: Option<watch::Sender<Command>>,
     pub(super) acks: Arc<Acks<T>>,

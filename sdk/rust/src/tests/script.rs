@@ -78,7 +78,7 @@ struct Player<'a, S: Side> {
     name: String,
     side: &'a mut S,
     call: Option<Call<S::Request, S::Answer>>,
-    /// What a label stands for in this session.
+    /// The stream id for which a label stands in this session.
     labels: HashMap<String, Value>,
 }
 

@@ -21,7 +21,7 @@ use crate::{
 
 type Values = Vec<Option<String>>;
 
-/// What a sink holds; it survives sessions.
+/// The content of a sink, which survives sessions.
 #[derive(Default)]
 struct Held {
     staged: BTreeMap<Part, Values>,

@@ -351,7 +351,7 @@ async fn a_message_that_is_too_large_is_left_to_the_source() {
     let connector = start(&gateway, Once::of(items(), false), &stop);
     let mut call = gateway.source().await;
     let stream_id = open(&mut call, 1 << 20, 1000, 1000).await;
-    // What was read before is sent, and the error comes once it is acknowledged.
+    // The messages before are sent, and the error comes once it is acknowledged.
     assert!(matches!(next(&mut call).await, Some(Request::Frame(frame)) if frame.count == 1));
     acknowledge(&mut call, stream_id, 1, None).await;
     assert!(matches!(next(&mut call).await, Some(Request::Goodbye(_))));

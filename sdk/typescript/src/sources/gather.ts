@@ -26,7 +26,7 @@ export interface FrameLimits {
   readonly maxBytes: number;
 }
 
-/** What a stream has read and not sent yet, in columns. It is bounded: its reader stops while it is full. */
+/** The messages that a stream has read and not sent yet, in columns. It is bounded: its reader stops while it is full. */
 export class Gather {
   #open: Columns | undefined;
   #sealed: Columns[] = [];

@@ -30,7 +30,7 @@ const ITEMS_PER_LOOK = 64;
 /** How a `read` ended. */
 export type ReadEnd = "ended" | "closed" | "gone";
 
-/** What a reader reads, and whom it tells. */
+/** The partition of a reader, and the listener that it calls. */
 export interface ReaderTask {
   readonly source: Source;
   readonly partition: string;
@@ -45,7 +45,7 @@ export interface ReaderTask {
   changed(): void;
   /** The messages that were added last have these tokens. */
   tokens(tokens: readonly unknown[]): void;
-  /** What is left, if it is known, and whether the source has caught up. */
+  /** The backlog, if the source knows it, and whether the source has caught up. */
   backlog(left: Backlog | undefined, caughtUp: boolean): void;
   /** The source left out a message that cannot be sent. */
   leftOut(): void;

@@ -348,7 +348,7 @@ export class SourceSession {
     } else if (error instanceof PositionLostError) {
       this.#positionLost(stream, error);
     } else {
-      // What it yielded before is sound, and is sent first.
+      // The messages before are sound, and are sent first.
       stream.end = undefined;
       this.#leave(error, this.settings.drainMs, true);
     }

@@ -174,7 +174,7 @@ export class Stream {
     const left = this.#backlog;
     if (left === undefined && !this.#caughtUp) return undefined;
     const unsent = this.gather.content;
-    // What is left may shrink while it is measured.
+    // The backlog may shrink while it is measured.
     const plusUnsent = (count: bigint | number | undefined, more: number): bigint | undefined =>
       count === undefined ? undefined : (count > 0 ? BigInt(count) : 0n) + BigInt(more);
     let latest = left?.latestSequence === undefined ? undefined : BigInt(left.latestSequence);

@@ -1,4 +1,4 @@
-/** What a consumer's iterator throws when the items were dropped. */
+/** A consumer's iterator throws this when the items were dropped. */
 export class DroppedError extends Error {
   override name = "DroppedError";
 

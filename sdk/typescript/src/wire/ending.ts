@@ -50,7 +50,7 @@ const TRANSIENT = new Set<Status>([
   Status.UNAVAILABLE,
 ]);
 
-// What a server, or a proxy before it, with a stricter limit of pings says. The status is the one of the gateway's limits.
+// The answer of a server, or a proxy before it, with a stricter limit of pings. The status is the one of the gateway's limits.
 const PINGED_TOO_OFTEN = /too[ _]many[ _]pings|ENHANCE_YOUR_CALM/i;
 
 /** The status with which a call ended. */

@@ -36,7 +36,7 @@ Condition = Literal[
     "detached",
     "ended",
 ]
-"""What a part does, in a word. The gateway decides it once: whoever shows it uses the same word."""
+"""The activity of a part, in a word. The gateway decides it once: whoever shows it uses the same word."""
 
 
 StreamState = Literal[
@@ -46,7 +46,7 @@ StreamState = Literal[
     "ended",
     "lost",
 ]
-"""What a stream is doing."""
+"""The state of a stream."""
 
 
 class PositionDocument(TypedDict):
@@ -152,7 +152,7 @@ SinkMode = Literal[
     "batch-idempotent",
     "at-least-once",
 ]
-"""What a sink promises."""
+"""The guarantee of a sink."""
 
 
 class SinkFields(TypedDict):
@@ -220,7 +220,7 @@ ProcessKind = Literal[
     "application",
     "query",
 ]
-"""What a process is."""
+"""The kind of a process."""
 
 
 ProcessStateKind = Literal[
@@ -279,7 +279,7 @@ ConnectorState = Literal[
     "degraded",
     "waiting",
 ]
-"""What a connector is doing."""
+"""The state of a connector."""
 
 
 class ErrorDocument(TypedDict):

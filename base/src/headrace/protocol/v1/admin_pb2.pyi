@@ -69,7 +69,7 @@ class _ProcessKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ProcessKi
     """A Spark program of the user."""
 
 class ProcessKind(_ProcessKind, metaclass=_ProcessKindEnumTypeWrapper):
-    """What a process is."""
+    """The kind of a process."""
 
 PROCESS_KIND_UNSPECIFIED: ProcessKind.ValueType  # 0
 """Not used."""
@@ -209,7 +209,7 @@ class _ConditionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Condition.V
     """Its source has ended."""
 
 class Condition(_Condition, metaclass=_ConditionEnumTypeWrapper):
-    """What a part does, in a word. The gateway decides it once: whoever shows it uses the same word."""
+    """The activity of a part, in a word. The gateway decides it once: whoever shows it uses the same word."""
 
 CONDITION_UNSPECIFIED: Condition.ValueType  # 0
 """Not used."""
@@ -255,7 +255,7 @@ class _StreamStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StreamSta
     """Its source lost messages that a pipeline must read, or that the last run of one had to: until it attaches again."""
 
 class StreamState(_StreamState, metaclass=_StreamStateEnumTypeWrapper):
-    """What a stream is doing."""
+    """The state of a stream."""
 
 STREAM_STATE_UNSPECIFIED: StreamState.ValueType  # 0
 """Not used."""
@@ -393,7 +393,7 @@ Global___MessageState: _TypeAlias = MessageState  # noqa: Y015
 
 @_typing.final
 class SuperviseRequest(_message.Message):
-    """What a supervisor sends."""
+    """A message of a supervisor."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -544,7 +544,7 @@ class ProcessState(_message.Message):
     name: _builtins.str
     """Its name in the deployment: letters, digits and `._-`."""
     kind: Global___ProcessKind.ValueType
-    """What it is."""
+    """Its kind."""
     state: Global___ProcessStateKind.ValueType
     """Its state."""
     state_age_ms: _builtins.int
@@ -945,7 +945,7 @@ Global___OrderFailure: _TypeAlias = OrderFailure  # noqa: Y015
 
 @_typing.final
 class SuperviseResponse(_message.Message):
-    """What the gateway sends to a supervisor."""
+    """A message of the gateway to a supervisor."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1234,7 +1234,7 @@ class ReplayDeadLettersResponse(_message.Message):
     """Its connector that has written them."""
     @_builtins.property
     def replayed(self) -> Global___ReplayedDeadLetters:
-        """What has happened."""
+        """The outcome."""
 
     def __init__(
         self,
@@ -1295,7 +1295,7 @@ class RestartConnectorResponse(_message.Message):
     """The deployment that runs it."""
     @_builtins.property
     def restarted(self) -> Global___RestartedConnector:
-        """What has happened."""
+        """The outcome."""
 
     def __init__(
         self,
@@ -1695,7 +1695,7 @@ class PauseRequest(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     kind: Global___PartKind.ValueType
-    """What it is."""
+    """Its kind."""
     name: _builtins.str
     """Its name; the name of the instance for a connector."""
     def __init__(
@@ -1749,7 +1749,7 @@ class ResumeRequest(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     kind: Global___PartKind.ValueType
-    """What it is."""
+    """Its kind."""
     name: _builtins.str
     """Its name; the name of the instance for a connector."""
     def __init__(
@@ -1946,7 +1946,7 @@ class ReloadResponse(_message.Message):
     CHANGES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def changes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What has changed, a line each; none if nothing has."""
+        """The changes, a line each; none if nothing has changed."""
 
     def __init__(
         self,
@@ -2021,7 +2021,7 @@ class GetStatusResponse(_message.Message):
 
     @_builtins.property
     def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___Problem]:
-        """What is wrong, roots before what follows from them; at most 1,000."""
+        """The problems, each root before its consequences; at most 1,000."""
 
     @_builtins.property
     def deployments(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeploymentStatus]:
@@ -2175,7 +2175,7 @@ class GatewayStatus(_message.Message):
 
     @_builtins.property
     def own_faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___GatewayFault]:
-        """What is wrong with its own files and its own work; at most 100."""
+        """The faults of its own files and its own work; at most 100."""
 
     @_builtins.property
     def certificates(self) -> _containers.RepeatedCompositeFieldContainer[Global___CertificateStatus]:
@@ -2375,7 +2375,7 @@ class GatewayFault(_message.Message):
     REMEDY_FIELD_NUMBER: _builtins.int
     AGE_MS_FIELD_NUMBER: _builtins.int
     part: _builtins.str
-    """What is wrong, such as `file /etc/headrace/gateway.toml`."""
+    """The fault, such as `file /etc/headrace/gateway.toml`."""
     kind: _builtins.str
     """The kind of problem, such as `configuration-invalid`."""
     cause: _builtins.str
@@ -2462,9 +2462,9 @@ class StreamStatus(_message.Message):
     stream: _builtins.str
     """Its name."""
     condition: Global___Condition.ValueType
-    """What it does, in a word."""
+    """Its activity, in a word."""
     state: Global___StreamState.ValueType
-    """What it is doing."""
+    """Its state."""
     detail: _builtins.str
     """An explanation of the state for operators: what it waits for, or what was lost; empty if everything is in order."""
     state_age_ms: _builtins.int
@@ -2668,7 +2668,7 @@ class ReportedStatus(_message.Message):
     ERRORS_FIELD_NUMBER: _builtins.int
     STATE_AGE_MS_FIELD_NUMBER: _builtins.int
     state: _connector_pb2.ConnectorState.ValueType
-    """What it is doing; unspecified if it has not reported in this session."""
+    """Its state; unspecified if it has not reported in this session."""
     reason: _builtins.str
     """Why it is in this state; empty if there is nothing to say."""
     state_age_ms: _builtins.int
@@ -2733,7 +2733,7 @@ class SessionStatus(_message.Message):
     age_ms: _builtins.int
     """How long it has existed, in milliseconds."""
     condition: Global___Condition.ValueType
-    """What it does, in a word."""
+    """Its activity, in a word."""
     streams: _builtins.int
     """The number of its open streams."""
     credit_bytes: _builtins.int
@@ -2825,7 +2825,7 @@ class SinkSessionStatus(_message.Message):
     age_ms: _builtins.int
     """How long it has existed, in milliseconds."""
     condition: Global___Condition.ValueType
-    """What it does, in a word."""
+    """Its activity, in a word."""
     silent_ms: _builtins.int
     """As in SessionStatus."""
     success_age_ms: _builtins.int
@@ -2899,7 +2899,7 @@ class PipelineStatus(_message.Message):
     attached: _builtins.bool
     """True while a query runs it."""
     condition: Global___Condition.ValueType
-    """What it does, in a word."""
+    """Its activity, in a word."""
     state: Global___PipelineState.ValueType
     """Its state, as the gateway sees it."""
     away_ms: _builtins.int
@@ -3121,9 +3121,9 @@ class SinkStatus(_message.Message):
     sink: _builtins.str
     """Its name."""
     mode: _sink_pb2.SinkMode.ValueType
-    """What it promises; unspecified if no instance has attached yet."""
+    """Its guarantee; unspecified if no instance has attached yet."""
     condition: Global___Condition.ValueType
-    """What it does, in a word."""
+    """Its activity, in a word."""
     absent_ms: _builtins.int
     """How long it has had no live instance, in milliseconds; absent while it has one."""
     committed_transactions: _builtins.int
@@ -3149,7 +3149,7 @@ class SinkStatus(_message.Message):
     losses: _builtins.int
     """How many times that has happened since the gateway started."""
     outstanding: _builtins.str
-    """What an instance has yet to answer, for the longest time; empty if nothing is outstanding."""
+    """The request that an instance has left unanswered for the longest time; empty if nothing is outstanding."""
     outstanding_ms: _builtins.int
     """How long that has been outstanding, in milliseconds; absent if nothing is."""
     last_error: _builtins.str
@@ -3250,7 +3250,7 @@ class LostVote(_message.Message):
     """The instance."""
     @_builtins.property
     def transaction(self) -> _sink_pb2.Transaction:
-        """What it last voted for, as far as is known."""
+        """Its last vote, if the gateway knows it."""
 
     def __init__(
         self,
@@ -3622,7 +3622,7 @@ class LocateMessageResponse(_message.Message):
     state: Global___MessageState.ValueType
     """How far it is: as far as the pipeline that is furthest behind."""
     reason: _builtins.str
-    """What it waits for, in a sentence; empty if it is acknowledged."""
+    """The reason why it waits, in a sentence; empty if it is acknowledged."""
     @_builtins.property
     def message(self) -> _frame_pb2.StreamPosition:
         """The message: its stream, and its position there."""
@@ -3633,7 +3633,7 @@ class LocateMessageResponse(_message.Message):
 
     @_builtins.property
     def problem(self) -> Global___Problem:
-        """What is wrong where it stands, if something is."""
+        """The fault of the part where it stands, if there is one."""
 
     def __init__(
         self,
@@ -3678,10 +3678,10 @@ class MessageReader(_message.Message):
     age_ms: _builtins.int
     """How long it has been there, in milliseconds; absent if that is not known."""
     reason: _builtins.str
-    """What it waits for, in a sentence; empty if the pipeline has committed it."""
+    """The reason why it waits, in a sentence; empty if the pipeline has committed it."""
     @_builtins.property
     def problem(self) -> Global___Problem:
-        """What is wrong with the pipeline, if something is."""
+        """The fault of the pipeline, if there is one."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ class _ConnectorStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Connec
     """It can do nothing until its system is back; the reason says what it waits for."""
 
 class ConnectorState(_ConnectorState, metaclass=_ConnectorStateEnumTypeWrapper):
-    """What a connector is doing."""
+    """The state of a connector."""
 
 CONNECTOR_STATE_UNSPECIFIED: ConnectorState.ValueType  # 0
 """Not allowed in a Report. In a status: the connector has not reported."""
@@ -219,7 +219,7 @@ Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
 
 @_typing.final
 class Sdk(_message.Message):
-    """What the sessions of sources and of sinks share.
+    """Messages that the sessions of sources and of sinks share.
 
     The library that speaks the protocol for a connector. A connector that uses none leaves it out.
     """
@@ -298,7 +298,7 @@ class Report(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
     state: Global___ConnectorState.ValueType
-    """What the connector is doing."""
+    """The state of the connector."""
     state_age_ms: _builtins.int
     """How long it has been in this state, in milliseconds."""
     reason: _builtins.str

@@ -799,7 +799,7 @@ Global___LoggedBatch: _TypeAlias = LoggedBatch  # noqa: Y015
 
 @_typing.final
 class LoggedRange(_message.Message):
-    """What a micro-batch reads of one stream."""
+    """The part of one stream that a micro-batch reads."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -988,7 +988,7 @@ class DeliveryStart(_message.Message):
     """
     @_builtins.property
     def part(self) -> _sink_pb2.Part:
-        """What is delivered."""
+        """The part that the call delivers."""
 
     def __init__(
         self,
@@ -1223,7 +1223,7 @@ Global___VoteResponse: _TypeAlias = VoteResponse  # noqa: Y015
 
 @_typing.final
 class ReportCommitsRequest(_message.Message):
-    """What a pipeline's commit log contains."""
+    """The content of a pipeline's commit log."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1313,7 +1313,7 @@ class ReportCommitsRequest(_message.Message):
 
     @_builtins.property
     def metrics(self) -> _metrics_pb2.RunMetrics:
-        """What the run has done since it started; absent if the caller does not measure it."""
+        """The work of the run since it started; absent if the caller does not measure it."""
 
     @_builtins.property
     def fault(self) -> _metrics_pb2.RunFault:
@@ -1424,7 +1424,7 @@ Global___RunSegment: _TypeAlias = RunSegment  # noqa: Y015
 
 @_typing.final
 class ReportCommitsResponse(_message.Message):
-    """What is left to do."""
+    """The decisions that are left."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -89,7 +89,7 @@ Global___RunFaultOrigin: _TypeAlias = RunFaultOrigin  # noqa: Y015
 
 @_typing.final
 class RunMetrics(_message.Message):
-    """What a run of an application has done since it started, for operators. Nothing else depends on it.
+    """The work of a run of an application since it started, for operators. Nothing else depends on it.
 
     Counts are of committed micro-batches and of the last one that is about to be committed; attempts that failed do not count.
     """
@@ -151,7 +151,7 @@ class RunFault(_message.Message):
     origin: Global___RunFaultOrigin.ValueType
     """Where it began, as far as the driver can tell."""
     about: _builtins.str
-    """What it began with, by its origin; empty if that is not known. At most 255 bytes."""
+    """The cause, by its origin; empty if nobody knows it. At most 255 bytes."""
     def __init__(
         self,
         *,

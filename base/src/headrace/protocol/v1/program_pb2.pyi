@@ -20,7 +20,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ProgramRequest(_message.Message):
-    """What a worker of an application and a program exchange, so that a keyed step can be written in any language.
+    """Messages that a worker of an application and a program exchange, so that a keyed step can be written in any language.
 
     The worker starts the program, writes ProgramRequests to its standard input, and reads ProgramResponses from its standard
     output. Each message is preceded by its length in bytes as a varint, as protobuf libraries write delimited messages. The
@@ -256,7 +256,7 @@ Global___StateColumn: _TypeAlias = StateColumn  # noqa: Y015
 
 @_typing.final
 class ProgramResults(_message.Message):
-    """What the program made of a block."""
+    """The results of the program for a block."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -38,7 +38,7 @@ class _SinkModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SinkMode.Val
     """Written and flushed; what is delivered again is written again."""
 
 class SinkMode(_SinkMode, metaclass=_SinkModeEnumTypeWrapper):
-    """What a sink promises."""
+    """The guarantee of a sink."""
 
 SINK_MODE_UNSPECIFIED: SinkMode.ValueType  # 0
 """Not used."""
@@ -288,7 +288,7 @@ class SinkHello(_message.Message):
     (SES-5, SES-8).
     """
     mode: Global___SinkMode.ValueType
-    """What it promises; the same for every instance of a sink (SNK-2)."""
+    """Its guarantee; the same for every instance of a sink (SNK-2)."""
     @_builtins.property
     def staged(self) -> _containers.RepeatedCompositeFieldContainer[Global___Part]:
         """Two-phase: every part that is staged, including the parts of prepared transactions. This list and the two that
@@ -311,7 +311,7 @@ class SinkHello(_message.Message):
 
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[_source_pb2.Capability.ValueType]:
-        """What the connector can do."""
+        """The abilities of the connector."""
 
     @_builtins.property
     def sdk(self) -> _connector_pb2.Sdk:
@@ -363,7 +363,7 @@ class SinkWelcome(_message.Message):
     """
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[_source_pb2.Capability.ValueType]:
-        """What the gateway can do."""
+        """The abilities of the gateway."""
 
     def __init__(
         self,

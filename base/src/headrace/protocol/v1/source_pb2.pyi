@@ -150,7 +150,7 @@ class IngestRequest(_message.Message):
 
     @_builtins.property
     def backlog(self) -> Global___Backlog:
-        """What the source still holds."""
+        """The messages that the source still holds."""
 
     @_builtins.property
     def position_lost(self) -> Global___PositionLost:
@@ -297,7 +297,7 @@ class Hello(_message.Message):
     """
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[Global___Capability.ValueType]:
-        """What the connector can do."""
+        """The abilities of the connector."""
 
     @_builtins.property
     def sdk(self) -> _connector_pb2.Sdk:
@@ -450,8 +450,8 @@ Global___Frames: _TypeAlias = Frames  # noqa: Y015
 
 @_typing.final
 class Backlog(_message.Message):
-    """What the source holds beyond the last frame that the session sent, for monitoring lag and for bounded runs. Send it when a
-    stream is opened, when it has caught up, and about once a second (SRC-24).
+    """The messages that the source holds beyond the last frame that the session sent, for monitoring lag and for bounded runs. Send
+    it when a stream is opened, when it has caught up, and about once a second (SRC-24).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -694,7 +694,7 @@ class Welcome(_message.Message):
 
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[Global___Capability.ValueType]:
-        """What the gateway can do."""
+        """The abilities of the gateway."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ class Files:
         self._now_left_out = set()
         found, roots = self._matches()
         known = found.keys() | self._partitions.keys()
-        # What is a stream already stays one.
+        # A file that is a stream already stays one.
         plain = found.keys() if not self._rotation else self._partitions.keys()
         own_of = {path: unrotated(path, known) for path in found if path not in plain}
         keys = {file.key for file in found.values()}

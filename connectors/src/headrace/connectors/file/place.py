@@ -295,7 +295,7 @@ class Place:
             return
         parts = self._parts()
         if now.size == 0 and self._seen is not None:
-            # What was written, copied and truncated between two looks is in the copies alone.
+            # Only the copies contain what was written, copied and truncated between two looks.
             rotated = [part for part in parts if not part.current]
             if new := unseen(rotated, rotated, self._seen):
                 self._open(new[0], 0)

@@ -144,6 +144,6 @@ class HttpConnection(Peer):
         if self._connected:
             log.info("client %s: connection closed: %s", self._transport.get_extra_info("peername"), why)
             if self._in_request and self._request is None and not self._transport.get_write_buffer_size():
-                # What the system does not take at once is lost.
+                # The rest is lost if the system does not take it at once.
                 self._transport.write(_TOO_LATE)
             self._transport.abort()

@@ -73,7 +73,7 @@ def foreign_connector(path: Path, name: str) -> ForeignConnector:
     Raises:
         ConfigurationError: It is invalid; the error lists every problem with its line.
     """
-    # What a manifest says is the same for every user, so texts with ${NAME} are left as they are.
+    # A manifest is the same for every user, so texts with ${NAME} are left as they are.
     reading = ConfigurationFile(path, environ=None)
     table = reading.table()
     version = table.get("manifest_version")

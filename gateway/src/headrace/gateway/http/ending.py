@@ -36,7 +36,7 @@ class EndRevoked:
             if message["type"] == "http.response.start":
                 has_begun = True
                 if call is not None and not scope["state"].get("is_stream"):
-                    # What is answered is sent.
+                    # Answers are sent.
                     self._calls.finish(call)
             await send(message)
 

@@ -51,5 +51,5 @@ def _read_by(pipeline: Mapping[str, Any], received: Mapping[str, int]) -> int:
 
 
 def _per_second(counts: Mapping[str, int], elapsed_s: float) -> dict[str, float]:
-    # What is received again after a restart of a source may have been counted before.
+    # Messages that come again after a restart of a source may have been counted before.
     return {name: max(0, count) / elapsed_s for name, count in counts.items()}

@@ -24,7 +24,7 @@ const (
 // A message from the worker to the program.
 type ProgramRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
+	// The content.
 	//
 	// Types that are valid to be assigned to Request:
 	//
@@ -111,7 +111,7 @@ func (*ProgramRequest_Block) isProgramRequest_Request() {}
 // A message from the program to the worker: the response to the last request.
 type ProgramResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
+	// The content.
 	//
 	// Types that are valid to be assigned to Response:
 	//
@@ -516,7 +516,7 @@ func (x *StateColumn) GetLengths() []byte {
 	return nil
 }
 
-// What the program made of a block.
+// The results of the program for a block.
 type ProgramResults struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the block (PRG-5).

@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What a connector is doing.
+// The state of a connector.
 type ConnectorState int32
 
 const (
@@ -369,7 +369,7 @@ func (x *ConnectorError) GetStream() string {
 // (MALFORMED_MESSAGE), one with too many errors with RESOURCE_EXHAUSTED (LIST_TOO_LONG). Rule SES-23.
 type Report struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the connector is doing.
+	// The state of the connector.
 	State ConnectorState `protobuf:"varint,1,opt,name=state,proto3,enum=headrace.protocol.v1.ConnectorState" json:"state,omitempty"`
 	// How long it has been in this state, in milliseconds.
 	StateAgeMs uint64 `protobuf:"varint,2,opt,name=state_age_ms,json=stateAgeMs,proto3" json:"state_age_ms,omitempty"`

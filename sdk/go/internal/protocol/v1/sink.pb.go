@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What a sink promises.
+// The guarantee of a sink.
 type SinkMode int32
 
 const (
@@ -617,7 +617,7 @@ type SinkHello struct {
 	// Which deployment of the connector this is, stable across its restarts: a newer session of an instance takes over
 	// (SES-5, SES-8).
 	Instance string `protobuf:"bytes,5,opt,name=instance,proto3" json:"instance,omitempty"`
-	// What it promises; the same for every instance of a sink (SNK-2).
+	// Its guarantee; the same for every instance of a sink (SNK-2).
 	Mode SinkMode `protobuf:"varint,6,opt,name=mode,proto3,enum=headrace.protocol.v1.SinkMode" json:"mode,omitempty"`
 	// Two-phase: every part that is staged, including the parts of prepared transactions. This list and the two that
 	// follow have at most 20,000 entries each; a longer list ends the session with RESOURCE_EXHAUSTED (SNK-3).
@@ -630,7 +630,7 @@ type SinkHello struct {
 	// lists neither that batch as prepared nor that batch or a later one here, its rows are lost, and the pipeline's query
 	// fails (SNK-9). A batch-idempotent sink need not know: a pipeline that it does not name is not checked (SNK-6).
 	Committed []*Transaction `protobuf:"bytes,9,rep,name=committed,proto3" json:"committed,omitempty"`
-	// What the connector can do.
+	// The abilities of the connector.
 	Capabilities []Capability `protobuf:"varint,10,rep,packed,name=capabilities,proto3,enum=headrace.protocol.v1.Capability" json:"capabilities,omitempty"`
 	// The library that speaks for it; absent if there is none.
 	Sdk           *Sdk `protobuf:"bytes,11,opt,name=sdk,proto3" json:"sdk,omitempty"`
@@ -757,7 +757,7 @@ type SinkWelcome struct {
 	// How long the connector may neither read nor send anything while the gateway has something to send to it, in
 	// milliseconds. Then the session ends with DEADLINE_EXCEEDED. Absent means that there is no such limit.
 	ReadTimeoutMs uint32 `protobuf:"varint,4,opt,name=read_timeout_ms,json=readTimeoutMs,proto3" json:"read_timeout_ms,omitempty"`
-	// What the gateway can do.
+	// The abilities of the gateway.
 	Capabilities  []Capability `protobuf:"varint,5,rep,packed,name=capabilities,proto3,enum=headrace.protocol.v1.Capability" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

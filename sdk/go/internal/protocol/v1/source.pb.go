@@ -375,7 +375,7 @@ type IngestRequest_Frame struct {
 }
 
 type IngestRequest_Backlog struct {
-	// What the source still holds.
+	// The messages that the source still holds.
 	Backlog *Backlog `protobuf:"bytes,4,opt,name=backlog,proto3,oneof"`
 }
 
@@ -637,7 +637,7 @@ type Hello struct {
 	// Which deployment of the connector this is, stable across its restarts: a newer session of the same instance takes over
 	// the streams of the older one (SES-5, SES-8).
 	Instance string `protobuf:"bytes,4,opt,name=instance,proto3" json:"instance,omitempty"`
-	// What the connector can do.
+	// The abilities of the connector.
 	Capabilities []Capability `protobuf:"varint,5,rep,packed,name=capabilities,proto3,enum=headrace.protocol.v1.Capability" json:"capabilities,omitempty"`
 	// The library that speaks for it; absent if there is none.
 	Sdk           *Sdk `protobuf:"bytes,6,opt,name=sdk,proto3" json:"sdk,omitempty"`
@@ -894,8 +894,8 @@ func (x *Frames) GetFrames() []*Frame {
 	return nil
 }
 
-// What the source holds beyond the last frame that the session sent, for monitoring lag and for bounded runs. Send it when a
-// stream is opened, when it has caught up, and about once a second (SRC-24).
+// The messages that the source holds beyond the last frame that the session sent, for monitoring lag and for bounded runs. Send
+// it when a stream is opened, when it has caught up, and about once a second (SRC-24).
 type Backlog struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream.
@@ -1267,7 +1267,7 @@ type Welcome struct {
 	// The credit that each frame uses in addition to its own bytes, in bytes; it does not count towards max_frame_bytes.
 	// Absent means 0.
 	FrameOverheadBytes uint32 `protobuf:"varint,9,opt,name=frame_overhead_bytes,json=frameOverheadBytes,proto3" json:"frame_overhead_bytes,omitempty"`
-	// What the gateway can do.
+	// The abilities of the gateway.
 	Capabilities  []Capability `protobuf:"varint,10,rep,packed,name=capabilities,proto3,enum=headrace.protocol.v1.Capability" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

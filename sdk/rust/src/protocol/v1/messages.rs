@@ -34,7 +34,7 @@ pub struct ConnectorError {
 /// (MALFORMED_MESSAGE), one with too many errors with RESOURCE_EXHAUSTED (LIST_TOO_LONG). Rule SES-23.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Report {
-    /// What the connector is doing.
+    /// The state of the connector.
     #[prost(enumeration = "ConnectorState", tag = "1")]
     pub state: i32,
     /// How long it has been in this state, in milliseconds.
@@ -48,7 +48,7 @@ pub struct Report {
     #[prost(message, repeated, tag = "4")]
     pub errors: ::prost::alloc::vec::Vec<ConnectorError>,
 }
-/// What a connector is doing.
+/// The state of a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum ConnectorState {
@@ -339,7 +339,7 @@ pub mod ingest_request {
         /// Messages of an open stream.
         #[prost(message, tag = "3")]
         Frame(super::Frame),
-        /// What the source still holds.
+        /// The messages that the source still holds.
         #[prost(message, tag = "4")]
         Backlog(super::Backlog),
         /// The source no longer has what follows the resume position.
@@ -419,7 +419,7 @@ pub struct Hello {
     /// the streams of the older one (SES-5, SES-8).
     #[prost(string, tag = "4")]
     pub instance: ::prost::alloc::string::String,
-    /// What the connector can do.
+    /// The abilities of the connector.
     #[prost(enumeration = "Capability", repeated, tag = "5")]
     pub capabilities: ::prost::alloc::vec::Vec<i32>,
     /// The library that speaks for it; absent if there is none.
@@ -482,8 +482,8 @@ pub struct Frames {
     #[prost(message, repeated, tag = "1")]
     pub frames: ::prost::alloc::vec::Vec<Frame>,
 }
-/// What the source holds beyond the last frame that the session sent, for monitoring lag and for bounded runs. Send it when a
-/// stream is opened, when it has caught up, and about once a second (SRC-24).
+/// The messages that the source holds beyond the last frame that the session sent, for monitoring lag and for bounded runs. Send
+/// it when a stream is opened, when it has caught up, and about once a second (SRC-24).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Backlog {
     /// The stream.
@@ -603,7 +603,7 @@ pub struct Welcome {
     /// Absent means 0.
     #[prost(uint32, tag = "9")]
     pub frame_overhead_bytes: u32,
-    /// What the gateway can do.
+    /// The abilities of the gateway.
     #[prost(enumeration = "Capability", repeated, tag = "10")]
     pub capabilities: ::prost::alloc::vec::Vec<i32>,
 }
@@ -1115,7 +1115,7 @@ pub struct SinkHello {
     /// (SES-5, SES-8).
     #[prost(string, tag = "5")]
     pub instance: ::prost::alloc::string::String,
-    /// What it promises; the same for every instance of a sink (SNK-2).
+    /// Its guarantee; the same for every instance of a sink (SNK-2).
     #[prost(enumeration = "SinkMode", tag = "6")]
     pub mode: i32,
     /// Two-phase: every part that is staged, including the parts of prepared transactions. This list and the two that
@@ -1132,7 +1132,7 @@ pub struct SinkHello {
     /// fails (SNK-9). A batch-idempotent sink need not know: a pipeline that it does not name is not checked (SNK-6).
     #[prost(message, repeated, tag = "9")]
     pub committed: ::prost::alloc::vec::Vec<Transaction>,
-    /// What the connector can do.
+    /// The abilities of the connector.
     #[prost(enumeration = "Capability", repeated, tag = "10")]
     pub capabilities: ::prost::alloc::vec::Vec<i32>,
     /// The library that speaks for it; absent if there is none.
@@ -1155,7 +1155,7 @@ pub struct SinkWelcome {
     /// milliseconds. Then the session ends with DEADLINE_EXCEEDED. Absent means that there is no such limit.
     #[prost(uint32, tag = "4")]
     pub read_timeout_ms: u32,
-    /// What the gateway can do.
+    /// The abilities of the gateway.
     #[prost(enumeration = "Capability", repeated, tag = "5")]
     pub capabilities: ::prost::alloc::vec::Vec<i32>,
 }
@@ -1311,7 +1311,7 @@ pub struct SinkGoodbye {
     #[prost(string, tag = "1")]
     pub reason: ::prost::alloc::string::String,
 }
-/// What a sink promises.
+/// The guarantee of a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum SinkMode {

@@ -200,7 +200,7 @@ class RealTimeWorker:
         """
         if not self.has_begun:
             return []
-        # What a sink has rejected is asked for once, when all sinks have finished.
+        # It asks once for what a sink has rejected, when all sinks have finished.
         if not all(sink.await_delivered(batch, timeout_s) for sink in self._sinks):
             return None
         named = zip(self._plan.graph.sinks, self._sinks, strict=True)

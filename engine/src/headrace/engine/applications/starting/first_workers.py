@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-# What the first tasks of an application import.
+# Imports of an application's first tasks.
 from headrace.engine.applications.stages import keyed_task  # noqa: F401
 from headrace.engine.source import reader  # noqa: F401
 

@@ -21,7 +21,7 @@ def merged(earlier: CommitLog | None, reported: CommitLog, accept_older: bool) -
     if earlier is None:
         return reported
     if earlier.run_id == reported.run_id:
-        # What a reader has proven is newer than the report.
+        # A reader's proof is newer than the report.
         proven = tuple(segment for segment in earlier.segments if segment.last_batch > reported.committed)
         return replace(
             reported,

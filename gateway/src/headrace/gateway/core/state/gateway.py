@@ -319,7 +319,7 @@ class Gateway:
         for sink_session in self.sink_sessions.values():
             sink_session.end(stopping)
         for call in self.open_calls:
-            # What has only begun has until the server stops to answer.
+            # A call that has only begun has until the server stops to answer.
             if call.is_served:
                 call.end(stopping)
 

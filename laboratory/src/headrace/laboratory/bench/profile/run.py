@@ -217,7 +217,7 @@ def _profile(spark: SparkSession, case: Case, folder: Path, messages: int) -> Pr
         of_frame = told.received_messages / told.received_frames
         begin = next(moment for moment in moments if moment[1] >= moments[-1][1] // 4)
         end = moments[-1]
-        # What is sampled until the end is written within half a second.
+        # The last samples are written within half a second.
         wait_for("the last samples", lambda: all(_last(file) >= end[0] for file in _alive(samples, running.process.pid)), 60)
     read = [interval for file in samples.iterdir() for interval in _intervals(file)]
     inside = [one for one in (*read, *of_jvm) if begin[0] < one.at <= end[0]]

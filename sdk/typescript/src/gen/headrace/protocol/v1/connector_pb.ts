@@ -95,7 +95,7 @@ export const ConnectorErrorSchema: GenMessage<ConnectorError> = /*@__PURE__*/
  */
 export type Report = Message<"headrace.protocol.v1.Report"> & {
   /**
-   * What the connector is doing.
+   * The state of the connector.
    *
    * @generated from field: headrace.protocol.v1.ConnectorState state = 1;
    */
@@ -132,7 +132,7 @@ export const ReportSchema: GenMessage<Report> = /*@__PURE__*/
   messageDesc(file_headrace_protocol_v1_connector, 2);
 
 /**
- * What a connector is doing.
+ * The state of a connector.
  *
  * @generated from enum headrace.protocol.v1.ConnectorState
  */

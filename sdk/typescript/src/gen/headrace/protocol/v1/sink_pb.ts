@@ -311,7 +311,7 @@ export type SinkHello = Message<"headrace.protocol.v1.SinkHello"> & {
   instance: string;
 
   /**
-   * What it promises; the same for every instance of a sink (SNK-2).
+   * Its guarantee; the same for every instance of a sink (SNK-2).
    *
    * @generated from field: headrace.protocol.v1.SinkMode mode = 6;
    */
@@ -344,7 +344,7 @@ export type SinkHello = Message<"headrace.protocol.v1.SinkHello"> & {
   committed: Transaction[];
 
   /**
-   * What the connector can do.
+   * The abilities of the connector.
    *
    * @generated from field: repeated headrace.protocol.v1.Capability capabilities = 10;
    */
@@ -401,7 +401,7 @@ export type SinkWelcome = Message<"headrace.protocol.v1.SinkWelcome"> & {
   readTimeoutMs: number;
 
   /**
-   * What the gateway can do.
+   * The abilities of the gateway.
    *
    * @generated from field: repeated headrace.protocol.v1.Capability capabilities = 5;
    */
@@ -808,7 +808,7 @@ export const SinkGoodbyeSchema: GenMessage<SinkGoodbye> = /*@__PURE__*/
   messageDesc(file_headrace_protocol_v1_sink, 19);
 
 /**
- * What a sink promises.
+ * The guarantee of a sink.
  *
  * @generated from enum headrace.protocol.v1.SinkMode
  */

@@ -53,7 +53,7 @@ export type IngestRequest = Message<"headrace.protocol.v1.IngestRequest"> & {
     case: "frame";
   } | {
     /**
-     * What the source still holds.
+     * The messages that the source still holds.
      *
      * @generated from field: headrace.protocol.v1.Backlog backlog = 4;
      */
@@ -246,7 +246,7 @@ export type Hello = Message<"headrace.protocol.v1.Hello"> & {
   instance: string;
 
   /**
-   * What the connector can do.
+   * The abilities of the connector.
    *
    * @generated from field: repeated headrace.protocol.v1.Capability capabilities = 5;
    */
@@ -393,8 +393,8 @@ export const FramesSchema: GenMessage<Frames> = /*@__PURE__*/
   messageDesc(file_headrace_protocol_v1_source, 5);
 
 /**
- * What the source holds beyond the last frame that the session sent, for monitoring lag and for bounded runs. Send it when a
- * stream is opened, when it has caught up, and about once a second (SRC-24).
+ * The messages that the source holds beyond the last frame that the session sent, for monitoring lag and for bounded runs. Send
+ * it when a stream is opened, when it has caught up, and about once a second (SRC-24).
  *
  * @generated from message headrace.protocol.v1.Backlog
  */
@@ -667,7 +667,7 @@ export type Welcome = Message<"headrace.protocol.v1.Welcome"> & {
   frameOverheadBytes: number;
 
   /**
-   * What the gateway can do.
+   * The abilities of the gateway.
    *
    * @generated from field: repeated headrace.protocol.v1.Capability capabilities = 10;
    */

@@ -152,7 +152,7 @@ public final class FileSink implements TwoPhaseSink {
       for (Path folder : list(pipeline)) {
         Transaction transaction = transaction(folder);
         if (Files.exists(target(transaction))) {
-          abort(transaction); // What a crash has left of a commit.
+          abort(transaction); // The remains of a commit after a crash.
           continue;
         }
         parts.addAll(parts(folder));

@@ -42,7 +42,7 @@ import java.util.function.Supplier;
 public final class Connector implements AutoCloseable {
   private static final Logger LOG = System.getLogger("io.headrace.sdk");
 
-  /** What is logged by where the program has no other system of logging. */
+  /** The fallback where the program has no other system of logging. */
   private static final java.util.logging.Logger JDK_LOGGER =
       java.util.logging.Logger.getLogger("io.headrace.sdk");
 

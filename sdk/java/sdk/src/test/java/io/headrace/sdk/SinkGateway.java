@@ -25,7 +25,7 @@ import java.util.List;
 public final class SinkGateway {
   private final FakeGateway.Session<SinkServiceAttachRequest, SinkServiceAttachResponse> session;
 
-  /** What the connector said first. */
+  /** The connector's first message. */
   public final SinkHello hello;
 
   private SinkGateway(

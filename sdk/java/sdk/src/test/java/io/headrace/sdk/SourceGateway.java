@@ -28,7 +28,7 @@ import java.util.List;
 public final class SourceGateway {
   private final FakeGateway.Session<IngestRequest, IngestResponse> session;
 
-  /** What the connector said first. */
+  /** The connector's first message. */
   public final Hello hello;
 
   private SourceGateway(FakeGateway.Session<IngestRequest, IngestResponse> session)

@@ -151,7 +151,7 @@ record Growth(Optional<Column> time, Column id) {
   }
 
   /**
-   * What a position needs besides the sequence; the sequence is the number of the row otherwise.
+   * The rest of a position besides the sequence; the sequence is the number of the row otherwise.
    */
   Optional<byte[]> cursor(Mark mark) {
     return time.map(

@@ -28,7 +28,7 @@ public final class JdbcSource implements ReplayableSource {
   private Reporter reporter;
 
   /**
-   * What is read of each row.
+   * The part of each row that the source reads.
    *
    * @param name the table, as it is written in SQL
    * @param growth the order of the rows

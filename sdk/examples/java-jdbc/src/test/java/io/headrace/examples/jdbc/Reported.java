@@ -8,7 +8,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 final class Reported implements Reporter {
   volatile String state = "";
 
-  /** What was waited for. */
+  /** The state that a test waits for. */
   final BlockingQueue<String> waits = new LinkedBlockingQueue<>();
 
   @Override

@@ -30,13 +30,13 @@ public abstract class Attempt<Q, R> implements AutoCloseable {
   /** Whether the connector is to stop. */
   protected final BooleanSupplier stopping;
 
-  /** What the connector tells the gateway of itself. */
+  /** The connector, as its Hello names it. */
   protected final Reports reports;
 
   private final MethodDescriptor<Q, R> method;
 
   /**
-   * What the gateway says of itself and the session.
+   * The gateway and the session, as Welcome names them.
    *
    * @param gatewayVersion its version
    * @param session the id of the session
@@ -102,7 +102,7 @@ public abstract class Attempt<Q, R> implements AutoCloseable {
   /** The first message of the connector. */
   protected abstract Q hello();
 
-  /** What the first message of the gateway says; empty if it is no Welcome. */
+  /** The content of the gateway's first message; empty if it is no Welcome. */
   protected abstract Optional<Welcomed> welcomed(R answer);
 
   /** The kind of a message of the gateway. */

@@ -4,7 +4,7 @@ import java.util.Collection;
 import java.util.List;
 
 /**
- * What a two-phase sink has stored.
+ * The transactions that a two-phase sink has stored.
  *
  * @param staged every part that is staged, also the parts of prepared transactions
  * @param prepared every transaction that is prepared and neither committed nor aborted

@@ -3,7 +3,7 @@ package io.headrace.sdk.source;
 import java.util.OptionalLong;
 
 /**
- * What a source holds beyond the messages that were read. Each figure is optional.
+ * The messages that a source holds beyond the messages that were read. Each figure is optional.
  *
  * @param latestSequence no message that exists now has a larger sequence; a bounded query ends when
  *     it has read that far

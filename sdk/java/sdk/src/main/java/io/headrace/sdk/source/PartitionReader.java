@@ -46,7 +46,7 @@ public interface PartitionReader extends AutoCloseable {
   }
 
   /**
-   * What the source holds beyond the messages added so far. It feeds the lag metrics. Called about
+   * The messages that the source holds beyond the messages added so far. It feeds the lag metrics. Called about
    * once a second, so it should be cheap.
    *
    * @return by default empty: unknown. After {@link Progress#IDLE}, this counts as nothing left

@@ -47,7 +47,7 @@ public interface QueueReader<T> extends AutoCloseable {
   }
 
   /**
-   * What the queue holds beyond the messages added so far. Called about once a second.
+   * The messages that the queue holds beyond the messages added so far. Called about once a second.
    *
    * @return by default empty: unknown. After {@link Progress#IDLE}, this counts as nothing left
    * @throws Exception if the queue fails; this ends the connector

@@ -7,7 +7,7 @@ import com.google.gson.JsonPrimitive;
 import java.util.HashMap;
 import java.util.Map;
 
-/** What the labels of stream ids in a script stand for. */
+/** The stream ids for which the labels in a script stand. */
 final class Labels {
   private static final String ID = "stream_id";
 

@@ -27,7 +27,7 @@ final class Play<Q extends Message, R extends Message> {
   private static final Metadata.Key<byte[]> DETAILS =
       Metadata.Key.of("grpc-status-details-bin", Metadata.BINARY_BYTE_MARSHALLER);
 
-  /** What a connector may say at any time. */
+  /** Messages that a connector may send at any time. */
   private static final Set<String> PASSED_OVER =
       Set.of("backlog", "credit_request", "report", "busy");
 
@@ -171,7 +171,7 @@ final class Play<Q extends Message, R extends Message> {
     return false;
   }
 
-  /** What the connector has said, by its kind, as scripts write it. */
+  /** The connector's messages, by its kind, as scripts write it. */
   private JsonObject fields(Q request) throws InvalidProtocolBufferException {
     if (request instanceof IngestRequest ingest && ingest.hasFrame()) {
       JsonObject frame = new JsonObject();

@@ -49,7 +49,7 @@ final class ScriptedSource {
     }
   }
 
-  /** What a partition holds. */
+  /** The content of a partition. */
   private static final class Partition {
     private final List<Row> rows = new ArrayList<>();
     private final Progress atEnd;

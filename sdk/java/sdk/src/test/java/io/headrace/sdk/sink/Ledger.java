@@ -28,7 +28,7 @@ public final class Ledger implements TwoPhaseSink {
   Hook beforeStaging = part -> {};
   Hook afterStaging = part -> {};
 
-  /** What a test does while a part is staged. */
+  /** A test's action while a part is staged. */
   interface Hook {
     void at(Part part) throws Exception;
   }
@@ -50,7 +50,7 @@ public final class Ledger implements TwoPhaseSink {
     this.failing = failing;
   }
 
-  /** What it shows, by transaction, partition and row. */
+  /** Its visible rows, by transaction, partition and row. */
   public synchronized List<String> visible() {
     return visible.values().stream().flatMap(List::stream).toList();
   }

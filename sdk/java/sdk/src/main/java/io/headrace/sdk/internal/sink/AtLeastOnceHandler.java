@@ -69,7 +69,7 @@ final class AtLeastOnceHandler extends InOrderHandler {
 
   @Override
   void drop(long id) {
-    parts.remove(id); // What is written stays.
+    parts.remove(id); // A sink of this mode takes nothing back.
   }
 
   @Override

@@ -45,7 +45,7 @@ final class Handoff {
     this.tellSession = tellSession;
   }
 
-  /** What the reader has to do. */
+  /** The next order for the reader. */
   record Order(Kind kind, Position acknowledged, List<Object> tokens) {
     /** What to do. */
     enum Kind {
@@ -97,7 +97,7 @@ final class Handoff {
     }
   }
 
-  /** What the reader threw; null if it has not. */
+  /** The error that the reader threw; null without one. */
   Throwable failure() {
     try (var ignored = lock.hold()) {
       return failure;
