@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from tests.engine.frames import Message, frame
 from tests.engine.test_queries import Rig, new_rig
+from tests.pipelines.fake_registry import fake_registry
 
 from headrace.engine import DecodeError, OptionError, codec
 from headrace.engine.source.decoding import TypedRows, typed_schema
@@ -21,7 +22,7 @@ from headrace.engine.source.schema import SCHEMA
 from headrace.engine.wire.gateway_options import Defaults
 
 LINE = {"type": "record", "name": "L", "fields": [{"name": "n", "type": "int"}]}
-AVRO = {
+AVRO: dict[str, Any] = {
     "type": "record",
     "name": "Order",
     "fields": [
@@ -103,6 +104,31 @@ def test_avro_has_the_columns_of_its_schema() -> None:
         assert [row["error_value"] for row in found] == [whole + b"x" if p == whole + b"x" else None for p in payloads]
 
 
+def test_avro_of_a_registry_is_read_by_the_id_before_each_record() -> None:
+    with fake_registry() as server:
+        older = {**AVRO, "fields": [AVRO["fields"][0], AVRO["fields"][2]]}
+        wanted = {**AVRO, "fields": [{**field, "default": None} if field["name"] == "at" else field for field in AVRO["fields"]]}
+        ids = [server.add("orders-value", schema) for schema in (AVRO, older)]
+        given = options(decode="avro", schema=json.dumps(wanted), registry=server.url, onError="null")
+        schema = typed_schema(given)
+        assert isinstance(schema, StructType)
+        record = {"id": 1, "at": 86_400_000, "lines": [{"n": 2}]}
+        payloads = [b"\0" + ids[0].to_bytes(4) + avro_payload(record), b"\0" + ids[1].to_bytes(4) + b"\x02\x00", b"\0\0\0\0\x63"]
+        found = rows(given, [[Message(at, payload) for at, payload in enumerate(payloads, 1)]], schema)
+    assert [row["value"] and (row["value"]["id"], row["value"]["at"] is None) for row in found] == [(1, False), (1, True), None]
+    assert "schema 99: 404 Schema not found" in found[2]["error"]
+
+
+@pytest.mark.parametrize("settings", ["secret", '["secret"]', '{"basic.auth.user.info": "secret", "unknown": "secret"}'])
+def test_settings_of_a_registry_that_are_wrong_are_refused_without_showing_them(settings: str) -> None:
+    given = options(decode="avro", schema=json.dumps(AVRO), registry="http://r", registryOptions=settings)
+    schema = typed_schema(given)
+    assert isinstance(schema, StructType)
+    with pytest.raises(OptionError, match="option registry") as caught:
+        TypedRows(given, schema)
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("given", "names"),
     [
@@ -110,7 +136,11 @@ def test_avro_has_the_columns_of_its_schema() -> None:
         ({"decode": "json"}, ["option schema is missing", "decode json", "BIGINT"]),
         ({"schema": "id INT"}, ["option schema has no effect", "decode"]),
         ({"onError": "null"}, ["option onError has no effect", "decode"]),
-        ({"decode": "json", "schema": WHOLE, "onError": "skip"}, ["onError", "'skip'", "fail or null"]),
+        ({"decode": "json", "schema": WHOLE, "onError": "skip"}, ["onError", "'skip'", "fail or null", "deadLetters"]),
+        ({"decode": "json", "schema": WHOLE, "onError": "dead-letter"}, ["onError", "'dead-letter'", "onRefused"]),
+        ({"registry": "http://r"}, ["option registry has no effect", "decode"]),
+        ({"decode": "json", "schema": WHOLE, "registry": "http://r"}, ["option registry", "avro"]),
+        ({"decode": "avro", "schema": json.dumps(AVRO), "registryOptions": "{}"}, ["registryOptions has no effect", "registry"]),
         ({"contract": "freeze"}, ["option contract has no effect", "decode"]),
         ({"decode": "json", "schema": WHOLE, "contract": "evolve"}, ["contract", "'evolve'", "discard or freeze"]),
         ({"decode": "avro", "schema": json.dumps(AVRO), "contract": "freeze"}, ["option contract", "avro"]),

@@ -426,3 +426,39 @@ def test_a_job_that_ends_with_its_query_reports_its_last_batch(tmp_path: Path) -
         assert gateway.commit_reports[-1].HasField("committed")
     finally:
         gateway.stop()
+
+
+@pytest.mark.parametrize("only_faulty", [False, True])
+def test_values_that_cannot_be_decoded_are_dead_letters_in_the_same_transaction(rig: Rig, only_faulty: bool) -> None:
+    sound = [] if only_faulty else [Message(1, b'{"id": 7}'), Message(4, None)]
+    faulty = Message(2, b'{"id": "x"}', b"k", 1_700_000_000_123_456, "id-2", (("a", b"1"),))
+    rig.gateway.append("orders/0", sorted([*sound, faulty, Message(3, b"[]")], key=lambda message: message.sequence))
+    frame = rig.load(decode="json", schema="id BIGINT", onError="null", readTasks="1")
+    columns = ["to_json(value) AS value", "key", "event_time", "message_id", "headers", "stream", "sequence"]
+    rig.run(frame.selectExpr(*columns, "error", "error_value"), deadLetters="errors")
+    by_sink = {delivered.start.sink: delivered for delivered in rig.gateway.delivered}
+    values = {sink: [row["value"] for row in delivered.rows] for sink, delivered in by_sink.items()}
+    assert values == {**({} if only_faulty else {"alerts": [b'{"id":7}', None]}), "errors": [b'{"id": "x"}', b"[]"]}
+    first, second = by_sink["errors"].rows
+    told = {header["name"]: header["value"] for header in first["headers"]}
+    assert (first["key"], first["event_time"], first["message_id"]) == (b"k", 1_700_000_000_123_456, "id-2")
+    assert told["headrace-reason"] == b"json: Expected `int | null`, got `str` - at `$.id`"
+    assert (told["a"], told["headrace-sink"], told["headrace-stream"], told["headrace-sequence"]) == (
+        b"1",
+        b"alerts",
+        b"orders/0",
+        b"2",
+    )
+    assert {header["name"] for header in second["headers"]} == set(told) - {"a"}
+    voted = {vote.sink: [part.attempt for part in vote.parts] for vote in rig.gateway.votes}
+    assert voted == {sink: [delivered.attempt] for sink, delivered in by_sink.items()}
+
+
+def test_values_that_cannot_be_decoded_are_skipped_if_refused_messages_are(rig: Rig) -> None:
+    rig.gateway.append("orders/0", [Message(1, b'{"id": 7}'), Message(2, b"[]")])
+    frame = rig.load(decode="json", schema="id BIGINT", onError="null", readTasks="1")
+    rows = frame.selectExpr("to_json(value) AS value", "error", "error_value")
+    assert "SchemaError: column error is not one that sinks accept" in rig.failure(rows)
+    assert "SchemaError: column error_value is missing" in rig.failure(rows.drop("error_value"), onRefused="skip")
+    rig.run(rows, onRefused="skip")
+    assert [row["value"] for delivered in rig.gateway.delivered for row in delivered.rows] == [b'{"id":7}']

@@ -31,6 +31,12 @@ COLUMNS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "sequence": ((LongType,), "bigint"),
 }
 """The columns that sinks accept: their types in Spark, and as text."""
+ERROR, ERROR_VALUE = "error", "error_value"
+_ERRORS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
+    ERROR: ((StringType,), "string"),
+    ERROR_VALUE: ((BinaryType,), "binary"),
+}
+"""The columns of a source with `onError` = `null`: why a value could not be decoded, and its bytes."""
 
 
 class _Column(NamedTuple):
@@ -73,8 +79,12 @@ class _Headers(NamedTuple):
         return np.diff(_ends(each)[_ends(self.counts)])
 
 
-def check_schema(schema: StructType) -> None:
+def check_schema(schema: StructType, *, with_errors: bool = False) -> None:
     """Rejects columns that sinks do not accept.
+
+    Args:
+        schema: The columns.
+        with_errors: Whether there is a place for rows that could not be decoded, which the columns of `_ERRORS` tell.
 
     Raises:
         SchemaError: A column is missing, unknown, duplicate, or has the wrong type; the error names it and the remedy.
@@ -84,12 +94,16 @@ def check_schema(schema: StructType) -> None:
             f"a sink needs a column value (binary or string), and the columns are {', '.join(schema.names) or 'none'}; "
             "for instance .selectExpr('to_json(struct(*)) AS value')"
         )
+    accepted = COLUMNS | _ERRORS if with_errors else COLUMNS
+    missing = [name for name in _ERRORS if with_errors and name not in schema.names]
+    if len(missing) == 1:
+        raise SchemaError(f"column {missing[0]} is missing, without which its neighbour says nothing: keep both, or drop both")
     for field in schema:
-        if field.name not in COLUMNS:
+        if field.name not in accepted:
             raise SchemaError(
                 f"column {field.name} is not one that sinks accept ({', '.join(COLUMNS)}); drop it, or include it in value"
             )
-        kinds, wanted = COLUMNS[field.name]
+        kinds, wanted = accepted[field.name]
         if not isinstance(field.dataType, kinds) or (field.name == "headers" and not _are_headers(field.dataType)):
             raise SchemaError(f"column {field.name} is {field.dataType.simpleString()}; sinks accept {wanted}: cast it")
     if len(set(schema.names)) < len(schema.names):

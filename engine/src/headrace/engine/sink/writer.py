@@ -5,10 +5,9 @@ Messages that a sink rejected go to the dead-letter sink: unchanged, with additi
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -16,39 +15,15 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from headrace.contract.errors import HeadraceError
 from headrace.engine._errors import SinkRefused
+from headrace.engine.codec import ERROR
 from headrace.engine.collector import freeze_modules
+from headrace.engine.sink.dead_letters import dead_letters, divided
 from headrace.engine.sink.delivery import Attempt, Delivery, vote
 from headrace.engine.sink.options import RUN_NUMBER, SinkOptions
 from headrace.engine.sink.spool import Spool
 from headrace.engine.wire.connection import Connection
 from headrace.logs.output import configure_from_environment
 from headrace.protocol.v1 import sink_pb2
-
-_HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
-_AS_THEY_WERE = ("value", "key", "event_time", "message_id")
-
-
-def dead_letters(rows: pa.RecordBatch, reasons: Sequence[str], sink: str, number: int) -> pa.RecordBatch:
-    """The rows of batch `number` that `sink` rejected, with one reason for each.
-
-    The headers contain stream and sequence if the query has kept these columns of its source.
-    """
-    kept = {name: rows.column(name) for name in _AS_THEY_WERE if name in rows.schema.names}
-    own = {"headrace-sink": sink, "headrace-batch": number}
-    headers = [
-        [*(row.get("headers") or ()), *_header_rows({**own, "headrace-reason": reason, **_origin(row)})]
-        for row, reason in zip(rows.to_pylist(), reasons, strict=True)
-    ]
-    return pa.RecordBatch.from_pydict({**kept, "headers": pa.array(headers, _HEADERS)})
-
-
-def _origin(row: dict[str, Any]) -> dict[str, Any]:
-    return {f"headrace-{column}": row[column] for column in ("stream", "sequence") if row.get(column) is not None}
-
-
-def _header_rows(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    return ({"name": name, "value": str(value).encode()} for name, value in values.items())
-
 
 QUERY = "sql.streaming.queryId"
 RUN = "spark.jobGroup.id"
@@ -182,12 +157,15 @@ class TaskWriter:
         self._options = options
         self._connection = connection
         self._task = task
+        self._failed = Spool()
+        """Rows whose values the source could not decode."""
         self._delivery = Delivery(options, connection, task.transaction, task.partition, task.run_id, task.run_number)
 
     def __enter__(self) -> "TaskWriter":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._failed.close()
         self._delivery.__exit__(kind, error, trace)
 
     def send(self, batch: pa.RecordBatch) -> None:
@@ -196,8 +174,11 @@ class TaskWriter:
         Raises:
             HeadraceError: The sink cannot accept them, or was unavailable until the timeout.
         """
-        if batch.num_rows:
-            self._delivery.send(batch)
+        sound, failed = divided(batch)
+        if failed.num_rows:
+            self._failed.append(failed)
+        if sound.num_rows:
+            self._delivery.send(sound)
 
     def finish(self) -> Written:
         """Waits until the sink has staged the rows.
@@ -206,11 +187,13 @@ class TaskWriter:
             HeadraceError: The sink cannot accept them, or was unavailable until the timeout.
         """
         messages = self._delivery.spool.messages
-        if not messages:
+        if not messages and not self._failed.messages:
             return Written()
-        refused = tuple((r.sequence, r.reason) for r in self._delivery.finish())
-        dead_attempt = self.handle_refused(refused, self._task, self._delivery.spool) if refused else None
-        return Written(self._task, self._delivery.attempt, messages, refused, dead_attempt)
+        refused = tuple((r.sequence, r.reason) for r in self._delivery.finish()) if messages else ()
+        dead_attempt = (
+            self.handle_refused(refused, self._task, self._delivery.spool) if refused or self._failed.messages else None
+        )
+        return Written(self._task, self._delivery.attempt if messages else None, messages, refused, dead_attempt)
 
     def handle_refused(self, refused: Refused, task: Task, spool: Spool) -> Attempt | None:
         """Handles rejected messages according to the options; returns the attempt at the dead-letter sink, if there is one.
@@ -221,30 +204,46 @@ class TaskWriter:
         options = self._options.for_dead_letters()
         if options is not None:
             return self._deliver_dead_letters(refused, task, spool, options)
-        place, reason = refused[0]
-        if not self._options.skip_refused:
+        if self._failed.messages:
+            self._log_undecoded(task)
+        if refused and not self._options.skip_refused:
+            place, reason = refused[0]
             raise SinkRefused(
                 f"sink {self._options.sink} rejected {len(refused)} messages of batch {task.batch}; the first one is row {place} "
                 f"of partition {task.partition}: {reason}. Correct them in the query, set the option deadLetters to a sink for "
                 "them, or set onRefused to skip"
             )
-        self._log_skipped(refused, task)
+        if refused:
+            self._log_skipped(refused, task)
         return None
 
     def _deliver_dead_letters(self, refused: Refused, task: Task, spool: Spool, options: SinkOptions) -> Attempt:
-        """Delivers rejected messages to the dead-letter sink, in the same transaction; returns the attempt."""
+        """Delivers messages that the sink does not get to the dead-letter sink, in the same transaction; returns the attempt."""
         reasons = iter([reason for _, reason in refused])
         with Delivery(options, self._connection, task.transaction, task.partition, task.run_id, task.run_number) as delivery:
             for rows in spool.pick([place for place, _ in refused]):
                 of_these = list(itertools.islice(reasons, rows.num_rows))
                 delivery.send(dead_letters(rows, of_these, self._options.sink, task.batch))
+            for rows in self._failed:
+                delivery.send(dead_letters(rows, rows.column(ERROR).to_pylist(), self._options.sink, task.batch))
             again = delivery.finish()
             if again:
                 raise SinkRefused(
-                    f"dead-letter sink {options.sink} rejected {len(again)} messages that sink {self._options.sink} rejected: "
+                    f"dead-letter sink {options.sink} rejected {len(again)} messages of sink {self._options.sink}: "
                     f"{again[0].reason}. A dead-letter sink must accept all messages"
                 )
             return delivery.attempt
+
+    def _log_undecoded(self, task: Task) -> None:
+        first = next(iter(self._failed)).column(ERROR)[0].as_py()
+        log.warning(
+            "%d messages of batch %d, partition %d, could not be decoded, and are skipped; the first one: %s",
+            self._failed.messages,
+            task.batch,
+            task.partition,
+            first,
+            extra={"sink": self._options.sink, "batch": task.batch, "partition": task.partition},
+        )
 
     def _log_skipped(self, refused: Refused, task: Task) -> None:
         shown = "; ".join(f"{place}: {reason}" for place, reason in refused[:_SHOWN])

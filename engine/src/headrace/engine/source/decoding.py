@@ -12,14 +12,11 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from headrace.engine._errors import DecodeError, OptionError
-from headrace.engine.codec import Columns, record_batches
+from headrace.engine.codec import ERROR, ERROR_VALUE, Columns, record_batches
 from headrace.engine.source.options import Options
 from headrace.engine.source.schema import SCHEMA
 from headrace.pipelines import GraphError
-from headrace.pipelines.formats import Block, ColumnReader, avro_columns, json_columns
-
-ERROR, ERROR_VALUE = "error", "error_value"
-"""With `onError` = `null`: why a value could not be decoded, and its bytes."""
+from headrace.pipelines.formats import Block, ColumnReader, Registry, avro, avro_columns, json_columns
 
 
 def typed_schema(options: Options) -> StructType | str:
@@ -86,7 +83,8 @@ class TypedRows:
 
     def _reader(self) -> ColumnReader:
         options = self.options
-        return _reader_of(options.decode or "", options.schema or "", self.rows.json(), options.freeze)
+        registry = None if options.registry is None else (options.registry, options.registry_options or "{}")
+        return _reader_of(options.decode or "", options.schema or "", self.rows.json(), options.freeze, registry)
 
     def _typed(self, batch: pa.RecordBatch, reader: ColumnReader, schema: pa.Schema) -> pa.RecordBatch:
         payloads = batch.column("value").to_pylist()
@@ -131,9 +129,27 @@ def _arrow(rows: str) -> pa.Schema:
     return to_arrow_schema(StructType.fromJson(json.loads(rows)), timezone="UTC")
 
 
-@lru_cache(maxsize=16)
-def _reader_of(form: str, schema: str, rows: str, freeze: bool) -> ColumnReader:
+def _registry(url: str, settings: str) -> Registry:
     try:
+        document = json.loads(settings)
+        if not isinstance(document, dict):
+            raise TypeError("it is not an object")
+    except (ValueError, TypeError) as error:
+        # Without the text, which may have a password.
+        raise OptionError(
+            f"option registryOptions: want an object of JSON with settings as texts: {type(error).__name__}"
+        ) from None
+    try:
+        return Registry(url, document)
+    except GraphError as error:
+        raise OptionError(f"option registry: {error}") from error
+
+
+@lru_cache(maxsize=16)
+def _reader_of(form: str, schema: str, rows: str, freeze: bool, registry: tuple[str, str] | None) -> ColumnReader:
+    try:
+        if registry is not None:
+            return avro(schema, registry=_registry(*registry)).columns()
         if form == "avro":
             return avro_columns("avro", schema)
         return json_columns(pa.schema(list(_arrow(rows).field("value").type)), freeze=freeze)

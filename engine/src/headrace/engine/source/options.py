@@ -40,6 +40,10 @@ class Options(GatewayOptions):
     """The format of the values, `json` or `avro`; None if they are bytes."""
     schema: str | None = None
     """Their schema: for JSON as DDL or the JSON of a Spark schema, for Avro an Avro schema."""
+    registry: str | None = None
+    """The address of the schema registry whose ids Avro values begin with; None if they begin with their record."""
+    registry_options: str | None = None
+    """Further settings of the registry's client, as JSON."""
     keep_errors: bool = False
     """Whether a value that cannot be decoded is null, beside its error, rather than the end of the query."""
     freeze: bool = False
@@ -105,6 +109,15 @@ def _format(text: str) -> str:
     return text.lower()
 
 
+def _on_error(text: str) -> bool:
+    if text.lower() in ("skip", "dead-letter", "dead_letter"):
+        raise ValueError(
+            "want fail or null: a read that Spark repeats would count or send values again. With null, a sink of Headrace skips "
+            "them (onRefused) or has them as dead letters (deadLetters), exactly once; for other sinks, filter error IS NULL"
+        )
+    return fail_or("null")(text)
+
+
 def _contract(text: str) -> bool:
     if text.lower() not in ("discard", "freeze"):
         raise ValueError("want discard or freeze")
@@ -123,7 +136,9 @@ _OWN: Mapping[str, Option] = {
     "inlineBytes": Option("inline_bytes", parse_size),
     "decode": Option("decode", _format),
     "schema": Option("schema"),
-    "onError": Option("keep_errors", fail_or("null")),
+    "registry": Option("registry"),
+    "registryOptions": Option("registry_options"),
+    "onError": Option("keep_errors", _on_error),
     "contract": Option("freeze", _contract),
 }
 _INTERNAL: Mapping[str, Option] = {
@@ -160,9 +175,14 @@ def _check_decode(options: Options) -> None:
             ("schema", options.schema is not None),
             ("onError", options.keep_errors),
             ("contract", options.freeze),
+            ("registry", options.registry is not None),
         ):
             if is_set:
                 raise OptionError(f"option {name} has no effect without the option decode: set decode to json or avro")
+    elif options.registry is not None and options.decode != "avro":
+        raise OptionError("option registry: only avro is read with a registry; remove it, or set decode to avro")
+    elif options.registry is None and options.registry_options is not None:
+        raise OptionError("option registryOptions has no effect without the option registry: set the registry's address")
     elif options.schema is None:
         example = '"id BIGINT, name STRING"' if options.decode == "json" else "an Avro schema"
         raise OptionError(f"option schema is missing: decode {options.decode} needs it, for example {example}")

@@ -89,7 +89,8 @@ class HeadraceSource(DataSource):
         from headrace.engine.codec import check_schema
         from headrace.engine.sink.writer import Writer
 
-        check_schema(schema)
+        # Where rows that could not be decoded have no place, their columns are refused like any other.
+        check_schema(schema, with_errors=options.dead_letters is not None or options.skip_refused)
         return Writer(options)
 
     def _application(self, name: str) -> Application:
