@@ -24,6 +24,9 @@ class _Lazy:
 _GROUPS = {
     "Run": {
         "gateway": _Lazy("headrace.gateway_cli", "gateway", "Run a gateway between connectors and Spark."),
+        "install-service": _Lazy(
+            "headrace.cli.install_service", "install_service", "Write a unit of systemd that runs a deployment."
+        ),
         "prepare": _Lazy("headrace.cli.prepare", "prepare", "Speed up Spark's startup on this machine, once after installing."),
         "run": _Lazy("headrace.cli.run", "run", "Run an application or a deployment."),
     },

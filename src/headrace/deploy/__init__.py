@@ -32,6 +32,7 @@ from headrace.deploy.plan import Plan, Role, plan
 from headrace.deploy.signals import IsStopped, Signals
 from headrace.deploy.status import Condition, Kind, ProcessStatus, State, Status
 from headrace.deploy.supervisor import Ending, Supervisor
+from headrace.deploy.unit import Unit, UnitError, written_by
 from headrace.deploy.view import JsonView, LinesView, LiveView
 
 __all__ = [
@@ -72,6 +73,8 @@ __all__ = [
     "StatusProbe",
     "Stopped",
     "Supervisor",
+    "Unit",
+    "UnitError",
     "ask_deployment",
     "ask_processes",
     "ask_restart",
@@ -84,4 +87,5 @@ __all__ = [
     "plan",
     "read_graphs",
     "run_folder",
+    "written_by",
 ]
