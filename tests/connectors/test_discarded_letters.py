@@ -42,12 +42,12 @@ def folder(tmp_path: Path) -> Path:
 
 def test_dead_letters_are_counted_and_removed_only_with_yes(folder: Path) -> None:
     counted = [{"file": "errors-000001.jsonl", "dead_letters": 3}, {"file": "errors-000002.jsonl", "dead_letters": 2}]
-    shown = {"dead_letters": 5, "files": counted, "kept": []}
+    shown = {"dead_letters": 5, "files": counted, "in_use": []}
     assert _discard(folder) == {"discarded": False, **shown}
     assert len(list(dead_letters(folder))) == 5
     assert _discard(folder, "--yes") == {"discarded": True, **shown}
     assert list(dead_letters(folder)) == []
-    assert _discard(folder, "--yes") == {"discarded": True, "dead_letters": 0, "files": [], "kept": []}
+    assert _discard(folder, "--yes") == {"discarded": True, "dead_letters": 0, "files": [], "in_use": []}
 
 
 def test_a_sink_goes_on_with_the_next_number_and_a_replay_sends_only_what_is_new(folder: Path) -> None:
@@ -62,9 +62,9 @@ def test_the_file_that_a_running_sink_appends_to_is_kept_and_named(folder: Path)
     with closing(FileSink("errors", folder)) as sink:
         sink.recover()
         found = _discard(folder, "--yes")
-        (kept,) = found["kept"]
-        assert (kept["file"], found["dead_letters"]) == ("errors-000002.jsonl", 3)
-        assert "sink errors runs and appends to it" in kept["reason"]
+        (in_use,) = found["in_use"]
+        assert (in_use["file"], found["dead_letters"]) == ("errors-000002.jsonl", 3)
+        assert "sink errors runs and appends to it" in in_use["reason"]
         _commit(sink, 2, 1)
     assert len(list(dead_letters(folder))) == 3
 
@@ -72,7 +72,7 @@ def test_the_file_that_a_running_sink_appends_to_is_kept_and_named(folder: Path)
 def test_no_file_is_removed_while_a_commit_is_unfinished(folder: Path) -> None:
     (folder / ".headrace" / "errors" / "commit.json").write_text("{}")
     found = _discard(folder, "--yes")
-    assert [one["file"] for one in found["kept"]] == ["errors-000001.jsonl", "errors-000002.jsonl"]
+    assert [one["file"] for one in found["in_use"]] == ["errors-000001.jsonl", "errors-000002.jsonl"]
     assert len(list(dead_letters(folder))) == 5
 
 
@@ -80,7 +80,8 @@ def test_the_file_of_a_running_source_is_kept(tmp_path: Path) -> None:
     policy = BadRecordPolicy("s", BadRecords.DEAD_LETTER, tmp_path)
     policy.take("0", Message(b"x"), ValueError("odd"))
     (file,) = tmp_path.glob("*.jsonl")
-    assert _discard(tmp_path, "--yes")["kept"] == [{"file": file.name, "reason": "a source writes to it: stop the source first"}]
+    reason = "a source writes to it: stop the source first"
+    assert _discard(tmp_path, "--yes")["in_use"] == [{"file": file.name, "reason": reason}]
     del policy
     assert _discard(tmp_path, "--yes")["dead_letters"] == 1
 

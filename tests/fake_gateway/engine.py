@@ -165,7 +165,7 @@ class FakeGateway(EngineServiceServicer):
             if self.refuses_batches is not None:
                 self._abort(context, self.refuses_batches, "not noted")
             self.wants_history = self.wants_history and not request.history
-            return pb.ReportBatchesResponse(history_wanted=self.wants_history)
+            return pb.ReportBatchesResponse(wants_history=self.wants_history)
 
     def Fetch(self, request: pb.FetchRequest, context: grpc.ServicerContext) -> Iterator[pb.FetchResponse]:
         with self._changed:

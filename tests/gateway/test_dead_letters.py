@@ -226,7 +226,7 @@ async def test_without_peeks_they_are_counted_and_not_kept() -> None:
         await rig.committed(0, letters([b"x"]))
         answer = await rig.list()
         assert answer["sinks"] == [{"sink": "out", "count": 1, "letters": []}]
-        assert not answer["kept"]
+        assert not answer["keeps_letters"]
         status = await admin_pb2_grpc.AdminServiceStub(rig.channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=DEADLINE_S)
         assert [sink.dead_letters for sink in status.sinks] == [1]
 

@@ -208,13 +208,13 @@ async def test_a_restarted_gateway_asks_for_the_history_of_the_checkpoint() -> N
     async with serve() as (_, address):
         reader = Engine(address, run=3)
         await reader.attach({"orders/0": 30}, {"orders/0": 40})
-        assert (await report(reader)).history_wanted
+        assert (await report(reader)).wants_history
         history = [
             {"batch": n, "ends": {"orders/0": (10 * n, 10 * n + 10)}, "planned_ms": earlier + n, "committed_ms": earlier + n + 5}
             for n in range(3)
         ]
         planned = {"batch": 3, "ends": {"orders/0": (30, 40)}, "planned_ms": earlier + 100}
-        assert not (await report(reader, *history, planned, history=True)).history_wanted
+        assert not (await report(reader, *history, planned, history=True)).wants_history
         batches = (await timeline(reader))["batches"]
         assert [batch["batch"] for batch in batches] == [3, 2, 1, 0]
         assert all(batch["rebuilt"] for batch in batches)

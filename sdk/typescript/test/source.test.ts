@@ -490,13 +490,13 @@ describe("a source and a gateway that the test speaks for", () => {
     session.send({ case: "streamOpened", value: { streamId: 1, epoch: 7n } });
     const frame = await session.next("frame");
     assert.equal(frame.firstSequence, 1n);
-    const acknowledge = (sequence: bigint, epoch: bigint): void => {
+    const acknowledge = (epoch: bigint, sequence: bigint): void => {
       session.send({ case: "ack", value: { streams: [{ streamId: 1, position: { epoch, sequence } }] } });
     };
-    acknowledge(5n, 6n);
-    acknowledge(2n, 7n);
+    acknowledge(6n, 5n);
+    acknowledge(7n, 2n);
     await until("two tokens", () => settled.length === 1);
-    acknowledge(4n, 7n);
+    acknowledge(7n, 4n);
     await until("four tokens", () => settled.length === 2);
     assert.deepEqual(settled, [
       [1, 2],

@@ -119,15 +119,15 @@ def discard_files(path: Path, yes: bool, as_json: bool) -> None:
     except HeadraceError as error:
         raise Failure(f"{error}; {removed:,} dead letters are discarded", error.exit_code) from None
     total = sum(found.counts.values())
-    kept = [{"file": file.name, "reason": reason} for file, reason in found.reasons.items()]
+    in_use = [{"file": file.name, "reason": reason} for file, reason in found.reasons.items()]
     files = [{"file": file.name, "dead_letters": count} for file, count in found.counts.items()]
     number = f"{total:,} dead letters in {len(found.counts):,} files of {path}"
     said = f"discarded {number}" if yes else f"would discard {number}; to do so, repeat this with --yes"
     if as_json:
-        print_result(said, {"discarded": yes, "dead_letters": total, "files": files, "kept": kept})
+        print_result(said, {"discarded": yes, "dead_letters": total, "files": files, "in_use": in_use})
         return
     print_line(said)
-    for one in kept:
+    for one in in_use:
         print_line(f"kept {one['file']}: {one['reason']}", err=True)
 
 

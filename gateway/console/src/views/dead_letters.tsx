@@ -47,7 +47,7 @@ export function Letters({ status, mayControl }: { status: Status; mayControl: bo
       </div>
       {error && <p role="alert">{error}</p>}
       {found?.sinks.length === 0 && <p className="muted">No dead letters since the gateway started.</p>}
-      {found && !found.kept && (
+      {found && !found.keeps_letters && (
         <p>The gateway only counts them. To see them, set enabled = true in [peek] of its configuration.</p>
       )}
       {found?.sinks.map((one) => (

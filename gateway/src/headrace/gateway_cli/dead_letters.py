@@ -71,7 +71,7 @@ def _lines(document: "DeadLettersDocument", form: str) -> Iterator[str]:
             yield from _letter_lines(letter, form)
     if not document["sinks"]:
         yield "no dead letters since the gateway started"
-    if not document["kept"]:
+    if not document["keeps_letters"]:
         yield "the gateway only counts them: set enabled = true in [peek] of its configuration to see them"
     if any(sink["count"] for sink in document["sinks"]):
         yield f"\nto replay what the bundled file sink has written to a folder:\n  {document['replay']}"

@@ -24,7 +24,7 @@ _SEQUENCE = click.IntRange(0, MAX_SEQUENCE)
 @click.option("--epoch", type=_SEQUENCE, help="The epoch of the sequence, of a redelivering source; the latest if omitted.")
 @json_option()
 @connection_options
-def why(stream: str, sequence: int | None, epoch: int | None, as_json: bool, connection: Connection) -> None:
+def why(stream: str, epoch: int | None, sequence: int | None, as_json: bool, connection: Connection) -> None:
     """Show where a message stands on its way to its acknowledgement, and what it waits for.
 
     Without SEQUENCE, the message is the oldest one of STREAM that is not acknowledged.
@@ -51,8 +51,8 @@ def why(stream: str, sequence: int | None, epoch: int | None, as_json: bool, con
         with connection.failures():
             if sequence is None:
                 status = stub.GetStatus(GetStatusRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
-                sequence, epoch = oldest_unacknowledged(status, stream)
-            request = LocateMessageRequest(stream=stream, sequence=sequence, epoch=epoch)
+                epoch, sequence = oldest_unacknowledged(status, stream)
+            request = LocateMessageRequest(stream=stream, epoch=epoch, sequence=sequence)
             answer = stub.LocateMessage(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
     document = message_document(answer)
     if as_json:

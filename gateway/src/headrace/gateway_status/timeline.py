@@ -155,18 +155,18 @@ def message_document(answer: pb.LocateMessageResponse) -> MessageDocument:
     )
 
 
-def oldest_unacknowledged(status: pb.GetStatusResponse, stream: str) -> tuple[int, int | None]:
-    """Returns the sequence and the epoch of the oldest message of a stream that is not acknowledged.
+def oldest_unacknowledged(status: pb.GetStatusResponse, stream: str) -> tuple[int | None, int]:
+    """Returns the epoch and the sequence of the oldest message of a stream that is not acknowledged.
 
     They follow the last acknowledged position. If sequences have gaps, there may be no such message; the answer then describes
     the next one. For a stream that the gateway does not know, any sequence will do: the gateway refuses it.
     """
     found = next((one for one in status.streams if one.stream == stream), None)
     if found is None or not found.HasField("received"):
-        return 0, None
+        return None, 0
     if not found.HasField("acknowledged") or found.acknowledged.epoch < found.received.epoch:
-        return 0, found.received.epoch
-    return min(found.acknowledged.sequence + 1, MAX_SEQUENCE), found.acknowledged.epoch
+        return found.received.epoch, 0
+    return found.acknowledged.epoch, min(found.acknowledged.sequence + 1, MAX_SEQUENCE)
 
 
 def _times(batch: pb.BatchStatus) -> Mapping[str, object]:

@@ -423,7 +423,7 @@ class PreviewFields(TypedDict):
 class DeadLettersFields(TypedDict):
     """Dead letters by sink."""
 
-    kept: bool
+    keeps_letters: bool
 
 
 class SinkDeadLettersFields(TypedDict):

@@ -1402,8 +1402,8 @@ class ListDeadLettersResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SINKS_FIELD_NUMBER: _builtins.int
-    KEPT_FIELD_NUMBER: _builtins.int
-    kept: _builtins.bool
+    KEEPS_LETTERS_FIELD_NUMBER: _builtins.int
+    keeps_letters: _builtins.bool
     """False if the configuration does not enable peeks, so that dead letters are only counted."""
     @_builtins.property
     def sinks(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkDeadLetters]:
@@ -1413,11 +1413,11 @@ class ListDeadLettersResponse(_message.Message):
         self,
         *,
         sinks: _abc.Iterable[Global___SinkDeadLetters] | None = ...,
-        kept: _builtins.bool = ...,
+        keeps_letters: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kept", b"kept", "sinks", b"sinks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keeps_letters", b"keeps_letters", "sinks", b"sinks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3583,20 +3583,20 @@ class LocateMessageRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STREAM_FIELD_NUMBER: _builtins.int
-    SEQUENCE_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The stream's name."""
-    sequence: _builtins.int
-    """The message's sequence in it."""
     epoch: _builtins.int
     """The epoch that the sequence belongs to, if the source is redelivering; absent means the latest one."""
+    sequence: _builtins.int
+    """The message's sequence in the stream."""
     def __init__(
         self,
         *,
         stream: _builtins.str = ...,
-        sequence: _builtins.int = ...,
         epoch: _builtins.int | None = ...,
+        sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_epoch", b"_epoch", "epoch", b"epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

@@ -734,17 +734,17 @@ class ReportBatchesResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    HISTORY_WANTED_FIELD_NUMBER: _builtins.int
-    history_wanted: _builtins.bool
+    WANTS_HISTORY_FIELD_NUMBER: _builtins.int
+    wants_history: _builtins.bool
     """True if no run has reported its history since the gateway started."""
     def __init__(
         self,
         *,
-        history_wanted: _builtins.bool = ...,
+        wants_history: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["history_wanted", b"history_wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["wants_history", b"wants_history"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

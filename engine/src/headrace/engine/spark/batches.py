@@ -141,7 +141,7 @@ def _send(run: BatchedRun, batch: Logged) -> None:
     connection = Connection.of(run.options)
     try:
         response = _call(connection, batch.end, [batch], history=False)
-        if response.history_wanted:
+        if response.wants_history:
             earlier = [logged for logged in run.history(batch.end.pipeline, MAX_HISTORY) if logged.ends]
             _call(connection, batch.end, earlier, history=True)
     except grpc.RpcError as error:

@@ -51,12 +51,12 @@ def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, End
             sequence = query_number(request, "sequence", 0, MAX_SEQUENCE)
             epoch = query_number(request, "epoch", 0, MAX_SEQUENCE) if "epoch" in request.query_params else None
         else:
-            sequence, epoch = oldest_unacknowledged(observed.status, name)
+            epoch, sequence = oldest_unacknowledged(observed.status, name)
         stream = gateway.streams.get(name)
         if stream is None:
             near, waits = nearest(name, gateway.streams), missing(observed.status, name)
             return problem(404, f"there is no stream {name[:80]!r}; /api/v1/streams lists all{near}{waits}")
-        return JSONResponse(message_document(locate(gateway, stream, sequence, epoch, observed.status.problems)))
+        return JSONResponse(message_document(locate(gateway, stream, epoch, sequence, observed.status.problems)))
 
     return {"/api/v1/pipelines/{name:path}/batches": batches, "/api/v1/unacknowledged": unacknowledged}
 

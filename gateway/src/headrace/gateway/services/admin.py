@@ -93,7 +93,7 @@ class AdminService(AdminServiceServicer):
             near = nearest(request.stream, self._gateway.streams)
             text = f"no stream {request.stream[:80]!r}; headrace status lists all{near}"
             await abort(context, grpc.StatusCode.NOT_FOUND, text + missing(observed.status, request.stream))
-        return locate(self._gateway, stream, request.sequence, epoch, observed.status.problems)
+        return locate(self._gateway, stream, epoch, request.sequence, observed.status.problems)
 
     async def ForgetPipeline(self, request: pb.ForgetPipelineRequest, context: Context) -> pb.ForgetPipelineResponse:
         """Forgets a pipeline. Rejects one that the configuration declares, and, without `force`, one that is attached."""

@@ -47,7 +47,7 @@ def report_batches(gateway: Gateway, identity: Identity, request: pb.ReportBatch
         raise Superseded(f"pipeline {name}: run {timeline.reporter[0]} reports its batches now, and not run {run[0]}")
     timeline.reporter = run
     timeline.report(logged, history=request.history)
-    return pb.ReportBatchesResponse(history_wanted=not timeline.has_history)
+    return pb.ReportBatchesResponse(wants_history=not timeline.has_history)
 
 
 def hear(gateway: Gateway, driver: str, peer: str) -> None:

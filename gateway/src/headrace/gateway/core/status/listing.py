@@ -44,7 +44,7 @@ async def list_dead_letters(
     log.info("dead letters shown", **facts)
     most = limit or MAX_DEAD_LETTERS
     kept = gateway.dead_letters
-    response = ListDeadLettersResponse(kept=gateway.peek.enabled)
+    response = ListDeadLettersResponse(keeps_letters=gateway.peek.enabled)
 
     def steps() -> Iterator[int]:
         for name in names:

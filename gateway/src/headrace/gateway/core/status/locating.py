@@ -21,15 +21,15 @@ MAX_READERS = 1_000
 
 
 def locate(
-    gateway: Gateway, stream: Stream, sequence: int, epoch: int | None, problems: Iterable[pb.Problem]
+    gateway: Gateway, stream: Stream, epoch: int | None, sequence: int, problems: Iterable[pb.Problem]
 ) -> pb.LocateMessageResponse:
     """Returns where a message stands.
 
     Args:
         gateway: The gateway.
         stream: The stream of the message.
-        sequence: Its sequence.
         epoch: The epoch of its sequence; None means the latest.
+        sequence: Its sequence.
         problems: The problems of the gateway, at most one for each part.
     """
     at = Position(stream.received.epoch if epoch is None else epoch, sequence)
