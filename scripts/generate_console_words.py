@@ -6,6 +6,7 @@ Usage: python -m scripts.generate_console_words [--check]
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -51,13 +52,15 @@ def _history_fields() -> str:
     )
 
 
+def _whole(text: str, before: str) -> str:
+    del before
+    return text
+
+
 def _key(word: str) -> str:
     return f'"{word}"' if "-" in word else word
 
 
-def _write(file: Path, text: str) -> int:
-    return generate(file, lambda _: text, "scripts.generate_console_words", __doc__)
-
-
 if __name__ == "__main__":
-    sys.exit(max(_write(file, text) for file, text in texts().items()))
+    made = {file: partial(_whole, text) for file, text in texts().items()}
+    sys.exit(generate(made, "scripts.generate_console_words", __doc__))

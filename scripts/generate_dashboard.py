@@ -213,4 +213,4 @@ def text() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(generate(FILE, lambda _: text(), "scripts.generate_dashboard", __doc__))
+    sys.exit(generate({FILE: lambda _: text()}, "scripts.generate_dashboard", __doc__))

@@ -88,4 +88,4 @@ def stale() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(generate(PAGE, filled, "scripts.generate_performance_page", __doc__))
+    sys.exit(generate({PAGE: filled}, "scripts.generate_performance_page", __doc__))

@@ -1,8 +1,8 @@
-"""The common part of scripts that generate the tables of one page."""
+"""The common part of scripts that generate tables of pages, or whole files."""
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -13,15 +13,15 @@ def is_stale(page: Path, filled: Callable[[str], str]) -> bool:
     return page.read_text() != filled(page.read_text())
 
 
-def generate(page: Path, filled: Callable[[str], str], module: str, about: str | None) -> int:
-    """Runs the command line of a script: generates the tables, or checks them. Returns the exit code."""
+def generate(pages: Mapping[Path, Callable[[str], str]], module: str, about: str | None) -> int:
+    """Runs the command line of a script: generates the tables of pages, or checks them. Returns the exit code."""
     parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--check", action="store_true", help="change nothing; exit with code 1 if the page is stale")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit with code 1 if a page is stale")
     check = parser.parse_args().check
-    if not is_stale(page, filled):
-        return 0
-    if check:
-        print(f"not current: {page.relative_to(ROOT)}; run: {sys.executable} -m {module}", file=sys.stderr)
-        return 1
-    page.write_text(filled(page.read_text()))
-    return 0
+    stale = [page for page, filled in pages.items() if is_stale(page, filled)]
+    for page in stale:
+        if check:
+            print(f"not current: {page.relative_to(ROOT)}; run: {sys.executable} -m {module}", file=sys.stderr)
+        else:
+            page.write_text(pages[page](page.read_text()))
+    return int(check and bool(stale))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripts.go_environ import GO_ENVIRON as GO
+from scripts.generate_stubs import GO_ENVIRON as GO
 from tests.cli.json_shape import result_of
 from tests.sdk.go.toolchain import toolchain
 

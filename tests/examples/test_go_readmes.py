@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from scripts.go_environ import GO_ENVIRON
+from scripts.generate_stubs import GO_ENVIRON
 from tests.docs.pages import blocks, spans
 from tests.gateway.processes import gateway_process
 from tests.sdk.go.toolchain import ROOT, toolchain

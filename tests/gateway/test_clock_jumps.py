@@ -6,7 +6,7 @@ import pytest
 from tests.virtual_clock import VirtualClock
 
 from headrace.contract import clock
-from headrace.gateway.core.base.clock_jumps import REPORTED_S, ClockJumps
+from headrace.gateway.core.base.times import REPORTED_S, ClockJumps
 
 
 @pytest.fixture

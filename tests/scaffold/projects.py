@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.go_environ import GO_ENVIRON as GO
+from scripts.generate_stubs import GO_ENVIRON as GO
 from tests.absent import absent
 from tests.sdk.java.programs import QUICK_START, Programs, archived
 from tests.sdk.rust.conftest import ENVIRON as RUST

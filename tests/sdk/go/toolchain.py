@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.go_environ import GO_ENVIRON
+from scripts.generate_stubs import GO_ENVIRON
 from tests.absent import absent
 
 from headrace.contract.languages import LANGUAGES

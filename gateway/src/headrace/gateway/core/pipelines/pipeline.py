@@ -13,8 +13,8 @@ from headrace.contract.names import covers, source_of
 from headrace.contract.position import Position
 from headrace.gateway.core.base.errors import UnknownPipeline
 from headrace.gateway.core.base.last_error import LastError
-from headrace.gateway.core.base.latency import Longest
 from headrace.gateway.core.base.position import BEGINNING
+from headrace.gateway.core.base.times import Longest
 from headrace.gateway.core.base.turns import Signal
 from headrace.gateway.core.pipelines.drivers import Driver
 from headrace.gateway.core.pipelines.run_faults import Fault

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from headrace.contract import clock
 from headrace.gateway.config import Limits, Paused, Peek, StreamRule
 from headrace.gateway.core.base.bounds import MAX_POSITIONS, MAX_SINKS, check_room
-from headrace.gateway.core.base.clock_jumps import ClockJumps
 from headrace.gateway.core.base.errors import AtCapacity, ChangeRefused, Draining, ProtocolError, TokenRevoked
 from headrace.gateway.core.base.position import BEGINNING
+from headrace.gateway.core.base.times import ClockJumps
 from headrace.gateway.core.base.turns import Signal
 from headrace.gateway.core.connections import Connectors, OpenCalls, Reconnections, Refusals, Role
 from headrace.gateway.core.pipelines import Drivers, Pipeline

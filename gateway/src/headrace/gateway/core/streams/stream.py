@@ -8,8 +8,8 @@ from typing import Protocol
 from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.core.base.last_error import LastError, later
-from headrace.gateway.core.base.latency import Longest
 from headrace.gateway.core.base.position import BEGINNING
+from headrace.gateway.core.base.times import Longest
 from headrace.gateway.core.base.turns import Signal
 from headrace.gateway.core.pipelines import Pipeline
 from headrace.gateway.core.streams.frames import HeldFrame

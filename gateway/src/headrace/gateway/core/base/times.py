@@ -1,4 +1,6 @@
-"""Whether somebody has set the clock of the machine: the time of day against the monotonic clock."""
+"""Time as the gateway measures it: the longest of some durations, and whether somebody has set the clock of the machine."""
+
+from dataclasses import dataclass
 
 from headrace.contract import clock
 
@@ -6,6 +8,23 @@ JUMP_S = 1.0
 """A smaller difference is no jump: time services correct a clock in small steps."""
 REPORTED_S = 60.0
 """How long a jump is reported that nobody takes back."""
+
+
+@dataclass(slots=True)
+class Longest:
+    """The longest of some durations, in seconds, until it is taken."""
+
+    seconds: float | None = None
+
+    def note(self, seconds: float) -> None:
+        """Notes a duration."""
+        if self.seconds is None or seconds > self.seconds:
+            self.seconds = seconds
+
+    def take(self) -> float | None:
+        """Returns the longest duration since it was last taken, in seconds; None if there was none."""
+        found, self.seconds = self.seconds, None
+        return found
 
 
 class ClockJumps:
