@@ -211,15 +211,15 @@ async def test_parts_that_are_written_already_are_voted_for_though_their_session
             await client.close()
 
 
-async def test_what_a_sink_cannot_do_is_told_with_its_reason() -> None:
+async def test_what_a_sink_cannot_do_is_told_with_its_reason_and_the_pipeline() -> None:
     async with serve() as (_, address):
-        sink, writer = SinkClient(address), Writer(address)
+        sink, writer = SinkClient(address), Writer(address, readers=["totals"])
         await sink.hello()
         delivery = writer.deliver(0)
         start = await sink.expect("start_part")
         await sink.send(failed=sink_pb2.Failed(part_id=start.id, reason="the disk is full"))
         code, details = await status_of(delivery)
-        assert (code, "the disk is full" in details) == (grpc.StatusCode.ABORTED, True)
+        assert (code, "of pipeline query (totals): the disk is full" in details) == (grpc.StatusCode.ABORTED, True)
         sink_again = SinkClient(address)
         await sink_again.hello("other")
         await sink.close()
@@ -230,7 +230,7 @@ async def test_what_a_sink_cannot_do_is_told_with_its_reason() -> None:
         prepare = await sink_again.expect("prepare")
         await sink_again.send(failed=sink_pb2.Failed(transaction=prepare.transaction, reason="no such table"))
         code, details = await status_of(vote)
-        assert (code, "no such table" in details) == (grpc.StatusCode.ABORTED, True)
+        assert (code, "batch 0 of pipeline query (totals): no such table" in details) == (grpc.StatusCode.ABORTED, True)
         for client in (sink_again, writer):
             await client.close()
 

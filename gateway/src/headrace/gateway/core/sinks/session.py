@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -47,7 +47,26 @@ class _Vote:
 class SinkSession:
     """The state of one live session of a sink's instance."""
 
-    def __init__(self, session_id: str, hello: pb.SinkHello, peer: str, identity: Identity, counts: ConnectorCounts) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        hello: pb.SinkHello,
+        peer: str,
+        identity: Identity,
+        counts: ConnectorCounts,
+        readers: Callable[[str], Sequence[str]] = lambda _: (),
+    ) -> None:
+        """Opens the session.
+
+        Args:
+            session_id: Its id.
+            hello: Its first message.
+            peer: The address of the connector.
+            identity: The owner of its token.
+            counts: The counts of all sessions of such connectors.
+            readers: Returns the names under which a query reads, given its id, which is all that a transaction has.
+        """
+        self._readers = readers
         self.id = session_id
         self.hello = hello
         self.peer = peer
@@ -107,12 +126,18 @@ class SinkSession:
 
     def outstanding(self) -> tuple[float, str] | None:
         """Returns what the sink has yet to answer for the longest time, after when on the monotonic clock that began."""
-        waits = [(o.completed_at, f"has not written {o.part}") for o in self.open.values() if o.complete]
-        waits += [(vote.asked_at, f"has not voted for {asked}") for asked, vote in self.votes.items()]
-        waits += [(since, f"has not made {told} visible") for told, since in self._told_to_commit.items()]
+        waits = [(o.completed_at, f"has not written {self._with_names(o.part)}") for o in self.open.values() if o.complete]
+        waits += [(vote.asked_at, f"has not voted for {self._with_names(asked)}") for asked, vote in self.votes.items()]
+        waits += [(since, f"has not made {self._with_names(told)} visible") for told, since in self._told_to_commit.items()]
         if self._full_since is not None:
             waits.append((self._full_since, "does not take what is delivered to it"))
         return min(waits, default=None)
+
+    def _with_names(self, one: Transaction | Part) -> str:
+        """Returns a transaction or a part with the names of the pipelines, as far as the query has told them."""
+        transaction = one.transaction if isinstance(one, Part) else one
+        names = ", ".join(sorted({*self._readers(transaction.pipeline)} - {transaction.pipeline}))
+        return f"{one} ({names})" if names else str(one)
 
     # Messages to the sink
 
@@ -290,7 +315,7 @@ class SinkSession:
         """
         opened = self.open.get(part_id)
         if opened is not None:
-            _answer(opened.staged, SinkFailed(f"sink {self.hello.sink}, {opened.part}: {reason}"))
+            _answer(opened.staged, SinkFailed(f"sink {self.hello.sink}, {self._with_names(opened.part)}: {reason}"))
         self._note_answer(part_id)
 
     def _note_answer(self, part_id: int) -> None:
@@ -380,7 +405,7 @@ class SinkSession:
         self._told_to_commit.pop(transaction, None)
         vote = self.votes.pop(transaction, None)
         if vote is not None:
-            _answer(vote.answer, SinkFailed(f"sink {self.hello.sink}, {transaction}: {reason}"))
+            _answer(vote.answer, SinkFailed(f"sink {self.hello.sink}, {self._with_names(transaction)}: {reason}"))
         return vote is not None
 
     def _check_withdrawn(self, answer: str, transaction: Transaction) -> None:

@@ -144,7 +144,12 @@ class Gateway:
         """
         self._check_room()
         session = SinkSession(
-            f"k{next(self._session_numbers)}", hello, peer, identity, self.connectors.opened("sink", hello.connector)
+            f"k{next(self._session_numbers)}",
+            hello,
+            peer,
+            identity,
+            self.connectors.opened("sink", hello.connector),
+            lambda query: self.commit_logs[query].readers if query in self.commit_logs else (),
         )
         self.sink_sessions[session.id] = session
         self.reconnections.opened(session.part)
