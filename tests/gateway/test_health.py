@@ -1,5 +1,6 @@
 """What is wrong in a status: each kind of problem, its first cause, and that it is gone with its cause."""
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -108,6 +109,24 @@ def test_a_clock_that_was_set(jump_ms: int, told: str) -> None:
 
 
 # Connectors
+
+
+def test_a_source_that_only_replays_send_is_no_fault_between_them() -> None:
+    """A wrong pattern is still listed; a connector of the deployment that sends the source, and is not there, is a fault."""
+    unmatched = pb.UnmatchedPattern(pattern="again/*", age_ms=20_000)
+    reads = pipeline(patterns=["orders/*", "again/*"], unmatched=[unmatched])
+    errors = pb.SupervisedConnector(name="errors", instance="errors", sink="out", replays="out")
+    deployed = pb.DeploymentStatus(deployment="deploy.toml", connectors=[errors])
+    well: dict[str, Any] = {"pipelines": [reads], "sessions": [session(streams=1)]}
+    listed = found(status(**well, deployments=[deployed]))
+    assert {part: (one.kind, one.is_fault) for part, one in listed.items()} == {"source again": (Kind.REPLAY_AWAITED, False)}
+    assert "headrace dead-letters replay out --source again" in listed["source again"].remedy
+    elsewhere = deepcopy(deployed)
+    elsewhere.connectors[0].replays = "others"
+    sends = deepcopy(deployed)
+    sends.connectors.add(name="again", instance="again", source="again", unconnected_ms=60_000)
+    for other in ([], [elsewhere], [sends]):
+        assert any(problem.is_fault for problem in found(status(**well, deployments=other)).values()), other
 
 
 def test_a_silent_connector_comes_before_what_it_has_reported() -> None:

@@ -17,7 +17,7 @@ export const CONDITIONS = [
 export type Condition = (typeof CONDITIONS)[number];
 
 /** The kinds of problems with which nothing is wrong. */
-export const NO_FAULTS: readonly string[] = ["process-starts", "paused"];
+export const NO_FAULTS: readonly string[] = ["process-starts", "replay-awaited", "paused"];
 
 /** The progress of a message, by its state. */
 export const MESSAGE_STATES: Record<string, string> = {

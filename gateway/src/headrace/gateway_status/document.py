@@ -23,7 +23,7 @@ from headrace.protocol.v1.admin_documents import (
     TransactionDocument,
 )
 
-NO_FAULTS = frozenset({"paused", "process-starts"})
+NO_FAULTS = frozenset({"paused", "process-starts", "replay-awaited"})
 """The kinds of problems that tell what somebody does: nothing is wrong with such a part, and the gateway is ready."""
 
 

@@ -47,6 +47,7 @@ class Kind(StrEnum):
     PROCESS_STARTS = "process-starts"
     NOT_CONNECTED = "not-connected"
     BATCH_STUCK = "batch-stuck"
+    REPLAY_AWAITED = "replay-awaited"
     PAUSED = "paused"
 
 
@@ -67,8 +68,8 @@ class Problem:
 
     @property
     def is_fault(self) -> bool:
-        """Whether something is wrong; what somebody has paused or what starts, and what waits for it, is not."""
-        return self.kind not in (Kind.PAUSED, Kind.PROCESS_STARTS)
+        """Whether something is wrong; what is paused or starts, with what waits for it, and what comes by a replay are not."""
+        return self.kind not in (Kind.PAUSED, Kind.PROCESS_STARTS, Kind.REPLAY_AWAITED)
 
     def within(self, part: str) -> "Problem":
         """Returns the problem of a part that is degraded because of this one."""

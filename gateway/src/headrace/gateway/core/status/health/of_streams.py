@@ -46,8 +46,22 @@ def of_unmatched(site: Site, part: str, unmatched: pb.UnmatchedPattern) -> Itera
         yield Problem(part, Kind.NOT_SENT, cause, unmatched.age_ms, remedy)
         return
     connector, cause = f"source {source}", f"no connector sends {unmatched.pattern!r}"
+    letters = _dead_letters(site, part)
+    if letters is not None and not any(each.source == source for one in site.status.deployments for each in one.connectors):
+        cause += f", which may be for replays of dead letters: the pipeline writes them to {letters}"
+        remedy = f"none for replays: headrace dead-letters replay {letters} --source {source}; else start the connector"
+        # Not within the pipeline, whose faults it would hide.
+        yield Problem(connector, Kind.REPLAY_AWAITED, cause, unmatched.age_ms, remedy)
+        return
     remedy = "start the connector; if it runs, its log says why it has no session, or compare the query's option stream"
     yield from _away(site, part, Problem(connector, Kind.CONNECTOR_AWAY, cause, unmatched.age_ms, remedy))
+
+
+def _dead_letters(site: Site, part: str) -> str | None:
+    """Returns a sink that a pipeline writes to, and whose dead letters a deployment can replay; None if there is none."""
+    replays = {one.replays for deployment in site.status.deployments for one in deployment.connectors if one.replays}
+    found = (name for name in sorted(replays & site.sinks.keys()) if part.removeprefix("pipeline ") in site.sinks[name].writers)
+    return next(found, None)
 
 
 def _away(site: Site, part: str, problem: Problem) -> Iterator[Problem]:
